@@ -1,0 +1,67 @@
+"""Logging: one JSON object a line on stderr for machines, or plain lines for people.
+
+Code everywhere uses the standard library: `log = logging.getLogger(__name__)` and passes context as
+`extra={"shard": 1}`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from typing import TextIO
+
+import msgspec
+
+# What every record has anyway; all else came in through `extra`.
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_MAX_TEXT = 4096
+
+
+class _JsonFormatter(logging.Formatter):
+    """Renders a record as one line of JSON; longer texts are cut, unknown types become their `str`."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__()
+        self._service = service
+        self._encoder = msgspec.json.Encoder(enc_hook=str, order="deterministic")
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "ts": int(record.created * 1000),
+            "level": record.levelname.lower(),
+            "service": self._service,
+            "logger": record.name,
+            "event": record.getMessage()[:_MAX_TEXT],
+        }
+        line.update(_context(record))
+        if record.exc_info and record.exc_info[0] is not None:
+            line["error"] = "".join(traceback.format_exception(*record.exc_info))[-_MAX_TEXT:]
+        return self._encoder.encode(line).decode()
+
+
+class _TextFormatter(logging.Formatter):
+    """Renders a record for a person's eyes: time, level, service, text, context."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__(f"%(asctime)s %(levelname)-7s {service} %(message)s", "%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        context = " ".join(f"{name}={value}" for name, value in _context(record).items())
+        return super().format(record) + (f"  {context}" if context else "")
+
+
+def configure(service: str, level: str = "info", *, json: bool = True, stream: TextIO | None = None) -> None:
+    """Set up the root logger of this process; call it once, before anything else logs."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(_JsonFormatter(service) if json else _TextFormatter(service))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # Libraries which report every connection at INFO would drown our own lines.
+    for noisy in ("aiohttp.access", "picows", "libp2p", "numba"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+
+
+def _context(record: logging.LogRecord) -> dict[str, object]:
+    return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}

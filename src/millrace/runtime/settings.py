@@ -1,0 +1,96 @@
+"""Settings of a service: defaults of its struct, then a TOML file, then the environment, then flags.
+
+A later source wins over an earlier one. The TOML file has one table per service and a table `[common]`
+whose keys reach every service that knows them. The environment names are `MILLRACE_<SECTION>__<FIELD>`;
+flags are `--set field=value`.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class SettingsError(ValueError):
+    """A setting is unknown or has a wrong value; the text names its source and its name."""
+
+
+def load(
+    section: str,
+    kind: type[T],
+    *,
+    file: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> T:
+    """Build the settings struct `kind` of the service `section` from all sources.
+
+    Raises `SettingsError` for an unreadable file, an unknown name or a value of the wrong type.
+    """
+    types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    values: dict[str, Any] = {}
+    if file is not None:
+        values.update(_from_file(file, section, types))
+    prefix = f"MILLRACE_{section.upper()}__"
+    for name, text in sorted((os.environ if env is None else env).items()):
+        if name.startswith(prefix):
+            field = name[len(prefix) :].lower()
+            values[field] = _from_text(f"environment variable {name}", field, text, types)
+    for field, text in (overrides or {}).items():
+        values[field] = _from_text(f"--set {field}", field, text, types)
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"settings of {section}: {error}") from error
+
+
+def parse_overrides(pairs: list[str] | tuple[str, ...]) -> dict[str, str]:
+    """Turn `["port=8100", …]` into a mapping; raises `SettingsError` for an item without `=`."""
+    result = {}
+    for pair in pairs:
+        field, found, text = pair.partition("=")
+        if not found or not field:
+            raise SettingsError(f"--set {pair}: write it as field=value")
+        result[field.replace("-", "_")] = text
+    return result
+
+
+def _from_file(file: Path, section: str, types: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{file}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file}: not a TOML file: {error}") from error
+    common = document.get("common", {})
+    table = document.get(section, {})
+    if not isinstance(common, dict) or not isinstance(table, dict):
+        raise SettingsError(f"{file}: [common] and [{section}] must be tables")
+    for name in table:
+        _require_known(f"{file}, table [{section}]", name, types)
+    return {name: value for name, value in common.items() if name in types} | table
+
+
+def _from_text(source: str, field: str, text: str, types: Mapping[str, Any]) -> Any:
+    _require_known(source, field, types)
+    kind = types[field]
+    try:
+        return msgspec.to_builtins(msgspec.convert(text, kind, strict=False))
+    except msgspec.ValidationError:
+        pass
+    try:
+        return msgspec.to_builtins(msgspec.json.decode(text, type=kind))
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise SettingsError(f"{source}: {text!r} is not a value for this setting: {error}") from error
+
+
+def _require_known(source: str, name: str, types: Mapping[str, Any]) -> None:
+    if name not in types:
+        raise SettingsError(f"{source}: unknown setting {name!r}; known are {', '.join(sorted(types))}")

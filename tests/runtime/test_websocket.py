@@ -1,0 +1,250 @@
+"""The WebSocket shell: whole messages, bounds, pings and closes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from millrace.runtime import websocket
+
+
+class Recorder(websocket.Session):
+    """Keeps what arrives and lets a test wait for it."""
+
+    max_message_size = 1000
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue()
+        self.ended = asyncio.Event()
+
+    def on_message(self, kind: websocket.Kind, data: bytes) -> None:
+        self.messages.put_nowait((kind, data))
+
+    def on_close(self) -> None:
+        self.ended.set()
+
+
+@asynccontextmanager
+async def serving(
+    factory: Callable[[websocket.Request], websocket.Session], **options: Any
+) -> AsyncIterator[websocket.WsServer]:
+    server = await websocket.serve(factory, "127.0.0.1", 0, max_message_size=1000, **options)
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+@asynccontextmanager
+async def raw_client(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A client of bare sockets, for frames no library would send."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(
+        b"GET /x HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    await reader.readuntil(b"\r\n\r\n")
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+def masked(first_byte: int, payload: bytes) -> bytes:
+    size = bytes((0x80 | len(payload),)) if len(payload) < 126 else struct.pack("!BH", 0xFE, len(payload))
+    return bytes((first_byte,)) + size + b"\0\0\0\0" + payload
+
+
+async def close_code_of(reader: asyncio.StreamReader) -> int:
+    """Read frames until the close frame and return its code."""
+    while True:
+        first, size = await asyncio.wait_for(reader.readexactly(2), 5)
+        body = await reader.readexactly(size & 0x7F)
+        if first & 0xF == websocket.CLOSE:
+            return int.from_bytes(body[:2], "big")
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536])
+def test_frame_lengths(size: int) -> None:
+    """A frame's header uses the shortest of the three length forms and ends where the payload begins."""
+    built = websocket.text_frame(b"x" * size)
+    header = 2 if size < 126 else 4 if size < 65536 else 10
+    assert len(built) == header + size
+    assert built[0] == 0x81
+
+
+async def test_messages_travel_both_ways() -> None:
+    """Text and binary messages of any size arrive whole at the other side, in order."""
+    sessions: list[Recorder] = []
+
+    def factory(request: websocket.Request) -> Recorder:
+        assert (request.path, request.query) == ("/ws", "a=1")
+        sessions.append(Recorder())
+        return sessions[-1]
+
+    async with serving(factory) as server:
+        client = Recorder()
+        await websocket.connect(f"ws://127.0.0.1:{server.port}/ws?a=1", client)
+        payload = os.urandom(1000)
+        client.send_binary(payload)
+        client.send_text(b"hello")
+        assert await sessions[0].messages.get() == ("binary", payload)
+        assert await sessions[0].messages.get() == ("text", b"hello")
+        sessions[0].send_frames(websocket.text_frame(b"one") + websocket.binary_frame(b"two"))
+        assert await client.messages.get() == ("text", b"one")
+        assert await client.messages.get() == ("binary", b"two")
+        client.close()
+        await asyncio.wait_for(sessions[0].ended.wait(), 5)
+        assert sessions[0].close_code == 1000
+        assert not server.sessions
+
+
+async def test_continuation_frames_are_joined() -> None:
+    """The fragments of one message arrive as one message, with a ping between them answered."""
+    session = Recorder()
+    async with serving(lambda _: session) as server, raw_client(server.port) as (reader, writer):
+        writer.write(masked(0x01, b"he") + masked(0x89, b"?") + masked(0x00, b"l") + masked(0x80, b"lo"))
+        assert await asyncio.wait_for(session.messages.get(), 5) == ("text", b"hello")
+        assert await asyncio.wait_for(reader.readexactly(3), 5) == b"\x8a\x01?"
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [masked(0x81, b"x" * 1001)],
+        [masked(0x01, b"x" * 600), masked(0x80, b"x" * 600)],
+        [masked(0x01, b"")] + [masked(0x00, b"")] * 1001,
+    ],
+    ids=["one frame", "the sum of two", "endless empty fragments"],
+)
+async def test_too_large_closes_with_1009(frames: list[bytes]) -> None:
+    """A message above the limit, however it is cut, closes its own connection with 1009."""
+    other = Recorder()
+    sessions = iter([Recorder(), other])
+    async with serving(lambda _: next(sessions)) as server, raw_client(server.port) as (reader, writer):
+        async with raw_client(server.port) as (_, second):
+            writer.write(b"".join(frames))
+            assert await close_code_of(reader) == 1009
+            second.write(masked(0x81, b"still here"))
+            assert await asyncio.wait_for(other.messages.get(), 5) == ("text", b"still here")
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [masked(0x80, b"x"), masked(0x01, b"a") + masked(0x81, b"b"), masked(0x83, b"x"), b"\x81\x01x"],
+    ids=["continuation first", "message inside a message", "unknown opcode", "unmasked"],
+)
+async def test_protocol_errors_close_with_1002(frames: bytes) -> None:
+    """Frames in an impossible order or form close the connection with 1002."""
+    session = Recorder()
+    async with serving(lambda _: session) as server, raw_client(server.port) as (reader, writer):
+        writer.write(frames)
+        assert await close_code_of(reader) == 1002
+        await asyncio.wait_for(session.ended.wait(), 5)
+
+
+async def test_silent_peer_is_closed_with_4012() -> None:
+    """A peer that answers no ping within the deadline is closed with 4012; one that answers stays."""
+    silent, alive = Recorder(), Recorder()
+    sessions = iter([silent, alive])
+    async with serving(lambda _: next(sessions), ping_interval=0.1, pong_timeout=0.1) as server:
+        async with raw_client(server.port) as (reader, _):
+            client = Recorder()
+            await websocket.connect(f"ws://127.0.0.1:{server.port}/", client)
+            assert await close_code_of(reader) == 4012
+            assert not alive.closed
+            client.close()
+
+
+async def test_slow_reader_is_closed_with_4008() -> None:
+    """A peer that does not read is cut once its send buffer passes the bound, and memory stays bounded."""
+    session = Recorder()
+    session.max_buffered = 100_000
+    async with serving(lambda _: session) as server, raw_client(server.port):
+        block = websocket.binary_frame(b"x" * 50_000)
+        for _ in range(1000):
+            session.send_frames(block)
+        assert session.close_code == 4008
+        assert session.buffered < 300_000
+        await asyncio.wait_for(session.ended.wait(), 5)
+
+
+async def test_writable_again() -> None:
+    """After the send buffer passed its high mark and drained, the session is told."""
+    told = asyncio.Event()
+
+    class Watcher(Recorder):
+        def on_open(self) -> None:
+            self.limit_send_buffer(1000)
+
+        def on_writable(self) -> None:
+            told.set()
+
+    session = Watcher()
+    async with serving(lambda _: session) as server, raw_client(server.port) as (reader, _):
+        while not session.buffered:
+            session.send_frames(websocket.binary_frame(b"x" * 60_000))
+        reading = asyncio.ensure_future(reader.read(-1))
+        await asyncio.wait_for(told.wait(), 5)
+        reading.cancel()
+
+
+async def test_refusals() -> None:
+    """An upgrade that the factory refuses gets the HTTP status and a JSON error; so does one too many."""
+
+    def factory(request: websocket.Request) -> Recorder:
+        if request.path != "/ws":
+            raise websocket.Refuse(404, "unknown path")
+        return Recorder()
+
+    async with serving(factory, max_sessions=1) as server, aiohttp.ClientSession() as http:
+        base = f"http://127.0.0.1:{server.port}"
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await http.ws_connect(base + "/nowhere")
+        assert refused.value.status == 404
+        async with http.get(base + "/ws") as plain:
+            assert (plain.status, await plain.json()) == (426, {"error": "this is a WebSocket endpoint"})
+        async with http.ws_connect(base + "/ws"):
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await http.ws_connect(base + "/ws")
+            assert refused.value.status == 503
+        assert server.refused == 3
+
+
+async def test_closing_the_server_says_so() -> None:
+    """When the server closes, every client gets 1001 and every session ends."""
+    session = Recorder()
+    async with serving(lambda _: session) as server:
+        client = Recorder()
+        await websocket.connect(f"ws://127.0.0.1:{server.port}/", client)
+        await server.close()
+        await asyncio.wait_for(client.ended.wait(), 5)
+        assert client.close_code == 1001
+        assert session.ended.is_set()
+
+
+async def test_a_failing_session_hurts_nobody_else() -> None:
+    """An exception in one session's callback closes that connection and leaves the others alone."""
+
+    class Broken(Recorder):
+        def on_message(self, kind: websocket.Kind, data: bytes) -> None:
+            raise RuntimeError("a defect")
+
+    broken, fine = Broken(), Recorder()
+    sessions = iter([broken, fine])
+    async with serving(lambda _: next(sessions)) as server:
+        first, second = Recorder(), Recorder()
+        await websocket.connect(f"ws://127.0.0.1:{server.port}/", first)
+        await websocket.connect(f"ws://127.0.0.1:{server.port}/", second)
+        first.send_text(b"boom")
+        await asyncio.wait_for(broken.ended.wait(), 5)
+        second.send_text(b"fine")
+        assert await asyncio.wait_for(fine.messages.get(), 5) == ("text", b"fine")
