@@ -1,0 +1,51 @@
+"""Log lines: one JSON object each, with the context that was passed."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from millrace.runtime import logs
+
+
+@pytest.fixture(autouse=True)
+def restore_root_logger() -> Iterator[None]:
+    """Give the root logger back as it was."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_json_lines_carry_context_and_error() -> None:
+    """A record becomes one parseable line with its extras; an exception is in it, line breaks escaped."""
+    stream = io.StringIO()
+    logs.configure("relayer", stream=stream)
+    log = logging.getLogger("millrace.test")
+    log.info("hello %s", "you", extra={"shard": 1, "who": {"a": b"x"}})
+    try:
+        raise ValueError("broken\nline")
+    except ValueError:
+        log.exception("failed")
+    log.debug("not shown")
+    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert (first["service"], first["event"], first["shard"], first["level"]) == (
+        "relayer",
+        "hello you",
+        1,
+        "info",
+    )
+    assert "ValueError: broken" in second["error"]
+
+
+def test_text_lines_are_for_people() -> None:
+    """The plain form holds level, service, text and context in one line."""
+    stream = io.StringIO()
+    logs.configure("notifier", "warning", json=False, stream=stream)
+    logging.getLogger("millrace.test").warning("late", extra={"seconds": 3})
+    assert stream.getvalue().rstrip().endswith("WARNING notifier late  seconds=3")

@@ -1,0 +1,90 @@
+"""Settings come from four sources; the later one wins and every mistake is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from millrace.runtime.settings import SettingsError, load, parse_overrides
+
+
+class Sample(msgspec.Struct, frozen=True):
+    host: str = "127.0.0.1"
+    port: int = 1
+    ratio: float = 0.5
+    verbose: bool = False
+    peers: tuple[str, ...] = ()
+    note: str | None = None
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "millrace.toml"
+    file.write_text(text)
+    return file
+
+
+def test_later_sources_win(tmp_path: Path) -> None:
+    """A flag beats the environment, which beats the service's table, which beats [common] and the default."""
+    file = write(
+        tmp_path,
+        '[common]\nhost = "a"\nport = 2\nunknown_here = 1\n[sample]\nport = 3\nratio = 1.5\nverbose = true',
+    )
+    env = {"MILLRACE_SAMPLE__RATIO": "2.5", "MILLRACE_SAMPLE__VERBOSE": "false", "MILLRACE_OTHER__X": "y"}
+    settings = load("sample", Sample, file=file, env=env, overrides={"verbose": "true"})
+    assert settings == Sample(host="a", port=3, ratio=2.5, verbose=True)
+
+
+@pytest.mark.parametrize(("text", "expected"), [('["a","b"]', ("a", "b")), ("[]", ())], ids=["two", "none"])
+def test_lists_are_written_as_json(text: str, expected: tuple[str, ...]) -> None:
+    """A list in the environment or a flag is a JSON array."""
+    assert load("sample", Sample, env={"MILLRACE_SAMPLE__PEERS": text}).peers == expected
+
+
+def test_digits_stay_text_for_a_text_setting() -> None:
+    """A value made of digits is not turned into a number where the setting is a text."""
+    assert load("sample", Sample, env={}, overrides={"host": "1", "note": "2"}) == Sample(host="1", note="2")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"prot": "1"}, "unknown setting 'prot'"),
+        ({"port": "many"}, "--set port"),
+        ({"port": "1.5"}, "--set port"),
+        ({"peers": "a"}, "--set peers"),
+    ],
+)
+def test_wrong_flags_are_named(overrides: dict[str, str], words: str) -> None:
+    """An unknown name or a value of the wrong type is refused with the name of the flag."""
+    with pytest.raises(SettingsError, match=words):
+        load("sample", Sample, env={}, overrides=overrides)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[sample]\nprot = 1", "unknown setting 'prot'"),
+        ("[sample]\nport = 'x'", "port"),
+        ("sample = 1", "must be tables"),
+        ("[sample", "not a TOML file"),
+    ],
+)
+def test_wrong_files_are_named(tmp_path: Path, text: str, words: str) -> None:
+    """A file with an unknown name, a wrong type or broken TOML is refused, and the text says where."""
+    with pytest.raises(SettingsError, match=words):
+        load("sample", Sample, file=write(tmp_path, text), env={})
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    """A named file that is not there is an error, not an empty file."""
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load("sample", Sample, file=tmp_path / "nothing.toml", env={})
+
+
+def test_flag_form() -> None:
+    """Flags are written field=value; dashes are underscores; a value may hold further equal signs."""
+    assert parse_overrides(("a-b=1", "c=x=y")) == {"a_b": "1", "c": "x=y"}
+    with pytest.raises(SettingsError, match="field=value"):
+        parse_overrides(("port",))
