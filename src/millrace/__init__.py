@@ -1,0 +1,1 @@
+"""millrace: swap routing, sponsored relaying and event delivery for the MultiversX chain."""

@@ -1,0 +1,5 @@
+"""`python -m millrace` is the `millrace` command."""
+
+from millrace.cli import main
+
+main()

@@ -1,0 +1,103 @@
+"""The `millrace` command. Each subcommand imports what it needs only when it runs: starting stays fast."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from millrace.runtime import logs, process
+from millrace.runtime.settings import SettingsError, load, parse_overrides
+
+# name -> (settings struct, the module whose `run(settings, stop)` is the service, uses uvloop)
+_SERVICES = {
+    "aggregator": ("millrace.aggregator.settings:AggregatorSettings", "millrace.aggregator.app", True),
+    "relayer": ("millrace.relayer.settings:RelayerSettings", "millrace.relayer.app", False),
+    "notifier": ("millrace.notifier.settings:NotifierSettings", "millrace.notifier.app", False),
+    "localnet": ("millrace.localnet.settings:LocalnetSettings", "millrace.localnet.app", False),
+}
+_SUMMARIES = {
+    "aggregator": "Answer swap quotes over REST.",
+    "relayer": "Co-sign and broadcast transactions; stream their fate.",
+    "notifier": "Take block events from nodes and deliver them to consumers.",
+    "localnet": "Run a chain in a box, for development and tests.",
+}
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="millrace")
+def main() -> None:
+    """Swap routing, sponsored relaying and event delivery for the MultiversX chain."""
+
+
+def _service_command(name: str) -> click.Command:
+    struct_path, app_module, uvloop = _SERVICES[name]
+
+    @click.command(name, help=_SUMMARIES[name])
+    @click.option("--config", type=click.Path(path_type=Path), help="TOML file with the settings.")
+    @click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="One setting; repeatable.")
+    @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
+    @click.option("--log-format", default="json", type=click.Choice(["json", "text"]))
+    @click.option("--show-settings", is_flag=True, help="Print the settings that would hold, and end.")
+    @click.option("--parent", type=int, hidden=True, help="End when the process with this id ends.")
+    def command(
+        config: Path | None,
+        pairs: tuple[str, ...],
+        log_level: str,
+        log_format: str,
+        show_settings: bool,
+        parent: int | None,
+    ) -> None:
+        if parent is not None:
+            process.die_with_parent(parent)
+        module, _, struct = struct_path.partition(":")
+        kind = getattr(importlib.import_module(module), struct)
+        try:
+            settings = load(name, kind, file=config, overrides=parse_overrides(pairs))
+        except SettingsError as error:
+            raise click.ClickException(str(error)) from error
+        if show_settings:
+            for field in kind.__struct_fields__:
+                click.echo(f"{field} = {getattr(settings, field)!r}")
+            return
+        logs.configure(name, log_level, json=log_format == "json")
+        run: Callable[[Any, asyncio.Event], Awaitable[None]] = importlib.import_module(app_module).run
+        try:
+            process.run_service(lambda stop: run(settings, stop), uvloop=uvloop)
+        except OSError as error:
+            raise click.ClickException(f"{name} cannot run: {error}") from error
+
+    return command
+
+
+for _name in _SERVICES:
+    main.add_command(_service_command(_name))
+
+
+@main.command()
+@click.option("--keep-logs", type=click.Path(path_type=Path), help="Folder for the services' logs.")
+@click.option("--seed", default=1, show_default=True, help="Seed of the generated market.")
+def demo(keep_logs: Path | None, seed: int) -> None:
+    """Run two swaps through a local chain and all three services, and check every step."""
+    from millrace.system import demo as demonstration
+
+    sys.exit(asyncio.run(demonstration.main(seed=seed, log_directory=keep_logs)))
+
+
+@main.command()
+@click.option("--data", type=click.Path(path_type=Path), default=Path(".data"), show_default=True)
+@click.option("--seed", default=1, show_default=True, help="Seed of the generated market.")
+def up(data: Path, seed: int) -> None:
+    """Run the local chain and all three services until Ctrl-C."""
+    from millrace.system import up as everything
+
+    sys.exit(asyncio.run(everything.main(data=data, seed=seed)))
+
+
+if __name__ == "__main__":
+    main()
