@@ -1,0 +1,50 @@
+"""`python -m millrace.gossip --socket PATH`: the peer process; `GossipHandle` starts it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+
+from millrace.runtime.logs import configure
+from millrace.runtime.process import die_with_parent
+
+log = logging.getLogger("millrace.gossip")
+
+
+def main() -> None:
+    """Run until the handle that listens on the socket goes away."""
+    parser = argparse.ArgumentParser(prog="millrace.gossip", description="A libp2p peer for a gossip handle.")
+    parser.add_argument("--socket", required=True, help="Unix socket on which the handle listens")
+    parser.add_argument("--parent", type=int, help="process id of the handle's process")
+    parser.add_argument("--log-level", default="info")
+    arguments = parser.parse_args()
+    die_with_parent(arguments.parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    configure("gossip", arguments.log_level)
+    logging.getLogger("libp2p").setLevel(logging.WARNING)
+
+    import gc
+
+    import trio
+
+    from millrace.gossip.process import serve
+
+    gc.freeze()
+    try:
+        trio.run(serve, arguments.socket)
+    except Exception as error:
+        cause = _innermost(error)
+        log.critical(f"{type(cause).__name__}: {cause}", exc_info=cause)  # the handle shows this line
+        raise SystemExit(1) from None
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """The first single error inside nested groups of them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""One libp2p peer (trio): host, router, the connections it keeps, the pace of its publishes."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import trio
+from libp2p import new_swarm
+from libp2p.abc import INetConn, INetStream, INetwork, INotifee
+from libp2p.crypto.keys import KeyPair
+from libp2p.crypto.secp256k1 import create_new_key_pair
+from libp2p.crypto.x25519 import create_new_key_pair as new_noise_key
+from libp2p.host.basic_host import BasicHost
+from libp2p.network.config import ConnectionConfig, RetryConfig
+from libp2p.network.swarm import Swarm
+from libp2p.peer.id import ID
+from libp2p.peer.peerinfo import info_from_p2p_addr
+from libp2p.rcmgr import ResourceManager
+from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
+from libp2p.security.noise.transport import Transport as NoiseTransport
+from libp2p.tools.anyio_service import background_trio_service
+from multiaddr.multiaddr import Multiaddr
+
+from millrace.gossip.identity import secret_key
+from millrace.gossip.router import Messages
+from millrace.gossip.settings import GossipSettings, PeerSettings
+from millrace.gossip.wire import GossipStats, ReadyPeer, TopicStats
+
+log = logging.getLogger(__name__)
+
+_REDIAL_FIRST = 0.25
+_REDIAL_MOST = 30.0
+_DIAL_TIMEOUT = 10.0
+_MAX_CONNECTIONS = 300
+
+Deliver = Callable[[int, str, bytes, str], None]
+Published = Callable[[int, int], None]
+
+
+class Peer:
+    """A running peer; `index` is its place in the settings. `serve` runs it."""
+
+    def __init__(
+        self,
+        index: int,
+        settings: PeerSettings,
+        shared: GossipSettings,
+        deliver: Deliver,
+        published: Published,
+    ) -> None:
+        self._settings = settings
+        self._rate = shared.publish_rate
+        self._burst = shared.publish_burst
+        self._published = published
+        self._lost_connection = trio.Event()
+        secret = secret_key(settings.key_file, settings.key_seed)
+        self._host = _host(create_new_key_pair(secret))
+        self._messages = Messages(
+            self._host,
+            lambda topic, data, source: deliver(index, topic, data, source),
+            max_peer_queue=shared.max_peer_queue,
+            max_peer_queue_bytes=shared.max_peer_queue_bytes,
+        )
+        # Bounded by the handle, which keeps at most `max_pending` publishes unanswered.
+        self._outbox, self._inbox = trio.open_memory_channel[tuple[int, str, bytes]](float("inf"))
+
+    def describe(self) -> ReadyPeer:
+        """Who we are and where we listen; once running."""
+        return ReadyPeer(
+            self._host.get_id().to_base58(),
+            tuple(str(self._swarm.listeners[address].get_addrs()[0]) for address in self._settings.listen),
+            tuple(str(address) for address in self._host.get_addrs()),
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Listen, join the topics and keep the bootstrap connections while the block runs."""
+        listen = [Multiaddr(address) for address in self._settings.listen]
+        async with (
+            self._host.run(listen_addrs=listen),
+            background_trio_service(self._messages),
+            background_trio_service(self._messages.router),
+            trio.open_nursery() as nursery,
+        ):
+            for address in self._settings.listen:
+                if address not in self._swarm.listeners:
+                    raise OSError(f"cannot listen on {address}")
+            await self._messages.wait_until_ready()
+            self._host.get_network().register_notifee(_Disconnections(self._on_disconnect))
+            for topic in self._settings.subscribe:
+                await self._messages.subscribe(topic)
+            for address in self._settings.bootstrap:
+                nursery.start_soon(self._keep_connected, address)
+            nursery.start_soon(self._publish_at_pace)
+            yield
+            nursery.cancel_scope.cancel()
+
+    def publish(self, request: int, topic: str, data: bytes) -> None:
+        """Queue a message; `published(request, peers)` is called once it has been signed and sent on."""
+        self._outbox.send_nowait((request, topic, data))
+
+    async def _publish_at_pace(self) -> None:
+        allowance, at = float(self._burst), trio.current_time()
+        async for request, topic, data in self._inbox:
+            now = trio.current_time()
+            allowance = min(self._burst, allowance + (now - at) * self._rate)
+            at = now
+            if allowance < 1:
+                await trio.sleep((1 - allowance) / self._rate)
+                allowance, at = 1.0, trio.current_time()
+            allowance -= 1
+            self._published(request, self._messages.publish_signed(topic, data))
+
+    async def flush(self) -> None:
+        """Wait until the remote peers have taken what we queued for them."""
+        while any(len(queue) for queue in self._messages.peer_queues.values()):
+            await trio.sleep(0.01)  # noqa: ASYNC110 - the library's queues have no event
+
+    # ---- connections
+
+    async def dial(self, address: str) -> str:
+        """Connect to a peer once; an empty text, or what went wrong."""
+        try:
+            target = info_from_p2p_addr(Multiaddr(address))
+        except Exception as error:
+            return f"{address} is not a multiaddress ending in /p2p/<peer id>: {error}"
+        if target.peer_id == self._host.get_id():
+            return f"{address} is this peer itself"
+        try:
+            with trio.fail_after(_DIAL_TIMEOUT):
+                await self._connect(target.peer_id, target.addrs[0])
+        except trio.TooSlowError:
+            return f"{address} did not answer within {_DIAL_TIMEOUT:.0f} s"
+        except Exception as error:
+            return f"cannot connect to {address}: {error}"
+        return ""
+
+    async def _connect(self, peer: ID, address: Multiaddr) -> None:
+        # Not host.connect: it refuses to dial a peer for minutes after a failure, and waits 250 ms for
+        # nothing after a success.
+        if not self._connected(peer):
+            await self._swarm.dial_addr(address, peer)
+
+    async def _keep_connected(self, address: str) -> None:
+        delay = _REDIAL_FIRST
+        target = info_from_p2p_addr(Multiaddr(address)).peer_id
+        if target == self._host.get_id():
+            return
+        while True:
+            if self._connected(target):
+                delay = _REDIAL_FIRST
+                await self._lost_connection.wait()
+                continue
+            problem = await self.dial(address)
+            if problem:
+                log.warning(
+                    "bootstrap peer not reached", extra={"reason": problem, "retry_in_s": round(delay, 2)}
+                )
+                await trio.sleep(delay * random.uniform(0.8, 1.2))
+                delay = min(delay * 2, _REDIAL_MOST)
+
+    def _connected(self, peer: ID) -> bool:
+        return any(not connection.is_closed for connection in self._swarm.get_connections(peer))
+
+    def _on_disconnect(self) -> None:
+        self._lost_connection.set()
+        self._lost_connection = trio.Event()
+
+    @property
+    def _swarm(self) -> Swarm:
+        network = self._host.get_network()
+        assert isinstance(network, Swarm)
+        return network
+
+    # ---- counters
+
+    def stats(self, dropped_inbound: int) -> GossipStats:
+        messages = self._messages
+        mesh = {**messages.router.fanout, **messages.router.mesh}
+        names = {*messages.peer_topics, *messages.topic_ids, *messages.delivered, *messages.published}
+        topics = {
+            name: TopicStats(
+                peers=len(messages.peer_topics.get(name, ())),
+                mesh=len(mesh.get(name, ())),
+                delivered=messages.delivered[name],
+                duplicates=messages.duplicates[name],
+                published=messages.published[name],
+            )
+            for name in sorted(names)
+        }
+        return GossipStats(
+            peer_id=self._host.get_id().to_base58(),
+            connected_peers=len(self._host.get_connected_peers()),
+            topics=topics,
+            delivered=messages.delivered.total(),
+            duplicates=messages.duplicates.total(),
+            published=messages.published.total(),
+            invalid=messages.invalid,
+            dropped_inbound=dropped_inbound,
+            dropped_outbound=messages.dropped_outbound,
+        )
+
+
+def _host(key: KeyPair) -> BasicHost:
+    """TCP, noise, yamux; a fixed bound on connections instead of the library's adaptive guards.
+
+    Its default resource manager refuses all connections for a minute after five failures, and its
+    connection manager dials every address it ever heard of to stay above a low mark.
+    """
+    resources = ResourceManager(
+        enable_circuit_breaker=False,
+        enable_graceful_degradation=False,
+        enable_memory_limits=False,
+        enable_metrics=False,
+    )
+    swarm = new_swarm(
+        key_pair=key,
+        sec_opt={NOISE: NoiseTransport(key, noise_privkey=new_noise_key().private_key)},
+        muxer_preference="YAMUX",
+        retry_config=RetryConfig(max_retries=0),
+        connection_config=ConnectionConfig(
+            min_connections=0,
+            low_watermark=0,
+            high_watermark=_MAX_CONNECTIONS,
+            max_connections=_MAX_CONNECTIONS,
+        ),
+        resource_manager=resources,
+    )
+    return BasicHost(network=swarm, resource_manager=resources, disable_identify_address_discovery=True)
+
+
+class _Disconnections(INotifee):
+    """Calls `gone` after every lost connection."""
+
+    def __init__(self, gone: Callable[[], None]) -> None:
+        self._gone = gone
+
+    async def disconnected(self, network: INetwork, conn: INetConn) -> None:
+        self._gone()
+
+    async def connected(self, network: INetwork, conn: INetConn) -> None:
+        pass
+
+    async def opened_stream(self, network: INetwork, stream: INetStream) -> None:
+        pass
+
+    async def closed_stream(self, network: INetwork, stream: INetStream) -> None:
+        pass
+
+    async def listen(self, network: INetwork, multiaddr: Multiaddr) -> None:
+        pass
+
+    async def listen_close(self, network: INetwork, multiaddr: Multiaddr) -> None:
+        pass

@@ -1,0 +1,54 @@
+"""Settings of the gossip peers one process runs. Values only; the sections of the services embed them."""
+
+from __future__ import annotations
+
+import msgspec
+
+# A node refuses larger pubsub frames, and leaves this much of one to the envelope (node setting).
+MAX_FRAME_BYTES = 2 * 1024 * 1024
+MAX_DATA_BYTES = MAX_FRAME_BYTES - 64 * 1024
+
+KAD_PROTOCOLS = ("/erd/kad/1.0.0/kad/1.0.0", "mvx-main/kad/1.0.0")
+
+
+class PeerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One libp2p peer: who it is, where it listens, whom it keeps dialling, what it subscribes to.
+
+    The identity is a secp256k1 key: from `key_file` (a node's `p2pKey.pem` or 64 hex digits; made, mode
+    0600, if it does not exist), else derived from the text `key_seed`, else random for this handle.
+    """
+
+    key_file: str = ""
+    key_seed: str = ""
+    listen: tuple[str, ...] = ("/ip4/127.0.0.1/tcp/0",)
+    """Multiaddresses; port 0 takes a free one and keeps it over restarts of the process."""
+    bootstrap: tuple[str, ...] = ()
+    """Multiaddresses ending in `/p2p/<peer id>`, dialled again for ever while not connected."""
+    subscribe: tuple[str, ...] = ()
+    dht: bool = False
+    """Take part in the Kademlia table (as server) and find peers by it."""
+    kad_protocols: tuple[str, ...] = KAD_PROTOCOLS
+
+
+class GossipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All peers of one process, and the bounds of its queues (docs/gossip.md lists the policies)."""
+
+    peers: tuple[PeerSettings, ...] = (PeerSettings(),)
+    publish_rate: float = 300.0
+    """Messages a second and peer, sustained; nodes refuse more than about 280 from one peer."""
+    publish_burst: int = 50
+    """Messages that may leave at once after a pause."""
+    max_pending: int = 1024
+    """Publishes not yet answered, per handle; the next one raises `GossipBusy`."""
+    max_pending_bytes: int = 32 * 1024 * 1024
+    max_inbound: int = 16_384
+    """Messages received and not yet taken by the service; beyond it the oldest is dropped and counted."""
+    max_inbound_bytes: int = 64 * 1024 * 1024
+    max_peer_queue: int = 4096
+    """Frames waiting for one slow remote peer; beyond it new ones are dropped and counted."""
+    max_peer_queue_bytes: int = 32 * 1024 * 1024
+    start_timeout: float = 30.0
+    """Seconds a process may take until its peers listen."""
+    hang_timeout: float = 30.0
+    """Seconds without an answer after which a process is killed and started again."""
+    log_level: str = "info"
