@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -35,6 +36,8 @@ _REDIAL_FIRST = 0.25
 _REDIAL_MOST = 30.0
 _DIAL_TIMEOUT = 10.0
 _MAX_CONNECTIONS = 300
+# A large message takes several turns: at 300 a second that is 3 MB/s, where nodes begin to refuse at 4 MiB/s.
+_BYTES_PER_TURN = 10_000
 
 Deliver = Callable[[int, str, bytes, str], None]
 Published = Callable[[int, int], None]
@@ -57,7 +60,7 @@ class Peer:
         self._published = published
         self._lost_connection = trio.Event()
         secret = secret_key(settings.key_file, settings.key_seed)
-        self._host = _host(create_new_key_pair(secret))
+        self._host = _host(create_new_key_pair(secret), shared.ping_interval)
         self._messages = Messages(
             self._host,
             lambda topic, data, source: deliver(index, topic, data, source),
@@ -71,23 +74,22 @@ class Peer:
         """Who we are and where we listen; once running."""
         return ReadyPeer(
             self._host.get_id().to_base58(),
-            tuple(str(self._swarm.listeners[address].get_addrs()[0]) for address in self._settings.listen),
+            tuple(str(listener.get_addrs()[0]) for listener in self._swarm.listeners.values()),
             tuple(str(address) for address in self._host.get_addrs()),
         )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Listen, join the topics and keep the bootstrap connections while the block runs."""
-        listen = [Multiaddr(address) for address in self._settings.listen]
+        listen = [_free(address) for address in self._settings.listen]
         async with (
             self._host.run(listen_addrs=listen),
             background_trio_service(self._messages),
             background_trio_service(self._messages.router),
             trio.open_nursery() as nursery,
         ):
-            for address in self._settings.listen:
-                if address not in self._swarm.listeners:
-                    raise OSError(f"cannot listen on {address}")
+            if len(self._swarm.listeners) != len(listen):
+                raise OSError(f"cannot listen on all of {', '.join(self._settings.listen)}")
             await self._messages.wait_until_ready()
             self._host.get_network().register_notifee(_Disconnections(self._on_disconnect))
             for topic in self._settings.subscribe:
@@ -111,13 +113,12 @@ class Peer:
             if allowance < 1:
                 await trio.sleep((1 - allowance) / self._rate)
                 allowance, at = 1.0, trio.current_time()
-            allowance -= 1
+            allowance -= max(1, len(data) / _BYTES_PER_TURN)
             self._published(request, self._messages.publish_signed(topic, data))
 
     async def flush(self) -> None:
         """Wait until the remote peers have taken what we queued for them."""
-        while any(len(queue) for queue in self._messages.peer_queues.values()):
-            await trio.sleep(0.01)  # noqa: ASYNC110 - the library's queues have no event
+        await self._messages.flush()
 
     # ---- connections
 
@@ -204,11 +205,12 @@ class Peer:
         )
 
 
-def _host(key: KeyPair) -> BasicHost:
+def _host(key: KeyPair, ping_interval: float) -> BasicHost:
     """TCP, noise, yamux; a fixed bound on connections instead of the library's adaptive guards.
 
     Its default resource manager refuses all connections for a minute after five failures, and its
-    connection manager dials every address it ever heard of to stay above a low mark.
+    connection manager dials every address it ever heard of to stay above a low mark. Connections that do
+    not answer a ping are closed, so that a peer lost without a word is dialled again.
     """
     resources = ResourceManager(
         enable_circuit_breaker=False,
@@ -230,6 +232,23 @@ def _host(key: KeyPair) -> BasicHost:
         resource_manager=resources,
     )
     return BasicHost(network=swarm, resource_manager=resources, disable_identify_address_discovery=True)
+
+
+def _free(address: str) -> Multiaddr:
+    """The address to listen on, once sure that nobody does: the library shares ports (SO_REUSEPORT)."""
+    try:
+        parsed = Multiaddr(address)
+        version = "ip4" if address.startswith("/ip4/") else "ip6"
+        place = (str(parsed.value_for_protocol(version)), int(str(parsed.value_for_protocol("tcp"))))
+    except Exception as error:
+        raise ValueError(f"{address} is no /ip4/<address>/tcp/<port> to listen on") from error
+    with socket.socket(socket.AF_INET if version == "ip4" else socket.AF_INET6) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(place)
+        except OSError as error:
+            raise OSError(f"cannot listen on {address}: {error.strerror}") from error
+    return parsed
 
 
 class _Disconnections(INotifee):

@@ -10,7 +10,8 @@ import os
 import threading
 import time
 from collections import deque
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, suppress
 
 import msgspec
 import trio
@@ -81,11 +82,13 @@ class Outlet:
             )
 
     async def drain_to(self, stream: trio.SocketStream) -> None:
-        while True:
-            await self._filled.wait()
-            self._filled = trio.Event()
-            while piece := self._next_piece():
-                await stream.send_all(piece)
+        """Write all reports to the handle, until it is gone."""
+        with suppress(trio.BrokenResourceError):
+            while True:
+                await self._filled.wait()
+                self._filled = trio.Event()
+                while piece := self._next_piece():
+                    await stream.send_all(piece)
 
     def _next_piece(self) -> bytes:
         piece = bytearray()
@@ -102,12 +105,14 @@ async def serve(path: str) -> None:
     """Connect to the handle at `path`, run the peers it asks for, and return when it closes the socket."""
     stream = await trio.open_unix_socket(path)
     commands = _commands(stream)
-    start = await anext(commands)
-    if not isinstance(start, Start):
-        raise RuntimeError(f"the first command must be the settings, not {type(start).__name__}")
-    outlet = Outlet(start.settings.max_inbound, start.settings.max_inbound_bytes)
+    first = await anext(commands, None)
+    if first is None:
+        return  # the handle gave up while we were starting
+    assert isinstance(first, Start)
+    settings = first.settings
+    outlet = Outlet(settings.max_inbound, settings.max_inbound_bytes)
     async with trio.open_nursery() as nursery, AsyncExitStack() as running:
-        peers = _peers(start.settings, outlet)
+        peers = _peers(settings, outlet)
         for peer in peers:
             await running.enter_async_context(peer.running())
         nursery.start_soon(outlet.drain_to, stream)
@@ -131,12 +136,14 @@ def _peers(settings: GossipSettings, outlet: Outlet) -> list[Peer]:
     return [Peer(index, own, settings, deliver, published) for index, own in enumerate(settings.peers)]
 
 
-async def _commands(stream: trio.SocketStream):  # type: ignore[no-untyped-def]
+async def _commands(stream: trio.SocketStream) -> AsyncGenerator[Command]:
+    """What the handle asks for, until it closes the socket or is gone."""
     decoder = msgspec.msgpack.Decoder(Command)
     unframer = Unframer()
-    while piece := await stream.receive_some(_READ_PIECE):
-        for body in unframer.feed(piece):
-            yield decoder.decode(body)
+    with suppress(trio.BrokenResourceError):
+        while piece := await stream.receive_some(_READ_PIECE):
+            for body in unframer.feed(piece):
+                yield decoder.decode(body)
 
 
 def _obey(command: Command, peers: list[Peer], outlet: Outlet, nursery: trio.Nursery) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 import libp2p.pubsub.pubsub as library
+import trio
 from libp2p.abc import IHost, INetStream
 from libp2p.crypto.keys import PublicKey
 from libp2p.custom_types import TProtocol
@@ -80,6 +81,8 @@ class BoundedQueue(RpcQueue):
 
     def __init__(self, max_frames: int, max_bytes: int) -> None:
         super().__init__(max_frames, MAX_FRAME_BYTES)
+        self.idle = trio.Event()
+        """Set while all that was pushed has been written to the stream."""
         self._max_bytes = max_bytes
         self._bytes = 0
 
@@ -90,9 +93,13 @@ class BoundedQueue(RpcQueue):
         accepted = super().push(rpc, priority)
         if accepted:
             self._bytes += size
+            if self.idle.is_set():
+                self.idle = trio.Event()
         return accepted
 
     async def pop(self) -> rpc_pb2.RPC | None:
+        if len(self) == 0:  # the writer is back for more: it has written the last one
+            self.idle.set()
         rpc = await super().pop()
         if rpc is not None:
             self._bytes -= rpc.ByteSize()
@@ -221,6 +228,12 @@ class Messages(Pubsub):
         if not accepted:
             self.dropped_outbound += 1
         return accepted
+
+    async def flush(self) -> None:
+        """Wait until what is queued now has been written to the remote peers."""
+        for queue in list(self.peer_queues.values()):
+            assert isinstance(queue, BoundedQueue)
+            await queue.idle.wait()
 
     def get_hello_packet(self) -> rpc_pb2.RPC:
         """Our subscriptions, without a signed peer record."""

@@ -47,6 +47,8 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     max_peer_queue: int = 4096
     """Frames waiting for one slow remote peer; beyond it new ones are dropped and counted."""
     max_peer_queue_bytes: int = 32 * 1024 * 1024
+    ping_interval: float = 20.0
+    """Seconds between pings of each connection; one that leaves half of it without an answer is closed."""
     start_timeout: float = 30.0
     """Seconds a process may take until its peers listen."""
     hang_timeout: float = 30.0
