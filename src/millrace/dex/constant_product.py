@@ -1,0 +1,389 @@
+"""Constant product pools: xExchange, OneDex and JEX. One invariant, three places for the fee.
+
+Sources: xExchange `mx-exchange-sc` (pair), OneDex 2023 source and per-pair fees, JEX `jex-sc-dex-pair`;
+formulas and rounding are listed in docs/pools.md. In every formula ri and ro are the reserves of the
+sold and the bought token and all divisions round down unless marked.
+"""
+
+from typing import ClassVar, Self
+
+from millrace.dex.pool import (
+    Burn,
+    InsufficientLiquidity,
+    InvalidAmount,
+    InvalidToken,
+    LiquidityDisabled,
+    Mint,
+    Pool,
+    PoolState,
+    Swap,
+)
+
+ACTIVE = PoolState.ACTIVE
+
+
+class ConstantProductPool(Pool, frozen=True, kw_only=True):
+    """What the three exchanges share: two tokens, shares of both, deposits in the pool's ratio."""
+
+    kind: ClassVar[str] = "constant_product"
+    locked_lp: ClassVar[int] = 0
+
+    def _reserves_of(self, i: int, j: int, amount: int) -> tuple[int, int]:
+        """(ri, ro) after the checks that every trade must pass."""
+        if self.state != ACTIVE:
+            raise self._refuse_swap()
+        if amount <= 0:
+            raise InvalidAmount("the amount must be positive")
+        if i | j != 1 or i == j:
+            raise InvalidToken(f"pool {self.id} has tokens 0 and 1, not {i} and {j}")
+        reserves = self.reserves
+        reserve_in, reserve_out = reserves[i], reserves[j]
+        if reserve_in <= 0 or reserve_out <= 0:
+            raise InsufficientLiquidity(f"pool {self.id} holds nothing")
+        return reserve_in, reserve_out
+
+    def _moved(self, i: int, reserve_in: int, reserve_out: int) -> Self:
+        return self.with_reserves(_ordered(i, reserve_in, reserve_out))
+
+    def _fitted(self, amounts: tuple[int, ...]) -> tuple[int, int]:
+        """The largest part of two amounts that is in the pool's ratio, as the contracts compute it."""
+        first, second = amounts
+        r1, r2 = self.reserves
+        if first <= 0 or second <= 0:
+            raise InvalidAmount("a deposit needs both tokens")
+        if r1 <= 0 or r2 <= 0:
+            raise InsufficientLiquidity(f"pool {self.id} holds nothing")
+        matching = first * r2 // r1
+        if matching <= second:
+            return first, matching
+        return second * r1 // r2, second
+
+    def _deposited(self, used: tuple[int, int], lp: int) -> Mint:
+        if lp <= 0 or min(used) <= 0:
+            raise InvalidAmount("the deposit is too small: no LP would be minted")
+        after = (self.reserves[0] + used[0], self.reserves[1] + used[1])
+        return Mint(lp, used, self.with_reserves(after, self.lp_supply + lp))
+
+    def burn(self, lp: int) -> Burn:
+        self._require_liquidity_open()
+        self._require_withdrawal(lp, self.locked_lp)
+        amounts = self.shares(lp)
+        if min(amounts) <= 0:
+            raise InvalidAmount("the LP amount is too small: a share rounds to zero")
+        after = (self.reserves[0] - amounts[0], self.reserves[1] - amounts[1])
+        return Burn(amounts, self.with_reserves(after, self.lp_supply - lp))
+
+
+class XExchangePool(ConstantProductPool, frozen=True, kw_only=True):
+    """xExchange pair: fee on the input, over `fee_base`. `special_fee` is the part that leaves the pool.
+
+    The special fee leaves only while the pair's fee is enabled (`fee_enabled`).
+    """
+
+    exchange: ClassVar[str] = "XExchange"
+    locked_lp: ClassVar[int] = 1000
+
+    total_fee: int
+    special_fee: int
+    fee_base: int = 100_000
+    fee_enabled: bool = True
+    fees_collector_cut: int = 0
+
+    def amount_out(self, i: int, j: int, amount_in: int) -> int:
+        reserve_in, reserve_out = self._reserves_of(i, j, amount_in)
+        base = self.fee_base
+        weighted = amount_in * (base - self.total_fee)
+        out = weighted * reserve_out // (reserve_in * base + weighted)
+        if out <= 0:
+            raise InvalidAmount("the amount is too small: the output rounds to zero")
+        return out
+
+    def amount_in(self, i: int, j: int, amount_out: int) -> int:
+        reserve_in, reserve_out = self._reserves_of(i, j, amount_out)
+        left = _left(self, reserve_out, amount_out)
+        return -(-reserve_in * amount_out * self.fee_base // (left * (self.fee_base - self.total_fee)))
+
+    def fixed_output_input(self, i: int, j: int, amount_out: int) -> int:
+        """What `swapTokensFixedOutput` takes and view `getAmountIn` answers: a unit more at exact ratios."""
+        reserve_in, reserve_out = self._reserves_of(i, j, amount_out)
+        left = _left(self, reserve_out, amount_out)
+        return reserve_in * amount_out * self.fee_base // (left * (self.fee_base - self.total_fee)) + 1
+
+    def equivalent(self, i: int, j: int, amount_in: int) -> int:
+        """View `getEquivalent`: the amount at the pool's price, without fee and without depth."""
+        reserve_in, reserve_out = self._reserves_of(i, j, amount_in)
+        return amount_in * reserve_out // reserve_in
+
+    def swap(self, i: int, j: int, amount_in: int) -> Swap:
+        out = self.amount_out(i, j, amount_in)
+        special = amount_in * self.special_fee // self.fee_base if self.fee_enabled else 0
+        pool = self._moved(i, self.reserves[i] + amount_in - special, self.reserves[j] - out)
+        return Swap(out, self.tokens[i], amount_in * self.total_fee // self.fee_base, pool)
+
+    def collector_fee(self, amount_in: int) -> int:
+        """The part of the special fee of a swap that is sent to the fees collector."""
+        special = amount_in * self.special_fee // self.fee_base if self.fee_enabled else 0
+        return special * self.fees_collector_cut // self.fee_base
+
+    def mint(self, amounts: tuple[int, ...]) -> Mint:
+        self._require_liquidity_open()
+        self._require_deposit(amounts)
+        supply = self.lp_supply
+        if supply == 0:
+            return self._first_mint(amounts)
+        used = self._fitted(amounts)
+        lp = min(used[0] * supply // self.reserves[0], used[1] * supply // self.reserves[1])
+        return self._deposited(used, lp)
+
+    def _first_mint(self, amounts: tuple[int, ...]) -> Mint:
+        lp = min(amounts)
+        if lp <= self.locked_lp:
+            raise InvalidAmount(f"the first deposit must exceed {self.locked_lp} of each token")
+        return Mint(lp - self.locked_lp, amounts, self.with_reserves(amounts, lp))
+
+    def burn_and_buy_back(self, lp: int, j: int) -> Burn:
+        """`removeLiquidityAndBuyBackAndBurnToken`: both shares removed, the other one sold without fee.
+
+        `amounts` is what is bought and burned of token `j`; nothing is paid to the caller.
+        """
+        removed, pool = self.burn(lp)
+        i = 1 - j
+        reserve_in, reserve_out = pool.reserves[i] + removed[i], pool.reserves[j]
+        bought = removed[i] * reserve_out // reserve_in
+        after = self.with_reserves(_ordered(i, reserve_in, reserve_out - bought), pool.lp_supply)
+        return Burn(_ordered(j, removed[j] + bought, 0), after)
+
+
+class OneDexPool(ConstantProductPool, frozen=True, kw_only=True):
+    """OneDex pair: fee on the input when the sold token is a main pair token, else on the output.
+
+    `special_fee` and `staking_fee` are the parts of `total_fee` that leave the pool; `main[k]` says
+    whether token k is a main pair token. All pairs live in one contract: `address` is the router's.
+    """
+
+    exchange: ClassVar[str] = "OneDex"
+    minimum_liquidity: ClassVar[int] = 10**15
+
+    pair_id: int
+    total_fee: int
+    special_fee: int
+    staking_fee: int
+    main: tuple[bool, bool]
+    fee_base: int = 10_000
+    enabled: bool = True
+
+    def _reserves_of(self, i: int, j: int, amount: int) -> tuple[int, int]:
+        if not self.enabled:
+            raise self._refuse_swap()
+        return ConstantProductPool._reserves_of(self, i, j, amount)
+
+    def amount_out(self, i: int, j: int, amount_in: int) -> int:
+        reserve_in, reserve_out = self._reserves_of(i, j, amount_in)
+        if self.main[i]:
+            net = amount_in - amount_in * self.total_fee // self.fee_base
+            out = net * reserve_out // (reserve_in + net)
+        else:
+            gross = amount_in * reserve_out // (reserve_in + amount_in)
+            out = gross - gross * self.total_fee // self.fee_base
+        if out <= 0:
+            raise InvalidAmount("the amount is too small: the output rounds to zero")
+        return out
+
+    def amount_in(self, i: int, j: int, amount_out: int) -> int:
+        reserve_in, reserve_out = self._reserves_of(i, j, amount_out)
+        if self.main[i]:
+            net = -(-reserve_in * amount_out // _left(self, reserve_out, amount_out))
+            return _smallest_gross(net, self.total_fee, self.fee_base)
+        gross = _smallest_gross(amount_out, self.total_fee, self.fee_base)
+        return -(-reserve_in * gross // _left(self, reserve_out, gross))
+
+    def fixed_output_input(self, i: int, j: int, amount_out: int) -> int:
+        """What `swapMultiTokensFixedOutput` takes for one hop."""
+        reserve_in, reserve_out = self._reserves_of(i, j, amount_out)
+        fee, base = self.total_fee, self.fee_base
+        if self.main[i]:
+            net = reserve_in * amount_out // _left(self, reserve_out, amount_out) + 1
+            return net + net * fee // (base - fee)
+        gross = amount_out + amount_out * fee // (base - fee)
+        return reserve_in * gross // _left(self, reserve_out, gross) + 1
+
+    def view_amount_out(self, i: int, j: int, amount_in: int) -> int:
+        """View `getAmountOut`. It rounds otherwise than the swap does, by about a unit either way."""
+        reserve_in, reserve_out = self._reserves_of(i, j, amount_in)
+        kept = self.fee_base - self.total_fee
+        if self.main[i]:
+            weighted = amount_in * kept
+            return weighted * reserve_out // (reserve_in * self.fee_base + weighted)
+        return amount_in * reserve_out // (reserve_in + amount_in) * kept // self.fee_base
+
+    def view_amount_in(self, i: int, j: int, amount_out: int) -> int:
+        """View `getAmountIn`. It rounds otherwise than the swap does."""
+        reserve_in, reserve_out = self._reserves_of(i, j, amount_out)
+        kept = self.fee_base - self.total_fee
+        if self.main[i]:
+            left = _left(self, reserve_out, amount_out)
+            return reserve_in * amount_out * self.fee_base // (left * kept) + 1
+        gross = amount_out * self.fee_base // kept
+        return reserve_in * gross // _left(self, reserve_out, gross) + 1
+
+    def swap(self, i: int, j: int, amount_in: int) -> Swap:
+        out = self.amount_out(i, j, amount_in)
+        reserve_in, reserve_out = self.reserves[i], self.reserves[j]
+        if self.main[i]:
+            fee = amount_in * self.total_fee // self.fee_base
+            pool = self._moved(i, reserve_in + amount_in - fee + self._kept(fee), reserve_out - out)
+            return Swap(out, self.tokens[i], fee, pool)
+        gross = amount_in * reserve_out // (reserve_in + amount_in)
+        fee = gross - out
+        pool = self._moved(i, reserve_in + amount_in, reserve_out - gross + self._kept(fee))
+        return Swap(out, self.tokens[j], fee, pool)
+
+    def _kept(self, fee: int) -> int:
+        """The part of a fee that stays in the pool."""
+        total = self.total_fee
+        if total == 0:
+            return 0
+        return fee - fee * self.special_fee // total - fee * self.staking_fee // total
+
+    def mint(self, amounts: tuple[int, ...]) -> Mint:
+        self._require_enabled()
+        self._require_deposit(amounts)
+        supply = self.lp_supply
+        if supply == 0:
+            return self._first_mint(amounts)
+        used = self._fitted(amounts)
+        lp = min(used[0] * supply // self.reserves[0], used[1] * supply // self.reserves[1])
+        return self._deposited(used, lp)
+
+    def _first_mint(self, amounts: tuple[int, ...]) -> Mint:
+        lp = min(amounts)
+        if lp <= 0:
+            raise InvalidAmount("a deposit needs both tokens")
+        while lp < 10**18:
+            lp *= 10
+        minted = lp - self.minimum_liquidity
+        return Mint(minted, amounts, self.with_reserves(amounts, lp))
+
+    def burn(self, lp: int) -> Burn:
+        self._require_enabled()
+        return ConstantProductPool.burn(self, lp)
+
+    def _require_enabled(self) -> None:
+        if not self.enabled:
+            raise LiquidityDisabled(f"pair {self.pair_id} is disabled")
+        self._require_liquidity_open()
+
+
+class JexPool(ConstantProductPool, frozen=True, kw_only=True):
+    """JEX pair: two fees on the output. `lp_fee` stays in the pool, `platform_fee` leaves it."""
+
+    exchange: ClassVar[str] = "Jex"
+    locked_lp: ClassVar[int] = 1000
+    first_lp: ClassVar[int] = 10**18
+
+    lp_fee: int
+    platform_fee: int
+    fee_base: int = 10_000
+
+    def amount_out(self, i: int, j: int, amount_in: int) -> int:
+        reserve_in, reserve_out = self._reserves_of(i, j, amount_in)
+        gross = amount_in * reserve_out // (reserve_in + amount_in)
+        base = self.fee_base
+        out = gross - gross * self.lp_fee // base - gross * self.platform_fee // base
+        if out <= 0:
+            raise InvalidAmount("the amount is too small: the output rounds to zero")
+        return out
+
+    def _net(self, gross: int) -> int:
+        return gross - gross * self.lp_fee // self.fee_base - gross * self.platform_fee // self.fee_base
+
+    def amount_in(self, i: int, j: int, amount_out: int) -> int:
+        # Two floors make the net output fall by a unit here and there, so the smallest input is found
+        # among the few gross outputs around the analytic one.
+        reserve_in, reserve_out = self._reserves_of(i, j, amount_out)
+        fee, base = self.lp_fee + self.platform_fee, self.fee_base
+        enough = _smallest_gross(amount_out, fee, base)
+        for gross in range(max(amount_out, (amount_out - 2) * base // (base - fee)), enough):
+            if gross >= reserve_out:
+                break
+            candidate = -(-reserve_in * gross // (reserve_out - gross))
+            if self._net(candidate * reserve_out // (reserve_in + candidate)) >= amount_out:
+                return candidate
+        return -(-reserve_in * enough // _left(self, reserve_out, enough))
+
+    def fixed_output_input(self, i: int, j: int, amount_out: int) -> int:
+        """What `swapTokensFixedOutput` takes (and view `estimateAmountIn` answers)."""
+        reserve_in, reserve_out = self._reserves_of(i, j, amount_out)
+        gross = amount_out * self.fee_base // (self.fee_base - self.lp_fee - self.platform_fee)
+        amount_in = -(-reserve_in * gross // _left(self, reserve_out, gross))
+        if amount_in >= reserve_in:
+            raise InsufficientLiquidity(f"pool {self.id} has not enough liquidity")
+        return amount_in
+
+    def fees(self, i: int, j: int, amount_in: int) -> tuple[int, int, int]:
+        """(gross output, LP fee, platform fee), as view `estimateAmountOut` lists them."""
+        reserve_in, reserve_out = self._reserves_of(i, j, amount_in)
+        gross = amount_in * reserve_out // (reserve_in + amount_in)
+        return gross, gross * self.lp_fee // self.fee_base, gross * self.platform_fee // self.fee_base
+
+    def swap(self, i: int, j: int, amount_in: int) -> Swap:
+        gross, lp_fee, platform_fee = self.fees(i, j, amount_in)
+        out = gross - lp_fee - platform_fee
+        if out <= 0:
+            raise InvalidAmount("the amount is too small: the output rounds to zero")
+        pool = self._moved(i, self.reserves[i] + amount_in, self.reserves[j] - (gross - lp_fee))
+        return Swap(out, self.tokens[j], lp_fee + platform_fee, pool)
+
+    def mint(self, amounts: tuple[int, ...]) -> Mint:
+        self._require_liquidity_open()
+        self._require_deposit(amounts)
+        if self.lp_supply == 0:
+            if min(amounts) < 1000:
+                raise InvalidAmount("the first deposit must hold at least 1000 of each token")
+            return Mint(self.first_lp, amounts, self.with_reserves(amounts, self.first_lp))
+        used = self._fitted(amounts)
+        return self._deposited(used, used[0] * self.lp_supply // self.reserves[0])
+
+    def mint_single(self, i: int, amount: int) -> Mint:
+        """`addLiquiditySingle`: the whole amount joins one side."""
+        reserve, _ = self._reserves_of(i, 1 - i, amount)
+        lp = amount * self.lp_supply // (2 * reserve)
+        if lp <= 0:
+            raise InvalidAmount("the deposit is too small: no LP would be minted")
+        used = _ordered(i, amount, 0)
+        after = (self.reserves[0] + used[0], self.reserves[1] + used[1])
+        return Mint(lp, used, self.with_reserves(after, self.lp_supply + lp))
+
+    def burn(self, lp: int, *, owner: bool = False) -> Burn:
+        """Only the pool's owner may take the last 1000 LP units."""
+        self._require_liquidity_open()
+        self._require_withdrawal(lp, 0 if owner else self.locked_lp)
+        amounts = self.shares(lp)
+        after = (self.reserves[0] - amounts[0], self.reserves[1] - amounts[1])
+        return Burn(amounts, self.with_reserves(after, self.lp_supply - lp))
+
+    def burn_single(self, lp: int, j: int) -> Burn:
+        """`removeLiquiditySingle`: both shares removed, the unwanted one sold to what remains."""
+        if self.state != ACTIVE:
+            raise self._refuse_swap()
+        shares, pool = self.burn(lp)
+        if shares[1 - j] == 0:
+            return Burn(_ordered(j, shares[j], 0), pool)
+        sold = pool.swap(1 - j, j, shares[1 - j])
+        return Burn(_ordered(j, shares[j] + sold.amount_out, 0), sold.pool)
+
+
+def _ordered(i: int, of_i: int, of_other: int) -> tuple[int, int]:
+    """Two values of token `i` and of the other one, in pool order."""
+    return (of_i, of_other) if i == 0 else (of_other, of_i)
+
+
+def _left(pool: ConstantProductPool, reserve_out: int, amount_out: int) -> int:
+    if amount_out >= reserve_out:
+        raise InsufficientLiquidity(f"pool {pool.id} holds {reserve_out}, {amount_out} are wanted")
+    return reserve_out - amount_out
+
+
+def _smallest_gross(net: int, fee: int, base: int) -> int:
+    """The smallest g with g - floor(g * fee / base) >= net."""
+    return (net - 1) * base // (base - fee) + 1

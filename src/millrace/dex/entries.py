@@ -1,0 +1,493 @@
+"""One pool of the pool document: its JSON form, the checks it must pass, and the way there and back.
+
+Whole numbers travel as decimal strings; a reader also takes JSON integers. Fields it does not know are
+left alone, so that a newer writer does no harm.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from millrace.chain import address
+from millrace.chain.token import is_identifier
+from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.crypto import AshCryptoPool
+from millrace.dex.pool import Pool, PoolState
+from millrace.dex.stable import AshStablePool, JexStablePool
+from millrace.dex.stableswap import UNIT, liquidity_fee
+
+MAX_DIGITS: Final = 78
+MAX_COINS: Final = 8
+MAX_DECIMALS: Final = 18
+MAX_TEXT: Final = 200
+
+Number = str | int
+
+
+class DocumentError(ValueError):
+    """The document is not a pool document; the text names the path and the fault."""
+
+
+class TokenInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A token of the market. `lp_of` is the id of the pool that issues it, if it is an LP token."""
+
+    identifier: str
+    decimals: int
+    name: str = ""
+    ticker: str = ""
+    is_lp: bool = False
+    lp_of: str | None = None
+
+
+class Context(NamedTuple):
+    """What an entry is checked against."""
+
+    decimals: dict[str, int]
+    main: frozenset[str] | None
+
+
+class Entry(msgspec.Struct, rename="camel", kw_only=True):
+    """Fields of every pool."""
+
+    id: str
+    exchange: str
+    kind: str
+    address: str
+    tokens: list[str]
+    reserves: list[Number]
+    state: PoolState = PoolState.ACTIVE
+    lp_token: str | None = None
+    lp_decimals: Number = 18
+    lp_supply: Number = "0"
+
+
+class XExchangeEntry(Entry, kw_only=True):
+    total_fee: Number
+    special_fee: Number
+    fee_base: Number = "100000"
+    fee_enabled: bool = True
+    fees_collector_cut: Number | None = None
+
+
+class OneDexEntry(Entry, kw_only=True):
+    pair_id: Number
+    enabled: bool = True
+    total_fee: Number
+    special_fee: Number
+    staking_fee: Number
+    fee_base: Number = "10000"
+
+
+class JexEntry(Entry, kw_only=True):
+    lp_fee: Number
+    platform_fee: Number
+    fee_base: Number = "10000"
+
+
+class AshStableEntry(Entry, kw_only=True):
+    amp: Number
+    swap_fee: Number
+    admin_fee: Number
+    fee_base: Number = "100000"
+    underlying_prices: list[Number] | None = None
+    pool_type: str = "plain"
+
+
+class Share(msgspec.Struct):
+    num: Number
+    den: Number
+
+
+class JexStableEntry(Entry, kw_only=True):
+    amp: Number
+    swap_fee: Number
+    liquidity_fee: Number | None = None
+    fee_base: Number = "1000000"
+    underlying_prices: list[Number] | None = None
+    platform_share: Share | None = None
+    restricted: bool = False
+
+
+class AshCryptoEntry(Entry, kw_only=True):
+    a: Number
+    gamma: Number
+    d: Number
+    price_scale: list[Number]
+    mid_fee: Number
+    out_fee: Number
+    fee_gamma: Number
+    admin_fee: Number = "0"
+    fee_base: Number = "10000000000"
+    future_a_gamma_time: Number = "0"
+
+
+T = TypeVar("T")
+
+
+def parse(data: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T], path: str) -> T:
+    """Decode JSON of a known type. Raises `DocumentError` whatever is wrong with it."""
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError as error:
+        raise DocumentError(_located(str(error), path)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError, ValueError) as error:
+        raise DocumentError(f"{path}: not valid JSON: {error}") from None
+
+
+def _located(message: str, path: str) -> str:
+    """msgspec writes "... - at `$.a.b`"; put the path first, under the entry's own."""
+    text, _, inner = message.partition(" - at `")
+    return f"{path}{inner.rstrip('`').removeprefix('$')}: {text}"
+
+
+class _Head(msgspec.Struct):
+    exchange: str
+    kind: str
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+
+
+def build(raw: msgspec.Raw, context: Context, path: str) -> Pool:
+    """The pool of one entry. Raises `DocumentError`."""
+    head = parse(raw, _HEAD, path)
+    known = _FORMS.get((head.exchange, head.kind))
+    if known is None:
+        raise DocumentError(
+            f"{path}: no pools of exchange {head.exchange[:40]!r} and kind {head.kind[:40]!r}"
+        )
+    decoder, make = known
+    fields = _Fields(parse(raw, decoder, path), context, path)
+    return make(fields)
+
+
+class _Fields:
+    """Checked access to one entry's fields; every complaint carries the path."""
+
+    def __init__(self, entry: Any, context: Context, path: str) -> None:
+        self.entry = entry
+        self.context = context
+        self.path = path
+
+    def fault(self, field: str, text: str) -> DocumentError:
+        return DocumentError(f"{self.path}.{field}: {text}")
+
+    def number(self, field: str, value: Number, *, least: int = 0) -> int:
+        number = whole(value)
+        if number is None:
+            raise self.fault(field, f"expected a whole number of at most {MAX_DIGITS} digits")
+        if number < least:
+            raise self.fault(field, f"{number} is less than {least}")
+        return number
+
+    def numbers(self, field: str, values: Sequence[Number], *, count: int) -> tuple[int, ...]:
+        """`count` positive numbers."""
+        if len(values) != count:
+            raise self.fault(field, f"{len(values)} values for {count}")
+        return tuple([self.number(f"{field}[{k}]", value, least=1) for k, value in enumerate(values)])
+
+    def base(self, *fees: int) -> int:
+        base = self.number("feeBase", self.entry.fee_base, least=1)
+        if sum(fees) >= base:
+            raise self.fault("feeBase", f"fees of {sum(fees)} are not below the base {base}")
+        return base
+
+    def common(self, coins: tuple[int, int]) -> dict[str, Any]:
+        """The fields of `Pool`, checked. `coins` is the least and the largest number of tokens."""
+        entry = self.entry
+        if not 0 < len(entry.id) <= MAX_TEXT:
+            raise self.fault("id", f"must have 1 to {MAX_TEXT} characters")
+        tokens = self._tokens(coins)
+        supply = self.number("lpSupply", entry.lp_supply)
+        return {
+            "id": entry.id,
+            "address": self._address(),
+            "tokens": tokens,
+            "reserves": self.numbers("reserves", entry.reserves, count=len(tokens)),
+            "lp_token": self._lp_token(tokens),
+            "lp_supply": supply,
+            "lp_decimals": self._lp_decimals(),
+            "state": entry.state,
+        }
+
+    def _tokens(self, coins: tuple[int, int]) -> tuple[str, ...]:
+        tokens = tuple(self.entry.tokens)
+        if not coins[0] <= len(tokens) <= coins[1]:
+            raise self.fault("tokens", f"{len(tokens)} tokens, expected {coins[0]} to {coins[1]}")
+        for token in tokens:
+            if token not in self.context.decimals:
+                raise self.fault("tokens", f"{token[:40]!r} is not one of the document's tokens")
+        if len(set(tokens)) < len(tokens):
+            raise self.fault("tokens", "a token comes twice")
+        return tokens
+
+    def _address(self) -> bytes:
+        try:
+            return _decoded(self.entry.address)
+        except ValueError as error:
+            raise self.fault("address", str(error)) from None
+
+    def _lp_token(self, tokens: tuple[str, ...]) -> str:
+        token: str = self.entry.lp_token or ""
+        if token and not is_identifier(token):
+            raise self.fault("lpToken", f"{token[:40]!r} is not a token identifier")
+        if token in tokens:
+            raise self.fault("lpToken", f"{token} is one of the pool's own tokens")
+        return token
+
+    def _lp_decimals(self) -> int:
+        decimals = self.number("lpDecimals", self.entry.lp_decimals)
+        if decimals > MAX_DECIMALS:
+            raise self.fault("lpDecimals", f"{decimals} is more than {MAX_DECIMALS}")
+        return decimals
+
+    def decimals(self, tokens: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple([self.context.decimals[token] for token in tokens])
+
+    def prices(self, count: int) -> tuple[int, ...]:
+        given = self.entry.underlying_prices
+        if given is None:
+            return (UNIT,) * count
+        return self.numbers("underlyingPrices", given, count=count)
+
+
+def whole(value: Number) -> int | None:
+    """A whole number from its decimal string or JSON integer; None if it is neither, negative or too long."""
+    if isinstance(value, int):
+        return value if 0 <= value < 10**MAX_DIGITS else None
+    if len(value) > MAX_DIGITS or not (value.isascii() and value.isdigit()):
+        return None
+    return int(value)
+
+
+@lru_cache(maxsize=1 << 16)
+def _decoded(text: str) -> bytes:
+    return address.decode(text)
+
+
+@lru_cache(maxsize=1 << 16)
+def _encoded(pubkey: bytes) -> str:
+    return address.encode(pubkey)
+
+
+def _xexchange(fields: _Fields) -> Pool:
+    entry: XExchangeEntry = fields.entry
+    total = fields.number("totalFee", entry.total_fee)
+    special = fields.number("specialFee", entry.special_fee)
+    base = fields.base(total)
+    cut = fields.number("feesCollectorCut", entry.fees_collector_cut or 0)
+    if special > total:
+        raise fields.fault("specialFee", f"{special} is more than the total fee {total}")
+    if cut > base:
+        raise fields.fault("feesCollectorCut", f"{cut} is more than the base {base}")
+    return XExchangePool(
+        **fields.common((2, 2)),
+        total_fee=total,
+        special_fee=special,
+        fee_base=base,
+        fee_enabled=entry.fee_enabled,
+        fees_collector_cut=cut,
+    )
+
+
+def _onedex(fields: _Fields) -> Pool:
+    entry: OneDexEntry = fields.entry
+    total = fields.number("totalFee", entry.total_fee)
+    special = fields.number("specialFee", entry.special_fee)
+    staking = fields.number("stakingFee", entry.staking_fee)
+    if special + staking > total:
+        raise fields.fault("stakingFee", f"special and staking fee exceed the total fee {total}")
+    if fields.context.main is None:
+        raise DocumentError("$.exchanges.OneDex: missing, though the document has OneDex pools")
+    common = fields.common((2, 2))
+    first, second = common["tokens"]
+    main = fields.context.main
+    return OneDexPool(
+        **common,
+        pair_id=fields.number("pairId", entry.pair_id),
+        total_fee=total,
+        special_fee=special,
+        staking_fee=staking,
+        fee_base=fields.base(total),
+        main=(first in main, second in main),
+        enabled=entry.enabled,
+    )
+
+
+def _jex(fields: _Fields) -> Pool:
+    entry: JexEntry = fields.entry
+    lp_fee = fields.number("lpFee", entry.lp_fee)
+    platform_fee = fields.number("platformFee", entry.platform_fee)
+    return JexPool(
+        **fields.common((2, 2)),
+        lp_fee=lp_fee,
+        platform_fee=platform_fee,
+        fee_base=fields.base(lp_fee, platform_fee),
+    )
+
+
+def _ash_stable(fields: _Fields) -> Pool:
+    entry: AshStableEntry = fields.entry
+    common = fields.common((2, MAX_COINS))
+    swap_fee = fields.number("swapFee", entry.swap_fee)
+    admin_fee = fields.number("adminFee", entry.admin_fee)
+    base = fields.base(swap_fee)
+    if admin_fee > base:
+        raise fields.fault("adminFee", f"{admin_fee} is more than the base {base}")
+    return AshStablePool(
+        **common,
+        decimals=fields.decimals(common["tokens"]),
+        prices=fields.prices(len(common["tokens"])),
+        amp=fields.number("amp", entry.amp, least=1),
+        swap_fee=swap_fee,
+        admin_fee=admin_fee,
+        fee_base=base,
+        pool_type=entry.pool_type[:MAX_TEXT],
+    )
+
+
+def _jex_stable(fields: _Fields) -> Pool:
+    entry: JexStableEntry = fields.entry
+    common = fields.common((2, MAX_COINS))
+    coins = len(common["tokens"])
+    swap_fee = fields.number("swapFee", entry.swap_fee)
+    usual = liquidity_fee(swap_fee, coins)
+    on_deposits = usual if entry.liquidity_fee is None else entry.liquidity_fee
+    share = entry.platform_share or Share(33, 100)
+    part = fields.number("platformShare.num", share.num)
+    whole_part = fields.number("platformShare.den", share.den, least=max(part, 1))
+    return JexStablePool(
+        **common,
+        decimals=fields.decimals(common["tokens"]),
+        prices=fields.prices(coins),
+        amp=fields.number("amp", entry.amp, least=1),
+        swap_fee=swap_fee,
+        liquidity_fee=fields.number("liquidityFee", on_deposits),
+        fee_base=fields.base(max(swap_fee, fields.number("liquidityFee", on_deposits))),
+        platform_share=(part, whole_part),
+        restricted=entry.restricted,
+    )
+
+
+def _ash_crypto(fields: _Fields) -> Pool:
+    entry: AshCryptoEntry = fields.entry
+    common = fields.common((2, 2))
+    first, second = fields.decimals(common["tokens"])
+    (price_scale,) = fields.numbers("priceScale", entry.price_scale, count=1)
+    mid_fee = fields.number("midFee", entry.mid_fee)
+    out_fee = fields.number("outFee", entry.out_fee)
+    return AshCryptoPool(
+        **common,
+        decimals=(first, second),
+        ann=fields.number("a", entry.a, least=1),
+        gamma=fields.number("gamma", entry.gamma, least=1),
+        d=fields.number("d", entry.d, least=1),
+        price_scale=price_scale,
+        mid_fee=mid_fee,
+        out_fee=out_fee,
+        fee_gamma=fields.number("feeGamma", entry.fee_gamma, least=1),
+        admin_fee=fields.number("adminFee", entry.admin_fee),
+        fee_base=fields.base(max(mid_fee, out_fee)),
+        ramping=fields.number("futureAGammaTime", entry.future_a_gamma_time) > 0,
+    )
+
+
+_Form = tuple[msgspec.json.Decoder[Any], Callable[[_Fields], Pool]]
+
+_FORMS: Final[dict[tuple[str, str], _Form]] = {
+    ("XExchange", "constant_product"): (msgspec.json.Decoder(XExchangeEntry), _xexchange),
+    ("OneDex", "constant_product"): (msgspec.json.Decoder(OneDexEntry), _onedex),
+    ("Jex", "constant_product"): (msgspec.json.Decoder(JexEntry), _jex),
+    ("AshSwap", "stable"): (msgspec.json.Decoder(AshStableEntry), _ash_stable),
+    ("Jex", "stable"): (msgspec.json.Decoder(JexStableEntry), _jex_stable),
+    ("AshSwap", "crypto"): (msgspec.json.Decoder(AshCryptoEntry), _ash_crypto),
+}
+
+
+def write(pool: Pool) -> Entry:
+    """The entry of a pool."""
+    common: dict[str, Any] = {
+        "id": pool.id,
+        "exchange": pool.exchange,
+        "kind": pool.kind,
+        "address": _encoded(pool.address),
+        "tokens": list(pool.tokens),
+        "reserves": _texts(pool.reserves),
+        "state": pool.state,
+        "lp_token": pool.lp_token or None,
+        "lp_decimals": pool.lp_decimals,
+        "lp_supply": str(pool.lp_supply),
+    }
+    if isinstance(pool, XExchangePool):
+        return XExchangeEntry(
+            **common,
+            total_fee=str(pool.total_fee),
+            special_fee=str(pool.special_fee),
+            fee_base=str(pool.fee_base),
+            fee_enabled=pool.fee_enabled,
+            fees_collector_cut=str(pool.fees_collector_cut),
+        )
+    if isinstance(pool, OneDexPool):
+        return OneDexEntry(
+            **common,
+            pair_id=pool.pair_id,
+            enabled=pool.enabled,
+            total_fee=str(pool.total_fee),
+            special_fee=str(pool.special_fee),
+            staking_fee=str(pool.staking_fee),
+            fee_base=str(pool.fee_base),
+        )
+    if isinstance(pool, JexPool):
+        return JexEntry(
+            **common,
+            lp_fee=str(pool.lp_fee),
+            platform_fee=str(pool.platform_fee),
+            fee_base=str(pool.fee_base),
+        )
+    return _write_curved(pool, common)
+
+
+def _write_curved(pool: Pool, common: dict[str, Any]) -> Entry:
+    if isinstance(pool, AshStablePool):
+        return AshStableEntry(
+            **common,
+            amp=str(pool.amp),
+            swap_fee=str(pool.swap_fee),
+            admin_fee=str(pool.admin_fee),
+            fee_base=str(pool.fee_base),
+            underlying_prices=_texts(pool.prices),
+            pool_type=pool.pool_type,
+        )
+    if isinstance(pool, JexStablePool):
+        part, whole_part = pool.platform_share
+        return JexStableEntry(
+            **common,
+            amp=str(pool.amp),
+            swap_fee=str(pool.swap_fee),
+            liquidity_fee=str(pool.liquidity_fee),
+            fee_base=str(pool.fee_base),
+            underlying_prices=_texts(pool.prices),
+            platform_share=Share(str(part), str(whole_part)),
+            restricted=pool.restricted,
+        )
+    if isinstance(pool, AshCryptoPool):
+        return AshCryptoEntry(
+            **common,
+            a=str(pool.ann),
+            gamma=str(pool.gamma),
+            d=str(pool.d),
+            price_scale=[str(pool.price_scale)],
+            mid_fee=str(pool.mid_fee),
+            out_fee=str(pool.out_fee),
+            fee_gamma=str(pool.fee_gamma),
+            admin_fee=str(pool.admin_fee),
+            fee_base=str(pool.fee_base),
+            future_a_gamma_time=str(int(pool.ramping)),
+        )
+    raise TypeError(f"pools of type {type(pool).__name__} have no document form")
+
+
+def _texts(values: Sequence[int]) -> list[Number]:
+    return [str(value) for value in values]

@@ -1,0 +1,270 @@
+"""What each action of the aggregator contract does: one function per way of calling an exchange."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from millrace.chain.token import NATIVE_IN_TRANSFERS
+from millrace.dex import aggregator_contract as contract
+from millrace.dex.aggregator_contract import Action, Instruction
+from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.pool import Pool, PoolError
+from millrace.dex.run import Asset, Run, Step, VaultError
+from millrace.dex.zap import FeeModel, balancing_swap
+
+MIN_OUTPUT: Final = 1
+MIN_OUTPUT_JEX_STABLE: Final = 2
+
+
+def perform(run: Run, instruction: Instruction) -> Step:
+    """Withdraw the instruction's inputs, call the exchange, put back what it pays."""
+    action = _action(instruction)
+    wanted = contract.inputs(instruction)
+    taken = [run.take(item) for item in wanted] if wanted else [run.withdraw(*run.previous_result())]
+    try:
+        step = HANDLERS[action](run, instruction, taken)
+    except PoolError as error:
+        raise VaultError(f"{DEX[action]}: {error}") from error
+    if action in ZAPPED:
+        return step  # a zap has placed its own results
+    if len(step.outputs) == 1:
+        run.previous = step.outputs[0]
+    for asset in step.outputs:
+        run.deposit(asset)
+    return step
+
+
+def _action(instruction: Instruction) -> Action:
+    try:
+        return Action(instruction.action)
+    except ValueError:
+        raise VaultError(f"Invalid action type: {instruction.action}") from None
+
+
+def _addressed(run: Run, instruction: Instruction) -> Pool:
+    action = Action(instruction.action)
+    if instruction.w % 256 == contract.AUTO:
+        raise VaultError(f"{action.name}: the pool's address is missing")
+    address = run.program.addresses[instruction.w]
+    pool = run.current(run.market.at(address), f"{DEX[action]} pool at {address.hex()}")
+    if (pool.exchange, pool.kind) != KIND[action]:
+        raise VaultError(f"pool {pool.id} takes no {action.name}")
+    return pool
+
+
+def _record(
+    run: Run,
+    instruction: Instruction,
+    pool: Pool,
+    inputs: Sequence[Asset],
+    outputs: Sequence[Asset],
+    fees: Sequence[Asset] = (),
+) -> Step:
+    """Keep the pool as it is after the step, and describe the step."""
+    run.pools[pool.id] = pool
+    pair_id = pool.pair_id if isinstance(pool, OneDexPool) else None
+    action = Action(instruction.action)
+    return Step(
+        action, DEX[action], pool.id, pool.address, pair_id, tuple(inputs), tuple(outputs), tuple(fees)
+    )
+
+
+def _swap(run: Run, instruction: Instruction, asset: Asset, pool: Pool, token_out: str) -> Step:
+    swap = pool.swap(pool.index(asset.token), pool.index(token_out), asset.amount)
+    minimum = MIN_OUTPUT_JEX_STABLE if instruction.action == Action.JEX_STABLE_SWAP else MIN_OUTPUT
+    if swap.amount_out < minimum:
+        raise VaultError("Max slippage exceeded")
+    paid = Asset(token_out, swap.amount_out)
+    return _record(run, instruction, swap.pool, (asset,), (paid,), (Asset(swap.fee_token, swap.fee_amount),))
+
+
+def _xexchange_swap(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
+    out = run.token(instruction.b1)
+    pool = run.current(run.market.xexchange(assets[0].token, out), f"xExchange pair {assets[0].token} {out}")
+    return _swap(run, instruction, assets[0], pool, out)
+
+
+def _onedex_swap(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
+    out = run.token(instruction.b1)
+    pool = run.current(run.market.onedex(assets[0].token, out), f"OneDex pair {assets[0].token} {out}")
+    return _swap(run, instruction, assets[0], pool, out)
+
+
+def _stable_swap(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
+    return _swap(run, instruction, assets[0], _addressed(run, instruction), run.token(instruction.b1))
+
+
+def _two_coin_swap(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
+    """JEX pairs and AshSwap crypto pools: the output is the other token."""
+    pool = _addressed(run, instruction)
+    return _swap(run, instruction, assets[0], pool, pool.tokens[1 - pool.index(assets[0].token)])
+
+
+def _shared_add(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
+    """Stable and crypto pools take any mix of their tokens."""
+    pool = _addressed(run, instruction)
+    amounts = [0] * len(pool.tokens)
+    for asset in assets:
+        amounts[pool.index(asset.token)] += asset.amount
+    mint = pool.mint(tuple(amounts))
+    if instruction.action == Action.JEX_STABLE_ADD and mint.lp < MIN_OUTPUT_JEX_STABLE:
+        raise VaultError("Max slippage exceeded")
+    return _record(run, instruction, mint.pool, assets, (Asset(pool.lp_token, mint.lp),))
+
+
+def _xexchange_add(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
+    first, second = _pair(assets)
+    pool = run.market.xexchange(first.token, second.token)
+    return _zap(run, instruction, assets, run.current(pool, f"xExchange pair {first.token} {second.token}"))
+
+
+def _onedex_add(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
+    pool = run.market.onedex_pair(instruction.w)
+    return _zap(run, instruction, assets, run.current(pool, f"OneDex pair {instruction.w}"))
+
+
+def _jex_add(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
+    return _zap(run, instruction, assets, _addressed(run, instruction))
+
+
+def _pair(assets: list[Asset]) -> tuple[Asset, Asset]:
+    if len(assets) != 2:
+        raise VaultError("a deposit into a constant product pool needs both tokens")
+    return assets[0], assets[1]
+
+
+def _zap(run: Run, instruction: Instruction, assets: list[Asset], pool: Pool) -> Step:
+    """Balance by one swap in the same pool, deposit once. Only the output token returns to the vault."""
+    first, second = _pair(assets)
+    if pool.tokens != (first.token, second.token):
+        raise VaultError(f"the tokens of {pool.id} must come in the pool's order")
+    amounts = [first.amount, second.amount]
+    fees: tuple[Asset, ...] = ()
+    reserves = (pool.reserves[0], pool.reserves[1])
+    sold, amount = balancing_swap(first.amount, second.amount, reserves, _fee_model(pool))
+    if amount:
+        swap = pool.swap(sold, 1 - sold, amount)
+        amounts[sold] -= amount
+        amounts[1 - sold] += swap.amount_out
+        pool, fees = swap.pool, (Asset(swap.fee_token, swap.fee_amount),)
+    mint = pool.mint((amounts[0], amounts[1]))
+    minted = Asset(pool.lp_token, mint.lp)
+    left = [Asset(pool.tokens[k], amounts[k] - mint.used[k]) for k in (0, 1)]
+    for asset in (minted, *left):
+        if asset.amount and asset.token == run.token(run.program.token_out):
+            run.deposit(asset)
+        else:
+            run.keep(asset)
+    return _record(run, instruction, mint.pool, assets, (minted,), fees)
+
+
+def _fee_model(pool: Pool) -> FeeModel:
+    if isinstance(pool, XExchangePool):
+        return FeeModel(True, pool.total_fee, pool.special_fee, pool.fee_base)
+    if isinstance(pool, OneDexPool):
+        return FeeModel(True, pool.total_fee, pool.special_fee + pool.staking_fee, pool.fee_base)
+    if isinstance(pool, JexPool):
+        return FeeModel(False, pool.lp_fee + pool.platform_fee, pool.lp_fee, pool.fee_base)
+    raise VaultError(f"pool {pool.id} is no constant product pool")
+
+
+def _remove(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
+    return _burn(run, instruction, assets[0], _addressed(run, instruction))
+
+
+def _onedex_remove(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
+    pool = run.market.onedex_lp(assets[0].token)
+    return _burn(run, instruction, assets[0], run.current(pool, f"OneDex pair of {assets[0].token}"))
+
+
+def _burn(run: Run, instruction: Instruction, asset: Asset, pool: Pool) -> Step:
+    if asset.token != pool.lp_token:
+        raise VaultError(f"Invalid LP token: {asset.token} is not the LP token of {pool.id}")
+    if instruction.action in contract.COUNTED_REMOVE and instruction.b1 != len(pool.tokens):
+        raise VaultError(f"pool {pool.id} pays {len(pool.tokens)} tokens, not {instruction.b1}")
+    burn = pool.burn(asset.amount)
+    if min(burn.amounts) < MIN_OUTPUT:
+        raise VaultError("Max slippage exceeded")
+    outputs = [Asset(token, amount) for token, amount in zip(pool.tokens, burn.amounts, strict=True)]
+    return _record(run, instruction, burn.pool, (asset,), outputs)
+
+
+def _wrapper(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
+    wrapping = instruction.action == Action.WRAP
+    source, target = NATIVE_IN_TRANSFERS, run.market.wrapped
+    if not wrapping:
+        source, target = target, source
+    asset = assets[0]
+    if len(assets) != 1 or asset.token != source:
+        raise VaultError(f"the wrapper takes {source}, got {asset.token}")
+    action = Action(instruction.action)
+    paid = Asset(target, asset.amount)
+    return Step(action, DEX[action], "", run.market.wrapper, None, (asset,), (paid,))
+
+
+def _unavailable(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
+    raise VaultError(f"{Action(instruction.action).name}: no such market here")
+
+
+Handler = Callable[[Run, Instruction, list[Asset]], Step]
+
+HANDLERS: Final[dict[Action, Handler]] = {
+    Action.XEXCHANGE_SWAP: _xexchange_swap,
+    Action.XEXCHANGE_ADD: _xexchange_add,
+    Action.XEXCHANGE_REMOVE: _remove,
+    Action.ASH_STABLE_SWAP: _stable_swap,
+    Action.ASH_STABLE_ADD: _shared_add,
+    Action.ASH_STABLE_REMOVE: _remove,
+    Action.ASH_CRYPTO_SWAP: _two_coin_swap,
+    Action.ASH_CRYPTO_ADD: _shared_add,
+    Action.ASH_CRYPTO_REMOVE: _remove,
+    Action.ONEDEX_SWAP: _onedex_swap,
+    Action.ONEDEX_ADD: _onedex_add,
+    Action.ONEDEX_REMOVE: _onedex_remove,
+    Action.JEX_SWAP: _two_coin_swap,
+    Action.JEX_ADD: _jex_add,
+    Action.JEX_REMOVE: _remove,
+    Action.JEX_STABLE_SWAP: _stable_swap,
+    Action.JEX_STABLE_ADD: _shared_add,
+    Action.JEX_STABLE_REMOVE: _remove,
+    Action.WRAP: _wrapper,
+    Action.UNWRAP: _wrapper,
+    Action.XOXNO_STAKE: _unavailable,
+    Action.LXOXNO_STAKE: _unavailable,
+    Action.HATOM_STAKE: _unavailable,
+    Action.HATOM_REDEEM: _unavailable,
+    Action.HATOM_SUPPLY: _unavailable,
+}
+
+ZAPPED: Final = frozenset({Action.XEXCHANGE_ADD, Action.ONEDEX_ADD, Action.JEX_ADD})
+
+
+def _family(first: Action, last: Action, name: str) -> dict[Action, str]:
+    return {action: name for action in Action if first <= action <= last}
+
+
+DEX: Final[dict[Action, str]] = {
+    **_family(Action.XEXCHANGE_SWAP, Action.XEXCHANGE_REMOVE, "xExchange"),
+    **_family(Action.ASH_STABLE_SWAP, Action.ASH_CRYPTO_REMOVE, "AshSwap"),
+    **_family(Action.ONEDEX_SWAP, Action.ONEDEX_REMOVE, "OneDex"),
+    **_family(Action.JEX_SWAP, Action.JEX_STABLE_REMOVE, "JEX"),
+    **_family(Action.WRAP, Action.UNWRAP, "wrapper"),
+    **_family(Action.XOXNO_STAKE, Action.HATOM_SUPPLY, "staking"),
+}
+"""Name of the exchange an action uses, as quotes spell it."""
+
+KIND: Final[dict[Action, tuple[str, str]]] = {
+    Action.XEXCHANGE_REMOVE: ("XExchange", "constant_product"),
+    Action.ASH_STABLE_SWAP: ("AshSwap", "stable"),
+    Action.ASH_STABLE_ADD: ("AshSwap", "stable"),
+    Action.ASH_STABLE_REMOVE: ("AshSwap", "stable"),
+    Action.ASH_CRYPTO_SWAP: ("AshSwap", "crypto"),
+    Action.ASH_CRYPTO_ADD: ("AshSwap", "crypto"),
+    Action.ASH_CRYPTO_REMOVE: ("AshSwap", "crypto"),
+    Action.JEX_SWAP: ("Jex", "constant_product"),
+    Action.JEX_ADD: ("Jex", "constant_product"),
+    Action.JEX_REMOVE: ("Jex", "constant_product"),
+    Action.JEX_STABLE_SWAP: ("Jex", "stable"),
+    Action.JEX_STABLE_ADD: ("Jex", "stable"),
+    Action.JEX_STABLE_REMOVE: ("Jex", "stable"),
+}
+"""Exchange and kind of pool that an action with an address must find there."""

@@ -1,0 +1,124 @@
+"""One run of the aggregator contract: what the vault holds and the pools as changed so far."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from millrace.chain.call import TokenPayment
+from millrace.chain.token import NATIVE, NATIVE_IN_TRANSFERS
+from millrace.dex import aggregator_contract as contract
+from millrace.dex.aggregator_contract import Action, Input, Program
+from millrace.dex.market import Market
+from millrace.dex.pool import Pool
+
+
+class VaultError(Exception):
+    """The contract reverts, in the contract's words."""
+
+
+class Asset(NamedTuple):
+    """A token identifier (EGLD is `EGLD-000000`) and an amount."""
+
+    token: str
+    amount: int
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One executed instruction: what went in and came out, and what the pool withheld as fees.
+
+    `dex` is `xExchange`, `AshSwap`, `OneDex`, `JEX` or `wrapper`; `pool_id` is empty for the wrapper.
+    """
+
+    action: Action
+    dex: str
+    pool_id: str
+    address: bytes
+    pair_id: int | None
+    inputs: tuple[Asset, ...]
+    outputs: tuple[Asset, ...]
+    fees: tuple[Asset, ...] = ()
+
+
+class Run:
+    """Balances of the vault, the previous result, what the contract keeps, and the pools touched so far."""
+
+    def __init__(self, program: Program, payments: Sequence[TokenPayment], market: Market) -> None:
+        self.program = program
+        self.market = market
+        self.balances: dict[str, int] = {}
+        self.kept: dict[str, int] = {}
+        self.pools: dict[str, Pool] = {}
+        self.previous: Asset | None = None
+        for payment in payments:
+            if payment.nonce:
+                raise VaultError(f"Only fungible ESDT tokens are accepted, got {payment.token}")
+            if payment.amount <= 0:
+                raise VaultError("Zero input amount")
+            token = NATIVE_IN_TRANSFERS if payment.token == NATIVE else payment.token
+            self.deposit(Asset(token, payment.amount))
+
+    def token(self, index: int) -> str:
+        """Identifier behind a token index."""
+        if index == contract.EGLD_INDEX:
+            return NATIVE_IN_TRANSFERS
+        return self.program.tokens[index]
+
+    def balance(self, token: str) -> int:
+        """What the vault holds; a token it does not hold is an error, as in the contract."""
+        try:
+            return self.balances[token]
+        except KeyError:
+            raise VaultError(f"Token not found in vault: {token}") from None
+
+    def deposit(self, asset: Asset) -> None:
+        """Put into the vault."""
+        self.balances[asset.token] = self.balances.get(asset.token, 0) + asset.amount
+
+    def keep(self, asset: Asset) -> None:
+        """Leave with the contract."""
+        if asset.amount:
+            self.kept[asset.token] = self.kept.get(asset.token, 0) + asset.amount
+
+    def withdraw(self, token: str, amount: int) -> Asset:
+        """Take a positive amount out of the vault."""
+        balance = self.balance(token)
+        if balance < amount:
+            raise VaultError(f"Insufficient vault balance for token {token}: have {balance}, need {amount}")
+        if amount == 0:
+            raise VaultError("Zero input amount")
+        if balance == amount:
+            del self.balances[token]
+        else:
+            self.balances[token] = balance - amount
+        return Asset(token, amount)
+
+    def take(self, wanted: Input) -> Asset:
+        """Withdraw one input by its mode."""
+        token = self.token(wanted.token)
+        mode = wanted.mode
+        if mode == contract.ALL:
+            return self.withdraw(token, self.balance(token))
+        if mode == contract.PREVIOUS:
+            previous = self.previous_result()
+            if previous.token != token:
+                raise VaultError("PrevAmount token mismatch")
+            return self.withdraw(token, previous.amount)
+        if mode < contract.PPM:
+            return self.withdraw(token, self.program.amounts[mode - contract.FIXED])
+        ppm = self.program.amounts[mode - contract.PPM]
+        if ppm > contract.MILLION:
+            raise VaultError("PPM value exceeds 1,000,000 (100%)")
+        return self.withdraw(token, self.balance(token) * ppm // contract.MILLION)
+
+    def previous_result(self) -> Asset:
+        """The only output of the last instruction that had exactly one."""
+        if self.previous is None:
+            raise VaultError("PrevAmount not available")
+        return self.previous
+
+    def current(self, pool: Pool | None, what: str) -> Pool:
+        """The pool as this run has left it so far."""
+        if pool is None:
+            raise VaultError(f"{what} does not exist")
+        return self.pools.get(pool.id, pool)
