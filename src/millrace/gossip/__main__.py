@@ -22,7 +22,6 @@ def main() -> None:
     die_with_parent(arguments.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     configure("gossip", arguments.log_level)
-    logging.getLogger("libp2p").setLevel(logging.WARNING)
 
     import gc
 
@@ -30,6 +29,10 @@ def main() -> None:
 
     from millrace.gossip.process import serve
 
+    # The library logs each lost connection as an error, and keeps its lines from the root logger.
+    library = logging.getLogger("libp2p")
+    library.setLevel(logging.WARNING if arguments.log_level == "debug" else logging.CRITICAL)
+    library.propagate = True
     gc.freeze()
     try:
         trio.run(serve, arguments.socket)

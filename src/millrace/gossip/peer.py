@@ -16,6 +16,7 @@ from libp2p.crypto.secp256k1 import create_new_key_pair
 from libp2p.crypto.x25519 import create_new_key_pair as new_noise_key
 from libp2p.host.basic_host import BasicHost
 from libp2p.network.config import ConnectionConfig, RetryConfig
+from libp2p.network.health.ping_probe import ping_connection
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import info_from_p2p_addr
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 _REDIAL_FIRST = 0.25
 _REDIAL_MOST = 30.0
 _DIAL_TIMEOUT = 10.0
+_CLOSE_TIMEOUT = 2.0
 _MAX_CONNECTIONS = 300
 # A large message takes several turns: at 300 a second that is 3 MB/s, where nodes begin to refuse at 4 MiB/s.
 _BYTES_PER_TURN = 10_000
@@ -57,10 +59,11 @@ class Peer:
         self._settings = settings
         self._rate = shared.publish_rate
         self._burst = shared.publish_burst
+        self._ping_interval = shared.ping_interval
         self._published = published
         self._lost_connection = trio.Event()
         secret = secret_key(settings.key_file, settings.key_seed)
-        self._host = _host(create_new_key_pair(secret), shared.ping_interval)
+        self._host = _host(create_new_key_pair(secret))
         self._messages = Messages(
             self._host,
             lambda topic, data, source: deliver(index, topic, data, source),
@@ -97,6 +100,7 @@ class Peer:
             for address in self._settings.bootstrap:
                 nursery.start_soon(self._keep_connected, address)
             nursery.start_soon(self._publish_at_pace)
+            nursery.start_soon(self._ping_all)
             yield
             nursery.cancel_scope.cancel()
 
@@ -163,6 +167,23 @@ class Peer:
                 await trio.sleep(delay * random.uniform(0.8, 1.2))
                 delay = min(delay * 2, _REDIAL_MOST)
 
+    async def _ping_all(self) -> None:
+        """Close connections that do not answer, so that a peer lost without a word is dialled again."""
+        while True:
+            await trio.sleep(self._ping_interval)
+            async with trio.open_nursery() as nursery:
+                for connections in list(self._swarm.connections.values()):
+                    for connection in connections:
+                        nursery.start_soon(self._ping, connection)
+
+    async def _ping(self, connection: INetConn) -> None:
+        result = await ping_connection(connection, ping_timeout=self._ping_interval / 2)
+        if not result.success and not connection.is_closed:
+            peer = connection.muxed_conn.peer_id
+            log.warning("a connection does not answer", extra={"remote": str(peer)})
+            with trio.move_on_after(_CLOSE_TIMEOUT):
+                await connection.close()
+
     def _connected(self, peer: ID) -> bool:
         return any(not connection.is_closed for connection in self._swarm.get_connections(peer))
 
@@ -205,12 +226,11 @@ class Peer:
         )
 
 
-def _host(key: KeyPair, ping_interval: float) -> BasicHost:
+def _host(key: KeyPair) -> BasicHost:
     """TCP, noise, yamux; a fixed bound on connections instead of the library's adaptive guards.
 
     Its default resource manager refuses all connections for a minute after five failures, and its
-    connection manager dials every address it ever heard of to stay above a low mark. Connections that do
-    not answer a ping are closed, so that a peer lost without a word is dialled again.
+    connection manager dials every address it ever heard of to stay above a low mark.
     """
     resources = ResourceManager(
         enable_circuit_breaker=False,

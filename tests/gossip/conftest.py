@@ -1,0 +1,86 @@
+"""A small network of handles, and waiting for what it does in its own time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from millrace.gossip import GossipHandle, GossipMessage, GossipSettings, PeerSettings
+
+PATIENCE = 20.0
+"""Seconds after which something that takes well under one on an idle machine is taken for broken."""
+
+
+class Inbox:
+    """Collects messages; `wait(n)` returns the data of all once there are `n`."""
+
+    def __init__(self) -> None:
+        self.messages: list[GossipMessage] = []
+        self._arrived = asyncio.Event()
+
+    def __call__(self, message: GossipMessage) -> None:
+        self.messages.append(message)
+        self._arrived.set()
+
+    async def wait(self, count: int) -> list[bytes]:
+        async with asyncio.timeout(PATIENCE):
+            while len(self.messages) < count:
+                self._arrived.clear()
+                await self._arrived.wait()
+        return [message.data for message in self.messages]
+
+
+class Network:
+    """Starts handles, and stops them at the end of the test."""
+
+    def __init__(self) -> None:
+        self._handles: list[GossipHandle] = []
+
+    def inbox(self) -> Inbox:
+        return Inbox()
+
+    def handle(self, *peers: PeerSettings, inbox: Inbox | None = None, **shared: Any) -> GossipHandle:
+        handle = GossipHandle(GossipSettings(peers=peers, **shared), inbox)
+        self._handles.append(handle)
+        return handle
+
+    async def start(self, *peers: PeerSettings, inbox: Inbox | None = None, **shared: Any) -> GossipHandle:
+        handle = self.handle(*peers, inbox=inbox, **shared)
+        await handle.start()
+        return handle
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(handle.stop() for handle in self._handles))
+
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Ask again and again until the network has got there."""
+        async with asyncio.timeout(PATIENCE):
+            while not await condition():  # noqa: ASYNC110 - the state is in another process
+                await asyncio.sleep(0.02)
+
+    async def knows(self, handle: GossipHandle, topic: str, peers: int = 1, peer: int = 0) -> None:
+        """Wait until one of the handle's peers knows `peers` remote subscribers of `topic`."""
+
+        async def enough() -> bool:
+            return (await handle.stats(peer)).peers_by_topic.get(topic, 0) >= peers
+
+        await self.until(enough)
+
+    async def connected(self, handle: GossipHandle, peers: int, peer: int = 0) -> None:
+        """Wait until one of the handle's peers has exactly `peers` connected peers."""
+
+        async def so_many() -> bool:
+            return (await handle.stats(peer)).connected_peers == peers
+
+        await self.until(so_many)
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[Network]:
+    """An empty network."""
+    network = Network()
+    yield network
+    await network.stop()

@@ -1,0 +1,388 @@
+"""The path of a message through the router, without a network."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import pytest
+import trio
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
+from libp2p.crypto.secp256k1 import create_new_key_pair
+from libp2p.peer.id import ID
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V12
+from libp2p.pubsub.pb import rpc_pb2
+
+from millrace.gossip.identity import from_seed
+from millrace.gossip.peer import _host
+from millrace.gossip.router import BoundedQueue, Messages, SeenCache
+
+TOPIC = "transactions_0_1"
+
+
+class Node:
+    """A router that is never run: remote peers are queues, and what it delivers is a list."""
+
+    def __init__(self, seed: str) -> None:
+        self.delivered: list[tuple[str, bytes, str]] = []
+        self.messages = Messages(
+            _host(create_new_key_pair(from_seed(seed))),
+            lambda *message: self.delivered.append(message),
+            max_peer_queue=100,
+            max_peer_queue_bytes=1_000_000,
+        )
+        self.id = self.messages.my_id
+
+    def join(self, topic: str) -> None:
+        """Subscribe without announcing it."""
+        self.messages.subscribed_topics_receive[topic] = None  # type: ignore[assignment]
+        self.messages.router.mesh[topic] = set()
+
+    def meet(self, peer: ID, *topics: str, room: int = 100) -> BoundedQueue:
+        """Connect a remote subscriber; the queue of what it is sent."""
+        queue = self.messages.peer_queues[peer] = BoundedQueue(room, 1_000_000)
+        self.messages.router.add_peer(peer, PROTOCOL_ID_V12)
+        for topic in topics:
+            self.messages.peer_topics.setdefault(topic, set()).add(peer)
+            if topic in self.messages.router.mesh:
+                self.messages.router.mesh[topic].add(peer)
+        return queue
+
+    def sent(self, data: bytes = b"data", topic: str = TOPIC) -> rpc_pb2.Message:
+        """A message as this node sends it to others."""
+        queue = self.meet(stranger("reader"), topic)
+        assert self.messages.publish_signed(topic, data) == 1
+        (message,) = content(queue)
+        return message
+
+
+def stranger(name: str) -> ID:
+    return ID.from_pubkey(create_new_key_pair(from_seed(name)).public_key)
+
+
+def content(queue: BoundedQueue) -> list[rpc_pb2.Message]:
+    """All messages in a queue, as a reader of the wire decodes them."""
+    found: list[rpc_pb2.Message] = []
+    while (rpc := queue._queue.pop()) is not None:
+        found += rpc_pb2.RPC.FromString(rpc.SerializeToString()).publish
+    return found
+
+
+def field(number: int, value: bytes) -> bytes:
+    """A length-delimited protobuf field, written by hand."""
+    assert len(value) < 128
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+# ---- signing
+
+
+def test_signature_covers_prefix_and_message_without_signature_and_key() -> None:
+    """ECDSA over SHA-256 of `libp2p-pubsub:` and fields 1 to 4, by the key inside the peer id."""
+    node = Node("signer")
+    message = node.sent(b"payload")
+    identity = node.id.to_bytes()
+    # identity multihash (0x00, length) of the key's protobuf: type 2 (secp256k1), 33 compressed bytes
+    assert identity[:6] == bytes([0x00, 37, 0x08, 0x02, 0x12, 33])
+    assert node.id.to_base58().startswith("16Uiu2")
+    signed = b"libp2p-pubsub:" + b"".join(
+        field(number, value)
+        for number, value in enumerate([identity, b"payload", message.seqno, TOPIC.encode()], start=1)
+    )
+    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256K1(), identity[6:])
+    key.verify(message.signature, signed, ec.ECDSA(hashes.SHA256()))
+    with pytest.raises(InvalidSignature):
+        key.verify(message.signature, signed + b"x", ec.ECDSA(hashes.SHA256()))
+
+
+def test_message_has_what_nodes_ask_for_and_no_more() -> None:
+    """from, data, an 8-byte sequence number, one topic, a signature; no key, no sender record."""
+    node = Node("signer")
+    queue = node.meet(stranger("reader"), TOPIC)
+    node.messages.publish_signed(TOPIC, b"data")
+    rpc = queue._queue.pop()
+    assert rpc is not None
+    assert [descriptor.name for descriptor, _ in rpc.ListFields()] == ["publish"]
+    (message,) = rpc.publish
+    assert [descriptor.name for descriptor, _ in message.ListFields()] == [
+        "from_id", "data", "seqno", "topicIDs", "signature",
+    ]  # fmt: skip
+    assert len(message.seqno) == 8
+
+
+def test_sequence_goes_on_after_a_restart() -> None:
+    """A new process does not repeat numbers of the old one, however fast that one published."""
+    before, queue = Node("signer"), []
+    reader = before.meet(stranger("reader"), TOPIC)
+    for _ in range(50):
+        before.messages.publish_signed(TOPIC, b"")
+    queue = content(reader)
+    numbers = [int.from_bytes(message.seqno, "big") for message in queue]
+    assert numbers == sorted(set(numbers))
+    after = Node("signer").sent()
+    assert int.from_bytes(after.seqno, "big") > numbers[-1]
+
+
+# ---- receiving
+
+
+def test_valid_message_is_delivered_once_and_counted() -> None:
+    """The first copy is delivered with its originator, further copies only counted, per topic."""
+    author, node = Node("author"), Node("node")
+    node.join(TOPIC)
+    message = author.sent(b"hello")
+    for forwarder in ("x", "y", "z"):
+        node.messages.receive(stranger(forwarder), message)
+    assert node.delivered == [(TOPIC, b"hello", author.id.to_base58())]
+    assert (node.messages.delivered, node.messages.duplicates) == ({TOPIC: 1}, {TOPIC: 2})
+    assert node.messages.invalid == 0
+
+
+def _resigned(message: rpc_pb2.Message, seed: str) -> None:
+    key = create_new_key_pair(from_seed(seed)).private_key
+    message.ClearField("signature")
+    message.signature = key.sign(b"libp2p-pubsub:" + message.SerializeToString())
+
+
+def _break_data(message: rpc_pb2.Message) -> None:
+    message.data = b"other"
+
+
+def _break_topic(message: rpc_pb2.Message) -> None:
+    message.topicIDs[:] = ["other"]
+
+
+def _break_sequence(message: rpc_pb2.Message) -> None:
+    message.seqno = b"12345678"
+
+
+def _short_sequence(message: rpc_pb2.Message) -> None:
+    message.seqno = b"1234"
+    _resigned(message, "author")
+
+
+def _two_topics(message: rpc_pb2.Message) -> None:
+    message.topicIDs.append("other")
+    _resigned(message, "author")
+
+
+def _no_signature(message: rpc_pb2.Message) -> None:
+    message.ClearField("signature")
+
+
+def _no_origin(message: rpc_pb2.Message) -> None:
+    message.ClearField("from_id")
+
+
+def _hashed_origin(message: rpc_pb2.Message) -> None:
+    message.from_id = b"\x12\x20" + hashlib.sha256(b"no key inside").digest()
+
+
+def _wrong_signer(message: rpc_pb2.Message) -> None:
+    _resigned(message, "somebody else")
+
+
+def _foreign_key(message: rpc_pb2.Message) -> None:
+    message.key = create_new_key_pair(from_seed("somebody else")).public_key.serialize()
+
+
+def _junk_signature(message: rpc_pb2.Message) -> None:
+    message.signature = b"\x30\x06\x02\x01\x00\x02\x01\x00"
+
+
+BREAKS = [
+    _break_data, _break_topic, _break_sequence, _short_sequence, _two_topics, _no_signature, _no_origin,
+    _hashed_origin, _wrong_signer, _foreign_key, _junk_signature,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spoil", BREAKS)
+def test_spoilt_message_is_counted_and_goes_nowhere(spoil: Callable[[rpc_pb2.Message], None]) -> None:
+    """A message that breaks a rule of strict signing is neither delivered nor forwarded, and is no first
+    copy: the true message is still delivered after it."""
+    author, node = Node("author"), Node("node")
+    for topic in (TOPIC, "other"):
+        node.join(topic)
+    neighbour = node.meet(stranger("neighbour"), TOPIC, "other")
+    message = author.sent()
+    spoilt = rpc_pb2.Message()
+    spoilt.CopyFrom(message)
+    spoil(spoilt)
+    node.messages.receive(stranger("forwarder"), spoilt)
+    assert (node.delivered, node.messages.invalid, content(neighbour)) == ([], 1, [])
+    node.messages.receive(stranger("forwarder"), message)
+    assert len(node.delivered) == 1
+
+
+@given(st.binary(max_size=60), st.binary(max_size=12), st.binary(max_size=80), st.binary(max_size=60))
+def test_no_message_of_random_bytes_is_delivered(
+    origin: bytes, seqno: bytes, signature: bytes, key: bytes
+) -> None:
+    """Whatever the fields hold, checking them raises nothing and delivers nothing."""
+    node = SHARED
+    node.messages.receive(
+        stranger("forwarder"),
+        rpc_pb2.Message(
+            from_id=origin, seqno=seqno, signature=signature, key=key, data=b"x", topicIDs=[TOPIC]
+        ),
+    )
+    assert node.delivered == []
+
+
+SHARED = Node("shared")
+SHARED.join(TOPIC)
+
+
+def test_matching_key_field_is_accepted() -> None:
+    """Peers that send their key along are understood too."""
+    author, node = Node("author"), Node("node")
+    node.join(TOPIC)
+    message = author.sent()
+    message.key = create_new_key_pair(from_seed("author")).public_key.serialize()
+    node.messages.receive(author.id, message)
+    assert len(node.delivered) == 1
+
+
+def test_topic_we_did_not_join_is_ignored() -> None:
+    """A message for somebody else's topic is neither delivered nor an offence."""
+    author, node = Node("author"), Node("node")
+    node.messages.receive(author.id, author.sent())
+    assert (node.delivered, node.messages.invalid) == ([], 0)
+
+
+def test_our_own_message_does_not_come_back() -> None:
+    """A copy of our own message counts as a duplicate; a forged one in our name is invalid."""
+    node = Node("node")
+    node.join(TOPIC)
+    message = node.sent()
+    node.messages.receive(stranger("x"), message)
+    assert (node.delivered, node.messages.duplicates[TOPIC]) == ([], 1)
+    message.seqno = b"87654321"
+    _resigned(message, "node")
+    node.messages.receive(stranger("x"), message)
+    assert (node.delivered, node.messages.invalid) == ([], 1)
+
+
+# ---- sending on
+
+
+def test_message_is_forwarded_to_the_mesh_but_not_back() -> None:
+    """Mesh peers get a new message once; its forwarder and its author do not."""
+    author, node = Node("author"), Node("node")
+    node.join(TOPIC)
+    queues = {name: node.meet(stranger(name), TOPIC) for name in ("a", "b", "c")}
+    to_author = node.meet(author.id, TOPIC)
+    message = author.sent()
+    node.messages.receive(stranger("a"), message)
+    node.messages.receive(stranger("b"), message)
+    assert {name: content(queue) for name, queue in queues.items()} == {
+        "a": [],
+        "b": [message],
+        "c": [message],
+    }
+    assert content(to_author) == []
+
+
+def test_publish_without_subscribing_reaches_six_subscribers() -> None:
+    """Fanout: a publisher that is no subscriber sends to the degree (6) of the topic's peers."""
+    node = Node("node")
+    queues = [node.meet(stranger(f"s{i}"), TOPIC) for i in range(9)]
+    other = node.meet(stranger("other"), "another topic")
+    assert node.messages.publish_signed(TOPIC, b"x") == 6
+    assert sum(len(content(queue)) for queue in queues) == 6
+    assert content(other) == []
+
+
+def test_no_subscriber_means_nobody() -> None:
+    """A topic without remote subscribers gives 0, and nothing is kept to be sent later."""
+    node = Node("node")
+    queue = node.meet(stranger("other"), "another topic")
+    assert node.messages.publish_signed(TOPIC, b"x") == 0
+    assert content(queue) == []
+    assert not node.messages.router._pending_messages
+
+
+def test_thin_mesh_is_filled_up_for_our_own_messages() -> None:
+    """A subscriber whose mesh is empty (after prunes) still sends its own message to the topic's peers."""
+    node = Node("node")
+    node.join(TOPIC)
+    queue = node.meet(stranger("a"), TOPIC)
+    node.messages.router.mesh[TOPIC].clear()
+    assert node.messages.publish_signed(TOPIC, b"x") == 1
+    assert len(content(queue)) == 1
+
+
+def test_full_queue_of_a_slow_peer_is_counted() -> None:
+    """A copy for which a remote peer has no room is not counted as sent, but as dropped."""
+    node = Node("node")
+    node.meet(stranger("slow"), TOPIC, room=3)
+    assert [node.messages.publish_signed(TOPIC, b"x") for _ in range(5)] == [1, 1, 1, 0, 0]
+    assert node.messages.dropped_outbound == 2
+
+
+def test_large_message_tells_the_mesh_not_to_send_it() -> None:
+    """IDONTWANT goes to the other mesh peers for messages above 1 KiB, and for those only."""
+    author, node = Node("author"), Node("node")
+    node.join(TOPIC)
+    queues = [node.meet(stranger(name), TOPIC) for name in ("a", "b")]
+    node.messages.receive(stranger("a"), author.sent(bytes(1024)))
+    assert all(not rpc.HasField("control") for queue in queues for rpc in queue._queue._priority)
+    large = author.sent(bytes(1025))
+    node.messages.receive(stranger("a"), large)
+    assert [len(queue._queue._priority) for queue in queues] == [0, 1]
+    (unwanted,) = queues[1]._queue._priority[0].control.idontwant
+    assert list(unwanted.messageIDs) == [large.from_id + large.seqno]
+
+
+# ---- bounds
+
+
+def test_seen_ids_expire_from_the_first_sight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id is known for its time from when it came first, also if it is asked for meanwhile."""
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    seen = SeenCache(seconds=10, entries=100)
+    assert seen.add(b"a")
+    now = 1009.0
+    assert seen.has(b"a")
+    assert not seen.add(b"a")
+    now = 1010.5
+    assert not seen.has(b"a")
+    assert seen.add(b"a")
+
+
+def test_seen_ids_are_bounded() -> None:
+    """Beyond its bound the cache forgets the oldest ids first."""
+    seen = SeenCache(seconds=600, entries=100)
+    for number in range(250):
+        seen.add(number.to_bytes(2, "big"))
+    assert seen.length() == 100
+    assert [n for n in range(250) if seen.has(n.to_bytes(2, "big"))] == list(range(150, 250))
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(0, 400)), max_size=60))
+def test_queue_of_a_peer_is_bounded_in_frames_and_bytes(steps: list[int | None]) -> None:
+    """It refuses what does not fit, except a first frame, and forgets the size of what was taken."""
+    queue = BoundedQueue(8, 1000)
+    held: list[int] = []
+
+    async def run() -> None:
+        for size in steps:
+            if size is None:
+                if held:
+                    taken = await queue.pop()
+                    assert taken is not None
+                    assert taken.ByteSize() == held.pop(0)
+                continue
+            rpc = rpc_pb2.RPC(publish=[rpc_pb2.Message(data=bytes(size))])
+            fits = len(held) < 8 and (not held or sum(held) + rpc.ByteSize() <= 1000)
+            assert queue.push(rpc) == fits
+            if fits:
+                held.append(rpc.ByteSize())
+            assert len(queue) == len(held)
+
+    trio.run(run)
