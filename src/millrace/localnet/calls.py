@@ -1,0 +1,77 @@
+"""What goes into a contract call and what comes out of it: values shared by contracts and chain."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from millrace.chain.call import TokenPayment
+from millrace.localnet.ledger import Ledger
+
+if TYPE_CHECKING:
+    from millrace.localnet.contracts.frame import Contract
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One entry of a transaction's log."""
+
+    address: bytes
+    identifier: str
+    topics: tuple[bytes, ...] = ()
+    data: bytes = b""
+
+
+class Transfer(msgspec.Struct, frozen=True):
+    """One payment a contract made to an account outside the contracts. `token` is `EGLD` for the coin.
+
+    `delivered`: the receiver lives in this shard and has been credited. Otherwise the amount has left the
+    contract and it is for the chain to credit it in the receiver's shard.
+    """
+
+    sender: bytes
+    receiver: bytes
+    token: str
+    nonce: int
+    amount: int
+    delivered: bool
+
+
+class ContractCall(msgspec.Struct, frozen=True):
+    """One call as it arrives at the contract's shard.
+
+    `value` is the EGLD of the transaction; `payments` the tokens of an `ESDTTransfer` or
+    `MultiESDTNFTTransfer` (EGLD among them as `EGLD-000000`). `gas_limit` is what is left for execution
+    after the transaction's own cost.
+    """
+
+    sender: bytes
+    receiver: bytes
+    value: int
+    payments: tuple[TokenPayment, ...]
+    function: str
+    args: tuple[bytes, ...]
+    gas_limit: int
+
+
+class CallResult(msgspec.Struct, frozen=True):
+    """What a call did. When not `ok`, `return_message` says why and nothing but `gas_used` has effect.
+
+    A failed call uses its whole gas limit. `transfers` are in order of payment. `results` are the values
+    the endpoint returned, for the `writeLog` data.
+    """
+
+    ok: bool
+    return_code: str
+    return_message: str
+    gas_used: int
+    events: tuple[Event, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+    results: tuple[bytes, ...] = ()
+
+
+class State(msgspec.Struct):
+    """What contracts run on: a shard's ledger, the contracts that live there, and who else lives there."""
+
+    ledger: Ledger
+    contracts: "Mapping[bytes, Contract]"
+    is_local: Callable[[bytes], bool]
