@@ -256,6 +256,8 @@ async def test_start_that_cannot_work_says_why(network: Network, tmp_path: Path)
         await network.start(PeerSettings(key_file=str(bad)))
     with pytest.raises(GossipError, match=r"/ip4/127\.0\.0\.1/udp/1 is no"):
         await network.start(PeerSettings(listen=("/ip4/127.0.0.1/udp/1",)))
+    with pytest.raises(GossipError, match="/dns4/seed is no multiaddress"):
+        await network.start(PeerSettings(bootstrap=("/dns4/seed",)))
     running = await network.start(PeerSettings())
     taken = running.addresses[0].split("/p2p/")[0]
     with pytest.raises(GossipError, match=f"cannot listen on {taken}"):

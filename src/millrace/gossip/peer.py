@@ -7,6 +7,7 @@ import random
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import trio
 from libp2p import new_swarm
@@ -19,7 +20,7 @@ from libp2p.network.config import ConnectionConfig, RetryConfig
 from libp2p.network.health.ping_probe import ping_connection
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
-from libp2p.peer.peerinfo import info_from_p2p_addr
+from libp2p.peer.peerinfo import PeerInfo, info_from_p2p_addr
 from libp2p.rcmgr import ResourceManager
 from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
 from libp2p.security.noise.transport import Transport as NoiseTransport
@@ -30,6 +31,9 @@ from millrace.gossip.identity import secret_key
 from millrace.gossip.router import Messages
 from millrace.gossip.settings import GossipSettings, PeerSettings
 from millrace.gossip.wire import GossipStats, ReadyPeer, TopicStats
+
+if TYPE_CHECKING:
+    from millrace.gossip.kad import Discovery
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +105,8 @@ class Peer:
                 nursery.start_soon(self._keep_connected, address)
             nursery.start_soon(self._publish_at_pace)
             nursery.start_soon(self._ping_all)
+            if self._settings.dht:
+                nursery.start_soon(self._discovery().run)
             yield
             nursery.cancel_scope.cancel()
 
@@ -129,9 +135,9 @@ class Peer:
     async def dial(self, address: str) -> str:
         """Connect to a peer once; an empty text, or what went wrong."""
         try:
-            target = info_from_p2p_addr(Multiaddr(address))
-        except Exception as error:
-            return f"{address} is not a multiaddress ending in /p2p/<peer id>: {error}"
+            target = _target(address)
+        except ValueError as error:
+            return str(error)
         if target.peer_id == self._host.get_id():
             return f"{address} is this peer itself"
         try:
@@ -151,7 +157,7 @@ class Peer:
 
     async def _keep_connected(self, address: str) -> None:
         delay = _REDIAL_FIRST
-        target = info_from_p2p_addr(Multiaddr(address)).peer_id
+        target = _target(address).peer_id
         if target == self._host.get_id():
             return
         while True:
@@ -183,6 +189,11 @@ class Peer:
             log.warning("a connection does not answer", extra={"remote": str(peer)})
             with trio.move_on_after(_CLOSE_TIMEOUT):
                 await connection.close()
+
+    def _discovery(self) -> Discovery:
+        from millrace.gossip.kad import Discovery  # costs 0.1 s that most peers need not pay
+
+        return Discovery(self._host, self._settings.kad_protocols, self.dial, self._settings.dht_peers)
 
     def _connected(self, peer: ID) -> bool:
         return any(not connection.is_closed for connection in self._swarm.get_connections(peer))
@@ -252,6 +263,14 @@ def _host(key: KeyPair) -> BasicHost:
         resource_manager=resources,
     )
     return BasicHost(network=swarm, resource_manager=resources, disable_identify_address_discovery=True)
+
+
+def _target(address: str) -> PeerInfo:
+    """Whom an address leads to. Raises ValueError when it does not say."""
+    try:
+        return info_from_p2p_addr(Multiaddr(address))
+    except Exception as error:
+        raise ValueError(f"{address} is no multiaddress ending in /p2p/<peer id>: {error}") from error
 
 
 def _free(address: str) -> Multiaddr:

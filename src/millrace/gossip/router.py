@@ -30,6 +30,7 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
 from libp2p.tools.timed_cache.last_seen_cache import LastSeenCache
 
+from millrace.gossip.frames import FrameReader
 from millrace.gossip.settings import MAX_FRAME_BYTES
 
 log = logging.getLogger(__name__)
@@ -246,7 +247,7 @@ class Messages(Pubsub):
     async def continuously_read_stream(self, stream: INetStream) -> None:
         """Take the frames of one remote peer one after the other, until its stream ends or is nonsense."""
         peer = stream.muxed_conn.peer_id
-        reader = _FrameReader(stream)
+        reader = FrameReader(stream, MAX_FRAME_BYTES)
         try:
             while (body := await reader.next()) is not None:
                 rpc = rpc_pb2.RPC.FromString(body)
@@ -320,41 +321,3 @@ class Messages(Pubsub):
             self._keys.popitem(last=False)
         known = self._keys[peer] = (key, identity.to_base58())
         return known
-
-
-class _FrameReader:
-    """Frames with a varint length from a stream, read in large pieces."""
-
-    _PIECE = 64 * 1024
-
-    def __init__(self, stream: INetStream) -> None:
-        self._stream = stream
-        self._buffer = bytearray()
-
-    async def next(self) -> bytes | None:
-        """The next frame, or None at a clean end. Raises ValueError when it is too long."""
-        while True:
-            header = self._length()
-            if header is not None:
-                start, length = header
-                if length > MAX_FRAME_BYTES:
-                    raise ValueError(f"a frame of {length} bytes")
-                if len(self._buffer) >= start + length:
-                    body = bytes(self._buffer[start : start + length])
-                    del self._buffer[: start + length]
-                    return body
-            piece = await self._stream.read(self._PIECE)
-            if not piece:
-                return None
-            self._buffer += piece
-
-    def _length(self) -> tuple[int, int] | None:
-        """(bytes of the prefix, value) of the varint at the front, None while it is incomplete."""
-        value = 0
-        for index, byte in enumerate(self._buffer[:10]):
-            value |= (byte & 0x7F) << (7 * index)
-            if byte < 0x80:
-                return index + 1, value
-        if len(self._buffer) >= 10:
-            raise ValueError("an endless length prefix")
-        return None

@@ -26,7 +26,9 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Multiaddresses ending in `/p2p/<peer id>`, dialled again for ever while not connected."""
     subscribe: tuple[str, ...] = ()
     dht: bool = False
-    """Take part in the Kademlia table (as server) and find peers by it."""
+    """Find peers by Kademlia, and let others find theirs through us."""
+    dht_peers: int = 32
+    """Connected peers at which to stop looking for more."""
     kad_protocols: tuple[str, ...] = KAD_PROTOCOLS
 
 
