@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from millrace.chain import address, call
+from millrace.chain import abi, address, call
 from millrace.chain.token import NATIVE, NATIVE_IN_TRANSFERS
 
 ENDPOINT = "xo"
@@ -233,23 +233,25 @@ def _check_instruction(program: Program, instruction: Instruction, where: str) -
         if instruction.w % 256 == AUTO:
             raise ProgramError(f"{where}: address index {instruction.w} means the contract finds the pool")
         if instruction.w >= len(program.addresses):
-            raise ProgramError(
-                f"{where}: address index {instruction.w} of {len(program.addresses)} addresses"
-            )
+            raise ProgramError(f"{where}: address index {instruction.w} of {len(program.addresses)} addresses")
 
 
 def encode_arguments(program: Program) -> list[bytes]:
     """The call's arguments after the function name."""
     check(program)
-    arguments = [_number(program.min_amount_out), _number(program.token_out), _number(program.referral_id)]
-    arguments.append(_number(len(program.tokens)))
+    arguments = [
+        abi.top_uint(program.min_amount_out),
+        abi.top_uint(program.token_out),
+        abi.top_uint(program.referral_id),
+    ]
+    arguments.append(abi.top_uint(len(program.tokens)))
     arguments.extend(token.encode("ascii") for token in program.tokens)
-    arguments.append(_number(len(program.addresses)))
+    arguments.append(abi.top_uint(len(program.addresses)))
     arguments.extend(program.addresses)
-    arguments.append(_number(len(program.amounts)))
-    arguments.extend(_number(amount) for amount in program.amounts)
+    arguments.append(abi.top_uint(len(program.amounts)))
+    arguments.extend(abi.top_uint(amount) for amount in program.amounts)
     for instruction in program.instructions:
-        arguments.extend(_number(value) for value in instruction)
+        arguments.extend(abi.top_uint(value) for value in instruction)
     return arguments
 
 
@@ -298,24 +300,18 @@ class _Reader:
     def counted(self, what: str) -> list[bytes]:
         count = self.number(f"count of {what}", 4)
         if count > len(self._arguments) - self._next:
-            raise ProgramError(
-                f"{count} {what} announced, {len(self._arguments) - self._next} arguments left"
-            )
+            raise ProgramError(f"{count} {what} announced, {len(self._arguments) - self._next} arguments left")
         return [self.take(what) for _ in range(count)]
 
     def rest(self) -> Sequence[bytes]:
         return self._arguments[self._next :]
 
 
-def _number(value: int) -> bytes:
-    return value.to_bytes((value.bit_length() + 7) // 8, "big")
-
-
 def _parsed(data: bytes, what: str, size: int) -> int:
-    value = int.from_bytes(data[-size:], "big")
-    if any(data[:-size]):
-        raise ProgramError(f"argument {what} is longer than {size} bytes")
-    return value
+    try:
+        return abi.decode_uint(data, size)
+    except abi.AbiError:
+        raise ProgramError(f"argument {what} is longer than {size} bytes") from None
 
 
 def _instruction(numbers: Sequence[bytes]) -> Instruction:

@@ -155,9 +155,7 @@ def build(raw: msgspec.Raw, context: Context, path: str) -> Pool:
     head = parse(raw, _HEAD, path)
     known = _FORMS.get((head.exchange, head.kind))
     if known is None:
-        raise DocumentError(
-            f"{path}: no pools of exchange {head.exchange[:40]!r} and kind {head.kind[:40]!r}"
-        )
+        raise DocumentError(f"{path}: no pools of exchange {head.exchange[:40]!r} and kind {head.kind[:40]!r}")
     decoder, make = known
     fields = _Fields(parse(raw, decoder, path), context, path)
     return make(fields)

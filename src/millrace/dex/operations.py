@@ -63,9 +63,7 @@ def _record(
     run.pools[pool.id] = pool
     pair_id = pool.pair_id if isinstance(pool, OneDexPool) else None
     action = Action(instruction.action)
-    return Step(
-        action, DEX[action], pool.id, pool.address, pair_id, tuple(inputs), tuple(outputs), tuple(fees)
-    )
+    return Step(action, DEX[action], pool.id, pool.address, pair_id, tuple(inputs), tuple(outputs), tuple(fees))
 
 
 def _swap(run: Run, instruction: Instruction, asset: Asset, pool: Pool, token_out: str) -> Step:

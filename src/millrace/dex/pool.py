@@ -158,9 +158,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         if lp <= 0:
             raise InvalidAmount("the LP amount must be positive")
         if lp + locked > self.lp_supply:
-            raise InsufficientLiquidity(
-                f"not enough LP token supply: {self.lp_supply}, of which {locked} locked"
-            )
+            raise InsufficientLiquidity(f"not enough LP token supply: {self.lp_supply}, of which {locked} locked")
 
     def shares(self, lp: int) -> tuple[int, ...]:
         """What `lp` LP units stand for, per token, rounded down."""

@@ -107,7 +107,7 @@ class StablePool(Pool, frozen=True, kw_only=True):
 class JexStablePool(StablePool, frozen=True, kw_only=True):
     """JEX stable pool: the fee is taken from the converted output; `platform_share` of it leaves the pool.
 
-    A `restricted` pool trades only with callers on its list, which the aggregator contract is not on.
+    A `restricted` pool serves only contracts on its own list, which the aggregator is taken not to be on.
     """
 
     exchange: ClassVar[str] = "Jex"
@@ -130,11 +130,15 @@ class JexStablePool(StablePool, frozen=True, kw_only=True):
         )
 
     def _require_swap(self, i: int, j: int, amount: int) -> None:
-        if self.restricted:
-            raise Restricted(f"pool {self.id} trades only with callers on its own list")
+        self._require_caller()
         StablePool._require_swap(self, i, j, amount)
 
+    def _require_caller(self) -> None:
+        if self.restricted:
+            raise Restricted(f"pool {self.id} serves only contracts on its own list")
+
     def mint(self, amounts: tuple[int, ...]) -> Mint:
+        self._require_caller()
         if self.state != PoolState.ACTIVE:
             raise LiquidityDisabled(f"pool {self.id} is paused: deposits are not allowed")
         self._require_deposit(amounts)
@@ -153,7 +157,12 @@ class JexStablePool(StablePool, frozen=True, kw_only=True):
         reserves = tuple([r + amount for r, amount in zip(self.reserves, amounts, strict=True)])
         return self._minted(lp, amounts, reserves)
 
+    def burn(self, lp: int) -> Burn:
+        self._require_caller()
+        return StablePool.burn(self, lp)
+
     def burn_single(self, lp: int, j: int) -> Burn:
+        self._require_caller()
         self._require_withdrawal_of_one(lp, j)
         paid, _ = self.maths().withdrawal(self.reserves, lp, self.lp_supply, j)
         return self._withdrawn(lp, j, paid, 0)
