@@ -1,0 +1,1 @@
+"""What the chain is: values and codecs. No I/O, no clock, no service."""

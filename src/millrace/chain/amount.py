@@ -1,0 +1,32 @@
+"""Amounts at the edges: decimal strings in smallest units become integers, and nothing else does."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+MAX_DIGITS = 80  # 2^256 has 78
+
+
+class AmountError(ValueError):
+    """A text is not an unsigned, non-zero integer amount."""
+
+
+def parse(text: str) -> int:
+    """The integer in a decimal string. Raises `AmountError` for anything but 1 to 80 ASCII digits above zero."""
+    if not 0 < len(text) <= MAX_DIGITS or not text.isascii() or not text.isdigit():
+        raise AmountError("expected unsigned integer amount")
+    amount = int(text)
+    if amount == 0:
+        raise AmountError("expected unsigned integer amount")
+    return amount
+
+
+def short(amount: int, decimals: int) -> float:
+    """The amount in whole tokens, for people's eyes only: the nearest float."""
+    return float(Decimal(amount).scaleb(-decimals))
+
+
+def apply_slippage(amount: int, slippage: Decimal) -> int:
+    """`floor(amount * (1 - slippage))` in exact arithmetic; the slippage is a fraction."""
+    numerator, denominator = slippage.as_integer_ratio()
+    return amount * (denominator - numerator) // denominator

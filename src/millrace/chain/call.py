@@ -1,0 +1,156 @@
+"""Contract calls as transaction data: `function@arg@arg`, and token payments in front of them.
+
+Arguments are lower-case hex with an even number of digits; an empty one is nothing between two `@`.
+"""
+
+from __future__ import annotations
+
+import binascii
+from typing import NamedTuple
+
+from millrace.chain import abi, address
+from millrace.chain.token import NATIVE, NATIVE_IN_TRANSFERS
+from millrace.chain.transaction import Transaction
+
+ESDT_TRANSFER = "ESDTTransfer"
+NFT_TRANSFER = "ESDTNFTTransfer"
+MULTI_TRANSFER = "MultiESDTNFTTransfer"
+RELAYED_FUNCTIONS = frozenset({"relayedTx", "relayedTxV2", "relayedTxV3"})
+
+
+class CallError(ValueError):
+    """Transaction data is not a call, or not a token transfer where it claims to be one."""
+
+
+class Call(NamedTuple):
+    """A function and its raw arguments."""
+
+    function: str
+    args: tuple[bytes, ...]
+
+
+class TokenPayment(NamedTuple):
+    """An amount (smallest units) of a token; the nonce is 0 for fungible tokens."""
+
+    token: str
+    nonce: int
+    amount: int
+
+
+class ParsedCall(NamedTuple):
+    """What a transaction does: who really receives, which payments go along, which function is called."""
+
+    receiver: bytes
+    payments: tuple[TokenPayment, ...]
+    function: str
+    """Empty for a plain transfer."""
+    args: tuple[bytes, ...]
+
+
+def encode(function: str, *args: bytes) -> bytes:
+    """The data field of a call."""
+    return "@".join([function, *(arg.hex() for arg in args)]).encode()
+
+
+def parse(data: bytes) -> Call:
+    """The call in a data field. Raises `CallError` for arguments that are not whole hex bytes."""
+    function, *args = data.split(b"@")
+    try:
+        return Call(function.decode(), tuple(_argument(arg) for arg in args))
+    except (UnicodeDecodeError, binascii.Error) as error:
+        raise CallError(f"not a call: {error}") from None
+
+
+def _argument(text: bytes) -> bytes:
+    return binascii.unhexlify(text)
+
+
+def esdt_transfer(token: str, amount: int, function: str | None = None, *args: bytes) -> bytes:
+    """The data that sends one fungible token to the transaction's receiver, and calls a function there."""
+    rest = () if function is None else (function.encode(), *args)
+    return encode(ESDT_TRANSFER, token.encode(), abi.top_uint(amount), *rest)
+
+
+def multi_transfer(receiver: bytes, payments: list[TokenPayment], function: str | None = None, *args: bytes) -> bytes:
+    """The data that sends several tokens to `receiver`; the transaction itself goes to its own sender."""
+    flat: list[bytes] = []
+    for payment in payments:
+        token = NATIVE_IN_TRANSFERS if payment.token == NATIVE else payment.token
+        flat += [token.encode(), abi.top_uint(payment.nonce), abi.top_uint(payment.amount)]
+    rest = () if function is None else (function.encode(), *args)
+    return encode(MULTI_TRANSFER, receiver, abi.top_uint(len(payments)), *flat, *rest)
+
+
+def payments_of(tx: Transaction) -> ParsedCall:
+    """What a transaction does, see `parse_transfer`."""
+    return parse_transfer(tx.sender, tx.receiver, tx.value, tx.data)
+
+
+def parse_transfer(sender: bytes, receiver: bytes, value: int, data: bytes) -> ParsedCall:
+    """What a transaction from `sender` to `receiver` with this value and data does.
+
+    Data that is no call, or whose call is no token transfer, pays the value (EGLD) to the receiver. Raises
+    `CallError` for a token transfer with missing or impossible arguments.
+    """
+    native = (TokenPayment(NATIVE, 0, value),) if value else ()
+    try:
+        call = parse(data)
+    except CallError:
+        return ParsedCall(receiver, native, "", ())
+    if call.function == ESDT_TRANSFER:
+        return _parse_esdt(receiver, native, call)
+    if call.function in (NFT_TRANSFER, MULTI_TRANSFER) and receiver == sender:
+        return _parse_nft(native, call) if call.function == NFT_TRANSFER else _parse_multi(native, call)
+    return ParsedCall(receiver, native, call.function, call.args)
+
+
+def _parse_esdt(receiver: bytes, native: tuple[TokenPayment, ...], call: Call) -> ParsedCall:
+    if len(call.args) < 2:
+        raise CallError(f"{ESDT_TRANSFER} takes a token and an amount")
+    payment = TokenPayment(_token(call.args[0]), 0, abi.decode_uint(call.args[1]))
+    return _with_function(receiver, (*native, payment), call.args[2:])
+
+
+def _parse_nft(native: tuple[TokenPayment, ...], call: Call) -> ParsedCall:
+    if len(call.args) < 4:
+        raise CallError(f"{NFT_TRANSFER} takes a token, a nonce, an amount and a receiver")
+    token, nonce, amount, receiver, *rest = call.args
+    payment = TokenPayment(_token(token), abi.decode_uint(nonce), abi.decode_uint(amount))
+    return _with_function(_receiver(receiver), (*native, payment), tuple(rest))
+
+
+def _parse_multi(native: tuple[TokenPayment, ...], call: Call) -> ParsedCall:
+    if len(call.args) < 2:
+        raise CallError(f"{MULTI_TRANSFER} takes a receiver, a count and its payments")
+    count = abi.decode_uint(call.args[1])
+    end = 2 + 3 * count
+    if count == 0 or end > len(call.args):
+        raise CallError(f"{MULTI_TRANSFER} names {count} payments and holds {(len(call.args) - 2) // 3}")
+    payments = tuple(
+        TokenPayment(_token(call.args[at]), abi.decode_uint(call.args[at + 1]), abi.decode_uint(call.args[at + 2]))
+        for at in range(2, end, 3)
+    )
+    return _with_function(_receiver(call.args[0]), (*native, *payments), call.args[end:])
+
+
+def _with_function(receiver: bytes, payments: tuple[TokenPayment, ...], rest: tuple[bytes, ...]) -> ParsedCall:
+    if not rest:
+        return ParsedCall(receiver, payments, "", ())
+    try:
+        return ParsedCall(receiver, payments, rest[0].decode(), rest[1:])
+    except UnicodeDecodeError:
+        raise CallError("the function's name is no text") from None
+
+
+def _token(raw: bytes) -> str:
+    try:
+        token = raw.decode("ascii")
+    except UnicodeDecodeError:
+        raise CallError("a token identifier is ASCII text") from None
+    return NATIVE if token == NATIVE_IN_TRANSFERS else token
+
+
+def _receiver(raw: bytes) -> bytes:
+    if len(raw) != address.SIZE:
+        raise CallError("the receiver is not an address of 32 bytes")
+    return raw

@@ -1,0 +1,1 @@
+"""Protobuf messages, compiled from the .proto files beside this one by `./run proto`."""

@@ -1,0 +1,45 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable
+from typing import ClassVar as _ClassVar, Optional as _Optional
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SubscribeEvent(_message.Message):
+    __slots__ = ("event_type", "address", "identifier", "topics", "subscription_id", "resume_after")
+    EVENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    IDENTIFIER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
+    RESUME_AFTER_FIELD_NUMBER: _ClassVar[int]
+    event_type: str
+    address: str
+    identifier: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    subscription_id: str
+    resume_after: int
+    def __init__(self, event_type: _Optional[str] = ..., address: _Optional[str] = ..., identifier: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., subscription_id: _Optional[str] = ..., resume_after: _Optional[int] = ...) -> None: ...
+
+class SubscribeReply(_message.Message):
+    __slots__ = ("subscription_id", "ok", "reason", "head", "oldest")
+    SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
+    OK_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_FIELD_NUMBER: _ClassVar[int]
+    subscription_id: str
+    ok: bool
+    reason: str
+    head: int
+    oldest: int
+    def __init__(self, subscription_id: _Optional[str] = ..., ok: bool = ..., reason: _Optional[str] = ..., head: _Optional[int] = ..., oldest: _Optional[int] = ...) -> None: ...
+
+class Gap(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,334 @@
+"""Transactions: signing bytes, protobuf form, both hashes, and the JSON object of the public interfaces.
+
+Sender, guardian and relayer all sign the same bytes, in which the three addresses stand but no signature. The hash
+is BLAKE2b-256 over the canonical protobuf form with every signature; for a relayed transaction that is the chain
+hash, and the same without the relayer's signature is the client hash, which its sender can compute.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from hashlib import blake2b
+
+import msgspec
+from Crypto.Hash import keccak
+from google.protobuf.message import DecodeError
+
+from millrace.chain import address, bigint
+from millrace.chain.proto import outport_pb2
+
+HASH_SIGNED = 1
+"""Option bit: signatures are over the Keccak-256 of the signing bytes."""
+GUARDED = 2
+"""Option bit: a guardian must sign too."""
+
+MAX_DATA = 1_048_576
+MAX_USERNAME = 32
+MAX_VALUE_DIGITS = 80
+MAX_U64, MAX_U32 = 2**64 - 1, 2**32 - 1
+
+_VALUE = re.compile(r"0|[1-9][0-9]{0,79}", re.ASCII)
+_CHAIN_ID = re.compile(r"[A-Za-z0-9-]{1,16}", re.ASCII)
+_SIGNATURE = re.compile(r"[0-9a-f]{128}", re.ASCII)
+
+
+class TransactionError(ValueError):
+    """A transaction has an impossible field; `field` is its JSON name."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(f"{field}: {text}")
+        self.field = field
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    """A transaction in raw values: addresses, data and signatures are bytes, the value is in atomic units."""
+
+    nonce: int
+    value: int
+    receiver: bytes
+    sender: bytes
+    gas_price: int
+    gas_limit: int
+    chain_id: str
+    data: bytes = b""
+    version: int = 2
+    options: int = 0
+    sender_username: bytes = b""
+    receiver_username: bytes = b""
+    guardian: bytes = b""
+    relayer: bytes = b""
+    signature: bytes = b""
+    guardian_signature: bytes = b""
+    relayer_signature: bytes = b""
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the option bit asks for a guardian's signature."""
+        return bool(self.options & GUARDED)
+
+    @property
+    def is_hash_signed(self) -> bool:
+        """Whether signatures are over the Keccak-256 of the signing bytes (version 2 on)."""
+        return self.version >= 2 and bool(self.options & HASH_SIGNED)
+
+    @property
+    def is_relayed(self) -> bool:
+        """Whether another account pays the fee: as soon as a relayer or its signature is there."""
+        return bool(self.relayer or self.relayer_signature)
+
+
+def signing_bytes(tx: Transaction) -> bytes:
+    """The canonical JSON that is signed: fixed key order, no white space, no signatures, empty fields left out."""
+    parts = [
+        f'{{"nonce":{tx.nonce},"value":"{tx.value}","receiver":"{address.encode(tx.receiver)}",'
+        f'"sender":"{address.encode(tx.sender)}"'
+    ]
+    if tx.sender_username:
+        parts.append(f',"senderUsername":"{_base64(tx.sender_username)}"')
+    if tx.receiver_username:
+        parts.append(f',"receiverUsername":"{_base64(tx.receiver_username)}"')
+    parts.append(f',"gasPrice":{tx.gas_price},"gasLimit":{tx.gas_limit}')
+    if tx.data:
+        parts.append(f',"data":"{_base64(tx.data)}"')
+    parts.append(f',"chainID":"{tx.chain_id}","version":{tx.version}')
+    if tx.options:
+        parts.append(f',"options":{tx.options}')
+    if tx.guardian:
+        parts.append(f',"guardian":"{address.encode(tx.guardian)}"')
+    if tx.relayer:
+        parts.append(f',"relayer":"{address.encode(tx.relayer)}"')
+    parts.append("}")
+    return "".join(parts).encode()
+
+
+def signing_message(tx: Transaction) -> bytes:
+    """The bytes that every signer signs: the signing bytes, or their Keccak-256 when the option says so."""
+    message = signing_bytes(tx)
+    if tx.is_hash_signed:
+        return keccak.new(digest_bits=256, data=message).digest()
+    return message
+
+
+def to_proto(tx: Transaction) -> bytes:
+    """The canonical protobuf form: fields in order, empty ones left out, the value always there."""
+    out = bytearray()
+    _put_number(out, 0x08, tx.nonce)
+    _put_bytes(out, b"\x12", bigint.encode(tx.value))
+    _put_bytes(out, b"\x1a", tx.receiver)
+    _put_bytes(out, b"\x22", tx.receiver_username)
+    _put_bytes(out, b"\x2a", tx.sender)
+    _put_bytes(out, b"\x32", tx.sender_username)
+    _put_number(out, 0x38, tx.gas_price)
+    _put_number(out, 0x40, tx.gas_limit)
+    _put_bytes(out, b"\x4a", tx.data)
+    _put_bytes(out, b"\x52", tx.chain_id.encode())
+    _put_number(out, 0x58, tx.version)
+    _put_bytes(out, b"\x62", tx.signature)
+    _put_number(out, 0x68, tx.options)
+    _put_bytes(out, b"\x72", tx.guardian)
+    _put_bytes(out, b"\x7a", tx.guardian_signature)
+    _put_bytes(out, b"\x82\x01", tx.relayer)
+    _put_bytes(out, b"\x8a\x01", tx.relayer_signature)
+    return bytes(out)
+
+
+def chain_hash(tx: Transaction) -> bytes:
+    """The 32-byte hash under which the chain knows the transaction: all signatures included."""
+    return blake2b(to_proto(tx), digest_size=32).digest()
+
+
+def client_hash(tx: Transaction) -> bytes:
+    """The 32-byte hash without the relayer's signature: what a client computes before a relayer co-signs."""
+    if tx.relayer_signature:
+        tx = msgspec.structs.replace(tx, relayer_signature=b"")
+    return chain_hash(tx)
+
+
+def from_proto(data: bytes) -> Transaction:
+    """The transaction in a protobuf message.
+
+    Raises `TransactionError` for bytes that are no transaction, lack an address or are not in the canonical form:
+    nodes hash the bytes as received, so another form of the same fields would be another transaction.
+    """
+    message = outport_pb2.Transaction()
+    try:
+        message.ParseFromString(data)
+    except DecodeError:
+        raise TransactionError("transaction", "not a protobuf transaction") from None
+    try:
+        value = bigint.decode(message.value)
+        chain_id = message.chainID.decode("ascii")
+    except ValueError:
+        raise TransactionError("transaction", "impossible value or chain id") from None
+    tx = Transaction(
+        nonce=message.nonce,
+        value=0 if value is None else value,
+        receiver=message.receiver,
+        sender=message.sender,
+        gas_price=message.gasPrice,
+        gas_limit=message.gasLimit,
+        chain_id=chain_id,
+        data=message.data,
+        version=message.version,
+        options=message.options,
+        sender_username=message.sndUserName,
+        receiver_username=message.rcvUserName,
+        guardian=message.guardian,
+        relayer=message.relayer,
+        signature=message.signature,
+        guardian_signature=message.guardianSignature,
+        relayer_signature=message.relayerSignature,
+    )
+    if to_proto(tx) != data:
+        raise TransactionError("transaction", "not in the canonical protobuf form")
+    _require_address("receiver", tx.receiver)
+    _require_address("sender", tx.sender)
+    return tx
+
+
+class TransactionJson(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The JSON object of the public interfaces: texts as they come, not checked beyond their type."""
+
+    nonce: int
+    value: str
+    receiver: str
+    sender: str
+    gas_price: int
+    gas_limit: int
+    version: int
+    chain_id: str = msgspec.field(name="chainID")
+    sender_username: str = ""
+    receiver_username: str = ""
+    data: str = ""
+    options: int = 0
+    guardian: str = ""
+    guardian_signature: str = ""
+    relayer: str = ""
+    relayer_signature: str = ""
+    signature: str = ""
+
+
+def from_json(obj: TransactionJson) -> Transaction:
+    """The transaction in a JSON object, with every text checked and turned into its raw value.
+
+    Raises `TransactionError`, which names the first impossible field. A missing signature is no error here:
+    whoever verifies will miss it.
+    """
+    if not _VALUE.fullmatch(obj.value):
+        raise TransactionError("value", f"a decimal integer of at most {MAX_VALUE_DIGITS} digits")
+    if not _CHAIN_ID.fullmatch(obj.chain_id):
+        raise TransactionError("chainID", "1 to 16 letters, digits or hyphens")
+    _require_range("nonce", obj.nonce, MAX_U64)
+    _require_range("gasPrice", obj.gas_price, MAX_U64)
+    _require_range("gasLimit", obj.gas_limit, MAX_U64)
+    _require_range("version", obj.version, MAX_U32)
+    _require_range("options", obj.options, MAX_U32)
+    if obj.version < 1 or (obj.version == 1 and obj.options):
+        raise TransactionError("version", "invalid transaction version: options need version 2")
+    return Transaction(
+        nonce=obj.nonce,
+        value=int(obj.value),
+        receiver=_address("receiver", obj.receiver),
+        sender=_address("sender", obj.sender),
+        gas_price=obj.gas_price,
+        gas_limit=obj.gas_limit,
+        chain_id=obj.chain_id,
+        data=_decode_base64("data", obj.data, MAX_DATA),
+        version=obj.version,
+        options=obj.options,
+        sender_username=_decode_base64("senderUsername", obj.sender_username, MAX_USERNAME),
+        receiver_username=_decode_base64("receiverUsername", obj.receiver_username, MAX_USERNAME),
+        guardian=_optional_address("guardian", obj.guardian),
+        relayer=_optional_address("relayer", obj.relayer),
+        signature=_decode_signature("signature", obj.signature),
+        guardian_signature=_decode_signature("guardianSignature", obj.guardian_signature),
+        relayer_signature=_decode_signature("relayerSignature", obj.relayer_signature),
+    )
+
+
+def to_json(tx: Transaction) -> TransactionJson:
+    """The JSON object of a transaction; empty fields are left out when it is encoded."""
+    return TransactionJson(
+        nonce=tx.nonce,
+        value=str(tx.value),
+        receiver=address.encode(tx.receiver),
+        sender=address.encode(tx.sender),
+        gas_price=tx.gas_price,
+        gas_limit=tx.gas_limit,
+        version=tx.version,
+        chain_id=tx.chain_id,
+        sender_username=_base64(tx.sender_username),
+        receiver_username=_base64(tx.receiver_username),
+        data=_base64(tx.data),
+        options=tx.options,
+        guardian=address.encode(tx.guardian) if tx.guardian else "",
+        guardian_signature=tx.guardian_signature.hex(),
+        relayer=address.encode(tx.relayer) if tx.relayer else "",
+        relayer_signature=tx.relayer_signature.hex(),
+        signature=tx.signature.hex(),
+    )
+
+
+def _address(field: str, text: str) -> bytes:
+    try:
+        return address.decode(text)
+    except address.AddressError as error:
+        raise TransactionError(field, str(error)) from None
+
+
+def _optional_address(field: str, text: str) -> bytes:
+    return _address(field, text) if text else b""
+
+
+def _require_address(field: str, raw: bytes) -> None:
+    if len(raw) != address.SIZE:
+        raise TransactionError(field, "an address has 32 bytes")
+
+
+def _require_range(field: str, number: int, highest: int) -> None:
+    if not 0 <= number <= highest:
+        raise TransactionError(field, f"an integer from 0 to {highest}")
+
+
+def _decode_base64(field: str, text: str, longest: int) -> bytes:
+    """Standard base64 with padding; a lenient form would mean other signing bytes than the text suggests."""
+    try:
+        data = binascii.a2b_base64(text, strict_mode=True) if text else b""
+    except (binascii.Error, ValueError):
+        raise TransactionError(field, "standard base64 with padding") from None
+    if _base64(data) != text:
+        raise TransactionError(field, "standard base64 with padding")
+    if len(data) > longest:
+        raise TransactionError(field, f"at most {longest} bytes")
+    return data
+
+
+def _decode_signature(field: str, text: str) -> bytes:
+    if text and not _SIGNATURE.fullmatch(text):
+        raise TransactionError(field, "128 lower-case hex digits")
+    return bytes.fromhex(text)
+
+
+def _base64(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode()
+
+
+def _put_number(out: bytearray, tag: int, number: int) -> None:
+    if number:
+        out.append(tag)
+        _put_varint(out, number)
+
+
+def _put_bytes(out: bytearray, tag: bytes, data: bytes) -> None:
+    if data:
+        out += tag
+        _put_varint(out, len(data))
+        out += data
+
+
+def _put_varint(out: bytearray, number: int) -> None:
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
