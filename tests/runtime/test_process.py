@@ -34,9 +34,7 @@ child.wait()
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_stop_the_service_cleanly(number: signal.Signals) -> None:
     """SIGTERM and SIGINT let the service finish its own shutdown and exit with 0."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", SERVICE, str(os.getpid())], stdout=subprocess.PIPE, text=True
-    )
+    child = subprocess.Popen([sys.executable, "-c", SERVICE, str(os.getpid())], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     assert child.stdout.readline() == "up\n"
     child.send_signal(number)

@@ -36,9 +36,7 @@ class RelayerClient:
         self._timeout = timeout
         self._ids = itertools.count(1)
         self._replies: dict[str, asyncio.Future[dict[str, Any]]] = {}
-        self._unread: defaultdict[str, deque[dict[str, Any]]] = defaultdict(
-            lambda: deque(maxlen=_KEPT_PER_TOPIC)
-        )
+        self._unread: defaultdict[str, deque[dict[str, Any]]] = defaultdict(lambda: deque(maxlen=_KEPT_PER_TOPIC))
         self._arrived = asyncio.Event()
         self._http: aiohttp.ClientSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None

@@ -18,9 +18,7 @@ _MAX_BODY = 4 * 1024 * 1024
 
 def json_response(body: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """Answer with `body` (msgspec structs included) as JSON."""
-    return web.Response(
-        body=_encoder.encode(body), status=status, headers=headers, content_type="application/json"
-    )
+    return web.Response(body=_encoder.encode(body), status=status, headers=headers, content_type="application/json")
 
 
 def error_response(text: str, status: int, headers: dict[str, str] | None = None) -> web.Response:

@@ -254,9 +254,7 @@ SessionFactory = Callable[[Request], Session]
 class WsServer:
     """A listening WebSocket server; see `serve`."""
 
-    def __init__(
-        self, factory: SessionFactory, max_sessions: int, ping_interval: float, pong_timeout: float
-    ) -> None:
+    def __init__(self, factory: SessionFactory, max_sessions: int, ping_interval: float, pong_timeout: float) -> None:
         self.sessions: set[Session] = set()
         self.port = 0
         self.refused = 0
@@ -303,9 +301,7 @@ class WsServer:
                 session._raw.abort()
         await asyncio.sleep(0)
 
-    def _upgrade(
-        self, request: picows.WSUpgradeRequest
-    ) -> picows.WSListener | picows.WSUpgradeResponseWithListener:
+    def _upgrade(self, request: picows.WSUpgradeRequest) -> picows.WSListener | picows.WSUpgradeResponseWithListener:
         path, _, query = request.path.decode("latin-1").partition("?")
         headers = {name.lower(): value for name, value in request.headers.items()}
         try:

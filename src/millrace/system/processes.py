@@ -71,9 +71,7 @@ class Processes:
     async def start(self, service: Service) -> None:
         """Start one process and return at once; `wait_ready` tells when it serves."""
         arguments = [
-            argument
-            for name, value in service.settings.items()
-            for argument in ("--set", f"{name}={_as_text(value)}")
+            argument for name, value in service.settings.items() for argument in ("--set", f"{name}={_as_text(value)}")
         ]
         with self.log_file(service.name).open("ab") as output:
             self._running[service.name] = await asyncio.create_subprocess_exec(

@@ -1,0 +1,89 @@
+"""Which processes make up the whole system, on which ports, with which settings."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from millrace.chain.keys import KeyPair
+from millrace.chain.network import NetworkProfile, profile
+
+LOCAL_CHAIN_ID = "local"  # nothing signed here is valid on a public network
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The port of every listener; the defaults are the documented ones."""
+
+    aggregator: int = 8100
+    relayer: int = 8200
+    relayer_http: int = 8201
+    notifier: int = 8300
+    notifier_http: int = 8301
+    localnet: int = 8400
+
+    @classmethod
+    def free(cls) -> Ports:
+        """Six ports that are free right now."""
+        sockets = [socket.create_server((HOST, 0)) for _ in range(6)]
+        try:
+            return cls(*(listener.getsockname()[1] for listener in sockets))
+        finally:
+            for listener in sockets:
+                listener.close()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything needed to start the system in one data directory."""
+
+    ports: Ports
+    data: Path
+    seed: int = 1
+    observers_per_shard: int = 1
+    finality_rounds: int = 0
+    poll_seconds: float = 5.0
+
+    @property
+    def network(self) -> NetworkProfile:
+        """The documented profile under the local chain id."""
+        return profile("documented", chain_id=LOCAL_CHAIN_ID)
+
+    @property
+    def chain_url(self) -> str:
+        return f"http://{HOST}:{self.ports.localnet}"
+
+    @property
+    def aggregator_url(self) -> str:
+        return f"http://{HOST}:{self.ports.aggregator}"
+
+    @property
+    def relayer_ws_url(self) -> str:
+        return f"ws://{HOST}:{self.ports.relayer}/ws"
+
+    @property
+    def key_directory(self) -> Path:
+        return self.data / "keys"
+
+
+def wallet_in_shard(shard: int, network: NetworkProfile) -> KeyPair:
+    """A new random key pair whose address lives in `shard`."""
+    while True:
+        key = KeyPair.generate()
+        if network.shard_of(key.public) == shard:
+            return key
+
+
+def relayer_keys(plan: Plan) -> dict[int, KeyPair]:
+    """The relayer's key of every shard, read from the data directory or made there (owner-only files)."""
+    plan.key_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keys = {}
+    for shard in range(plan.network.shards):
+        file = plan.key_directory / f"relayer-shard{shard}.pem"
+        if not file.exists():
+            file.touch(mode=0o600)
+            file.write_text(wallet_in_shard(shard, plan.network).to_pem())
+        keys[shard] = KeyPair.from_pem(file.read_text())
+    return keys

@@ -1,0 +1,50 @@
+"""Keeps the whole system running on the documented ports until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from millrace.system.demo import start
+from millrace.system.plan import Plan, Ports
+from millrace.system.processes import Processes, ServiceDied
+from millrace.system.story import Story
+
+
+async def main(*, data: Path, seed: int) -> int:
+    """Run until Ctrl-C or SIGTERM (0) or until a service ends by itself (1)."""
+    console = Console()
+    task = asyncio.ensure_future(_run(console, Plan(Ports(), data, seed=seed)))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        console.print("stopped")
+        return 0
+    except ServiceDied as failure:
+        console.print(f"[red]stopped:[/red] {failure}", highlight=False)
+    return 1
+
+
+async def _run(console: Console, plan: Plan) -> None:
+    async with Processes(plan.data / "logs") as processes:
+        await start(plan, processes, Story(console))
+        console.print(_where(plan))
+        await processes.watch()
+
+
+def _where(plan: Plan) -> Table:
+    ports = plan.ports
+    table = Table("what", "where", title="Running; Ctrl-C stops everything")
+    table.add_row("aggregator", f"http://127.0.0.1:{ports.aggregator}/api/v1/quote")
+    table.add_row("relayer", f"{plan.relayer_ws_url}   http://127.0.0.1:{ports.relayer_http}/v1/sign")
+    table.add_row("notifier", f"ws://127.0.0.1:{ports.notifier}/hub/ws   http://127.0.0.1:{ports.notifier_http}")
+    table.add_row("local chain", f"{plan.chain_url}/pools")
+    table.add_row("logs", str(plan.data / "logs"))
+    return table
