@@ -29,10 +29,7 @@ def main() -> None:
 
     from millrace.gossip.process import serve
 
-    # The library logs each lost connection as an error, and keeps its lines from the root logger.
-    library = logging.getLogger("libp2p")
-    library.setLevel(logging.WARNING if arguments.log_level == "debug" else logging.CRITICAL)
-    library.propagate = True
+    _quieten_library(verbose=arguments.log_level == "debug")
     gc.freeze()
     try:
         trio.run(serve, arguments.socket)
@@ -40,6 +37,18 @@ def main() -> None:
         cause = _innermost(error)
         log.critical(f"{type(cause).__name__}: {cause}", exc_info=cause)  # the handle shows this line
         raise SystemExit(1) from None
+
+
+def _quieten_library(verbose: bool) -> None:
+    """Make libp2p log as everybody does: it keeps its lines from the root logger, and sets levels of its own.
+
+    It takes each lost connection for an error; what matters of it we log ourselves.
+    """
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.split(".")[0] == "libp2p" and isinstance(logger, logging.Logger):
+            logger.setLevel(logging.NOTSET)
+            logger.propagate = True
+    logging.getLogger("libp2p").setLevel(logging.WARNING if verbose else logging.CRITICAL)
 
 
 def _innermost(error: BaseException) -> BaseException:

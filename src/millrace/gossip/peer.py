@@ -16,6 +16,7 @@ from libp2p.crypto.keys import KeyPair
 from libp2p.crypto.secp256k1 import create_new_key_pair
 from libp2p.crypto.x25519 import create_new_key_pair as new_noise_key
 from libp2p.host.basic_host import BasicHost
+from libp2p.network.auto_connector import AutoConnector
 from libp2p.network.config import ConnectionConfig, RetryConfig
 from libp2p.network.health.ping_probe import ping_connection
 from libp2p.network.swarm import Swarm
@@ -60,6 +61,8 @@ class Peer:
         deliver: Deliver,
         published: Published,
     ) -> None:
+        for address in settings.bootstrap:
+            _target(address)
         self._settings = settings
         self._rate = shared.publish_rate
         self._burst = shared.publish_burst
@@ -240,8 +243,7 @@ class Peer:
 def _host(key: KeyPair) -> BasicHost:
     """TCP, noise, yamux; a fixed bound on connections instead of the library's adaptive guards.
 
-    Its default resource manager refuses all connections for a minute after five failures, and its
-    connection manager dials every address it ever heard of to stay above a low mark.
+    Its default resource manager refuses all connections for a minute after five failures.
     """
     resources = ResourceManager(
         enable_circuit_breaker=False,
@@ -262,6 +264,8 @@ def _host(key: KeyPair) -> BasicHost:
         ),
         resource_manager=resources,
     )
+    assert isinstance(swarm, Swarm)
+    swarm.auto_connector = _NoDials(swarm)
     return BasicHost(network=swarm, resource_manager=resources, disable_identify_address_discovery=True)
 
 
@@ -288,6 +292,16 @@ def _free(address: str) -> Multiaddr:
         except OSError as error:
             raise OSError(f"cannot listen on {address}: {error.strerror}") from error
     return parsed
+
+
+class _NoDials(AutoConnector):
+    """In place of the library's, which dials every address it ever heard of, whatever its low mark."""
+
+    async def run_background_task(self, nursery: trio.Nursery) -> None:
+        pass
+
+    async def maybe_connect(self) -> None:
+        pass
 
 
 class _Disconnections(INotifee):
