@@ -133,7 +133,7 @@ GOOD = to_json(
     ("field", "bad"),
     [
         *(("value", bad) for bad in ["", "01", "-1", "+1", "1.0", "1e3", " 1", "٣", "1" * 81, "0x1", "1\n"]),
-        *(("chain_id", bad) for bad in ["", "a b", "é", "x" * 17, 'a"', "1\n"]),
+        *(("chain_id", bad) for bad in ["", "é", "x" * 65, 'a"', "a<", "1\n"]),
         *(("data", bad) for bad in ["a", "YQ", "YQ==\n", "YQ =", "YR==", "-_==", "YQ==YQ=="]),
         *(("signature", bad) for bad in ["00", "0" * 127, "A" * 128, "g" * 128, "0" * 129, "0" * 128 + "\n"]),
         ("sender", address.encode(b"\1" * 32).upper()),
@@ -166,10 +166,18 @@ def test_options_need_version_two() -> None:
         from_json(msgspec.structs.replace(GOOD, version=1, options=1))
 
 
-@pytest.mark.parametrize("raw", ['{"nonce":1.0}', '{"nonce":true}', '{"nonce":"1"}', '{"value":1}'])
-def test_json_types_are_strict(raw: str) -> None:
-    """A float, a truth value or a text where a number must stand is no transaction, nor is a number for the value."""
-    whole = msgspec.json.decode(msgspec.json.encode(GOOD)) | msgspec.json.decode(raw)
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (b'"nonce":7', b'"nonce":7.0'),
+        (b'"nonce":7', b'"nonce":true'),
+        (b'"nonce":7', b'"nonce":"7"'),
+        (b'"value":"1000000000000000000"', b'"value":1000000000000000000'),
+    ],
+)
+def test_json_types_are_strict(good: bytes, bad: bytes) -> None:
+    """A float, a truth value or a text for a number is refused, and so is a number for the value."""
+    raw = msgspec.json.encode(GOOD)
+    assert good in raw
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(msgspec.json.encode(whole).replace(b'"nonce":1,', b'"nonce":1.0,')
-                            if raw == '{"nonce":1.0}' else msgspec.json.encode(whole), type=TransactionJson)  # fmt: skip
+        msgspec.json.decode(raw.replace(good, bad), type=TransactionJson)

@@ -29,7 +29,8 @@ MAX_VALUE_DIGITS = 80
 MAX_U64, MAX_U32 = 2**64 - 1, 2**32 - 1
 
 _VALUE = re.compile(r"0|[1-9][0-9]{0,79}", re.ASCII)
-_CHAIN_ID = re.compile(r"[A-Za-z0-9-]{1,16}", re.ASCII)
+# Nothing that a JSON encoder would escape: the signing bytes hold the text as it is.
+_CHAIN_ID = re.compile(r"[A-Za-z0-9 ._-]{1,64}", re.ASCII)
 _SIGNATURE = re.compile(r"[0-9a-f]{128}", re.ASCII)
 
 
@@ -218,7 +219,7 @@ def from_json(obj: TransactionJson) -> Transaction:
     if not _VALUE.fullmatch(obj.value):
         raise TransactionError("value", f"a decimal integer of at most {MAX_VALUE_DIGITS} digits")
     if not _CHAIN_ID.fullmatch(obj.chain_id):
-        raise TransactionError("chainID", "1 to 16 letters, digits or hyphens")
+        raise TransactionError("chainID", "1 to 64 letters, digits, spaces, dots or hyphens")
     _require_range("nonce", obj.nonce, MAX_U64)
     _require_range("gasPrice", obj.gas_price, MAX_U64)
     _require_range("gasLimit", obj.gas_limit, MAX_U64)
