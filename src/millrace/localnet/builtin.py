@@ -7,6 +7,7 @@ the receiver's. Within one shard both run on the same ledger. Both log the same 
 from collections.abc import Sequence
 from typing import Final
 
+from millrace.chain.abi import top_uint
 from millrace.chain.call import TokenPayment
 from millrace.chain.token import NATIVE, NATIVE_IN_TRANSFERS
 from millrace.localnet.calls import Event
@@ -73,16 +74,11 @@ def event(sender: bytes, receiver: bytes, payments: Sequence[TokenPayment], *, m
     topics: list[bytes] = []
     for payment in payments:
         token = NATIVE_IN_TRANSFERS if payment.token == NATIVE else payment.token
-        topics += (token.encode(), number(payment.nonce), number(payment.amount))
+        topics += (token.encode(), top_uint(payment.nonce), top_uint(payment.amount))
     identifier = MULTI_TRANSFER if multi or len(payments) > 1 else ESDT_TRANSFER
     return Event(sender, identifier, (*topics, receiver))
 
 
 def value_event(sender: bytes, receiver: bytes, amount: int, data: bytes = b"DirectCall") -> Event:
     """The event of EGLD that a contract pays."""
-    return Event(sender, TRANSFER_VALUE, (number(amount), receiver), data)
-
-
-def number(value: int) -> bytes:
-    """Top encoding of an unsigned number: minimal big-endian bytes, nothing for zero."""
-    return value.to_bytes((value.bit_length() + 7) // 8, "big")
+    return Event(sender, TRANSFER_VALUE, (top_uint(amount), receiver), data)

@@ -39,9 +39,9 @@ class Transfer(msgspec.Struct, frozen=True):
 class ContractCall(msgspec.Struct, frozen=True):
     """One call as it arrives at the contract's shard.
 
-    `value` is the EGLD of the transaction; `payments` the tokens of an `ESDTTransfer` or
-    `MultiESDTNFTTransfer` (EGLD among them as `EGLD-000000`). `gas_limit` is what is left for execution
-    after the transaction's own cost.
+    `payments` is all that came with it, as `chain.call.parse_transfer` lists it. `value` is the transaction's
+    own EGLD; it is counted once, whether `payments` names it or not. `gas_limit` is what is left for
+    execution after the transaction's own cost.
     """
 
     sender: bytes
@@ -69,9 +69,22 @@ class CallResult(msgspec.Struct, frozen=True):
     results: tuple[bytes, ...] = ()
 
 
+class BlockInfo(msgspec.Struct, frozen=True):
+    """The block being made, as contracts see it. `timestamp` in seconds."""
+
+    nonce: int = 0
+    round: int = 0
+    epoch: int = 0
+    timestamp: int = 0
+
+
 class State(msgspec.Struct):
-    """What contracts run on: a shard's ledger, the contracts that live there, and who else lives there."""
+    """What contracts run on: a shard's ledger, the contracts that live there, and who else lives there.
+
+    The chain puts the block being made into `block`.
+    """
 
     ledger: Ledger
     contracts: "Mapping[bytes, Contract]"
     is_local: Callable[[bytes], bool]
+    block: BlockInfo = BlockInfo()

@@ -11,14 +11,25 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from millrace.chain.abi import AbiError
 from millrace.dex.aggregator_contract import ProgramError
 from millrace.dex.pool import PoolError
 from millrace.dex.vault import VaultError
-from millrace.localnet.calls import CallResult, ContractCall, Event, State, Transfer
+from millrace.localnet.calls import BlockInfo, CallResult, ContractCall, Event, State, Transfer
 from millrace.localnet.contracts.frame import Arguments, ContractError, Frame, OutOfGas
 from millrace.localnet.ledger import LedgerError
 
-__all__ = ["CallResult", "ContractCall", "Event", "QueryError", "State", "Transfer", "execute_call", "query"]
+__all__ = [
+    "BlockInfo",
+    "CallResult",
+    "ContractCall",
+    "Event",
+    "QueryError",
+    "State",
+    "Transfer",
+    "execute_call",
+    "query",
+]
 
 OK: Final = "ok"
 EXECUTION_FAILED: Final = "execution failed"
@@ -26,7 +37,7 @@ OUT_OF_GAS: Final = "out of gas"
 FUNCTION_NOT_FOUND: Final = "function not found"
 CONTRACT_NOT_FOUND: Final = "contract not found"
 
-REVERTS: Final = (ContractError, VaultError, PoolError, ProgramError, LedgerError)
+REVERTS: Final = (ContractError, VaultError, PoolError, ProgramError, LedgerError, AbiError)
 """What contracts raise to revert; the text is for the caller."""
 
 log = logging.getLogger(__name__)
@@ -62,9 +73,7 @@ def execute_call(state: State, call: ContractCall) -> CallResult:
         log.exception("contract fault", extra={"function": call.function})
         return _failed(call, EXECUTION_FAILED, "contract fault")
     state.ledger.discard(checkpoint)
-    return CallResult(
-        True, OK, "", frame.gas_used, tuple(frame.events), tuple(frame.transfers), tuple(frame.results)
-    )
+    return CallResult(True, OK, "", frame.gas_used, tuple(frame.events), tuple(frame.transfers), tuple(frame.results))
 
 
 def query(state: State, contract: bytes, function: str, args: Sequence[bytes] = ()) -> list[bytes]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from millrace.chain.abi import top_uint
 from millrace.chain.call import TokenPayment
 from millrace.chain.token import NATIVE, NATIVE_IN_TRANSFERS, is_identifier
 from millrace.dex.pool import Pool
@@ -111,6 +112,10 @@ class Frame:
     def take_payments(self) -> None:
         """Put what came with the call into the called contract."""
         for payment in self.payments:
+            if payment.nonce:
+                raise ContractError(f"fungible token expected, got {payment.token} with a nonce")
+            if payment.amount <= 0:
+                raise ContractError("Zero input amount")
             self.ledger.credit(self.call.receiver, payment.token, payment.amount)
 
     def no_payment(self) -> None:
@@ -131,7 +136,7 @@ class Frame:
         self.events.append(Event(address, identifier, topics, data))
 
     def pay(self, source: bytes, receiver: bytes, *assets: tuple[str, int]) -> None:
-        """Pay (token, amount) pairs from a contract to a contract or an account. Zero amounts are left out."""
+        """Pay (token, amount) pairs from a contract to a contract or an account; zeros are left out."""
         payments = [TokenPayment(token, 0, amount) for token, amount in assets if amount]
         for payment in payments:
             self._deliver(source, receiver, payment)
@@ -155,13 +160,13 @@ class Frame:
         """Create tokens in a contract's account."""
         if amount:
             self.ledger.credit(contract, token, amount)
-            self.emit(contract, "ESDTLocalMint", token.encode(), b"", builtin.number(amount))
+            self.emit(contract, "ESDTLocalMint", token.encode(), b"", top_uint(amount))
 
     def burn(self, contract: bytes, token: str, amount: int) -> None:
         """Destroy tokens in a contract's account."""
         if amount:
             self.ledger.debit(contract, token, amount)
-            self.emit(contract, "ESDTLocalBurn", token.encode(), b"", builtin.number(amount))
+            self.emit(contract, "ESDTLocalBurn", token.encode(), b"", top_uint(amount))
 
     def put_pool(self, pool: Pool) -> None:
         """Put a pool in place of its former state."""
@@ -169,10 +174,10 @@ class Frame:
 
 
 def _payments(call: ContractCall) -> tuple[TokenPayment, ...]:
-    """All that came with a call; the transaction's value as EGLD."""
-    value = (TokenPayment(NATIVE, 0, call.value),) if call.value else ()
-    tokens = tuple(
-        TokenPayment(NATIVE, 0, payment.amount) if payment.token == NATIVE_IN_TRANSFERS else payment
-        for payment in call.payments
+    """All that came with a call, EGLD under its own name."""
+    payments = tuple(
+        payment._replace(token=NATIVE) if payment.token == NATIVE_IN_TRANSFERS else payment for payment in call.payments
     )
-    return value + tokens
+    if call.value and all(payment.token != NATIVE for payment in payments):
+        return TokenPayment(NATIVE, 0, call.value), *payments
+    return payments

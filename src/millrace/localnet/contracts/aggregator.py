@@ -1,0 +1,173 @@
+"""The aggregator contract: endpoint `xo`, run by `millrace.dex.vault` on the pools of the chain.
+
+The vault says what happens; here the ledger follows it, so that every unit is in some account at the end:
+inputs go to the exchanges' contracts, outputs come back, fees go where each exchange sends them, and what
+the program does not pay out stays with this contract.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from millrace.chain.token import NATIVE, NATIVE_IN_TRANSFERS
+from millrace.dex.aggregator_contract import ENDPOINT, Action, decode_arguments
+from millrace.dex.market import Market
+from millrace.dex.operations import ZAPPED
+from millrace.dex.pool import Pool
+from millrace.dex.vault import Asset, Referral, Step, VaultResult, execute
+from millrace.localnet import gas
+from millrace.localnet.calls import State
+from millrace.localnet.contracts.frame import Contract, Endpoint, Frame
+from millrace.localnet.contracts.pools import log_trade
+from millrace.localnet.contracts.wrapper import Wrapper
+
+REFERRAL: Final = "referral"
+
+INNER_FUNCTION: Final[dict[Action, str]] = {
+    Action.XEXCHANGE_SWAP: "swapTokensFixedInput",
+    Action.ONEDEX_SWAP: "swapMultiTokensFixedInput",
+    Action.JEX_SWAP: "swapTokensFixedInput",
+    Action.JEX_STABLE_SWAP: "swap",
+    Action.ASH_STABLE_SWAP: "exchange",
+    Action.ASH_CRYPTO_SWAP: "exchange",
+}
+"""The exchange's function behind each swap, which names its event."""
+
+
+class Aggregator(Contract):
+    """`market` finds pools as the contract does; `fee_receivers` is by exchange name of the pools."""
+
+    def __init__(self, address: bytes, market: Market, wrapper: Wrapper, fee_receivers: dict[str, bytes]) -> None:
+        super().__init__(address)
+        self.market = market
+        self.wrapper = wrapper
+        self.fee_receivers = fee_receivers
+        self.endpoints = {ENDPOINT: Endpoint(self._xo, gas.CALL)}
+
+    def _xo(self, frame: Frame) -> None:
+        program = decode_arguments(frame.call.args)
+        frame.use_gas(sum(gas.of_action(instruction.action) for instruction in program.instructions))
+        referral = referral_of(frame.state, self.address, program.referral_id)
+        result = execute(program, frame.payments, self.market, referral)
+        Settlement(self, frame, result).run()
+        paid = result.amount_out
+        frame.pay(self.address, frame.caller, (_account_token(result.token_out), paid))
+        frame.results.append(paid.to_bytes((paid.bit_length() + 7) // 8, "big"))
+
+
+class Settlement:
+    """Moves what a run of the vault moved. `due` is what each pool's contract holds beyond its reserves."""
+
+    def __init__(self, contract: Aggregator, frame: Frame, result: VaultResult) -> None:
+        self.contract = contract
+        self.frame = frame
+        self.result = result
+        self.before = {pool_id: frame.ledger.pool(pool_id) for pool_id in result.pools}
+        self.due: dict[str, dict[str, int]] = {pool_id: {} for pool_id in result.pools}
+        self.zapped = {step.pool_id for step in result.steps if step.action in ZAPPED}
+        held = [*result.kept, result.token_out, *(payment.token for payment in frame.payments)]
+        for step in result.steps:
+            held += [asset.token for asset in step.inputs]
+        self.held = dict.fromkeys(map(_account_token, held), 0)
+        for payment in frame.payments:
+            self.held[_account_token(payment.token)] += payment.amount
+
+    def run(self) -> None:
+        """Every step in order, then what the pools gave or kept beyond it."""
+        for step in self.result.steps:
+            if step.pool_id:
+                self._exchange(step)
+            else:
+                self._wrap(step)
+        self._close_pools()
+        self._return_leftovers()
+        self._pay_fees()
+
+    def _wrap(self, step: Step) -> None:
+        amount = step.inputs[0].amount
+        if step.action == Action.WRAP:
+            self.contract.wrapper.wrap_for(self.frame, self.contract.address, amount)
+        else:
+            self.contract.wrapper.unwrap_for(self.frame, self.contract.address, amount)
+        self._hold(step.inputs, -1)
+        self._hold(step.outputs, 1)
+
+    def _exchange(self, step: Step) -> None:
+        frame, pool = self.frame, self.before[step.pool_id]
+        frame.pay(self.contract.address, pool.address, *step.inputs)
+        self._hold(step.inputs, -1)
+        self._owe(step.pool_id, step.inputs, 1)
+        for asset in step.inputs:
+            if asset.token == pool.lp_token:
+                frame.burn(pool.address, asset.token, asset.amount)
+                self._owe(step.pool_id, (asset,), -1)
+        for asset in step.outputs:
+            if asset.token == pool.lp_token:
+                frame.mint(pool.address, asset.token, asset.amount)
+                self._owe(step.pool_id, (asset,), 1)
+        self._log(step, pool)
+        frame.pay(pool.address, self.contract.address, *step.outputs)
+        self._hold(step.outputs, 1)
+        self._owe(step.pool_id, step.outputs, -1)
+
+    def _log(self, step: Step, pool: Pool) -> None:
+        function = INNER_FUNCTION.get(step.action)
+        if function is not None:
+            fee = sum(asset.amount for asset in step.fees)
+            after = self.result.pools[pool.id]
+            log_trade(self.frame, function, self.contract.address, step.inputs[0], step.outputs[0], fee, after)
+
+    def _close_pools(self) -> None:
+        """Store the pools as the vault left them; what their contracts hold beyond that is still due."""
+        for pool_id, after in self.result.pools.items():
+            before = self.before[pool_id]
+            for token, old, new in zip(before.tokens, before.reserves, after.reserves, strict=True):
+                self._owe(pool_id, (Asset(token, old - new),), 1)
+            self.frame.put_pool(after)
+
+    def _return_leftovers(self) -> None:
+        """A zap gives back what it could not use: whatever this contract should hold and does not yet."""
+        expected = {_account_token(token): amount for token, amount in self.result.kept.items()}
+        token_out = _account_token(self.result.token_out)
+        expected[token_out] = expected.get(token_out, 0) + self.result.amount_out
+        for token, held in self.held.items():
+            missing = expected.get(token, 0) - held
+            for pool_id in sorted(self.zapped):
+                due = self.due[pool_id].get(token, 0)
+                amount = min(missing, due)
+                if amount > 0:
+                    address = self.before[pool_id].address
+                    self.frame.pay(address, self.contract.address, (token, amount))
+                    self._owe(pool_id, (Asset(token, amount),), -1)
+                    missing -= amount
+
+    def _pay_fees(self) -> None:
+        for pool_id, due in self.due.items():
+            pool = self.before[pool_id]
+            receiver = self.contract.fee_receivers[pool.exchange]
+            self.frame.pay(pool.address, receiver, *due.items())
+
+    def _hold(self, assets: Iterable[Asset], sign: int) -> None:
+        for token, amount in assets:
+            name = _account_token(token)
+            self.held[name] = self.held.get(name, 0) + sign * amount
+
+    def _owe(self, pool_id: str, assets: Iterable[Asset], sign: int) -> None:
+        due = self.due[pool_id]
+        for token, amount in assets:
+            due[token] = due.get(token, 0) + sign * amount
+
+
+def referral_of(state: State, contract: bytes, referral_id: int) -> Referral | None:
+    """What the contract has on file for a referral id."""
+    found = state.ledger.load(contract, f"{REFERRAL}/{referral_id}")
+    return found if isinstance(found, Referral) else None
+
+
+def set_referral(state: State, contract: bytes, referral: Referral) -> None:
+    """Put a referral on file."""
+    state.ledger.store(contract, f"{REFERRAL}/{referral.id}", referral)
+
+
+def _account_token(token: str) -> str:
+    """The vault says `EGLD-000000` where accounts say `EGLD`."""
+    return NATIVE if token == NATIVE_IN_TRANSFERS else token

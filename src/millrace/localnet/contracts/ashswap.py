@@ -1,0 +1,125 @@
+"""AshSwap: stable pools and two-coin crypto pools.
+
+Functions and arguments are those of the published contract interfaces (`ash-sdk-js`).
+"""
+
+from millrace.chain.abi import Reader, top_uint
+from millrace.localnet import gas
+from millrace.localnet.calls import State
+from millrace.localnet.contracts.frame import Arguments, ContractError, Endpoint, Frame
+from millrace.localnet.contracts.pools import (
+    PoolContract,
+    add_any,
+    at_least,
+    remove_one,
+    remove_shares,
+    sell,
+)
+
+
+class AshStable(PoolContract):
+    """A stable pool."""
+
+    def __init__(self, address: bytes, pool_id: str, fee_receiver: bytes) -> None:
+        super().__init__(address, pool_id, fee_receiver)
+        self.endpoints = {
+            "exchange": Endpoint(self._exchange, gas.CALL + gas.STABLE_SWAP),
+            "addLiquidity": Endpoint(self._add, gas.CALL + gas.ADD),
+            "safeAddLiquidity": Endpoint(self._add, gas.CALL + gas.ADD),
+            "removeLiquidity": Endpoint(self._remove, gas.CALL + gas.REMOVE),
+            "removeLiquidityOneCoin": Endpoint(self._remove_one_coin, gas.CALL + gas.REMOVE),
+        }
+        self.views = {"estimateAmountOut": self._amount_out}
+
+    def _exchange(self, frame: Frame) -> None:
+        """`exchange(token_out, amount_out_min)`."""
+        payment = frame.one_payment()
+        token_out, minimum = frame.args.token(), frame.args.number()
+        frame.args.end()
+        swap = sell(frame, self.pool(frame), payment.token, token_out, payment.amount, self.fee_receiver)
+        at_least((swap.amount_out,), (minimum,))
+        frame.pay(self.address, frame.caller, (token_out, swap.amount_out))
+
+    def _add(self, frame: Frame) -> None:
+        """`addLiquidity(mint_amount_min, optional receiver)`; the receiver must be the caller."""
+        minimum = frame.args.number()
+        own_receiver(frame)
+        add_any(self, frame, minimum)
+
+    def _remove(self, frame: Frame) -> None:
+        """`removeLiquidity(min_1, ..., min_n)`."""
+        minima = [frame.args.number() for _ in self.pool(frame).tokens]
+        frame.args.end()
+        remove_shares(self, frame, minima)
+
+    def _remove_one_coin(self, frame: Frame) -> None:
+        """`removeLiquidityOneCoin(token_out, amount_out_min)`."""
+        token_out, minimum = frame.args.token(), frame.args.number()
+        frame.args.end()
+        remove_one(self, frame, token_out, minimum)
+
+    def _amount_out(self, state: State, args: Arguments) -> list[bytes]:
+        """`estimateAmountOut(token_in, token_out, amount_in)`."""
+        pool = state.ledger.pool(self.pool_id)
+        i, j = pool.index(args.token()), pool.index(args.token())
+        return [top_uint(pool.amount_out(i, j, args.number()))]
+
+
+class AshCrypto(PoolContract):
+    """A crypto pool. The payment's token implies the direction of a swap."""
+
+    def __init__(self, address: bytes, pool_id: str, fee_receiver: bytes) -> None:
+        super().__init__(address, pool_id, fee_receiver)
+        self.endpoints = {
+            "exchange": Endpoint(self._exchange, gas.CALL + gas.CRYPTO_SWAP),
+            "addLiquidity": Endpoint(self._add, gas.CALL + gas.ADD),
+            "removeLiquidity": Endpoint(self._remove, gas.CALL + gas.REMOVE),
+            "removeLiquidityOneCoin": Endpoint(self._remove_one_coin, gas.CALL + gas.REMOVE),
+        }
+        self.views = {"estimateAmountOut": self._amount_out}
+
+    def _exchange(self, frame: Frame) -> None:
+        """`exchange(min_dy)`."""
+        payment = frame.one_payment()
+        minimum = frame.args.number()
+        frame.args.end()
+        pool = self.pool(frame)
+        token_out = pool.tokens[1 - pool.index(payment.token)]
+        swap = sell(frame, pool, payment.token, token_out, payment.amount, self.fee_receiver)
+        at_least((swap.amount_out,), (minimum,))
+        frame.pay(self.address, frame.caller, (token_out, swap.amount_out))
+
+    def _add(self, frame: Frame) -> None:
+        """`addLiquidity(min_mint, optional receiver)`; the receiver must be the caller."""
+        minimum = frame.args.number()
+        own_receiver(frame)
+        add_any(self, frame, minimum)
+
+    def _remove(self, frame: Frame) -> None:
+        """`removeLiquidity(List<BigUint> minima, optional receiver)`; the receiver must be the caller."""
+        reader = Reader(frame.args.take())
+        minima = reader.items(reader.biguint)
+        own_receiver(frame)
+        remove_shares(self, frame, minima)
+
+    def _remove_one_coin(self, frame: Frame) -> None:
+        """`removeLiquidityOneCoin(i, min_amount, optional receiver)`; the receiver must be the caller."""
+        j, minimum = frame.args.number(), frame.args.number()
+        own_receiver(frame)
+        tokens = self.pool(frame).tokens
+        if j >= len(tokens):
+            raise ContractError(f"no token {j}")
+        remove_one(self, frame, tokens[j], minimum)
+
+    def _amount_out(self, state: State, args: Arguments) -> list[bytes]:
+        """`estimateAmountOut(i, j, dx)`."""
+        pool = state.ledger.pool(self.pool_id)
+        i, j, amount = args.number(), args.number(), args.number()
+        return [top_uint(pool.amount_out(i, j, amount))]
+
+
+def own_receiver(frame: Frame) -> None:
+    """An optional receiver argument, which may only name the caller."""
+    if frame.args.rest() and frame.args.take() != frame.caller:
+        raise ContractError("the receiver must be the caller")
+    frame.args.end()

@@ -1,0 +1,155 @@
+"""OneDex: one contract with all pairs. Swaps follow a path of tokens through its pairs.
+
+Functions and arguments are those of the deployed contract's ABI.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import cast
+
+from millrace.chain.abi import top_uint
+from millrace.chain.token import NATIVE
+from millrace.dex.constant_product import OneDexPool
+from millrace.localnet import gas
+from millrace.localnet.calls import State
+from millrace.localnet.contracts.frame import Arguments, Contract, ContractError, Endpoint, Frame
+from millrace.localnet.contracts.pools import (
+    at_least,
+    buy,
+    deposit,
+    lp_payment,
+    payments_in_order,
+    sell,
+    withdraw,
+)
+from millrace.localnet.contracts.wrapper import Wrapper
+
+MAX_HOPS = 16
+
+
+class OneDexRouter(Contract):
+    """`pairs` maps a pair of tokens, and `lp_tokens` an LP token, to the id of its pool."""
+
+    def __init__(
+        self,
+        address: bytes,
+        pairs: Mapping[frozenset[str], str],
+        lp_tokens: Mapping[str, str],
+        wrapper: Wrapper,
+        fee_receiver: bytes,
+    ) -> None:
+        super().__init__(address)
+        self.pairs = pairs
+        self.lp_tokens = lp_tokens
+        self.wrapper = wrapper
+        self.fee_receiver = fee_receiver
+        self.endpoints = {
+            "swapMultiTokensFixedInput": Endpoint(self._fixed_input, gas.CALL),
+            "swapMultiTokensFixedOutput": Endpoint(self._fixed_output, gas.CALL),
+            "addLiquidity": Endpoint(self._add, gas.CALL + gas.ADD),
+            "removeLiquidity": Endpoint(self._remove, gas.CALL + gas.REMOVE),
+        }
+        self.views = {
+            "getAmountOut": self._amount_out,
+            "getAmountIn": self._amount_in,
+            "getPairReserve": self._reserves,
+        }
+
+    def _fixed_input(self, frame: Frame) -> None:
+        """`swapMultiTokensFixedInput(amount_out_min, unwrap_required, path...)`."""
+        payment = frame.one_payment()
+        minimum, unwrap = frame.args.number(), frame.args.boolean()
+        path = self._path(frame, payment.token)
+        amount = payment.amount
+        for token_in, token_out in pairwise(path):
+            frame.use_gas(gas.SWAP)
+            pool = self._pair(frame.state, token_in, token_out)
+            amount = sell(frame, pool, token_in, token_out, amount, self.fee_receiver).amount_out
+        at_least((amount,), (minimum,))
+        frame.pay(self.address, frame.caller, self._unwrapped(frame, path[-1], amount, unwrap))
+
+    def _fixed_output(self, frame: Frame) -> None:
+        """`swapMultiTokensFixedOutput(amount_out_wanted, unwrap_required, path...)`."""
+        payment = frame.one_payment()
+        wanted, unwrap = frame.args.number(), frame.args.boolean()
+        path = self._path(frame, payment.token)
+        hops = list(pairwise(path))
+        frame.use_gas(gas.SWAP * len(hops))
+        amount = wanted
+        for token_in, token_out in reversed(hops):
+            pool = self._pair(frame.state, token_in, token_out)
+            amount = buy(frame, pool, token_in, token_out, amount, self.fee_receiver)
+        if amount > payment.amount:
+            raise ContractError(f"Slippage exceeded: have {payment.amount}, need {amount}")
+        paid = self._unwrapped(frame, path[-1], wanted, unwrap)
+        frame.pay(self.address, frame.caller, paid, (payment.token, payment.amount - amount))
+
+    def _unwrapped(self, frame: Frame, token: str, amount: int, unwrap: bool) -> tuple[str, int]:
+        """The output, as EGLD if that was asked for and is possible."""
+        if not unwrap or token != self.wrapper.token:
+            return token, amount
+        self.wrapper.unwrap_for(frame, self.address, amount)
+        return NATIVE, amount
+
+    def _path(self, frame: Frame, first: str) -> list[str]:
+        path = [frame.args.token() for _ in range(frame.args.rest())]
+        if not 2 <= len(path) <= MAX_HOPS + 1:
+            raise ContractError(f"the path must have 2 to {MAX_HOPS + 1} tokens, not {len(path)}")
+        if path[0] != first:
+            raise ContractError("Invalid payment token: the path begins with another one")
+        return path
+
+    def _pair(self, state: State, token: str, other: str) -> OneDexPool:
+        pool_id = self.pairs.get(frozenset((token, other)))
+        if pool_id is None:
+            raise ContractError(f"Pair does not exist: {token} {other}")
+        return cast(OneDexPool, state.ledger.pool(pool_id))
+
+    def _add(self, frame: Frame) -> None:
+        """`addLiquidity(first_min, second_min)` with both tokens in the pair's order."""
+        minima = frame.args.number(), frame.args.number()
+        frame.args.end()
+        if len(frame.payments) != 2:
+            raise ContractError(f"incorrect number of transfers: expected 2, got {len(frame.payments)}")
+        pool = self._pair(frame.state, frame.payments[0].token, frame.payments[1].token)
+        amounts = payments_in_order(frame, pool.tokens)
+        mint = pool.mint(amounts)
+        at_least(mint.used, minima)
+        deposit(frame, pool, mint, dict(zip(pool.tokens, amounts, strict=True)), self.fee_receiver)
+
+    def _remove(self, frame: Frame) -> None:
+        """`removeLiquidity(first_min, second_min, unwrap_required)`."""
+        minima = frame.args.number(), frame.args.number()
+        unwrap = frame.args.boolean() if frame.args.rest() else False
+        frame.args.end()
+        pool_id = self.lp_tokens.get(frame.one_payment().token)
+        if pool_id is None:
+            raise ContractError("Invalid LP token")
+        pool = frame.ledger.pool(pool_id)
+        lp = lp_payment(frame, pool)
+        burn = pool.burn(lp)
+        at_least(burn.amounts, minima)
+        withdraw(frame, pool, burn, lp, self.fee_receiver)
+        paid = zip(pool.tokens, burn.amounts, strict=True)
+        frame.pay(
+            self.address,
+            frame.caller,
+            *[self._unwrapped(frame, token, amount, unwrap) for token, amount in paid],
+        )
+
+    def _amount_out(self, state: State, args: Arguments) -> list[bytes]:
+        """`getAmountOut(token_in, token_out, amount_in)`, with the rounding of the contract's view."""
+        token_in, token_out = args.token(), args.token()
+        pool = self._pair(state, token_in, token_out)
+        return [top_uint(pool.view_amount_out(pool.index(token_in), pool.index(token_out), args.number()))]
+
+    def _amount_in(self, state: State, args: Arguments) -> list[bytes]:
+        """`getAmountIn(token_in, token_out, amount_out)`, with the rounding of the contract's view."""
+        token_in, token_out = args.token(), args.token()
+        pool = self._pair(state, token_in, token_out)
+        return [top_uint(pool.view_amount_in(pool.index(token_in), pool.index(token_out), args.number()))]
+
+    def _reserves(self, state: State, args: Arguments) -> list[bytes]:
+        """`getPairReserve(first, second)`: both reserves and the LP supply."""
+        pool = self._pair(state, args.token(), args.token())
+        return [top_uint(value) for value in (*pool.reserves, pool.lp_supply)]

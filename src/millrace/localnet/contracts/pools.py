@@ -1,0 +1,216 @@
+"""What the exchanges' contracts have in common: swaps, deposits and withdrawals on one pool.
+
+A pool's contract holds the pool's reserves in its account. What a trade withholds and does not leave in the
+reserves is paid to the exchange's fee receiver, so that nothing is ever lost.
+"""
+
+from collections.abc import Sequence
+
+from millrace.chain.abi import nested_biguint, nested_bytes, nested_uint, top_uint
+from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.pool import Burn, Mint, Pool, Swap
+from millrace.localnet.contracts.frame import Contract, ContractError, Frame
+
+SLIPPAGE = "Slippage exceeded"
+
+
+class PoolContract(Contract):
+    """A contract with one pool. `fee_receiver` gets the fees that leave it."""
+
+    def __init__(self, address: bytes, pool_id: str, fee_receiver: bytes) -> None:
+        super().__init__(address)
+        self.pool_id = pool_id
+        self.fee_receiver = fee_receiver
+
+    def pool(self, frame: Frame) -> Pool:
+        """The pool as it is now."""
+        return frame.ledger.pool(self.pool_id)
+
+
+def sell(frame: Frame, pool: Pool, token_in: str, token_out: str, amount: int, fees_to: bytes) -> Swap:
+    """Swap an amount that the pool's contract has received already. The output stays in its account."""
+    i, j = pool.index(token_in), pool.index(token_out)
+    swap = pool.swap(i, j, amount)
+    settle(frame, pool, swap.pool, {token_in: amount}, {token_out: swap.amount_out}, fees_to)
+    sold, bought = (token_in, amount), (token_out, swap.amount_out)
+    log_trade(frame, frame.call.function, frame.caller, sold, bought, swap.fee_amount, swap.pool)
+    return swap
+
+
+def buy(frame: Frame, pool: Pool, token_in: str, token_out: str, wanted: int, fees_to: bytes) -> int:
+    """Swap for exactly `wanted`; what the input pays beyond it stays in the reserves. Returns the input."""
+    amount = fixed_output_input(pool, token_in, token_out, wanted)
+    i, j = pool.index(token_in), pool.index(token_out)
+    swap = pool.swap(i, j, amount)
+    if swap.amount_out < wanted:
+        raise ContractError(f"{SLIPPAGE}: {amount} pays {swap.amount_out}, not {wanted}")
+    reserves = list(swap.pool.reserves)
+    reserves[j] += swap.amount_out - wanted
+    after = swap.pool.with_reserves(tuple(reserves))
+    settle(frame, pool, after, {token_in: amount}, {token_out: wanted}, fees_to)
+    sold, bought = (token_in, amount), (token_out, wanted)
+    log_trade(frame, frame.call.function, frame.caller, sold, bought, swap.fee_amount, after)
+    return amount
+
+
+def fixed_output_input(pool: Pool, token_in: str, token_out: str, wanted: int) -> int:
+    """What the exchange's own fixed-output call takes for `wanted`."""
+    if not isinstance(pool, XExchangePool | OneDexPool | JexPool):
+        raise ContractError("this pool has no swaps to a fixed output")
+    if wanted <= 0:
+        raise ContractError("the wanted amount must be positive")
+    return pool.fixed_output_input(pool.index(token_in), pool.index(token_out), wanted)
+
+
+def settle(
+    frame: Frame,
+    before: Pool,
+    after: Pool,
+    came_in: dict[str, int],
+    goes_out: dict[str, int],
+    fees_to: bytes,
+) -> None:
+    """Store the pool and pay what belongs neither to the reserves nor to the trader to the fee receiver."""
+    fees = []
+    for k, token in enumerate(before.tokens):
+        due = before.reserves[k] + came_in.get(token, 0) - goes_out.get(token, 0) - after.reserves[k]
+        if due < 0:
+            raise ContractError("the reserves would exceed what the contract holds")
+        fees.append((token, due))
+    frame.put_pool(after)
+    frame.pay(before.address, fees_to, *fees)
+
+
+def deposit(frame: Frame, pool: Pool, mint: Mint, amounts: dict[str, int], fees_to: bytes) -> None:
+    """Finish a deposit: store the pool, give back what was not used, mint the LP units and pay them out."""
+    unused = {}
+    for token, used in zip(pool.tokens, mint.used, strict=True):
+        unused[token] = amounts.get(token, 0) - used
+        if unused[token] < 0:
+            raise ContractError("the deposit uses more than was paid")
+    settle(frame, pool, mint.pool, amounts, unused, fees_to)
+    frame.mint(pool.address, pool.lp_token, mint.pool.lp_supply - pool.lp_supply)
+    log_liquidity(frame, "addLiquidity", pool, mint.pool, mint.used, mint.lp)
+    frame.pay(pool.address, frame.caller, (pool.lp_token, mint.lp), *unused.items())
+
+
+def withdraw(frame: Frame, pool: Pool, burn: Burn, lp: int, fees_to: bytes) -> None:
+    """Finish a withdrawal: burn the LP units, store the pool and log; the amounts are still to be paid."""
+    frame.burn(pool.address, pool.lp_token, lp)
+    paid = dict(zip(pool.tokens, burn.amounts, strict=True))
+    settle(frame, pool, burn.pool, {}, paid, fees_to)
+    log_liquidity(frame, "removeLiquidity", pool, burn.pool, burn.amounts, lp)
+
+
+def add_any(contract: PoolContract, frame: Frame, minimum: int) -> None:
+    """Deposit any of the pool's tokens for at least `minimum` LP units, as stable and crypto pools allow."""
+    pool = contract.pool(frame)
+    amounts = payments_in_any_order(frame, pool.tokens)
+    mint = pool.mint(amounts)
+    at_least((mint.lp,), (minimum,))
+    deposit(frame, pool, mint, dict(zip(pool.tokens, amounts, strict=True)), contract.fee_receiver)
+
+
+def remove_shares(contract: PoolContract, frame: Frame, minima: Sequence[int]) -> None:
+    """Redeem LP units for a share of every token."""
+    pool = contract.pool(frame)
+    if len(minima) != len(pool.tokens):
+        raise ContractError(f"expected {len(pool.tokens)} minimum amounts, got {len(minima)}")
+    lp = lp_payment(frame, pool)
+    burn = pool.burn(lp)
+    at_least(burn.amounts, minima)
+    withdraw(frame, pool, burn, lp, contract.fee_receiver)
+    frame.pay(contract.address, frame.caller, *zip(pool.tokens, burn.amounts, strict=True))
+
+
+def remove_one(contract: PoolContract, frame: Frame, token_out: str, minimum: int) -> None:
+    """Redeem LP units for one token."""
+    pool = contract.pool(frame)
+    lp, j = lp_payment(frame, pool), pool.index(token_out)
+    burn = pool.burn_single(lp, j)
+    at_least((burn.amounts[j],), (minimum,))
+    withdraw(frame, pool, burn, lp, contract.fee_receiver)
+    frame.pay(contract.address, frame.caller, (token_out, burn.amounts[j]))
+
+
+def payments_in_order(frame: Frame, tokens: Sequence[str]) -> tuple[int, ...]:
+    """The amounts of a deposit that must bring every token in the pool's order."""
+    if tuple(payment.token for payment in frame.payments) != tuple(tokens):
+        raise ContractError(f"bad payment tokens: expected {', '.join(tokens)} in this order")
+    return tuple(payment.amount for payment in frame.payments)
+
+
+def payments_in_any_order(frame: Frame, tokens: Sequence[str]) -> tuple[int, ...]:
+    """The amounts of a deposit that may bring any of the tokens, each at most once."""
+    amounts = dict.fromkeys(tokens, 0)
+    for payment in frame.payments:
+        if payment.token not in amounts or amounts[payment.token]:
+            raise ContractError(f"bad payment tokens: {payment.token} is not expected")
+        amounts[payment.token] = payment.amount
+    return tuple(amounts.values())
+
+
+def lp_payment(frame: Frame, pool: Pool) -> int:
+    """The LP units of a withdrawal."""
+    payment = frame.one_payment()
+    if payment.token != pool.lp_token:
+        raise ContractError(f"bad payment token: expected {pool.lp_token}")
+    return payment.amount
+
+
+def at_least(what: Sequence[int], minima: Sequence[int]) -> None:
+    """Raise unless every amount reaches its minimum."""
+    for amount, minimum in zip(what, minima, strict=True):
+        if amount < minimum:
+            raise ContractError(f"{SLIPPAGE}: have {amount}, need {minimum}")
+
+
+def log_trade(
+    frame: Frame,
+    function: str,
+    trader: bytes,
+    sold: tuple[str, int],
+    bought: tuple[str, int],
+    fee: int,
+    after: Pool,
+) -> None:
+    """The event of a swap, named after the exchange's function.
+
+    Topics: `swap`, sold and bought token, trader, epoch; data, nested: trader, sold, bought, fee, both
+    reserves after the call, block.
+    """
+    (token_in, amount_in), (token_out, amount_out) = sold, bought
+    data = b"".join(
+        (
+            trader,
+            nested_bytes(token_in.encode()) + nested_biguint(amount_in),
+            nested_bytes(token_out.encode()) + nested_biguint(amount_out),
+            nested_biguint(fee),
+            nested_biguint(after.reserves[after.index(token_in)]),
+            nested_biguint(after.reserves[after.index(token_out)]),
+            _when(frame),
+        )
+    )
+    topics = (b"swap", token_in.encode(), token_out.encode(), trader, top_uint(frame.state.block.epoch))
+    frame.emit(after.address, function, *topics, data=data)
+
+
+def log_liquidity(frame: Frame, name: str, before: Pool, after: Pool, amounts: Sequence[int], lp: int) -> None:
+    """The event of a deposit or withdrawal.
+
+    Topics: name, tokens, caller, epoch; data: caller, token, amount and reserve of each, LP units and supply.
+    """
+    tokens = before.tokens
+    pieces = [frame.caller]
+    for token, amount, reserve in zip(tokens, amounts, after.reserves, strict=True):
+        pieces.append(nested_bytes(token.encode()) + nested_biguint(amount) + nested_biguint(reserve))
+    pieces.append(nested_bytes(before.lp_token.encode()) + nested_biguint(lp) + nested_biguint(after.lp_supply))
+    pieces.append(_when(frame))
+    topics = (name.encode(), *(token.encode() for token in tokens), frame.caller)
+    epoch = top_uint(frame.state.block.epoch)
+    frame.emit(before.address, name, *topics, epoch, data=b"".join(pieces))
+
+
+def _when(frame: Frame) -> bytes:
+    block = frame.state.block
+    return b"".join(nested_uint(value, 8) for value in (block.nonce, block.epoch, block.timestamp))

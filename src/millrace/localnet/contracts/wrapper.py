@@ -1,0 +1,46 @@
+"""The EGLD wrapper: one wrapped unit for each unit of EGLD it holds."""
+
+from millrace.chain.token import NATIVE
+from millrace.localnet import gas
+from millrace.localnet.contracts.frame import Contract, ContractError, Endpoint, Frame
+
+
+class Wrapper(Contract):
+    """`wrapEgld` takes EGLD and pays the wrapped token; `unwrapEgld` the other way."""
+
+    def __init__(self, address: bytes, token: str) -> None:
+        super().__init__(address)
+        self.token = token
+        cost = gas.CALL + gas.WRAP
+        self.endpoints = {
+            "wrapEgld": Endpoint(self._wrap, cost),
+            "unwrapEgld": Endpoint(self._unwrap, cost),
+        }
+
+    def _wrap(self, frame: Frame) -> None:
+        payment = frame.one_payment()
+        if payment.token != NATIVE:
+            raise ContractError("only EGLD accepted")
+        frame.args.end()
+        frame.mint(self.address, self.token, payment.amount)
+        frame.pay(self.address, frame.caller, (self.token, payment.amount))
+
+    def _unwrap(self, frame: Frame) -> None:
+        payment = frame.one_payment()
+        if payment.token != self.token:
+            raise ContractError("Wrong esdt token")
+        frame.args.end()
+        frame.burn(self.address, self.token, payment.amount)
+        frame.pay(self.address, frame.caller, (NATIVE, payment.amount))
+
+    def wrap_for(self, frame: Frame, contract: bytes, amount: int) -> None:
+        """Wrap EGLD that another contract holds."""
+        frame.pay(contract, self.address, (NATIVE, amount))
+        frame.mint(self.address, self.token, amount)
+        frame.pay(self.address, contract, (self.token, amount))
+
+    def unwrap_for(self, frame: Frame, contract: bytes, amount: int) -> None:
+        """Unwrap what another contract holds."""
+        frame.pay(contract, self.address, (self.token, amount))
+        frame.burn(self.address, self.token, amount)
+        frame.pay(self.address, contract, (NATIVE, amount))
