@@ -142,9 +142,7 @@ async def test_nobody_there_is_zero(network: Network) -> None:
 async def test_burst_loses_nothing(network: Network) -> None:
     """500 publishes at once are paced, and all arrive."""
     inbox = network.inbox()
-    handle = await network.start(
-        PeerSettings(subscribe=(TOPIC,)), PeerSettings(), inbox=inbox, publish_rate=300
-    )
+    handle = await network.start(PeerSettings(subscribe=(TOPIC,)), PeerSettings(), inbox=inbox, publish_rate=300)
     await handle.dial(handle.addresses[0], peer=1)
     await network.knows(handle, TOPIC, peer=1)
     datas = [b"%d" % number for number in range(500)]
@@ -172,9 +170,7 @@ async def test_too_many_publishes_are_refused(network: Network) -> None:
     handle = await network.start(PeerSettings(), max_pending=10, max_pending_bytes=1000, publish_rate=20)
     results = await asyncio.gather(*(handle.publish(TOPIC, b"x") for _ in range(15)), return_exceptions=True)
     assert [type(result) for result in results] == [int] * 10 + [GossipBusy] * 5
-    results = await asyncio.gather(
-        *(handle.publish(TOPIC, bytes(400)) for _ in range(3)), return_exceptions=True
-    )
+    results = await asyncio.gather(*(handle.publish(TOPIC, bytes(400)) for _ in range(3)), return_exceptions=True)
     assert [type(result) for result in results] == [int, int, GossipBusy]
     assert (await handle.stats()).refused == 6
 
@@ -431,9 +427,7 @@ async def test_garbage_on_the_port_harms_nobody(network: Network) -> None:
     assert (await handle.stats()).restarts == 0
 
 
-async def test_log_lines_of_the_process_reach_logging(
-    network: Network, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_log_lines_of_the_process_reach_logging(network: Network, caplog: pytest.LogCaptureFixture) -> None:
     """What the process logs appears under the logger and level it used there, with its context."""
     unreachable = "/ip4/127.0.0.1/tcp/1/p2p/16Uiu2HAm979nYv6WosJcoTvk72QtFJ5X7xLprMHPHTi7YYMus6D2"
     await network.start(PeerSettings(bootstrap=(unreachable,)))

@@ -33,9 +33,7 @@ def test_hex_and_node_file_hold_the_same_key() -> None:
     assert parse_key(SECRET.hex() + "\n", "key") == parse_key(pem, "key") == SECRET
 
 
-@pytest.mark.parametrize(
-    "text", ["", "zz" * 32, "11" * 31, "00" * 32, "ff" * 32, "-----BEGIN PRIVATE KEY-----"]
-)
+@pytest.mark.parametrize("text", ["", "zz" * 32, "11" * 31, "00" * 32, "ff" * 32, "-----BEGIN PRIVATE KEY-----"])
 def test_other_contents_are_refused_by_name(text: str) -> None:
     """What is no secret of the curve is refused with the name of the file."""
     with pytest.raises(IdentityError, match=r"peer\.key"):

@@ -58,9 +58,7 @@ def test_answer_names_the_twenty_nearest_connected_peers(monkeypatch: pytest.Mon
     nearest = sorted(peers[1:], key=distance)[:20]
     assert [named.id for named in answer.closerPeers] == [peer.to_bytes() for peer in nearest]
     assert (answer.type, answer.key) == (Message.FIND_NODE, key)
-    assert all(
-        named.addrs == [Multiaddr("/ip4/10.0.0.1/tcp/37373").to_bytes()] for named in answer.closerPeers
-    )
+    assert all(named.addrs == [Multiaddr("/ip4/10.0.0.1/tcp/37373").to_bytes()] for named in answer.closerPeers)
 
 
 def test_ping_is_answered_and_storing_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

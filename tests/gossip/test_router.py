@@ -127,6 +127,29 @@ def test_sequence_goes_on_after_a_restart() -> None:
     assert int.from_bytes(after.seqno, "big") > numbers[-1]
 
 
+def test_message_of_another_implementation_is_accepted() -> None:
+    """A message signed by js-libp2p (without key field) verifies; with one bit changed it does not."""
+    message = rpc_pb2.Message(
+        from_id=ID.from_base58("16Uiu2HAkwaA6XCjNNvh4LyhzocLd8tEz53ATGwNXNHkSjSxJ1eD8").to_bytes(),
+        data=b"made by js-libp2p",
+        seqno=(1795229203191000001).to_bytes(8, "big"),
+        topicIDs=[TOPIC],
+        signature=bytes.fromhex(
+            "3045022100dc30a89d1ce309c63d7574623e010a29fe4ce66b1bbd2cf0675e204b09e34dcd"
+            "022053931cd725b1c961f6d6c857a0330c3f12253344b37b02da70c41682675e7002"
+        ),
+    )
+    for bit, delivered in ((None, 1), (0, 0), (135, 0)):
+        node = Node("node")
+        node.join(TOPIC)
+        data = bytearray(b"made by js-libp2p")
+        if bit is not None:
+            data[bit // 8] ^= 1 << bit % 8
+        message.data = bytes(data)
+        node.messages.receive(stranger("forwarder"), message)
+        assert (len(node.delivered), node.messages.invalid) == (delivered, 1 - delivered)
+
+
 # ---- receiving
 
 
@@ -219,16 +242,12 @@ def test_spoilt_message_is_counted_and_goes_nowhere(spoil: Callable[[rpc_pb2.Mes
 
 
 @given(st.binary(max_size=60), st.binary(max_size=12), st.binary(max_size=80), st.binary(max_size=60))
-def test_no_message_of_random_bytes_is_delivered(
-    origin: bytes, seqno: bytes, signature: bytes, key: bytes
-) -> None:
+def test_no_message_of_random_bytes_is_delivered(origin: bytes, seqno: bytes, signature: bytes, key: bytes) -> None:
     """Whatever the fields hold, checking them raises nothing and delivers nothing."""
     node = SHARED
     node.messages.receive(
         stranger("forwarder"),
-        rpc_pb2.Message(
-            from_id=origin, seqno=seqno, signature=signature, key=key, data=b"x", topicIDs=[TOPIC]
-        ),
+        rpc_pb2.Message(from_id=origin, seqno=seqno, signature=signature, key=key, data=b"x", topicIDs=[TOPIC]),
     )
     assert node.delivered == []
 
