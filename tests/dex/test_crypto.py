@@ -66,6 +66,13 @@ def test_a_recorded_two_coin_output() -> None:
     assert out == int(v["expected"]["dy"])
 
 
+def test_a_published_output_of_a_mainnet_state() -> None:
+    """A third-party port publishes the output of 100 USDT on this state; a third of the fee is its admin part."""
+    swap = usdt_ash().swap(0, 1, 100 * 10**6)
+    assert swap.amount_out == 158_153_183_456_644_670_162_885
+    assert swap.fee_amount // 3 == 208_848_375_516_246_118_801
+
+
 def test_a_mainnet_state_is_consistent() -> None:
     """The recorded D is what the recorded balances give, to the precision the solver stops at."""
     pool = usdt_ash()

@@ -10,10 +10,11 @@ import msgspec
 
 from millrace.chain import address
 from millrace.chain.token import is_identifier
-from millrace.dex import entries
+from millrace.dex import entries, wire
 from millrace.dex.constant_product import OneDexPool
-from millrace.dex.entries import MAX_DECIMALS, DocumentError, TokenInfo
+from millrace.dex.entries import MAX_DECIMALS
 from millrace.dex.pool import Pool
+from millrace.dex.wire import DocumentError, TokenInfo
 
 __all__ = ["Block", "DocumentError", "PoolDocument", "TokenInfo", "decode", "encode", "pools"]
 
@@ -84,25 +85,25 @@ def decode(data: bytes, max_bytes: int = MAX_BYTES) -> PoolDocument:
     """Parse and check a document. Raises `DocumentError`, whose text names the path and the fault."""
     if len(data) > max_bytes:
         raise DocumentError(f"$: the document has {len(data)} bytes, at most {max_bytes} are taken")
-    wire = entries.parse(data, _WIRE, "$")
-    if wire.version != VERSION:
-        raise DocumentError(f"$.version: {wire.version} is not {VERSION}")
-    for field, items in (("tokens", wire.tokens), ("pools", wire.pools)):
+    parsed = wire.parse(data, _WIRE, "$")
+    if parsed.version != VERSION:
+        raise DocumentError(f"$.version: {parsed.version} is not {VERSION}")
+    for field, items in (("tokens", parsed.tokens), ("pools", parsed.pools)):
         if len(items) > MAX_ITEMS:
             raise DocumentError(f"$.{field}: {len(items)} items, at most {MAX_ITEMS} are taken")
-    decimals = _decimals(wire.tokens)
-    if wire.wrapped_native_token not in decimals:
+    decimals = _decimals(parsed.tokens)
+    if parsed.wrapped_native_token not in decimals:
         raise DocumentError("$.wrappedNativeToken: not one of the document's tokens")
-    onedex, xexchange = wire.exchanges.onedex, wire.exchanges.xexchange
+    onedex, xexchange = parsed.exchanges.onedex, parsed.exchanges.xexchange
     main = None if onedex is None else tuple(onedex.main_pair_tokens)
     context = entries.Context(decimals, None if main is None else frozenset(main))
-    built = tuple([entries.build(raw, context, f"$.pools[{k}]") for k, raw in enumerate(wire.pools)])
+    built = tuple([entries.build(raw, context, f"$.pools[{k}]") for k, raw in enumerate(parsed.pools)])
     _check_unique(built)
     return PoolDocument(
-        block=wire.block,
-        native_token=wire.native_token,
-        wrapped_native_token=wire.wrapped_native_token,
-        tokens=tuple(wire.tokens),
+        block=parsed.block,
+        native_token=parsed.native_token,
+        wrapped_native_token=parsed.wrapped_native_token,
+        tokens=tuple(parsed.tokens),
         pools=built,
         main_pair_tokens=main,
         onedex_router=_router(onedex.router if onedex else None, "OneDex"),
@@ -124,7 +125,7 @@ def encode(document: PoolDocument) -> bytes:
             "wrappedNativeToken": document.wrapped_native_token,
             "tokens": document.tokens,
             "exchanges": _Exchanges(onedex, None if router is None else _XExchange(router)),
-            "pools": [entries.write(pool) for pool in document.pools],
+            "pools": [wire.write(pool) for pool in document.pools],
         }
     )
 
