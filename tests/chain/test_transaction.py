@@ -60,7 +60,9 @@ def test_published_signatures(vector: dict[str, Any]) -> None:
         assert verify(tx.sender, signing_message(tx), tx.signature) is expected
         wallet = VECTORS["wallets"].get(vector["signerWallet"] or "")
         if wallet and expected:
-            assert KeyPair.from_seed(bytes.fromhex(wallet["secretKeySeedHex"])).sign(signing_message(tx)) == tx.signature
+            assert (
+                KeyPair.from_seed(bytes.fromhex(wallet["secretKeySeedHex"])).sign(signing_message(tx)) == tx.signature
+            )
     if tx.relayer_signature:
         assert verify(tx.relayer, signing_message(tx), tx.relayer_signature)
 
@@ -151,9 +153,7 @@ GOOD = to_json(
 )
 def test_impossible_fields_are_named(field: str, bad: Any) -> None:
     """Every impossible text or number is refused, with the name of its field."""
-    wire_name = {"chain_id": "chainID"}.get(field) or GOOD.__struct_encode_fields__[
-        GOOD.__struct_fields__.index(field)
-    ]
+    wire_name = {"chain_id": "chainID"}.get(field) or GOOD.__struct_encode_fields__[GOOD.__struct_fields__.index(field)]
     with pytest.raises(TransactionError) as error:
         from_json(msgspec.structs.replace(GOOD, **{field: bad}))
     assert error.value.field == wire_name

@@ -99,8 +99,12 @@ def parse_transfer(sender: bytes, receiver: bytes, value: int, data: bytes) -> P
         return ParsedCall(receiver, native, "", ())
     if call.function == ESDT_TRANSFER:
         return _parse_esdt(receiver, native, call)
-    if call.function in (NFT_TRANSFER, MULTI_TRANSFER) and receiver == sender:
-        return _parse_nft(native, call) if call.function == NFT_TRANSFER else _parse_multi(native, call)
+    if call.function == NFT_TRANSFER and receiver == sender:
+        return _parse_nft(native, call)
+    if call.function == MULTI_TRANSFER:
+        # To oneself the real receiver is the first argument; at the real receiver that argument is gone.
+        to = _receiver(call.args[0]) if receiver == sender and call.args else receiver
+        return _parse_multi(to, native, call.args[1:] if receiver == sender else call.args)
     return ParsedCall(receiver, native, call.function, call.args)
 
 
@@ -119,18 +123,16 @@ def _parse_nft(native: tuple[TokenPayment, ...], call: Call) -> ParsedCall:
     return _with_function(_receiver(receiver), (*native, payment), tuple(rest))
 
 
-def _parse_multi(native: tuple[TokenPayment, ...], call: Call) -> ParsedCall:
-    if len(call.args) < 2:
-        raise CallError(f"{MULTI_TRANSFER} takes a receiver, a count and its payments")
-    count = abi.decode_uint(call.args[1])
-    end = 2 + 3 * count
-    if count == 0 or end > len(call.args):
-        raise CallError(f"{MULTI_TRANSFER} names {count} payments and holds {(len(call.args) - 2) // 3}")
+def _parse_multi(receiver: bytes, native: tuple[TokenPayment, ...], args: tuple[bytes, ...]) -> ParsedCall:
+    count = abi.decode_uint(args[0]) if args else 0
+    end = 1 + 3 * count
+    if count == 0 or end > len(args):
+        raise CallError(f"{MULTI_TRANSFER} names {count} payments and holds {max(0, len(args) - 1) // 3}")
     payments = tuple(
-        TokenPayment(_token(call.args[at]), abi.decode_uint(call.args[at + 1]), abi.decode_uint(call.args[at + 2]))
-        for at in range(2, end, 3)
+        TokenPayment(_token(args[at]), abi.decode_uint(args[at + 1]), abi.decode_uint(args[at + 2]))
+        for at in range(1, end, 3)
     )
-    return _with_function(_receiver(call.args[0]), (*native, *payments), call.args[end:])
+    return _with_function(receiver, (*native, *payments), args[end:])
 
 
 def _with_function(receiver: bytes, payments: tuple[TokenPayment, ...], rest: tuple[bytes, ...]) -> ParsedCall:
