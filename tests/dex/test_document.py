@@ -1,0 +1,348 @@
+"""The pool document: every kind of pool there and back, every fault named, nothing that crashes."""
+
+import json
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millrace.chain import address
+from millrace.dex import document
+from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.crypto import AshCryptoPool
+from millrace.dex.document import DocumentError, decode, encode, pools
+from millrace.dex.pool import PoolState
+from millrace.dex.stable import AshStablePool, JexStablePool
+
+ROUTER = address.encode(bytes(8) + b"\x05" + bytes(22) + b"\x07")
+
+
+def contract(k: int) -> str:
+    return address.encode(bytes(8) + k.to_bytes(24, "big"))
+
+
+def entry(k: int, exchange: str, kind: str, **fields: Any) -> dict[str, Any]:
+    common = {
+        "id": f"p{k}",
+        "exchange": exchange,
+        "kind": kind,
+        "address": contract(k),
+        "state": "active",
+        "tokens": ["WEGLD-bd4d79", "USDC-c76f1f"],
+        "reserves": ["81478482319716395147753", "4878990096191"],
+        "lpToken": f"LPTOKEN-{k:06x}",
+        "lpDecimals": 18,
+        "lpSupply": "9390873908175",
+    }
+    return common | fields
+
+
+def sample() -> dict[str, Any]:
+    """One pool of each kind."""
+    return {
+        "version": 1,
+        "block": {"round": 21_000_000, "nonce": 20_990_000, "timestamp": 1_730_000_000},
+        "nativeToken": "EGLD",
+        "wrappedNativeToken": "WEGLD-bd4d79",
+        "tokens": [
+            {"identifier": "WEGLD-bd4d79", "decimals": 18, "name": "WrappedEGLD", "ticker": "WEGLD", "isLp": False},
+            {"identifier": "USDC-c76f1f", "decimals": 6},
+            {"identifier": "USDT-f8c08c", "decimals": 6},
+            {"identifier": "LPTOKEN-000000", "decimals": 18, "isLp": True, "lpOf": "p0"},
+        ],
+        "exchanges": {
+            "OneDex": {"router": ROUTER, "mainPairTokens": ["WEGLD-bd4d79", "USDC-c76f1f"]},
+            "XExchange": {"router": ROUTER},
+        },
+        "pools": [
+            entry(
+                0, "XExchange", "constant_product", totalFee="300", specialFee="50", feeBase="100000", feeEnabled=True
+            ),
+            entry(
+                1,
+                "OneDex",
+                "constant_product",
+                tokens=["USDT-f8c08c", "WEGLD-bd4d79"],
+                pairId=9,
+                enabled=True,
+                totalFee="100",
+                specialFee="30",
+                stakingFee="20",
+                feeBase="10000",
+            ),
+            entry(2, "Jex", "constant_product", lpFee="20", platformFee="20", feeBase="10000", state="noSwaps"),
+            entry(
+                3,
+                "AshSwap",
+                "stable",
+                tokens=["USDC-c76f1f", "USDT-f8c08c"],
+                amp="256",
+                swapFee="50",
+                adminFee="50000",
+                feeBase="100000",
+                underlyingPrices=["1000000000000000000", "1000000000000000001"],
+                poolType="meta",
+            ),
+            entry(
+                4,
+                "Jex",
+                "stable",
+                tokens=["USDC-c76f1f", "USDT-f8c08c", "WEGLD-bd4d79"],
+                reserves=["1", "2", "3"],
+                amp="256",
+                swapFee="500",
+                liquidityFee="187",
+                feeBase="1000000",
+                platformShare={"num": "33", "den": "100"},
+                restricted=True,
+            ),
+            entry(
+                5,
+                "AshSwap",
+                "crypto",
+                a="400000",
+                gamma="145000000000000",
+                d="14713381882176947720176",
+                priceScale=["758700083236071"],
+                midFee="20000000",
+                outFee="40000000",
+                feeGamma="230000000000000",
+                adminFee="5000000000",
+                feeBase="10000000000",
+                futureAGammaTime="0",
+            ),
+        ],
+    }
+
+
+def data(changed: dict[str, Any]) -> bytes:
+    return json.dumps(changed).encode()
+
+
+def test_every_kind_becomes_its_pool() -> None:
+    """Each entry becomes the pool of its exchange and kind, with its own numbers."""
+    xexchange, onedex, jex, ash, stable, crypto = pools(decode(data(sample())))
+    assert isinstance(xexchange, XExchangePool)
+    assert xexchange.reserves == (81478482319716395147753, 4878990096191)
+    assert (xexchange.total_fee, xexchange.special_fee, xexchange.lp_supply) == (300, 50, 9390873908175)
+    assert isinstance(onedex, OneDexPool)
+    assert (onedex.pair_id, onedex.main) == (9, (False, True))
+    assert isinstance(jex, JexPool)
+    assert jex.state == PoolState.NO_SWAPS
+    assert isinstance(ash, AshStablePool)
+    assert (ash.decimals, ash.prices, ash.pool_type) == ((6, 6), (10**18, 10**18 + 1), "meta")
+    assert isinstance(stable, JexStablePool)
+    assert (stable.restricted, stable.liquidity_fee, stable.prices) == (True, 187, (10**18,) * 3)
+    assert isinstance(crypto, AshCryptoPool)
+    assert (crypto.decimals, crypto.price_scale, crypto.ramping) == ((18, 6), 758700083236071, False)
+
+
+def test_a_document_survives_the_round_trip() -> None:
+    """Encoding what was decoded and decoding it again changes nothing, and the bytes are stable."""
+    first = decode(data(sample()))
+    again = encode(first)
+    assert decode(again) == first
+    assert encode(decode(again)) == again
+    assert first.onedex_router == address.decode(ROUTER)
+
+
+def test_integers_may_come_as_json_numbers() -> None:
+    """Amounts and rates as JSON integers mean the same as decimal strings."""
+    changed = sample()
+    changed["pools"][0] |= {"reserves": [81478482319716395147753, 4878990096191], "totalFee": 300}
+    assert decode(data(changed)) == decode(data(sample()))
+
+
+def test_defaults_and_unknown_fields() -> None:
+    """What has a usual value may be missing, and fields of a newer writer are left alone."""
+    changed = sample()
+    changed["future"] = {"x": 1}
+    for pool in changed["pools"]:
+        pool["blockNonce"] = 5
+        for field in ("feeBase", "state", "lpDecimals", "adminFee", "poolType", "platformShare", "liquidityFee"):
+            if field != "adminFee" or pool["kind"] == "crypto":
+                pool.pop(field, None)
+    built = pools(decode(data(changed)))
+    assert [pool.state for pool in built] == [PoolState.ACTIVE] * 6
+    assert isinstance(built[4], JexStablePool)
+    assert (built[4].liquidity_fee, built[4].platform_share) == (500 * 3 // 8, (33, 100))
+
+
+FAULTS = [
+    ("$.version", lambda d: d.update(version=2)),
+    ("$", lambda d: d.pop("block")),
+    ("$.block.nonce", lambda d: d["block"].update(nonce="5")),
+    ("$.wrappedNativeToken", lambda d: d.update(wrappedNativeToken="WEGLD-000000")),
+    ("$.tokens[0].identifier", lambda d: d["tokens"][0].update(identifier="wegld")),
+    ("$.tokens[2].identifier", lambda d: d["tokens"][2].update(identifier="USDC-c76f1f")),
+    ("$.tokens[1].decimals", lambda d: d["tokens"][1].update(decimals=19)),
+    ("$.tokens[1].decimals", lambda d: d["tokens"][1].update(decimals=-1)),
+    ("$.exchanges.OneDex", lambda d: d["exchanges"].pop("OneDex")),
+    ("$.exchanges.OneDex.router", lambda d: d["exchanges"]["OneDex"].update(router="erd1x")),
+    ("$.pools", lambda d: d.update(pools={})),
+    ("$.pools[0]", lambda d: d["pools"][0].update(exchange="Uniswap")),
+    ("$.pools[0]", lambda d: d["pools"][0].update(kind="weighted")),
+    ("$.pools[0].id", lambda d: d["pools"][0].update(id="")),
+    ("$.pools[1].id", lambda d: d["pools"][1].update(id="p0")),
+    ("$.pools[1].lpToken", lambda d: d["pools"][1].update(lpToken="LPTOKEN-000000")),
+    ("$.pools[2].address", lambda d: d["pools"][2].update(address=contract(0))),
+    ("$.pools[0].address", lambda d: d["pools"][0].update(address=contract(0)[:-1])),
+    ("$.pools[0].tokens", lambda d: d["pools"][0].update(tokens=["WEGLD-bd4d79", "NOPE-000000"])),
+    ("$.pools[0].tokens", lambda d: d["pools"][0].update(tokens=["WEGLD-bd4d79"] * 2)),
+    ("$.pools[0].tokens", lambda d: d["pools"][0].update(tokens=["WEGLD-bd4d79"])),
+    ("$.pools[0].lpToken", lambda d: d["pools"][0].update(lpToken="USDC-c76f1f")),
+    ("$.pools[0].lpToken", lambda d: d["pools"][0].update(lpToken="no identifier")),
+    ("$.pools[0].reserves", lambda d: d["pools"][0].update(reserves=["1"])),
+    ("$.pools[0].reserves[1]", lambda d: d["pools"][0].update(reserves=["1", "0"])),
+    ("$.pools[0].reserves[0]", lambda d: d["pools"][0].update(reserves=["-1", "1"])),
+    ("$.pools[0].reserves[0]", lambda d: d["pools"][0].update(reserves=["1.5", "1"])),
+    ("$.pools[0].reserves[0]", lambda d: d["pools"][0].update(reserves=["1e18", "1"])),
+    ("$.pools[0].reserves[0]", lambda d: d["pools"][0].update(reserves=["٣", "1"])),
+    ("$.pools[0].reserves[0]", lambda d: d["pools"][0].update(reserves=["9" * 79, "1"])),
+    ("$.pools[0].reserves[0]", lambda d: d["pools"][0].update(reserves=[1.5, "1"])),
+    ("$.pools[0].reserves[0]", lambda d: d["pools"][0].update(reserves=[True, "1"])),
+    ("$.pools[0].lpSupply", lambda d: d["pools"][0].update(lpSupply="")),
+    ("$.pools[0].lpDecimals", lambda d: d["pools"][0].update(lpDecimals=255)),
+    ("$.pools[0].state", lambda d: d["pools"][0].update(state="open")),
+    ("$.pools[0].feeBase", lambda d: d["pools"][0].update(totalFee="100000")),
+    ("$.pools[0].feeBase", lambda d: d["pools"][0].update(feeBase="0")),
+    ("$.pools[0].specialFee", lambda d: d["pools"][0].update(specialFee="301")),
+    ("$.pools[0].feesCollectorCut", lambda d: d["pools"][0].update(feesCollectorCut="100001")),
+    ("$.pools[0]", lambda d: d["pools"][0].pop("totalFee")),
+    ("$.pools[1].stakingFee", lambda d: d["pools"][1].update(stakingFee="71")),
+    ("$.pools[1].feeBase", lambda d: d["pools"][1].update(feeBase="100")),
+    ("$.pools[2].feeBase", lambda d: d["pools"][2].update(lpFee="9980")),
+    ("$.pools[3].amp", lambda d: d["pools"][3].update(amp="0")),
+    ("$.pools[3].adminFee", lambda d: d["pools"][3].update(adminFee="100001")),
+    ("$.pools[3].underlyingPrices", lambda d: d["pools"][3].update(underlyingPrices=["1"])),
+    ("$.pools[3].underlyingPrices[1]", lambda d: d["pools"][3].update(underlyingPrices=["1", "0"])),
+    ("$.pools[4].platformShare.den", lambda d: d["pools"][4].update(platformShare={"num": "3", "den": "2"})),
+    ("$.pools[4].feeBase", lambda d: d["pools"][4].update(liquidityFee="1000000")),
+    ("$.pools[5].priceScale", lambda d: d["pools"][5].update(priceScale=["1", "1"])),
+    ("$.pools[5].gamma", lambda d: d["pools"][5].update(gamma="0")),
+    ("$.pools[5].d", lambda d: d["pools"][5].update(d="0")),
+    ("$.pools[5].feeBase", lambda d: d["pools"][5].update(outFee="10000000000")),
+]
+
+
+@pytest.mark.parametrize(("path", "change"), FAULTS)
+def test_faults_are_named(path: str, change: Any) -> None:
+    """One fault anywhere refuses the whole document; the message starts with the path."""
+    changed = sample()
+    change(changed)
+    with pytest.raises(DocumentError) as caught:
+        decode(data(changed))
+    assert str(caught.value).startswith(f"{path}:"), str(caught.value)
+
+
+def test_one_contract_holds_all_onedex_pairs() -> None:
+    """OneDex pools share an address; a doubled pair id is a fault."""
+    changed = sample()
+    second = entry(7, "OneDex", "constant_product", pairId=10, totalFee=40, specialFee=20, stakingFee=0)
+    changed["pools"].append(second | {"address": contract(1)})
+    assert len(pools(decode(data(changed)))) == 7
+    changed["pools"][-1]["pairId"] = 9
+    with pytest.raises(DocumentError, match=r"\$\.pools\[6\]\.pairId"):
+        decode(data(changed))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{",
+        b'{"version": NaN}',
+        b'{"version": Infinity}',
+        b"\xff\xfe",
+        b'{"version": 1, "block": "\xff"}',
+        b"[" * 100_000,
+        b'{"pools":' * 50_000,
+        b'{"version": 1' + b"0" * 10_000 + b"}",
+        b'{"version": 1e400}',
+        json.dumps(sample()).encode()[:-2],
+        json.dumps(sample()).encode() + b"x",
+    ],
+    ids=lambda bad: bad[:20].decode("latin-1") + f"...{len(bad)}",
+)
+def test_broken_json_is_refused(bad: bytes) -> None:
+    """Truncated, doubled, deeply nested, non-UTF-8 and non-finite input is a `DocumentError`."""
+    with pytest.raises(DocumentError):
+        decode(bad)
+
+
+def test_deep_nesting_inside_an_unknown_field() -> None:
+    """Nesting in a field that is skipped is refused or skipped, never a crash."""
+    deep = data(sample())[:-1] + b', "x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+    with pytest.raises(DocumentError):
+        decode(deep)
+
+
+def test_too_large_is_refused_before_parsing() -> None:
+    """The size limit comes first and is the caller's to set."""
+    with pytest.raises(DocumentError, match="at most 10 are taken"):
+        decode(data(sample()), max_bytes=10)
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_any_damage_is_a_document_error(choose: st.DataObject) -> None:
+    """Replacing any value by any JSON value leaves a document or a `DocumentError`."""
+    changed = sample()
+    place: Any = changed
+    while True:
+        key = choose.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+        inner = place[key]
+        if not isinstance(inner, dict | list) or not inner or choose.draw(st.booleans()):
+            break
+        place = inner
+    place[key] = choose.draw(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+            lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=5), inside, max_size=3),
+            max_leaves=5,
+        )
+    )
+    try:
+        decoded = decode(data(changed))
+    except DocumentError as error:
+        assert str(error).startswith("$")
+    else:
+        assert decode(encode(decoded)) == decoded
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=100, deadline=None)
+def test_any_bytes_are_a_document_error(noise: bytes) -> None:
+    """Noise is refused."""
+    with pytest.raises(DocumentError):
+        decode(noise)
+
+
+def test_a_thousand_pools_are_quick() -> None:
+    """A document of the size of the real market decodes well within a refresh; the bound is generous."""
+    changed = sample()
+    template = changed["pools"]
+    changed["pools"] = [
+        template[k % 6]
+        | {"id": f"q{k}", "lpToken": f"LPTOKEN-{k:06x}", "address": contract(k)}
+        | ({"pairId": k} if k % 6 == 1 else {})
+        for k in range(1000)
+    ]
+    raw = data(changed)
+    decode(raw)
+    start = time.perf_counter()
+    assert len(decode(raw).pools) == 1000
+    assert time.perf_counter() - start < 0.5
+
+
+def test_documents_are_built_from_pools() -> None:
+    """A market that holds pools writes its document without detours."""
+    first = decode(data(sample()))
+    changed = msgspec.structs.replace(first, pools=(first.pools[0].swap(0, 1, 10**18).pool,))
+    again = document.decode(encode(changed))
+    assert again.pools[0].reserves[0] > first.pools[0].reserves[0]
