@@ -97,11 +97,10 @@ async def test_copies_are_counted_not_delivered(network: Network) -> None:
     """In a full mesh of four a message comes on several ways: one copy is delivered, the rest counted."""
     inbox = network.inbox()
     handle = await network.start(
-        *(PeerSettings(key_seed=str(number), subscribe=(TOPIC,)) for number in range(4)), inbox=inbox
+        *(PeerSettings(key_seed=str(number), subscribe=(TOPIC,)) for number in range(4)),
+        inbox=inbox,
+        interconnect=True,
     )
-    for peer in range(4):
-        for other in range(peer):
-            await handle.dial(handle.addresses_of(other)[0], peer=peer)
     await asyncio.gather(*(network.knows(handle, TOPIC, peers=3, peer=peer) for peer in range(4)))
     assert set(await asyncio.gather(*(handle.publish(TOPIC, b"%d" % n) for n in range(10)))) == {3}
     await inbox.wait(30)
@@ -309,6 +308,29 @@ async def test_killed_process_comes_back_and_rejoins(network: Network) -> None:
 
         await network.until(heard)
         await inbox.wait(1)
+
+
+async def test_peers_that_dial_each_other_get_along(network: Network) -> None:
+    """Two peers each with the other as bootstrap, dialling at the same time, end up exchanging everything."""
+    left_inbox, right_inbox = network.inbox(), network.inbox()
+    left = await network.start(PeerSettings(key_seed="left", subscribe=(TOPIC,)))
+    right = await network.start(
+        PeerSettings(key_seed="right", subscribe=(TOPIC,), bootstrap=left.addresses), inbox=right_inbox
+    )
+    await network.connected(right, 1)
+    await left.stop()
+    own = left.addresses[0].split("/p2p/")[0]
+    left = await network.start(
+        PeerSettings(key_seed="left", subscribe=(TOPIC,), listen=(own,), bootstrap=right.addresses),
+        inbox=left_inbox,
+    )
+    await asyncio.gather(network.knows(left, TOPIC), network.knows(right, TOPIC))
+    for number in range(50):
+        data = b"%d" % number
+        assert await asyncio.gather(left.publish(TOPIC, data), right.publish(TOPIC, data)) == [1, 1]
+    expected = [b"%d" % number for number in range(50)]
+    assert await left_inbox.wait(50) == expected
+    assert await right_inbox.wait(50) == expected
 
 
 async def test_publish_while_the_process_is_down_is_zero(network: Network) -> None:

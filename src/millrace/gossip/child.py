@@ -155,9 +155,7 @@ async def _execute(path: Path, log_level: str) -> asyncio.subprocess.Process:
     )  # fmt: skip
 
 
-async def _first(
-    accepted: asyncio.Queue[_Pair], process: asyncio.subprocess.Process, timeout: float
-) -> _Pair:
+async def _first(accepted: asyncio.Queue[_Pair], process: asyncio.subprocess.Process, timeout: float) -> _Pair:
     """The first connection; `GossipError` when the process ends before, or takes longer than `timeout`."""
     connection = asyncio.create_task(accepted.get())
     exit_ = asyncio.create_task(process.wait())

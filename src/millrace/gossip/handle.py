@@ -213,9 +213,7 @@ class GossipHandle:
             if loop.time() - began >= _STEADY_SECONDS:
                 delay = _RESTART_FIRST
             self._restarts += 1
-            log.error(
-                "gossip process lost, starting another", extra={"reason": reason, "in_s": round(delay, 2)}
-            )
+            log.error("gossip process lost, starting another", extra={"reason": reason, "in_s": round(delay, 2)})
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
             delay = min(delay * 2, _RESTART_MOST)
 

@@ -12,9 +12,7 @@ from pathlib import Path
 
 # Order of the curve's group (SEC 2, secp256k1): a secret is 1 .. order - 1.
 _ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
-_PEM = re.compile(
-    r"-----BEGIN PRIVATE KEY for \S+-----\s+([A-Za-z0-9+/=\s]+?)-----END PRIVATE KEY for \S+-----"
-)
+_PEM = re.compile(r"-----BEGIN PRIVATE KEY for \S+-----\s+([A-Za-z0-9+/=\s]+?)-----END PRIVATE KEY for \S+-----")
 
 
 class IdentityError(ValueError):

@@ -69,6 +69,7 @@ class Peer:
         self._ping_interval = shared.ping_interval
         self._published = published
         self._lost_connection = trio.Event()
+        self._nursery: trio.Nursery
         secret = secret_key(settings.key_file, settings.key_seed)
         self._host = _host(create_new_key_pair(secret))
         self._messages = Messages(
@@ -104,14 +105,19 @@ class Peer:
             self._host.get_network().register_notifee(_Disconnections(self._on_disconnect))
             for topic in self._settings.subscribe:
                 await self._messages.subscribe(topic)
+            self._nursery = nursery
             for address in self._settings.bootstrap:
-                nursery.start_soon(self._keep_connected, address)
+                self.keep(address)
             nursery.start_soon(self._publish_at_pace)
             nursery.start_soon(self._ping_all)
             if self._settings.dht:
                 nursery.start_soon(self._discovery().run)
             yield
             nursery.cancel_scope.cancel()
+
+    def keep(self, address: str) -> None:
+        """Stay connected to this address for ever; while running."""
+        self._nursery.start_soon(self._keep_connected, address)
 
     def publish(self, request: int, topic: str, data: bytes) -> None:
         """Queue a message; `published(request, peers)` is called once it has been signed and sent on."""
@@ -170,9 +176,7 @@ class Peer:
                 continue
             problem = await self.dial(address)
             if problem:
-                log.warning(
-                    "bootstrap peer not reached", extra={"reason": problem, "retry_in_s": round(delay, 2)}
-                )
+                log.warning("bootstrap peer not reached", extra={"reason": problem, "retry_in_s": round(delay, 2)})
                 await trio.sleep(delay * random.uniform(0.8, 1.2))
                 delay = min(delay * 2, _REDIAL_MOST)
 

@@ -77,9 +77,7 @@ class Outlet:
         now = time.monotonic()
         if now - self._logged_at >= 1:
             self._logged_at = now
-            log.error(
-                "the service does not take its gossip messages: dropping", extra={"dropped": self.dropped}
-            )
+            log.error("the service does not take its gossip messages: dropping", extra={"dropped": self.dropped})
 
     async def drain_to(self, stream: trio.SocketStream) -> None:
         """Write all reports to the handle, until it is gone."""
@@ -115,8 +113,13 @@ async def serve(path: str) -> None:
         peers = _peers(settings, outlet)
         for peer in peers:
             await running.enter_async_context(peer.running())
+        described = tuple(peer.describe() for peer in peers)
+        if settings.interconnect:
+            for index, peer in enumerate(peers):
+                for other in described[index + 1 :]:
+                    peer.keep(other.addresses[0])
         nursery.start_soon(outlet.drain_to, stream)
-        outlet.answer(Ready(tuple(peer.describe() for peer in peers)))
+        outlet.answer(Ready(described))
         async for command in commands:
             _obey(command, peers, outlet, nursery)
         _exit_in(_CLOSE_SECONDS)

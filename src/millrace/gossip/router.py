@@ -183,9 +183,7 @@ class Messages(Pubsub):
 
     router: Mesh
 
-    def __init__(
-        self, host: IHost, deliver: Deliver, *, max_peer_queue: int, max_peer_queue_bytes: int
-    ) -> None:
+    def __init__(self, host: IHost, deliver: Deliver, *, max_peer_queue: int, max_peer_queue_bytes: int) -> None:
         super().__init__(host, Mesh(), strict_signing=True, max_inbound_rpc_size=MAX_FRAME_BYTES)
         self.seen_messages.stop()
         self.seen_messages = SeenCache()
@@ -211,9 +209,7 @@ class Messages(Pubsub):
         The signature covers `libp2p-pubsub:` and the message without signature and key. The key is left
         out, as Go does: a secp256k1 peer id contains it.
         """
-        message = rpc_pb2.Message(
-            from_id=self.my_id.to_bytes(), data=data, seqno=self._next_seqno(), topicIDs=[topic]
-        )
+        message = rpc_pb2.Message(from_id=self.my_id.to_bytes(), data=data, seqno=self._next_seqno(), topicIDs=[topic])
         assert self.sign_key is not None
         message.signature = self.sign_key.sign(PUBSUB_SIGNING_PREFIX.encode() + message.SerializeToString())
         self.seen_messages.add(message.from_id + message.seqno)

@@ -36,6 +36,8 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """All peers of one process, and the bounds of its queues (docs/gossip.md lists the policies)."""
 
     peers: tuple[PeerSettings, ...] = (PeerSettings(),)
+    interconnect: bool = False
+    """Keep the peers of this process connected to each other, each with each."""
     publish_rate: float = 300.0
     """Messages a second and peer, sustained; nodes refuse more than about 280 from one peer."""
     publish_burst: int = 50
