@@ -17,6 +17,7 @@ class Sample(msgspec.Struct, frozen=True):
     verbose: bool = False
     peers: tuple[str, ...] = ()
     note: str | None = None
+    folder: Path = Path("data")
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -40,6 +41,15 @@ def test_later_sources_win(tmp_path: Path) -> None:
 def test_lists_are_written_as_json(text: str, expected: tuple[str, ...]) -> None:
     """A list in the environment or a flag is a JSON array."""
     assert load("sample", Sample, env={"MILLRACE_SAMPLE__PEERS": text}).peers == expected
+
+
+def test_paths(tmp_path: Path) -> None:
+    """A path may come from a file, the environment or a flag."""
+    file = write(tmp_path, "[sample]\nfolder = '/a'")
+    assert load("sample", Sample, file=file, env={}).folder == Path("/a")
+    assert load("sample", Sample, env={"MILLRACE_SAMPLE__FOLDER": "b"}).folder == Path("b")
+    with pytest.raises(SettingsError, match="folder"):
+        load("sample", Sample, file=write(tmp_path, "[sample]\nfolder = 1"), env={})
 
 
 def test_digits_stay_text_for_a_text_setting() -> None:

@@ -46,7 +46,7 @@ def load(
     for field, text in (overrides or {}).items():
         values[field] = _from_text(f"--set {field}", field, text, types)
     try:
-        return msgspec.convert(values, kind)
+        return msgspec.convert(values, kind, dec_hook=_decode)
     except msgspec.ValidationError as error:
         raise SettingsError(f"settings of {section}: {error}") from error
 
@@ -82,13 +82,20 @@ def _from_text(source: str, field: str, text: str, types: Mapping[str, Any]) -> 
     _require_known(source, field, types)
     kind = types[field]
     try:
-        return msgspec.to_builtins(msgspec.convert(text, kind, strict=False))
+        return msgspec.convert(text, kind, strict=False, dec_hook=_decode)
     except msgspec.ValidationError:
         pass
     try:
-        return msgspec.to_builtins(msgspec.json.decode(text, type=kind))
+        return msgspec.json.decode(text, type=kind, dec_hook=_decode)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise SettingsError(f"{source}: {text!r} is not a value for this setting: {error}") from error
+
+
+def _decode(kind: type[Any], value: Any) -> Any:
+    """The types of settings beyond JSON's own."""
+    if kind is Path and isinstance(value, str | Path):
+        return Path(value)
+    raise TypeError(f"a setting cannot be a {kind.__name__}")
 
 
 def _require_known(source: str, name: str, types: Mapping[str, Any]) -> None:

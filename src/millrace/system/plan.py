@@ -87,3 +87,54 @@ def relayer_keys(plan: Plan) -> dict[int, KeyPair]:
             file.write_text(wallet_in_shard(shard, plan.network).to_pem())
         keys[shard] = KeyPair.from_pem(file.read_text())
     return keys
+
+
+def services(plan: Plan) -> list[Service]:
+    """Every process of the system, in the order in which they are best started."""
+    keys = relayer_keys(plan)
+    ports = plan.ports
+    notifier_http = f"http://{HOST}:{ports.notifier_http}"
+    return [
+        Service(
+            "notifier",
+            f"{notifier_http}/health",
+            {"port": ports.notifier, "http_port": ports.notifier_http, "data_dir": plan.data / "notifier"},
+        ),
+        Service(
+            "localnet",
+            f"{plan.chain_url}/health",
+            {
+                "port": ports.localnet,
+                "notifier_url": f"ws://{HOST}:{ports.notifier}/save",
+                "chain_id": LOCAL_CHAIN_ID,
+                "seed": plan.seed,
+                "observers_per_shard": plan.observers_per_shard,
+                "finality_rounds": plan.finality_rounds,
+                "relayers": [encode(key.public) for key in keys.values()],
+            },
+        ),
+        Service(
+            "relayer",
+            f"http://{HOST}:{ports.relayer_http}/ready",
+            {
+                "port": ports.relayer,
+                "http_port": ports.relayer_http,
+                "chain_id": LOCAL_CHAIN_ID,
+                "hub_url": f"ws://{HOST}:{ports.notifier}/hub/ws",
+                "chain_api_url": plan.chain_url,
+                "gossip_bootstrap_url": f"{plan.chain_url}/gossip",
+                "key_files": [str(plan.key_directory / f"relayer-shard{shard}.pem") for shard in keys],
+                "data_dir": plan.data / "relayer",
+            },
+        ),
+        Service(
+            "aggregator",
+            f"{plan.aggregator_url}/health",
+            {
+                "port": ports.aggregator,
+                "pools_url": f"{plan.chain_url}/pools",
+                "poll_seconds": plan.poll_seconds,
+                "chain_id": LOCAL_CHAIN_ID,
+            },
+        ),
+    ]
