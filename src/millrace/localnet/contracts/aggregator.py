@@ -63,6 +63,7 @@ class Settlement:
         self.result = result
         self.before = {pool_id: frame.ledger.pool(pool_id) for pool_id in result.pools}
         self.due: dict[str, dict[str, int]] = {pool_id: {} for pool_id in result.pools}
+        self.issued = dict.fromkeys(result.pools, 0)
         self.zapped = {step.pool_id for step in result.steps if step.action in ZAPPED}
         held = [*result.kept, result.token_out, *(payment.token for payment in frame.payments)]
         for step in result.steps:
@@ -99,10 +100,12 @@ class Settlement:
         for asset in step.inputs:
             if asset.token == pool.lp_token:
                 frame.burn(pool.address, asset.token, asset.amount)
+                self.issued[pool.id] -= asset.amount
                 self._owe(step.pool_id, (asset,), -1)
         for asset in step.outputs:
             if asset.token == pool.lp_token:
                 frame.mint(pool.address, asset.token, asset.amount)
+                self.issued[pool.id] += asset.amount
                 self._owe(step.pool_id, (asset,), 1)
         self._log(step, pool)
         frame.pay(pool.address, self.contract.address, *step.outputs)
@@ -122,6 +125,9 @@ class Settlement:
             before = self.before[pool_id]
             for token, old, new in zip(before.tokens, before.reserves, after.reserves, strict=True):
                 self._owe(pool_id, (Asset(token, old - new),), 1)
+            # A pool's first deposit locks some LP units with the pool for good.
+            locked = after.lp_supply - before.lp_supply - self.issued[pool_id]
+            self.frame.mint(after.address, after.lp_token, locked)
             self.frame.put_pool(after)
 
     def _return_leftovers(self) -> None:
