@@ -6,8 +6,10 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from millrace.chain.address import encode
 from millrace.chain.keys import KeyPair
 from millrace.chain.network import NetworkProfile, profile
+from millrace.system.processes import Service
 
 LOCAL_CHAIN_ID = "local"  # nothing signed here is valid on a public network
 HOST = "127.0.0.1"
