@@ -1,0 +1,1 @@
+"""The quote service: a live market snapshot, route search, and ready transaction payloads over REST."""

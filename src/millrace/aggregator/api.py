@@ -1,0 +1,160 @@
+"""The REST interface on aiohttp: rate limit, handlers, metrics."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable
+
+import prometheus_client
+from aiohttp import web
+
+from millrace.aggregator import errors, quote
+from millrace.aggregator.errors import ApiError
+from millrace.aggregator.feed import Feed
+from millrace.aggregator.limiter import ClientAddress, RateLimiter
+from millrace.aggregator.query import Query, parse_quote
+from millrace.aggregator.responses import Health
+from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.snapshot import Snapshot
+from millrace.runtime.http import error_response, json_response, make_app, metrics_handler
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+MAX_QUERY = 8192
+
+
+class Metrics:
+    """Counters and gauges of one process."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.registry = prometheus_client.CollectorRegistry()
+        self._requests = prometheus_client.Counter(
+            "aggregator_requests", "Requests by route and status", ["route", "status"], registry=self.registry
+        )
+        self.quote_seconds = prometheus_client.Histogram(
+            "aggregator_quote_seconds",
+            "Time to compute a quote",
+            buckets=(0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1.0),
+            registry=self.registry,
+        )
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "aggregator_snapshot_age_seconds": (
+                "Age of the market snapshot; NaN before the first",
+                lambda: math.nan if (age := feed.age()) is None else age,
+            ),
+            "aggregator_pools": ("Pools in the snapshot", lambda: _pools(feed.snapshot)),
+            "aggregator_refreshes": ("Snapshots taken in", lambda: feed.refreshes),
+            "aggregator_refresh_failures": ("Refreshes that failed", lambda: feed.failures),
+            "aggregator_build_seconds": ("Time to build the last snapshot", lambda: feed.build_seconds),
+        }
+        for name, (text, read) in gauges.items():
+            prometheus_client.Gauge(name, text, registry=self.registry).set_function(read)
+        self._children: dict[tuple[str, int], prometheus_client.Counter] = {}
+
+    def count(self, route: str, status: int) -> None:
+        """Count one answered request."""
+        child = self._children.get((route, status))
+        if child is None:
+            child = self._children[route, status] = self._requests.labels(route, str(status))
+        child.inc()
+
+
+def _pools(snapshot: Snapshot | None) -> float:
+    return 0.0 if snapshot is None else float(len(snapshot.document.pools))
+
+
+class Api:
+    """Handlers over one feed."""
+
+    def __init__(self, settings: AggregatorSettings, feed: Feed) -> None:
+        self._settings = settings
+        self._feed = feed
+        self._started = time.monotonic()
+        self._limiter = RateLimiter(settings.requests_per_second, settings.max_clients)
+        self._clients = ClientAddress(settings.trusted_proxies)
+        self.metrics = Metrics(feed)
+
+    def application(self) -> web.Application:
+        """The routes. /health and /metrics are for operators and not rate limited."""
+        app = make_app(max_body=1 << 20)
+        app.router.add_get("/api/v1/quote", self._guarded("quote", self.quote), allow_head=False)
+        app.router.add_get("/api/v1/pair-config", self._guarded("pair-config", self.pair_config), allow_head=False)
+        app.router.add_get("/health", self.health)
+        app.router.add_get("/metrics", metrics_handler(self.metrics.registry))
+        return app
+
+    def _guarded(self, route: str, handler: Handler) -> Handler:
+        """Rate limit, documented errors and counting around a handler."""
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            try:
+                self._admit(request)
+                response = await handler(request)
+            except ApiError as error:
+                headers = None
+                if error.retry_after is not None:
+                    headers = {"Retry-After": str(max(1, math.ceil(error.retry_after)))}
+                response = error_response(error.text, error.status, headers)
+            self.metrics.count(route, response.status)
+            return response
+
+        return guarded
+
+    def _admit(self, request: web.Request) -> None:
+        client = self._clients.of(request.remote or "", request.headers.get("X-Forwarded-For"))
+        wait = self._limiter.admit(client, time.monotonic())
+        if wait > 0.0:
+            raise errors.rate_limited(wait)
+
+    def usable(self) -> Snapshot:
+        """The snapshot to answer from. Raises the documented 503."""
+        snapshot = self._feed.usable()
+        if snapshot is None:
+            raise errors.unavailable()
+        return snapshot
+
+    async def quote(self, request: web.Request) -> web.Response:
+        """GET /api/v1/quote."""
+        snapshot = self.usable()
+        question = parse_quote(_query(request), self._settings)
+        started = time.perf_counter()
+        body = quote.answer(snapshot, question, self._settings)
+        self.metrics.quote_seconds.observe(time.perf_counter() - started)
+        return json_response(body, headers=self._age(snapshot))
+
+    async def pair_config(self, request: web.Request) -> web.Response:
+        """GET /api/v1/pair-config."""
+        snapshot = self.usable()
+        query = _query(request)
+        token_in, token_out = (query.get(name, [""])[0] for name in ("from", "to"))
+        return json_response(quote.pair_config(snapshot, token_in, token_out), headers=self._age(snapshot))
+
+    async def health(self, _: web.Request) -> web.Response:
+        """GET /health: 200 while quotes are served, else 503 with the same body."""
+        snapshot, age = self._feed.snapshot, self._feed.age()
+        usable = self._feed.usable() is not None
+        body = Health(
+            status="ok" if usable else "starting" if snapshot is None else "stale",
+            pools=0 if snapshot is None else len(snapshot.document.pools),
+            tokens=0 if snapshot is None else len(snapshot.tokens),
+            uptime_seconds=round(time.monotonic() - self._started, 3),
+            snapshot_id=None if snapshot is None else snapshot.id,
+            snapshot_age_seconds=None if age is None else round(age, 3),
+            block_nonce=None if snapshot is None else snapshot.document.block.nonce,
+            source=self._settings.pools_url,
+            last_error=self._feed.last_error,
+        )
+        return json_response(body, 200 if usable else 503)
+
+    def _age(self, snapshot: Snapshot) -> dict[str, str]:
+        """The snapshot's age goes into a header: equal questions on one snapshot have equal bodies."""
+        return {"X-Snapshot-Age": f"{snapshot.age(time.monotonic()):.3f}", "X-Snapshot-Id": snapshot.id}
+
+
+def _query(request: web.Request) -> Query:
+    if len(request.rel_url.raw_query_string) > MAX_QUERY:
+        raise ApiError(f"the query string is longer than {MAX_QUERY} bytes")
+    query: dict[str, list[str]] = {}
+    for name, value in request.query.items():
+        query.setdefault(name, []).append(value)
+    return query

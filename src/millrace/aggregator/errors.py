@@ -1,0 +1,51 @@
+"""What a client reads when a request cannot be served: the documented words, and nothing else."""
+
+from __future__ import annotations
+
+
+class ApiError(Exception):
+    """An answer with an error body: `{"error": text}` and an HTTP status."""
+
+    def __init__(self, text: str, status: int = 400, retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.status = status
+        self.retry_after = retry_after
+
+
+def shown(value: str) -> str:
+    """A client's own value, quoted for an error text: bounded and printable."""
+    text = "".join(c if c.isascii() and c.isprintable() and c != "'" else "?" for c in value[:64])
+    return f"'{text}'"
+
+
+def unknown_token_in(value: str) -> ApiError:
+    return ApiError(f"unknown token_in {shown(value)}")
+
+
+def unknown_token_out(value: str) -> ApiError:
+    return ApiError(f"unknown token_out {shown(value)}")
+
+
+def no_path() -> ApiError:
+    return ApiError("routing failed: no path between tokens")
+
+
+def invalid_amount_in() -> ApiError:
+    return ApiError("invalid amount_in: expected unsigned integer amount")
+
+
+def invalid_amount_out() -> ApiError:
+    return ApiError("invalid amount_out: expected unsigned integer amount")
+
+
+def simulation_failed(reason: str = "") -> ApiError:
+    return ApiError(f"simulation failed: {reason}" if reason else "simulation failed")
+
+
+def unavailable() -> ApiError:
+    return ApiError("service unavailable", 503, retry_after=5.0)
+
+
+def rate_limited(wait: float) -> ApiError:
+    return ApiError("rate limit exceeded", 429, retry_after=wait)

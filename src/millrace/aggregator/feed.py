@@ -1,0 +1,115 @@
+"""The feed: fetches the pool document, builds the next snapshot in a thread, swaps it in whole.
+
+Whatever goes wrong leaves the last good snapshot in place; its age, the source and the last error are
+shown on /health and in the metrics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import aiohttp
+
+from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.snapshot import Snapshot, build
+from millrace.dex.document import DocumentError
+
+log = logging.getLogger(__name__)
+
+
+class FeedError(Exception):
+    """The upstream answered something unusable."""
+
+
+class Feed:
+    """Holds the present snapshot and keeps it fresh."""
+
+    def __init__(self, settings: AggregatorSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._clock = clock
+        self.snapshot: Snapshot | None = None
+        self.last_error: str | None = None
+        self.failures = 0
+        self.refreshes = 0
+        self.build_seconds = 0.0
+        self._changed = asyncio.Condition()
+        self._builder = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
+
+    def usable(self) -> Snapshot | None:
+        """The snapshot that quotes may use: None before the first and past the age limit."""
+        snapshot = self.snapshot
+        if snapshot is None or snapshot.age(self._clock()) > self._settings.max_snapshot_age_seconds:
+            return None
+        return snapshot
+
+    def age(self) -> float | None:
+        """Seconds since the present snapshot's document was last seen upstream."""
+        return None if self.snapshot is None else self.snapshot.age(self._clock())
+
+    async def wait_change(self, known: str) -> Snapshot:
+        """Wait until there is a snapshot with another id than `known`."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.snapshot is not None and self.snapshot.id != known)
+        assert self.snapshot is not None
+        return self.snapshot
+
+    async def run(self) -> None:
+        """Poll for ever; one fetch at a time, started every `poll_seconds`."""
+        timeout = aiohttp.ClientTimeout(total=self._settings.fetch_timeout_seconds)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            while True:
+                started = self._clock()
+                await self.refresh(session)
+                await asyncio.sleep(max(0.05, self._settings.poll_seconds - (self._clock() - started)))
+
+    async def refresh(self, session: aiohttp.ClientSession) -> None:
+        """Fetch once; on any failure note it and keep what there is."""
+        try:
+            received = self._clock()
+            data = await self._fetch(session)
+            await self._swap(data, received)
+        except (FeedError, DocumentError, aiohttp.ClientError, OSError, TimeoutError) as error:
+            self._failed(str(error) or type(error).__name__)
+        except Exception as error:  # a defect of ours must not end the feed
+            log.exception("snapshot could not be built")
+            self._failed(f"internal error: {type(error).__name__}")
+
+    async def _fetch(self, session: aiohttp.ClientSession) -> bytes:
+        limit = self._settings.max_document_bytes
+        async with session.get(self._settings.pools_url) as answer:
+            if answer.status != 200:
+                raise FeedError(f"upstream answered HTTP {answer.status}")
+            parts, size = [], 0
+            async for part in answer.content.iter_chunked(1 << 16):
+                size += len(part)
+                if size > limit:
+                    raise FeedError(f"the document is larger than {limit} bytes")
+                parts.append(part)
+        return b"".join(parts)
+
+    async def _swap(self, data: bytes, received: float) -> None:
+        started = self._clock()
+        loop = asyncio.get_running_loop()
+        snapshot = await loop.run_in_executor(self._builder, build, data, received)
+        self.build_seconds = self._clock() - started
+        first = self.snapshot is None
+        async with self._changed:
+            self.snapshot = snapshot
+            self.refreshes += 1
+            self.last_error = None
+            self._changed.notify_all()
+        if first:
+            log.info("first snapshot", extra={"pools": len(snapshot.document.pools), "id": snapshot.id})
+
+    def _failed(self, reason: str) -> None:
+        self.failures += 1
+        self.last_error = reason[:500]
+        log.warning("refresh failed", extra={"reason": self.last_error, "source": self._settings.pools_url})
+
+    def close(self) -> None:
+        """Stop the building thread."""
+        self._builder.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,186 @@
+"""From a query string to a checked question. Unknown parameters are ignored, as clients expect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import cast
+
+import msgspec
+
+from millrace.aggregator import errors
+from millrace.aggregator.errors import ApiError, shown
+from millrace.aggregator.settings import AggregatorSettings
+from millrace.chain import address
+from millrace.routing.router import Algorithm
+
+ALGORITHMS = ("greedy", "lagrangian", "hybrid")
+MAX_SPLITS = 50
+MAX_POOLS = 100
+MAX_LIST = 64
+
+_AMOUNT = re.compile(r"[0-9]{1,78}")  # 2^256 has 78 digits
+_DECIMAL = re.compile(r"[0-9]{0,3}(\.[0-9]{0,30})?([eE]-?[0-9]{1,2})?")
+_INTEGER = re.compile(r"[0-9]{1,20}")
+
+Query = Mapping[str, Sequence[str]]
+
+
+class QuoteRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One question. Exactly one of the amounts is set; `slippage` is a decimal fraction in [0, 1)."""
+
+    token_in: str
+    token_out: str
+    amount_in: int | None = None
+    amount_out: int | None = None
+    slippage: Decimal = Decimal("0.01")
+    algorithm: Algorithm = "hybrid"
+    include_paths: bool = False
+    include_lp_routes: bool = False
+    max_hops: int = 10
+    max_splits: int = 5
+    max_pools: int = MAX_POOLS
+    sender: str = ""
+    referral_id: int = 0
+    min_profit_bps: int = 0
+    only_exchanges: tuple[str, ...] = ()
+    without_exchanges: tuple[str, ...] = ()
+    only_pools: tuple[str, ...] = ()
+    without_pools: tuple[str, ...] = ()
+
+
+def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
+    """Check the parameters of a quote. Raises `ApiError` in the documented words."""
+    token_in = _token(query, "from", errors.unknown_token_in)
+    token_out = _token(query, "to", errors.unknown_token_out)
+    amount_in, amount_out = _amounts(query)
+    return QuoteRequest(
+        token_in=token_in,
+        token_out=token_out,
+        amount_in=amount_in,
+        amount_out=amount_out,
+        slippage=parse_slippage(_one(query, "slippage") or settings.default_slippage),
+        algorithm=_algorithm(_one(query, "algorithm")),
+        include_paths=_boolean(query, "includePaths"),
+        include_lp_routes=_boolean(query, "includeLpRoutes"),
+        max_hops=_integer(query, "maxHops", settings.max_hops, 1, settings.max_hops),
+        max_splits=_integer(query, "maxSplits", settings.max_splits, 1, MAX_SPLITS),
+        max_pools=_integer(query, "maxPools", MAX_POOLS, 1, MAX_POOLS),
+        sender=parse_sender(_one(query, "sender") or ""),
+        referral_id=_integer(query, "referralId", 0, 0, (1 << 64) - 1),
+        min_profit_bps=_integer(query, "minProfitBps", 0, 0, 1_000_000),
+        only_exchanges=_exchanges(query, "includeExchanges"),
+        without_exchanges=_exchanges(query, "excludeExchanges"),
+        only_pools=_list(query, "includePools"),
+        without_pools=_list(query, "excludePools"),
+    )
+
+
+def parse_slippage(text: str) -> Decimal:
+    """A decimal fraction in [0, 1). Never a binary float: `0.01` is one hundredth."""
+    if _DECIMAL.fullmatch(text) and any(c.isdigit() for c in text):
+        value = Decimal(text)
+        if 0 <= value < 1:
+            return value
+    raise ApiError("invalid slippage: expected a fraction from 0 to less than 1, such as 0.01")
+
+
+def parse_amount(text: str) -> int | None:
+    """A positive integer in plain ASCII digits, or None."""
+    if _AMOUNT.fullmatch(text):
+        return int(text) or None
+    return None
+
+
+def parse_sender(text: str) -> str:
+    """A bech32 address or nothing."""
+    if text:
+        try:
+            address.decode(text)
+        except ValueError:
+            raise ApiError("invalid sender: expected a bech32 address") from None
+    return text
+
+
+def _one(query: Query, name: str) -> str | None:
+    values = query.get(name)
+    if not values:
+        return None
+    if len(values) > 1:
+        raise ApiError(f"invalid {name}: given more than once")
+    return values[0]
+
+
+def _token(query: Query, name: str, unknown: Callable[[str], ApiError]) -> str:
+    values = query.get(name) or [""]
+    if len(values) > 1:
+        raise unknown(",".join(values))
+    return values[0]
+
+
+def _amounts(query: Query) -> tuple[int | None, int | None]:
+    texts_in, texts_out = query.get("amountIn"), query.get("amountOut")
+    if texts_in and texts_out:
+        raise ApiError("specify either amount_in or amount_out, not both")
+    if texts_in:
+        amount = parse_amount(texts_in[0]) if len(texts_in) == 1 else None
+        if amount is None:
+            raise errors.invalid_amount_in()
+        return amount, None
+    if texts_out:
+        amount = parse_amount(texts_out[0]) if len(texts_out) == 1 else None
+        if amount is None:
+            raise errors.invalid_amount_out()
+        return None, amount
+    raise ApiError("amount_in or amount_out must be provided")
+
+
+def _algorithm(text: str | None) -> Algorithm:
+    if text is None:
+        return "hybrid"
+    if text not in ALGORITHMS:
+        raise ApiError(f"invalid algorithm {shown(text)}: expected greedy, lagrangian or hybrid")
+    return cast(Algorithm, text)
+
+
+def _boolean(query: Query, name: str) -> bool:
+    text = _one(query, name)
+    if text is None or text.lower() in ("false", "0"):
+        return False
+    if text.lower() in ("true", "1"):
+        return True
+    raise ApiError(f"invalid {name}: expected true or false")
+
+
+def _integer(query: Query, name: str, default: int, low: int, high: int) -> int:
+    text = _one(query, name)
+    if text is None:
+        return default
+    if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+        raise ApiError(f"invalid {name}: expected an integer from {low} to {high}")
+    return int(text)
+
+
+def _list(query: Query, name: str) -> tuple[str, ...]:
+    """Comma-separated names, sorted and without doubles, so that equal filters are equal."""
+    text = _one(query, name)
+    if not text:
+        return ()
+    names = sorted({part.strip() for part in text.split(",") if part.strip()})
+    if len(names) > MAX_LIST:
+        raise ApiError(f"invalid {name}: at most {MAX_LIST} names")
+    return tuple(names)
+
+
+_EXCHANGES = {"xexchange": "XExchange", "onedex": "OneDex", "ashswap": "AshSwap", "jex": "Jex"}
+
+
+def _exchanges(query: Query, name: str) -> tuple[str, ...]:
+    found = []
+    for text in _list(query, name):
+        exchange = _EXCHANGES.get(text.lower())
+        if exchange is None:
+            raise ApiError(f"invalid {name}: {shown(text)} is none of xExchange, OneDex, AshSwap, JEX")
+        found.append(exchange)
+    return tuple(sorted(found))

@@ -1,0 +1,265 @@
+"""Answers quotes on a snapshot: search, exact execution, payload, response. Pure; no clock but the deadline."""
+
+from __future__ import annotations
+
+import base64
+
+import msgspec
+
+from millrace.aggregator import errors
+from millrace.aggregator.paths import Hop, split_paths
+from millrace.aggregator.query import QuoteRequest
+from millrace.aggregator.responses import (
+    PairConfig,
+    PathPart,
+    PoolFee,
+    QuoteResponse,
+    SnapshotInfo,
+    SwapHop,
+    UnsignedTransaction,
+)
+from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.snapshot import Filter, Snapshot
+from millrace.chain import address
+from millrace.chain.amount import apply_slippage, short
+from millrace.chain.token import NATIVE
+from millrace.dex.aggregator_contract import WRAPPER, Program, tx_data
+from millrace.routing.plan import Ends, Execution, Fill, PlanError, make_program
+from millrace.routing.router import Limits, NoRoute, Route
+
+DEX_NAMES = {"XExchange": "xExchange", "OneDex": "OneDex", "AshSwap": "AshSwap", "Jex": "JEX"}
+GAS_BASE = 5_000_000
+GAS_PER_SWAP = 5_500_000
+GAS_PER_WRAP = 2_000_000
+GAS_PER_BYTE = 1_500
+GAS_MOVE = 50_000
+TYPICAL_BYTES_PER_SWAP = 120
+
+
+def pool_cap(settings: AggregatorSettings) -> int:
+    """How many pools fit into one transaction's gas."""
+    per_pool = GAS_PER_SWAP + GAS_PER_BYTE * TYPICAL_BYTES_PER_SWAP
+    return max(1, (settings.max_gas - GAS_BASE - GAS_MOVE - 2 * GAS_PER_WRAP) // per_pool)
+
+
+def answer(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings) -> QuoteResponse:
+    """The best answer to `request`. Raises `ApiError` in the documented words."""
+    _require_known(snapshot, request)
+    route = _route(snapshot, request, settings)
+    return _respond(snapshot, request, settings, route)
+
+
+def pair_config(snapshot: Snapshot, token_in: str, token_out: str) -> PairConfig:
+    """Whether a pair can be traded, with decimals and the least sensible input. Runs no search."""
+    pair = PairConfig(from_=token_in, to=token_out, supported=False)
+    if not snapshot.knows(token_in):
+        return msgspec.structs.replace(pair, error="unknown tokenIn")
+    if not snapshot.knows(token_out):
+        return msgspec.structs.replace(pair, error="unknown tokenOut")
+    inner_in, inner_out = snapshot.inner(token_in), snapshot.inner(token_out)
+    wrapping = inner_in == inner_out and token_in != token_out
+    if not wrapping and not snapshot.router(Filter(lp_routes=True)).connected(inner_in, inner_out):
+        return msgspec.structs.replace(pair, error="no path between tokens")
+    decimals = snapshot.decimals(token_in)
+    least = 10 ** max(decimals - 9, 0) if decimals >= 9 else 10 ** max(decimals - 3, 0)
+    return msgspec.structs.replace(
+        pair,
+        supported=True,
+        decimals_in=decimals,
+        decimals_out=snapshot.decimals(token_out),
+        min_amount_in=str(least),
+        min_amount_in_short=short(least, decimals),
+    )
+
+
+def _require_known(snapshot: Snapshot, request: QuoteRequest) -> None:
+    if not snapshot.knows(request.token_in):
+        raise errors.unknown_token_in(request.token_in)
+    if not snapshot.knows(request.token_out):
+        raise errors.unknown_token_out(request.token_out)
+
+
+def _route(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings) -> Route:
+    """Search with the wrapped token in place of EGLD."""
+    token_in, token_out = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
+    amount = request.amount_in
+    if token_in == token_out and request.token_in != request.token_out:
+        given = amount or request.amount_out or 0
+        return Route(Execution([], [], given, given), 1.0, 0.0)
+    router = snapshot.router(
+        Filter(
+            request.only_exchanges,
+            request.without_exchanges,
+            request.only_pools,
+            request.without_pools,
+            request.include_lp_routes,
+        )
+    )
+    limits = Limits(min(request.max_pools, pool_cap(settings)), request.max_splits, request.max_hops)
+    try:
+        if amount is not None:
+            return router.forward(token_in, token_out, amount, limits, request.algorithm)
+        assert request.amount_out is not None
+        return router.reverse(token_in, token_out, request.amount_out, limits, request.algorithm)
+    except NoRoute:
+        raise errors.no_path() from None
+    except PlanError:
+        raise errors.simulation_failed() from None
+
+
+def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings, route: Route) -> QuoteResponse:
+    done = route.execution
+    least = apply_slippage(done.amount_out, request.slippage)
+    ends = Ends(request.token_in, request.token_out)
+    try:
+        program = make_program(done.legs, ends, snapshot.wrapped, least, request.referral_id)
+    except PlanError:
+        raise errors.simulation_failed() from None
+    data = tx_data(program, request.token_in, done.amount_in)
+    encoded = base64.b64encode(data).decode("ascii")
+    gas = _gas(program, len(data))
+    decimals_in, decimals_out = snapshot.decimals(request.token_in), snapshot.decimals(request.token_out)
+    short_in, short_out = short(done.amount_in, decimals_in), short(done.amount_out, decimals_out)
+    rate = done.amount_out / done.amount_in
+    cycle = request.token_in == request.token_out
+    return QuoteResponse(
+        mode="forward" if request.amount_in is not None else "reverse",
+        from_=request.token_in,
+        to=request.token_out,
+        amount_in=str(done.amount_in),
+        amount_out=str(done.amount_out),
+        amount_in_short=short_in,
+        amount_out_short=short_out,
+        amount_out_min=str(least),
+        amount_out_min_short=short(least, decimals_out),
+        slippage=float(request.slippage),
+        price_impact=max(0.0, 1.0 - rate / route.spot_rate) if route.spot_rate > 0.0 else 0.0,
+        rate=short_out / short_in if short_in else 0.0,
+        rate_inverse=short_in / short_out if short_out else 0.0,
+        decimals_in=decimals_in,
+        decimals_out=decimals_out,
+        algorithm=request.algorithm,
+        tx_data=encoded,
+        estimated_gas_limit=gas,
+        estimated_builtin_calls=2 * len(program.instructions) + 1,
+        fee_bps=0,
+        fee_amount="0",
+        fee_amount_short=0.0,
+        pool_fees=_pool_fees(snapshot, done.fills),
+        optimality_gap=route.gap,
+        snapshot=_snapshot_info(snapshot),
+        profit=str(done.amount_out - done.amount_in) if cycle else msgspec.UNSET,
+        profit_short=short(done.amount_out - done.amount_in, decimals_out) if cycle else msgspec.UNSET,
+        paths=_paths(snapshot, request, done) if request.include_paths else msgspec.UNSET,
+        transaction=_transaction(request, settings, done.amount_in, encoded, gas) if request.sender else msgspec.UNSET,
+    )
+
+
+def _gas(program: Program, data_bytes: int) -> int:
+    wraps = sum(instruction.action in (18, 19) for instruction in program.instructions)
+    swaps = len(program.instructions) - wraps
+    work = GAS_BASE + GAS_PER_SWAP * swaps + GAS_PER_WRAP * wraps
+    return work + GAS_MOVE + GAS_PER_BYTE * data_bytes
+
+
+def _snapshot_info(snapshot: Snapshot) -> SnapshotInfo:
+    block = snapshot.document.block
+    return SnapshotInfo(id=snapshot.id, block_nonce=block.nonce, timestamp=block.timestamp)
+
+
+def _transaction(
+    request: QuoteRequest, settings: AggregatorSettings, amount_in: int, data: str, gas: int
+) -> UnsignedTransaction:
+    return UnsignedTransaction(
+        sender=request.sender,
+        receiver=settings.contract,
+        value=str(amount_in) if request.token_in == NATIVE else "0",
+        data=data,
+        gas_limit=gas,
+        gas_price=settings.gas_price,
+        chain_id=settings.chain_id,
+    )
+
+
+def _pool_fees(snapshot: Snapshot, fills: list[Fill]) -> list[PoolFee]:
+    """One entry per trade. A pool that two trades share is asked as the snapshot has it."""
+    result = []
+    for fill in fills:
+        pool, i, j = fill.trade
+        swap = pool.swap(i, j, fill.amount_in)
+        result.append(
+            PoolFee(
+                dex=DEX_NAMES[pool.exchange],
+                address=address.encode(pool.address),
+                token=swap.fee_token,
+                amount=str(swap.fee_amount),
+                amount_short=short(swap.fee_amount, snapshot.decimals(swap.fee_token)),
+            )
+        )
+    return result
+
+
+def _paths(snapshot: Snapshot, request: QuoteRequest, done: Execution) -> list[PathPart]:
+    """The path breakdown, with the wrapper's hops at the ends."""
+    source, sink = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
+    if not done.fills:
+        return [_wrapper_path(snapshot, request, done.amount_in)]
+    parts = []
+    for share in split_paths(done.fills, source, sink):
+        swaps = [_hop(snapshot, hop) for hop in share.hops]
+        if request.token_in == NATIVE:
+            swaps.insert(0, _wrapper_hop(NATIVE, snapshot.wrapped, share.amount_in))
+        if request.token_out == NATIVE:
+            swaps.append(_wrapper_hop(snapshot.wrapped, NATIVE, share.amount_out))
+        parts.append(
+            PathPart(
+                amount_in=str(share.amount_in),
+                amount_out=str(share.amount_out),
+                amount_in_short=short(share.amount_in, snapshot.decimals(request.token_in)),
+                amount_out_short=short(share.amount_out, snapshot.decimals(request.token_out)),
+                split_ppm=share.ppm,
+                swaps=swaps,
+            )
+        )
+    return parts
+
+
+def _hop(snapshot: Snapshot, hop: Hop) -> SwapHop:
+    trade = hop.fill.trade
+    return SwapHop(
+        dex=DEX_NAMES[trade.pool.exchange],
+        address=address.encode(trade.pool.address),
+        from_=trade.token_in,
+        to=trade.token_out,
+        amount_in=str(hop.amount_in),
+        amount_out=str(hop.amount_out),
+        amount_in_short=short(hop.amount_in, snapshot.decimals(trade.token_in)),
+        amount_out_short=short(hop.amount_out, snapshot.decimals(trade.token_out)),
+        pair_id=getattr(trade.pool, "pair_id", None),
+    )
+
+
+def _wrapper_hop(source: str, target: str, amount: int) -> SwapHop:
+    text, scaled = str(amount), short(amount, 18)
+    return SwapHop(
+        dex="wrapper",
+        address=address.encode(WRAPPER),
+        from_=source,
+        to=target,
+        amount_in=text,
+        amount_out=text,
+        amount_in_short=scaled,
+        amount_out_short=scaled,
+    )
+
+
+def _wrapper_path(snapshot: Snapshot, request: QuoteRequest, amount: int) -> PathPart:
+    hop = _wrapper_hop(request.token_in, request.token_out, amount)
+    return PathPart(
+        amount_in=hop.amount_in,
+        amount_out=hop.amount_out,
+        amount_in_short=hop.amount_in_short,
+        amount_out_short=hop.amount_out_short,
+        split_ppm=1_000_000,
+        swaps=[hop],
+    )

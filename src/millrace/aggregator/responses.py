@@ -1,0 +1,128 @@
+"""The bodies of the REST interface. Amounts are decimal strings, `…Short` are numbers scaled by decimals."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+def _wire_name(field: str) -> str:
+    """camelCase, as everywhere on the wire; `from` is a word of Python and `chainID` has its own spelling."""
+    first, *rest = field.removesuffix("_").split("_")
+    return (first + "".join(part.capitalize() for part in rest)).replace("chainId", "chainID")
+
+
+class SwapHop(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name, omit_defaults=True):
+    """One pool (or the wrapper) on a path. `pairId` for OneDex only."""
+
+    dex: str
+    address: str
+    from_: str
+    to: str
+    amount_in: str
+    amount_out: str
+    amount_in_short: float
+    amount_out_short: float
+    pair_id: int | None = None
+
+
+class PathPart(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+    """One path: its part of the input in parts per million (they sum to 1 000 000) and its swaps."""
+
+    amount_in: str
+    amount_out: str
+    amount_in_short: float
+    amount_out_short: float
+    split_ppm: int
+    swaps: list[SwapHop]
+
+
+class PoolFee(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+    """What one pool withholds: fee amount in `token`, of the trade in that pool."""
+
+    dex: str
+    address: str
+    token: str
+    amount: str
+    amount_short: float
+
+
+class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+    """The market state the answer was computed on."""
+
+    id: str
+    block_nonce: int
+    timestamp: int
+
+
+class UnsignedTransaction(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+    """A transaction that only lacks nonce and signature."""
+
+    sender: str
+    receiver: str
+    value: str
+    data: str
+    gas_limit: int
+    gas_price: int
+    chain_id: str
+    version: int = 2
+
+
+class QuoteResponse(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+    """The answer of `/api/v1/quote`. Fields that do not apply are left out; `optimalityGap` may be null."""
+
+    mode: str
+    from_: str
+    to: str
+    amount_in: str
+    amount_out: str
+    amount_in_short: float
+    amount_out_short: float
+    amount_out_min: str
+    amount_out_min_short: float
+    slippage: float
+    price_impact: float
+    rate: float
+    rate_inverse: float
+    decimals_in: int
+    decimals_out: int
+    algorithm: str
+    tx_data: str
+    estimated_gas_limit: int
+    estimated_builtin_calls: int
+    fee_bps: int
+    fee_amount: str
+    fee_amount_short: float
+    pool_fees: list[PoolFee]
+    optimality_gap: float | None
+    snapshot: SnapshotInfo
+    profit: str | msgspec.UnsetType = msgspec.UNSET
+    profit_short: float | msgspec.UnsetType = msgspec.UNSET
+    paths: list[PathPart] | msgspec.UnsetType = msgspec.UNSET
+    transaction: UnsignedTransaction | msgspec.UnsetType = msgspec.UNSET
+
+
+class PairConfig(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+    """The answer of `/api/v1/pair-config`."""
+
+    from_: str
+    to: str
+    supported: bool
+    decimals_in: int | msgspec.UnsetType = msgspec.UNSET
+    decimals_out: int | msgspec.UnsetType = msgspec.UNSET
+    min_amount_in: str | msgspec.UnsetType = msgspec.UNSET
+    min_amount_in_short: float | msgspec.UnsetType = msgspec.UNSET
+    error: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+    """The answer of `/health`. `status` is `ok`, `starting` (no snapshot yet) or `stale`."""
+
+    status: str
+    pools: int
+    tokens: int
+    uptime_seconds: float
+    snapshot_id: str | None
+    snapshot_age_seconds: float | None
+    block_nonce: int | None
+    source: str
+    last_error: str | None

@@ -1,0 +1,52 @@
+"""Settings of the aggregator (`MILLRACE_AGGREGATOR__<FIELD>`, table `[aggregator]`)."""
+
+from __future__ import annotations
+
+import msgspec
+
+MAINNET_CONTRACT = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
+
+
+class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Every setting has a default that works on one machine with the local chain."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 8100
+    """Port of the REST interface, /health and /metrics; 0 takes any free port."""
+    pools_url: str = "http://127.0.0.1:8400/pools"
+    """Where the pool document is fetched."""
+    poll_seconds: float = 5.0
+    """Time between two fetches."""
+    fetch_timeout_seconds: float = 4.0
+    """A fetch that takes longer counts as failed."""
+    max_document_bytes: int = 64 * 1024 * 1024
+    """A larger pool document is refused unread."""
+    max_snapshot_age_seconds: float = 60.0
+    """Past this age of the last good document quotes answer 503."""
+    contract: str = MAINNET_CONTRACT
+    """Address of the aggregator contract, receiver of the transactions."""
+    chain_id: str = "1"
+    """`chainID` of the transactions in answers; the local chain is `local`."""
+    gas_price: int = 1_000_000_000
+    """`gasPrice` of the transactions in answers."""
+    max_gas: int = 600_000_000
+    """Most gas one transaction may use; it caps the pools of a route."""
+    requests_per_second: int = 100
+    """Requests per IP address and second; more get 429."""
+    max_clients: int = 100_000
+    """IP addresses remembered by the rate limit; beyond, the one idle for longest is forgotten."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Networks (`10.0.0.0/8`) whose `X-Forwarded-For` is believed; the last untrusted hop is the client."""
+    default_slippage: str = "0.01"
+    """Slippage where the request names none, as a decimal fraction."""
+    max_hops: int = 10
+    """Default and bound of `maxHops`."""
+    max_splits: int = 5
+    """Default of `maxSplits`; the bound is 50."""
+    quote_deadline_seconds: float = 1.0
+    """A quote answers with the best found by then."""
+    max_batch: int = 100
+    """Most inputs in one batch quote, most amounts in one price ladder."""
+    max_streams: int = 256
+    """Most open quote streams; further ones get 503."""

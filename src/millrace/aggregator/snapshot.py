@@ -1,0 +1,84 @@
+"""One market at one block, ready for quotes: immutable, built off the request path."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from typing import NamedTuple
+
+from millrace.chain.token import NATIVE
+from millrace.dex.document import PoolDocument, decode
+from millrace.dex.market import DictMarket
+from millrace.dex.pool import Pool
+from millrace.routing.router import Router
+
+_FILTERED_KEPT = 16
+
+
+class Filter(NamedTuple):
+    """Which pools a route may use; empty tuples allow all."""
+
+    only_exchanges: tuple[str, ...] = ()
+    without_exchanges: tuple[str, ...] = ()
+    only_pools: tuple[str, ...] = ()
+    without_pools: tuple[str, ...] = ()
+    lp_routes: bool = False
+
+    def admits(self, pool: Pool) -> bool:
+        """Whether a pool may be used."""
+        return (
+            (not self.only_exchanges or pool.exchange in self.only_exchanges)
+            and pool.exchange not in self.without_exchanges
+            and (not self.only_pools or pool.id in self.only_pools)
+            and pool.id not in self.without_pools
+        )
+
+
+class Snapshot:
+    """A checked pool document with its graph. `received` is on the monotonic clock of the process."""
+
+    def __init__(self, document: PoolDocument, identifier: str, received: float) -> None:
+        self.document = document
+        self.id = identifier
+        self.received = received
+        self.wrapped = document.wrapped_native_token
+        self.tokens = {info.identifier: info for info in document.tokens}
+        self.market = DictMarket(document.pools, self.wrapped)
+        self._routers: OrderedDict[Filter, Router] = OrderedDict()
+        self._main = self._routers[Filter()] = Router(document.pools, self.market)
+        self._main.warm()
+
+    def age(self, now: float) -> float:
+        """Seconds since the document arrived."""
+        return max(0.0, now - self.received)
+
+    def knows(self, token: str) -> bool:
+        """Whether the token is in the registry (EGLD always is)."""
+        return token == NATIVE or token in self.tokens
+
+    def decimals(self, token: str) -> int:
+        """Decimals of a known token."""
+        return 18 if token == NATIVE else self.tokens[token].decimals
+
+    def inner(self, token: str) -> str:
+        """The token that routes use: EGLD is the wrapped token inside."""
+        return self.wrapped if token == NATIVE else token
+
+    def router(self, chosen: Filter) -> Router:
+        """The router over the pools that `chosen` admits; the most recent ones are kept."""
+        found = self._routers.get(chosen)
+        if found is not None:
+            self._routers.move_to_end(chosen)
+            return found
+        if len(self._routers) >= _FILTERED_KEPT:
+            oldest = next(key for key in self._routers if key != Filter())
+            del self._routers[oldest]
+        pools = [pool for pool in self.document.pools if chosen.admits(pool)]
+        found = self._routers[chosen] = Router(pools, self.market)
+        return found
+
+
+def build(data: bytes, received: float) -> Snapshot:
+    """Decode and check a document and build its graph. Raises `DocumentError`."""
+    document = decode(data)
+    return Snapshot(document, hashlib.blake2b(data, digest_size=8).hexdigest(), received)

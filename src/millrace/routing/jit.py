@@ -1,0 +1,51 @@
+"""Compilation of the numeric kernels: one decorator, one on-disk cache.
+
+The cache directory carries a digest of the sources with kernels in them, because Numba notices a change in the file
+of a function but not in the file of a function it calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar, cast
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., object])
+
+CACHE_VARIABLE = "MILLRACE_KERNEL_CACHE"
+
+
+def _cache_directory() -> Path:
+    """The first writable one of: the environment's choice, the user's cache, the temporary directory."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        text = source.read_bytes()
+        if b"@kernel" in text or b"class Net(" in text:
+            digest.update(text)
+    chosen = os.environ.get(CACHE_VARIABLE)
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    candidates = [Path(chosen)] if chosen else [user_cache / "millrace"]
+    candidates.append(Path(tempfile.gettempdir()) / f"millrace-{os.getuid()}")
+    for base in candidates:
+        directory = base / f"kernels-{digest.hexdigest()[:16]}"
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(directory, os.W_OK) and directory.stat().st_uid == os.getuid():
+            return directory
+    raise OSError(f"no writable directory for compiled kernels; set {CACHE_VARIABLE} to one")
+
+
+CACHE_DIRECTORY = _cache_directory()
+vars(numba.config)["CACHE_DIR"] = str(CACHE_DIRECTORY)
+
+
+def kernel(function: F) -> F:
+    """Compile `function` on its first call (or load it from the cache); it runs without the GIL."""
+    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))

@@ -1,0 +1,178 @@
+"""The graph of a snapshot as flat float64 arrays, ready for the kernels.
+
+An edge is one direction of one pool: token `src` in, token `dst` out. Two kinds share all code:
+
+* constant product: `y(d) = r d / (a + d)`. A fee on the input is inside `a` (`a = R_in / (1 - fee)`),
+  a fee on the output is inside `r` (`r = (1 - fee) R_out`).
+* curve: any other concave function, tabulated by knots `(d, y, slope)`; see `curve.py`.
+
+Amounts are scaled per token (`scale`) so that all tokens have about the same value per unit: prices,
+flows and tolerances are then of order one whatever the decimals.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.bool_]
+
+
+class Knots(NamedTuple):
+    """A tabulated concave edge: inputs `d` (from 0, ascending), outputs `y`, slopes (descending)."""
+
+    d: Floats
+    y: Floats
+    slope: Floats
+
+
+class Net(NamedTuple):
+    """What the kernels read. `m` edges in `p` ordered pairs of `n` tokens; all amounts scaled.
+
+    Pairs of token `t` are `pptr[t] : pptr[t + 1]`, those to core tokens first (up to `pcore[t]`). A pair
+    holds its edges `pe0 : pe1`, best spot rate first. A core token has at least two neighbours: only
+    such a token can lie inside a route.
+    """
+
+    pptr: Ints
+    pcore: Ints
+    pdst: Ints
+    prate: Floats  # best spot rate of the pair, 0 when it has no edge in this direction
+    pback: Floats  # best spot rate of the opposite pair
+    pe0: Ints
+    pe1: Ints
+    src: Ints
+    dst: Ints
+    rate: Floats
+    a: Floats
+    r: Floats
+    ca: Floats  # sqrt(a)
+    cb: Floats  # sqrt(r)
+    curve: Ints  # index of the edge's curve, -1 for constant product
+    kptr: Ints  # knots of curve c are kptr[c] : kptr[c + 1]
+    kd: Floats
+    ky: Floats
+    kp: Floats
+    core: Bools
+    corelist: Ints
+
+
+class Edges(NamedTuple):
+    """Edges as the caller lists them, in raw token units; `curves` maps an edge to its knots."""
+
+    src: Ints
+    dst: Ints
+    a: Floats
+    r: Floats
+    curves: Mapping[int, Knots]
+
+
+class Graph(NamedTuple):
+    """A net, the scale of each token (scaled = raw * scale) and the caller's number of each net edge."""
+
+    net: Net
+    scale: Floats
+    original: Ints
+
+
+def build(tokens: int, edges: Edges) -> Graph:
+    """Sort and index `edges` between tokens `0 … tokens - 1`."""
+    scale = _token_scales(tokens, edges)
+    rate = edges.r / edges.a * scale[edges.dst] / scale[edges.src]
+    for number, knots in edges.curves.items():
+        rate[number] = knots.slope[0] * scale[edges.dst[number]] / scale[edges.src[number]]
+    order = np.lexsort((-rate, edges.dst, edges.src)).astype(np.int32)
+    src, dst, rate = edges.src[order], edges.dst[order], rate[order]
+    a, r = edges.a[order] * scale[src], edges.r[order] * scale[dst]
+    curve, kptr, kd, ky, kp = _curve_tables(order, src, dst, scale, edges.curves)
+    pairs = _pairs(tokens, src, dst, rate)
+    net = Net(*pairs[:7], src, dst, rate, a, r, np.sqrt(a), np.sqrt(r), curve, kptr, kd, ky, kp, *pairs[7:])
+    return Graph(net, scale, order)
+
+
+def _pairs(
+    n: int, src: Ints, dst: Ints, rate: Floats
+) -> tuple[Ints, Ints, Ints, Floats, Floats, Ints, Ints, Bools, Ints]:
+    """Index the edges by ordered pair; a pair with edges in one direction only gets an empty opposite."""
+    key = src.astype(np.int64) * n + dst
+    forward, first = np.unique(key, return_index=True)
+    last = np.append(first[1:], len(key))
+    opposite = (forward % n) * n + forward // n
+    every = np.union1d(forward, opposite)
+    where = np.searchsorted(forward, every)
+    where_safe = np.minimum(where, max(len(forward) - 1, 0))
+    present = forward[where_safe] == every if len(forward) else np.zeros(0, bool)
+    pe0 = np.where(present, first[where_safe], 0) if len(forward) else np.zeros(0, np.int64)
+    pe1 = np.where(present, last[where_safe], 0) if len(forward) else np.zeros(0, np.int64)
+    prate = np.where(present, rate[np.minimum(pe0, max(len(rate) - 1, 0))], 0.0) if len(rate) else np.zeros(0)
+    psrc, pdst = every // n, every % n
+    pback = prate[np.searchsorted(every, pdst * n + psrc)]
+    core = np.bincount(psrc, minlength=n) >= 2
+    order = np.lexsort((~core[pdst], psrc))
+    psrc, pdst, prate, pback, pe0, pe1 = (v[order] for v in (psrc, pdst, prate, pback, pe0, pe1))
+    pptr = np.zeros(n + 1, np.int32)
+    np.cumsum(np.bincount(psrc, minlength=n), out=pptr[1:])
+    inner = np.bincount(psrc, weights=core[pdst], minlength=n).astype(np.int32)
+    pcore = pptr[:-1] + inner
+    corelist = np.nonzero(core)[0].astype(np.int32)
+    return (
+        pptr,
+        pcore.astype(np.int32),
+        pdst.astype(np.int32),
+        prate.astype(np.float64),
+        pback.astype(np.float64),
+        pe0.astype(np.int32),
+        pe1.astype(np.int32),
+        core,
+        corelist,
+    )
+
+
+def _curve_tables(
+    order: Ints, src: Ints, dst: Ints, scale: Floats, curves: Mapping[int, Knots]
+) -> tuple[Ints, Ints, Floats, Floats, Floats]:
+    curve = np.full(len(order), -1, np.int32)
+    kptr, kd, ky, kp = [0], [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
+    if curves:
+        for position in np.nonzero(np.isin(order, list(curves)))[0]:
+            knots = curves[int(order[position])]
+            into, out = scale[src[position]], scale[dst[position]]
+            curve[position] = len(kptr) - 1
+            kd.append(knots.d * into)
+            ky.append(knots.y * out)
+            kp.append(knots.slope * out / into)
+            kptr.append(kptr[-1] + len(knots.d))
+    return curve, np.array(kptr, np.int32), np.concatenate(kd), np.concatenate(ky), np.concatenate(kp)
+
+
+def _token_scales(n: int, edges: Edges) -> Floats:
+    """Relative token values read off the deepest pools: Prim's algorithm, deepest edge first."""
+    neighbours: list[list[int]] = [[] for _ in range(n)]
+    sources, targets = edges.src.tolist(), edges.dst.tolist()
+    for e, t in enumerate(sources):
+        neighbours[t].append(e)
+    depth = edges.a.tolist()
+    worth = (edges.a / edges.r).tolist()
+    scale = [0.0] * n
+    for root in sorted(range(n), key=lambda t: -len(neighbours[t])):
+        if scale[root]:
+            continue
+        scale[root] = 1.0
+        heap = [(-depth[e], e) for e in neighbours[root]]
+        heapq.heapify(heap)
+        while heap:
+            e = heapq.heappop(heap)[1]
+            a, b = sources[e], targets[e]
+            if scale[b]:
+                continue
+            scale[b] = min(max(scale[a] * worth[e], 1e-150), 1e150)
+            for f in neighbours[b]:
+                if not scale[targets[f]]:
+                    heapq.heappush(heap, (-depth[f] * scale[b], f))
+    return np.array(scale)

@@ -1,0 +1,198 @@
+"""The dual of the routing problem on the working set, minimised by a semismooth Newton method.
+
+With `s = sqrt(price)` the dual is `G(s) = sum_i amount_i s_i^2 + sum_e phi_e(s)`, where `phi_e` is the best
+profit of edge `e` at these prices and the sink's price is 1. For a constant-product edge a -> b it is
+`(cb s_b - ca s_a)_+^2`: G is piecewise quadratic, and Newton ends exactly once the active edges are right.
+For a curve the same Hessian entries come from `y''` at the best trade. All derivatives are halved.
+"""
+
+from __future__ import annotations
+
+from millrace.routing.edge import curve_trade
+from millrace.routing.jit import kernel
+from millrace.routing.linear import factor_solve
+from millrace.routing.net import Net
+from millrace.routing.work import EDGES, ITERATIONS, TOKENS, Work
+
+
+@kernel
+def evaluate(net: Net, w: Work) -> float:
+    """Profit of every live edge at the present prices; returns G(s) in units of the sink per unit of input."""
+    total = 0.0
+    for t in range(w.n[TOKENS]):
+        total += w.t_amount[t] * w.t_s[t] * w.t_s[t]
+    for e in range(w.n[EDGES]):
+        w.e_z[e] = 0.0
+        if not w.e_alive[e]:
+            continue
+        sa, sb = w.t_s[w.e_a[e]], w.t_s[w.e_b[e]]
+        if w.e_curve[e] < 0:
+            w.e_z[e] = w.e_cb[e] * sb - w.e_ca[e] * sa
+            if w.e_z[e] > 0.0:
+                total += w.e_z[e] * w.e_z[e]
+        else:
+            curve_trade(net, w.e_curve[e], sa * sa / (sb * sb), w.point)
+            w.e_d[e] = w.point[0] / w.unit[0]
+            w.e_y[e] = w.point[1] / w.unit[0]
+            if w.e_d[e] > 0.0:
+                w.e_z[e] = w.point[2] * w.unit[0]  # -y'' in units of flow; the mark of an active curve is e_d
+                total += sb * sb * w.e_y[e] - sa * sa * w.e_d[e]
+    return total
+
+
+@kernel
+def assemble(w: Work) -> float:
+    """Gradient and Hessian (lower triangle) of half of G; returns the largest imbalance of value."""
+    size = w.n[TOKENS]
+    h = w.hess
+    for i in range(size):
+        w.t_grad[i] = w.t_amount[i] * w.t_s[i]
+        for j in range(i):
+            h[i, j] = 0.0
+        h[i, i] = w.t_amount[i]
+    for e in range(w.n[EDGES]):
+        z = w.e_z[e]
+        a, b = w.e_a[e], w.e_b[e]
+        if w.e_curve[e] < 0:
+            if z <= 0.0:
+                continue
+            ca, cb = w.e_ca[e], w.e_cb[e]
+            w.t_grad[b] += z * cb
+            w.t_grad[a] -= z * ca
+            haa, hbb, hab = ca * ca, cb * cb, ca * cb
+        else:
+            if not w.e_alive[e] or w.e_d[e] <= 0.0:
+                continue
+            sa, sb = w.t_s[a], w.t_s[b]
+            w.t_grad[b] += sb * w.e_y[e]
+            w.t_grad[a] -= sa * w.e_d[e]
+            haa, hbb, hab = -w.e_d[e], w.e_y[e], 0.0
+            if z > 0.0:
+                bend = 2.0 * sa * sa * sa * sa / (sb * sb * z)  # 2 v_a^2 / (v_b (-y''))
+                haa += bend / (sa * sa)
+                hbb += bend / (sb * sb)
+                hab = bend / (sa * sb)
+        h[a, a] += haa
+        h[b, b] += hbb
+        if a > b:
+            h[a, b] -= hab
+        else:
+            h[b, a] -= hab
+    w.t_grad[0] = 0.0
+    for i in range(1, size):
+        h[i, 0] = 0.0
+    h[0, 0] = 1.0
+    worst = 0.0
+    for i in range(1, size):
+        worst = max(worst, abs(w.t_grad[i] * w.t_s[i]))
+    return worst
+
+
+@kernel
+def _slopes(net: Net, w: Work, t: float) -> tuple[float, float]:
+    """First and second derivative of half of G along the step, at `s + t step`."""
+    first, second = 0.0, 0.0
+    for i in range(w.n[TOKENS]):
+        if w.t_amount[i] != 0.0:
+            x = w.t_step[i]
+            first += w.t_amount[i] * (w.t_s[i] + t * x) * x
+            second += w.t_amount[i] * x * x
+    for e in range(w.n[EDGES]):
+        if not w.e_alive[e]:
+            continue
+        if w.e_curve[e] < 0:
+            dz = w.e_dz[e]
+            z = w.e_z[e] + t * dz
+            if z > 0.0:
+                first += z * dz
+                second += dz * dz
+        else:
+            xa, xb = w.t_step[w.e_a[e]], w.t_step[w.e_b[e]]
+            sa, sb = w.t_s[w.e_a[e]] + t * xa, w.t_s[w.e_b[e]] + t * xb
+            curve_trade(net, w.e_curve[e], sa * sa / (sb * sb), w.point)
+            d, y, bend = w.point[0] / w.unit[0], w.point[1] / w.unit[0], w.point[2] * w.unit[0]
+            if d > 0.0:
+                first += sb * y * xb - sa * d * xa
+                second += y * xb * xb - d * xa * xa
+                if bend > 0.0:
+                    relative = xa / sa - xb / sb
+                    second += 2.0 * sa * sa * sa * sa / (sb * sb * bend) * relative * relative
+    return first, second
+
+
+@kernel
+def _line_search(net: Net, w: Work) -> float:
+    """The minimiser of G along the step, found on its derivative (piecewise linear without curves)."""
+    longest = 1.0
+    for i in range(w.n[TOKENS]):
+        if w.t_step[i] < 0.0:
+            longest = min(longest, 0.9 * w.t_s[i] / -w.t_step[i])
+    lo, hi, t = 0.0, longest, longest
+    for attempt in range(40):
+        first, second = _slopes(net, w, t)
+        if attempt == 0 and first <= 0.0:
+            break
+        if first > 0.0:
+            hi = t
+        else:
+            lo = t
+        following = 0.5 * (lo + hi)
+        if second > 0.0 and lo < t - first / second < hi:
+            following = t - first / second
+        close = abs(following - t) < 1e-2 * following
+        t = following
+        if close:
+            break
+    return t
+
+
+@kernel
+def minimise(net: Net, w: Work, tolerance: float, limit: int) -> float:
+    """Minimise G from the present prices in at most `limit` steps; returns G.
+
+    Ends when no token's balance is off by more than `tolerance` of the input, or G no longer falls.
+    """
+    value = evaluate(net, w)
+    ridge, stalled = 1e-9, 0
+    size = w.n[TOKENS]
+    for _ in range(limit):
+        w.n[ITERATIONS] += 1
+        if assemble(w) < tolerance:
+            break
+        for i in range(size):
+            w.hess[i, i] = w.hess[i, i] * (1.0 + 1e-14) + ridge
+            w.t_step[i] = -w.t_grad[i]
+        factor_solve(w.hess, size, 1e-14, w.t_list, w.t_step)
+        w.t_step[0] = 0.0
+        for e in range(w.n[EDGES]):
+            w.e_dz[e] = w.e_cb[e] * w.t_step[w.e_b[e]] - w.e_ca[e] * w.t_step[w.e_a[e]]
+        t = _line_search(net, w)
+        for i in range(size):
+            w.t_s[i] += t * w.t_step[i]
+        following = evaluate(net, w)
+        if t > 0.9:
+            ridge = max(1e-13, ridge * 0.1)
+        stalled = stalled + 1 if value - following < 1e-15 * abs(value) else 0
+        value = following
+        if stalled >= 3:
+            break
+    return value
+
+
+@kernel
+def settle_flows(w: Work) -> int:
+    """Write flows `e_d`, `e_y` and value `e_w` of every edge; returns the number of edges that carry any."""
+    count = 0
+    for e in range(w.n[EDGES]):
+        sa, sb = w.t_s[w.e_a[e]], w.t_s[w.e_b[e]]
+        if w.e_curve[e] < 0:
+            z = max(w.e_z[e], 0.0)
+            w.e_d[e] = w.e_ca[e] * z / sa
+            w.e_y[e] = w.e_cb[e] * z / sb
+        elif not w.e_alive[e]:
+            w.e_d[e] = 0.0
+            w.e_y[e] = 0.0
+        w.e_w[e] = w.e_d[e] * sa * sa
+        if w.e_alive[e] and w.e_d[e] > 0.0:
+            count += 1
+    return count

@@ -1,0 +1,56 @@
+"""Best spot rates between one token and all others (label correcting over token pairs)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from millrace.routing.jit import kernel
+from millrace.routing.net import Floats, Net
+
+# A label travels this many hops; in a market with arbitrage the rates would grow for ever.
+ROUNDS = 12
+
+
+@kernel
+def potentials(net: Net, root: int, backward: bool) -> Floats:
+    """Best product of spot rates from `root` to each token, or from each token to `root` (`backward`).
+
+    Zero for tokens that cannot be reached, and for tokens with one neighbour: no route passes through them.
+    """
+    n = net.core.size
+    best = np.zeros(n)
+    best[root] = 1.0
+    queued = np.zeros(n, np.int32)
+    current = np.empty(n, np.int32)
+    following = np.empty(n, np.int32)
+    current[0] = root
+    count = 1
+    for r in range(ROUNDS):
+        found = 0
+        for i in range(count):
+            u = current[i]
+            for k in range(net.pptr[u], net.pcore[u]):
+                v = net.pdst[k]
+                value = best[u] * (net.pback[k] if backward else net.prate[k])
+                if v != root and value > best[v] * (1.0 + 1e-14):
+                    best[v] = value
+                    if queued[v] != r + 1:
+                        queued[v] = r + 1
+                        following[found] = v
+                        found += 1
+        if found == 0:
+            break
+        current, following = following, current
+        count = found
+    return best
+
+
+@kernel
+def source_rate(net: Net, source: int, to_sink: Floats) -> float:
+    """Best spot rate from `source` to the sink of the potentials `to_sink`, over at least one edge."""
+    best = 0.0
+    for k in range(net.pptr[source], net.pptr[source + 1]):
+        value = net.prate[k] * to_sink[net.pdst[k]]
+        if value > best:
+            best = value
+    return best

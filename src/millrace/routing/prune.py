@@ -1,0 +1,249 @@
+"""From the dual's flows to a route a contract can execute: no circulation, few pools, few paths, an order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from millrace.routing.columns import NEWTON_STEPS, TOLERANCE
+from millrace.routing.jit import kernel
+from millrace.routing.linear import factor_solve, solve_again
+from millrace.routing.net import Net
+from millrace.routing.newton import assemble, minimise, settle_flows
+from millrace.routing.work import EDGES, TOKENS, Work
+
+LEAST_FLOW = 1e-9  # of the total value; thinner edges are dropped
+KEEP = 0.7  # part of the pools that stays in one round of pruning
+KEEP_FAR = 0.5  # the same while the route has more than four times the pools wanted
+EXACT_LOSSES_UP_TO = 96  # pools; with more, edges are ranked by profit alone
+
+
+@kernel
+def mark_carrying(w: Work) -> int:
+    """Mark edges with flow in `e_use`; returns their number."""
+    count = 0
+    for e in range(w.n[EDGES]):
+        w.e_use[e] = w.e_alive[e] and w.e_w[e] > LEAST_FLOW
+        if w.e_use[e]:
+            count += 1
+    return count
+
+
+@kernel
+def order_edges(w: Work, sources: int) -> int:
+    """List the used edges so that a token is sold only after everything that feeds it.
+
+    Returns how many could be listed; fewer than are used means that there is a cycle.
+    """
+    tokens = w.n[TOKENS]
+    for t in range(tokens):
+        w.t_in[t] = 0
+    for e in range(w.n[EDGES]):
+        if w.e_use[e]:
+            w.t_in[w.e_b[e]] += 1
+    tail = 0
+    for t in range(tokens):
+        if w.t_in[t] == 0:
+            w.t_queue[tail] = t
+            tail += 1
+    head, count = 0, 0
+    while head < tail:
+        t = w.t_queue[head]
+        head += 1
+        for e in range(w.n[EDGES]):
+            if w.e_use[e] and w.e_a[e] == t:
+                w.e_order[count] = e
+                count += 1
+                w.t_in[w.e_b[e]] -= 1
+                if w.t_in[w.e_b[e]] == 0:
+                    w.t_queue[tail] = w.e_b[e]
+                    tail += 1
+    return count
+
+
+@kernel
+def trim(w: Work, sources: int) -> None:
+    """Drop used edges that lead nowhere or come from nowhere."""
+    changed = True
+    while changed:
+        changed = False
+        for t in range(w.n[TOKENS]):
+            w.t_in[t] = 1 if 1 <= t <= sources else 0
+            w.t_out[t] = 1 if t == 0 else 0
+        for e in range(w.n[EDGES]):
+            if w.e_use[e]:
+                w.t_in[w.e_b[e]] += 1
+                w.t_out[w.e_a[e]] += 1
+        for e in range(w.n[EDGES]):
+            if w.e_use[e] and (w.t_in[w.e_a[e]] == 0 or w.t_out[w.e_b[e]] == 0):
+                w.e_use[e] = False
+                changed = True
+
+
+@kernel
+def _cancel_one(w: Work) -> bool:
+    """Take the same value off every edge of one cycle among the tokens `order_edges` could not list."""
+    tokens = w.n[TOKENS]
+    for t in range(tokens):
+        w.t_list[t] = -1
+        w.t_mark[t] = 0
+    for e in range(w.n[EDGES]):
+        a, b = w.e_a[e], w.e_b[e]
+        if w.e_use[e] and w.t_in[a] > 0 and w.t_in[b] > 0 and (w.t_list[b] < 0 or w.e_w[e] > w.e_w[w.t_list[b]]):
+            w.t_list[b] = e
+    token = -1
+    for t in range(tokens):
+        if w.t_in[t] > 0 and w.t_list[t] >= 0:
+            token = t
+            break
+    if token < 0:
+        return False
+    while w.t_mark[token] == 0:
+        w.t_mark[token] = 1
+        token = w.e_a[w.t_list[token]]
+    least, start = 1e300, token
+    while True:
+        least = min(least, w.e_w[w.t_list[token]])
+        token = w.e_a[w.t_list[token]]
+        if token == start:
+            break
+    while True:
+        e = w.t_list[token]
+        token = w.e_a[e]
+        w.e_w[e] -= least
+        if w.e_w[e] <= 1e-12:
+            w.e_use[e] = False
+        if token == start:
+            break
+    return True
+
+
+@kernel
+def cancel_circulations(w: Work, sources: int) -> int:
+    """Make the used edges acyclic. A market with arbitrage has circulations in its optimum."""
+    cancelled = 0
+    while True:
+        used = 0
+        for e in range(w.n[EDGES]):
+            if w.e_use[e]:
+                used += 1
+        if order_edges(w, sources) == used or not _cancel_one(w):
+            return cancelled
+        cancelled += 1
+
+
+@kernel
+def make_acyclic(net: Net, w: Work, sources: int) -> None:
+    """Cancel circulations and solve again on what is left, until the flow is a DAG by itself."""
+    for attempt in range(4):
+        settle_flows(w)
+        mark_carrying(w)
+        if cancel_circulations(w, sources) == 0:
+            return
+        for e in range(w.n[EDGES]):
+            w.e_alive[e] = w.e_use[e]
+        if attempt < 3:
+            minimise(net, w, TOLERANCE, NEWTON_STEPS)
+
+
+@kernel
+def _losses(w: Work) -> None:
+    """Output lost if one edge goes and the rest is optimised again: profit / (1 - leverage).
+
+    Exact for constant product while the set of active edges stays (rank-one downdate of the quadratic).
+    """
+    size = w.n[TOKENS]
+    assemble(w)
+    for t in range(size):
+        w.hess[t, t] = w.hess[t, t] * (1.0 + 1e-12) + 1e-12
+        w.t_step[t] = 0.0
+    factor_solve(w.hess, size, 1e-14, w.t_list, w.t_step)
+    for e in range(w.n[EDGES]):
+        w.e_loss[e] = 0.0
+        if not w.e_alive[e] or w.e_d[e] <= 0.0:
+            continue
+        a, b = w.e_a[e], w.e_b[e]
+        if w.e_curve[e] >= 0:
+            sa, sb = w.t_s[a], w.t_s[b]
+            w.e_loss[e] = 4.0 * max(sb * sb * w.e_y[e] - sa * sa * w.e_d[e], 0.0)
+            continue
+        for t in range(size):
+            w.t_step[t] = 0.0
+        if a != 0:
+            w.t_step[a] = -w.e_ca[e]
+        if b != 0:
+            w.t_step[b] = w.e_cb[e]
+        va, vb = w.t_step[a], w.t_step[b]
+        solve_again(w.hess, size, w.t_step)
+        leverage = va * w.t_step[a] + vb * w.t_step[b]
+        w.e_loss[e] = w.e_z[e] * w.e_z[e] / max(1e-9, 1.0 - leverage)
+
+
+@kernel
+def _profits(w: Work) -> None:
+    """The cheap ranking: what each edge earns at the dual prices."""
+    for e in range(w.n[EDGES]):
+        w.e_loss[e] = 0.0
+        if w.e_alive[e] and w.e_d[e] > 0.0:
+            sa, sb = w.t_s[w.e_a[e]], w.t_s[w.e_b[e]]
+            w.e_loss[e] = max(sb * sb * w.e_y[e] - sa * sa * w.e_d[e], 1e-300)
+
+
+@kernel
+def _count_paths(w: Work, sources: int, used: int) -> int:
+    """Most paths the used edges decompose into: edges - tokens + 2, with one source."""
+    for t in range(w.n[TOKENS]):
+        w.t_mark[t] = 0
+    tokens = 0
+    for e in range(w.n[EDGES]):
+        if w.e_use[e]:
+            for t in (w.e_a[e], w.e_b[e]):
+                if w.t_mark[t] == 0:
+                    w.t_mark[t] = 1
+                    tokens += 1
+    return used - tokens + 1 + sources
+
+
+@kernel
+def prune(net: Net, w: Work, sources: int, pools: int, paths: int) -> bool:
+    """Drop the least useful edges until at most `pools` carry flow in at most `paths` paths.
+
+    Optimises again after every round. False when the limits leave no route.
+    """
+    for attempt in range(60):
+        settle_flows(w)
+        used = mark_carrying(w)
+        excess = max(used - pools, _count_paths(w, sources, used) - paths)
+        if used == 0:
+            return False
+        if excess <= 0:
+            return True
+        wanted = used - excess
+        keep = int(used * (KEEP_FAR if used > 4 * wanted else KEEP))
+        target = max(wanted, keep)
+        if used <= 16 or attempt > 30:
+            target = used - 1
+        if used <= EXACT_LOSSES_UP_TO:
+            _losses(w)
+        else:
+            _profits(w)
+        _keep_best(w, target)
+        trim(w, sources)
+        for e in range(w.n[EDGES]):
+            w.e_alive[e] = w.e_use[e]
+        minimise(net, w, TOLERANCE, NEWTON_STEPS)
+    return False
+
+
+@kernel
+def _keep_best(w: Work, target: int) -> None:
+    """Unmark all used edges but the `target` ones with the largest losses."""
+    edges = w.n[EDGES]
+    order = np.argsort(-w.e_loss[:edges])
+    kept = 0
+    for i in range(edges):
+        e = order[i]
+        if w.e_use[e]:
+            if kept < target:
+                kept += 1
+            else:
+                w.e_use[e] = False

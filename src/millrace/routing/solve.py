@@ -1,0 +1,119 @@
+"""One forward question, from prices to an ordered flow, and the bound that proves how good it is."""
+
+from __future__ import annotations
+
+import math
+
+from millrace.routing.columns import Search, generate, marginal, price_tokens
+from millrace.routing.edge import curve_trade
+from millrace.routing.jit import kernel
+from millrace.routing.net import Floats, Ints, Net
+from millrace.routing.newton import settle_flows
+from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, trim
+from millrace.routing.work import HOLD, Work
+
+UPPER, MISSED, POOLS_FREE = range(3)  # slots of the report
+UNREACHED = 1e300  # price of a token that nothing can reach: it has nothing to sell
+
+
+@kernel
+def upper_bound(net: Net, w: Work, q: Search) -> float:
+    """An upper bound of what any split over the whole net could give, in units of sink per unit of input.
+
+    The dual value at any prices of all tokens is a bound; good prices make it tight.
+    """
+    level = marginal(net, w, q)
+    price_tokens(net, w, q, level)
+    _clamp_prices(net, w, q, level)
+    total = 0.0
+    for i in range(q.sources.size):
+        w.n_price[q.sources[i]] = w.t_s[1 + i] * w.t_s[1 + i]
+        total += w.t_amount[1 + i] * w.n_price[q.sources[i]]
+    if not q.cycle:
+        w.n_price[q.sink] = 1.0
+    _price_leaves(net, w, q.sink)
+    if q.cycle:
+        total += max(w.e_z[0], 0.0) * w.e_z[0]
+    for a in range(net.core.size):
+        price = w.n_price[a]
+        if price >= UNREACHED:
+            continue
+        for k in range(net.pptr[a], net.pptr[a + 1]):
+            b = net.pdst[k]
+            bought = 1.0 if b == q.sink else w.n_price[b]
+            for e in range(net.pe0[k], net.pe1[k]):
+                if net.rate[e] * bought <= price:
+                    break
+                if net.curve[e] < 0:
+                    z = net.cb[e] * math.sqrt(bought) - net.ca[e] * math.sqrt(price)
+                    total += max(z, 0.0) * z / w.unit[0]
+                else:
+                    curve_trade(net, net.curve[e], price / bought, w.point)
+                    total += (bought * w.point[1] - price * w.point[0]) / w.unit[0]
+    return total
+
+
+@kernel
+def _clamp_prices(net: Net, w: Work, q: Search, level: float) -> None:
+    """Bring every core token's price into [level / ahead, behind], the range of a token that is used.
+
+    Prices without profitable edges are closed under minimum and maximum, and both ends are such prices
+    in a market without arbitrage: clamping makes no edge profitable. Where the range is empty the token
+    cannot be used, and its lower end fits all others.
+    """
+    for t in net.corelist:
+        if q.ahead[t] > 0.0:
+            w.n_price[t] = max(min(w.n_price[t], q.behind[t]), level / q.ahead[t])
+        else:
+            w.n_price[t] = UNREACHED
+
+
+@kernel
+def _price_leaves(net: Net, w: Work, sink: int) -> None:
+    """Price tokens with one neighbour between what they fetch and what they cost there."""
+    for t in range(net.core.size):
+        if net.core[t] or w.n_sell[t] >= 0:
+            continue
+        w.n_price[t] = UNREACHED
+        for k in range(net.pptr[t], net.pptr[t + 1]):
+            b = net.pdst[k]
+            fetch = net.prate[k] * (1.0 if b == sink else w.n_price[b])
+            cost = w.n_price[b] / net.pback[k] if net.pback[k] > 0.0 else UNREACHED
+            w.n_price[t] = math.sqrt(fetch) * math.sqrt(cost) if fetch > 0.0 else cost
+
+
+@kernel
+def solve(net: Net, w: Work, q: Search, pools: int, paths: int, edges: Ints, flows: Floats, report: Floats) -> int:
+    """Answer `q` with at most `pools` pools in at most `paths` paths.
+
+    Writes net edges in execution order and their input flows (scaled units); returns their number, 0 if
+    no route was found. `report` gets the upper bound of the output of any split over the net (scaled),
+    the profit seen but not taken (relative), and the number of pools before pruning.
+    """
+    value, missed = generate(net, w, q)
+    settle_flows(w)
+    report[UPPER] = upper_bound(net, w, q) * w.unit[0]
+    report[MISSED] = missed / value
+    sources = q.sources.size
+    make_acyclic(net, w, sources)
+    report[POOLS_FREE] = mark_carrying(w)
+    return extract(net, w, sources, pools, paths, edges, flows)
+
+
+@kernel
+def extract(net: Net, w: Work, sources: int, pools: int, paths: int, edges: Ints, flows: Floats) -> int:
+    """Prune the solved working set to the limits and write its flow in execution order."""
+    if not prune(net, w, sources, pools, paths):
+        return 0
+    settle_flows(w)
+    mark_carrying(w)
+    trim(w, sources)
+    count = order_edges(w, sources)
+    written = 0
+    for i in range(count):
+        e = w.e_order[i]
+        if w.e_edge[e] != HOLD and written < edges.size:
+            edges[written] = w.e_edge[e]
+            flows[written] = w.e_d[e] * w.unit[0]
+            written += 1
+    return written

@@ -1,0 +1,122 @@
+"""Random but realistic markets, the same for the same seed: for tests, benchmarks and warming up.
+
+Few hub tokens hold most of the liquidity, popularity and pool sizes follow Zipf's law, and each pool's
+price is off the true one by up to `noise`: below the smallest fee no cycle is profitable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from typing import NamedTuple
+
+from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.document import Block, PoolDocument, TokenInfo
+from millrace.dex.pool import Pool
+
+WRAPPED = "WEGLD-bd4d79"
+
+
+class Asset(NamedTuple):
+    """A token with its true price per whole unit."""
+
+    identifier: str
+    decimals: int
+    price: float
+
+
+def make_market(pools: int, seed: int, *, noise: float = 0.003, tokens: int | None = None) -> PoolDocument:
+    """A document of `pools` constant-product pools of three exchanges over about 0.4 tokens per pool."""
+    rng = random.Random(f"market/{seed}/{pools}")
+    assets = _assets(rng, tokens or max(6, round(pools * 0.4)))
+    pairs = _pairs(rng, len(assets), pools)
+    weight = [math.log((a + 1) * (b + 1)) - rng.gauss(0.0, 1.2) for a, b in pairs]
+    ranks = {k: rank for rank, k in enumerate(sorted(range(pools), key=lambda k: weight[k]))}
+    main = tuple(asset.identifier for asset in assets[:3])
+    built: list[Pool] = []
+    taken: set[tuple[str, frozenset[str]]] = set()
+    for k, (a, b) in enumerate(pairs):
+        depth = max(2e7 / (1 + ranks[k]), 50.0)
+        skew = 1.0 + rng.uniform(-noise, noise)
+        reserves = (_units(assets[a], depth), _units(assets[b], depth * skew))
+        built.append(_pool(rng, k, (assets[a], assets[b]), reserves, main, taken))
+    infos = tuple(TokenInfo(asset.identifier, asset.decimals) for asset in assets)
+    lps = tuple(TokenInfo(pool.lp_token, 18, is_lp=True, lp_of=pool.id) for pool in built)
+    return PoolDocument(
+        block=Block(seed, seed, 1_700_000_000),
+        native_token="EGLD",
+        wrapped_native_token=WRAPPED,
+        tokens=infos + lps,
+        pools=tuple(built),
+        main_pair_tokens=main,
+    )
+
+
+def _assets(rng: random.Random, count: int) -> list[Asset]:
+    assets = [Asset(WRAPPED, 18, 40.0), Asset("USDC-c76f1f", 6, 1.0), Asset("USDT-f8c08c", 6, 1.0)]
+    for k in range(3, count):
+        suffix = hashlib.sha256(f"token/{k}".encode()).hexdigest()[:6]
+        price = 10 ** rng.uniform(-4, 3.5)
+        decimals = 18 if price > 0.01 or rng.random() < 0.8 else rng.choice((2, 6, 8))
+        assets.append(Asset(f"TK{k}X-{suffix}", decimals, price))
+    return assets
+
+
+def _pairs(rng: random.Random, tokens: int, pools: int) -> list[tuple[int, int]]:
+    """Every token gets a pool with a hub, then popular tokens get more; parallel pools are common."""
+    hubs = min(tokens - 1, max(3, min(8, 2 + int(math.log10(pools + 1) * 1.6))))
+    popularity = [1.0 / (t + 1) for t in range(tokens)]
+    pairs = [(t, rng.choices(range(min(t, hubs)), popularity[: min(t, hubs)])[0]) for t in range(1, tokens)]
+    while len(pairs) < pools:
+        draw = rng.random()
+        if draw < 0.15:
+            a, b = rng.sample(range(hubs), 2)
+        elif draw < 0.45:
+            a, b = rng.choice(pairs)
+        else:
+            a = rng.choices(range(tokens), popularity)[0]
+            b = rng.choices(range(hubs if draw < 0.85 else tokens), popularity[: hubs if draw < 0.85 else tokens])[0]
+        if a != b:
+            pairs.append((a, b))
+    return pairs[:pools]
+
+
+def _pool(
+    rng: random.Random,
+    number: int,
+    assets: tuple[Asset, Asset],
+    reserves: tuple[int, int],
+    main: tuple[str, ...],
+    taken: set[tuple[str, frozenset[str]]],
+) -> Pool:
+    """A pool of a random exchange; xExchange and OneDex list a pair once."""
+    tokens = (assets[0].identifier, assets[1].identifier)
+    address = bytes(8) + b"\x05\x00" + hashlib.sha256(f"pool/{number}".encode()).digest()[:22]
+    lp_token = f"LP{number}X-{hashlib.sha256(f'lp/{number}'.encode()).hexdigest()[:6]}"
+    supply = max(10**6, math.isqrt(reserves[0] * reserves[1]))
+    exchange = rng.choice(("x", "o", "j"))
+    if (exchange, frozenset(tokens)) in taken:
+        exchange = "j"
+    taken.add((exchange, frozenset(tokens)))
+    low = rng.random() < 0.75
+    if exchange == "x":
+        return XExchangePool(
+            id=f"x:{number}", address=address, tokens=tokens, reserves=reserves, lp_token=lp_token,
+            lp_supply=supply, total_fee=300 if low else 1000, special_fee=50 if low else 100,
+        )  # fmt: skip
+    if exchange == "o":
+        return OneDexPool(
+            id=f"o:{number}", address=bytes(8) + b"\x05\x00" + bytes(22), tokens=tokens, reserves=reserves,
+            lp_token=lp_token, lp_supply=supply, pair_id=number + 1, total_fee=40 if low else 100,
+            special_fee=10 if low else 25, staking_fee=10 if low else 25,
+            main=(tokens[0] in main, tokens[1] in main),
+        )  # fmt: skip
+    return JexPool(
+        id=f"j:{number}", address=address, tokens=tokens, reserves=reserves, lp_token=lp_token,
+        lp_supply=supply, lp_fee=20 if low else 60, platform_fee=10 if low else 40,
+    )  # fmt: skip
+
+
+def _units(asset: Asset, value: float) -> int:
+    return max(1000, int(value / asset.price * 10**asset.decimals))

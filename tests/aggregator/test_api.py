@@ -1,0 +1,252 @@
+"""The REST interface against a stand-in upstream: documented answers, documented errors."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+
+from millrace.aggregator.app import run
+from millrace.aggregator.settings import AggregatorSettings
+from millrace.chain import call
+from millrace.chain.call import TokenPayment
+from millrace.dex.aggregator_contract import decode_arguments
+from millrace.dex.document import encode
+from millrace.dex.market import DictMarket
+from millrace.dex.vault import execute
+from millrace.routing.synthetic import WRAPPED, make_market
+from millrace.runtime.http import HttpServer
+
+USDC = "USDC-c76f1f"
+MARKET = make_market(60, seed=11)
+SENDER = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
+EGLD = 10**18
+
+
+class Upstream:
+    """A pool data API whose next answer the test chooses."""
+
+    def __init__(self) -> None:
+        self.body = encode(MARKET)
+        self.status = 200
+        self.served = 0
+
+    async def pools(self, _: web.Request) -> web.Response:
+        self.served += 1
+        return web.Response(body=self.body, status=self.status)
+
+
+class Service:
+    """A running aggregator and its upstream."""
+
+    def __init__(self, base: str, upstream: Upstream) -> None:
+        self.base = base
+        self.upstream = upstream
+        self.session = aiohttp.ClientSession()
+
+    async def get(self, path: str, **query: str) -> tuple[int, Any]:
+        async with self.session.get(self.base + path, params=query) as answer:
+            return answer.status, msgspec.json.decode(await answer.read())
+
+    async def until(self, path: str, status: int) -> Any:
+        """Ask until the answer has this status (at most 20 s)."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            got, body = await self.get(path)
+            if got == status:
+                return body
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"{path} did not answer {status}")
+
+
+async def start(**changes: Any) -> tuple[Service, asyncio.Event, asyncio.Task[None], HttpServer]:
+    upstream = Upstream()
+    app = web.Application()
+    app.router.add_get("/pools", upstream.pools)
+    server = HttpServer(app)
+    pools_port = await server.start("127.0.0.1", 0)
+    probe = HttpServer(web.Application())
+    port = await probe.start("127.0.0.1", 0)
+    await probe.stop()
+    settings = AggregatorSettings(
+        port=port, pools_url=f"http://127.0.0.1:{pools_port}/pools", poll_seconds=0.05, **changes
+    )
+    stop = asyncio.Event()
+    task = asyncio.create_task(run(settings, stop))
+    service = Service(f"http://127.0.0.1:{port}", upstream)
+    while True:
+        try:
+            await service.get("/health")
+            return service, stop, task, server
+        except aiohttp.ClientError:
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Service]:
+    running, stop, task, server = await start(requests_per_second=10_000)
+    await running.until("/health", 200)
+    yield running
+    stop.set()
+    await task
+    await running.session.close()
+    await server.stop()
+
+
+def pays(answer: dict[str, Any]) -> int:
+    """What the contract pays for the answer's `txData`."""
+    text = base64.b64decode(answer["txData"], validate=True)
+    parsed = call.parse(text)
+    token, amount, args = "EGLD", int(answer["amountIn"]), parsed.args
+    if parsed.function == "ESDTTransfer":
+        token, amount = parsed.args[0].decode(), int.from_bytes(parsed.args[1], "big")
+        assert parsed.args[2] == b"xo"
+        args = parsed.args[3:]
+    program = decode_arguments(args)
+    assert program.min_amount_out == int(answer["amountOutMin"])
+    return execute(program, [TokenPayment(token, 0, amount)], DictMarket(MARKET.pools, WRAPPED)).amount_out
+
+
+async def test_a_forward_quote_promises_what_its_payload_pays(service: Service) -> None:
+    """`txData` decodes, and the contract pays `amountOut` for it; the minimum is the exact floor."""
+    query = {"from": "EGLD", "to": USDC, "amountIn": str(500 * EGLD), "slippage": "0.02"}
+    status, body = await service.get("/api/v1/quote", **query, includePaths="true", sender=SENDER)
+    assert status == 200
+    assert pays(body) == int(body["amountOut"])
+    assert int(body["amountOutMin"]) == int(int(body["amountOut"]) * (1 - Decimal("0.02")))
+    assert sum(path["splitPpm"] for path in body["paths"]) == 1_000_000
+    assert sum(int(path["amountIn"]) for path in body["paths"]) == 500 * EGLD
+    assert sum(int(path["amountOut"]) for path in body["paths"]) == int(body["amountOut"])
+    assert body["transaction"]["data"] == body["txData"]
+    assert body["transaction"]["value"] == str(500 * EGLD)
+
+
+async def test_a_reverse_quote_covers_what_was_asked(service: Service) -> None:
+    """`amountOut` given: the answer pays at least that, exactly as quoted."""
+    status, body = await service.get("/api/v1/quote", **{"from": USDC, "to": "EGLD", "amountOut": str(EGLD)})
+    assert (status, body["mode"]) == (200, "reverse")
+    assert pays(body) == int(body["amountOut"]) >= EGLD
+
+
+async def test_wrapping_is_a_free_hop(service: Service) -> None:
+    """EGLD to the wrapped token is one wrapper hop without fee."""
+    query = {"from": "EGLD", "to": WRAPPED, "amountIn": "12345", "includePaths": "true"}
+    status, body = await service.get("/api/v1/quote", **query)
+    assert (status, body["amountOut"], body["paths"][0]["swaps"][0]["dex"]) == (200, "12345", "wrapper")
+    assert pays(body) == 12345
+
+
+GOOD = {"from": "EGLD", "to": USDC, "amountIn": "1000000000000000000"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"from": "INVALID-123456"}, "unknown token_in 'INVALID-123456'"),
+        ({"to": "INVALID-123456"}, "unknown token_out 'INVALID-123456'"),
+        ({"from": ""}, "unknown token_in"),
+        ({"amountIn": "1.5"}, "invalid amount_in: expected unsigned integer amount"),
+        ({"amountIn": "0"}, "invalid amount_in: expected unsigned integer amount"),
+        ({"amountIn": "-5"}, "invalid amount_in: expected unsigned integer amount"),
+        ({"amountIn": ""}, "invalid amount_in: expected unsigned integer amount"),
+        ({"amountIn": "१२३"}, "invalid amount_in: expected unsigned integer amount"),
+        ({"amountIn": "1" * 100}, "invalid amount_in: expected unsigned integer amount"),
+        ({"amountOut": "5"}, "specify either amount_in or amount_out, not both"),
+        ({"slippage": "NaN"}, "invalid slippage"),
+        ({"slippage": "1e9"}, "invalid slippage"),
+        ({"slippage": "-0.1"}, "invalid slippage"),
+        ({"algorithm": "magic"}, "invalid algorithm"),
+        ({"sender": "erd1nonsense"}, "invalid sender"),
+        ({"includePaths": "maybe"}, "invalid includePaths"),
+        ({"maxHops": "0"}, "invalid maxHops"),
+        ({"maxSplits": "99999"}, "invalid maxSplits"),
+        ({"to": "EGLD"}, "routing failed: no path between tokens"),
+    ],
+)
+async def test_bad_input_gets_the_documented_words(service: Service, change: dict[str, str], words: str) -> None:
+    """Every wrong parameter is a 400 with one field `error` that holds the documented pattern."""
+    status, body = await service.get("/api/v1/quote", **(GOOD | change))
+    assert status == 400
+    assert list(body) == ["error"]
+    assert words in body["error"]
+
+
+async def test_missing_amounts(service: Service) -> None:
+    """Neither amount: the documented words."""
+    status, body = await service.get("/api/v1/quote", **{"from": "EGLD", "to": USDC})
+    assert (status, body["error"]) == (400, "amount_in or amount_out must be provided")
+
+
+async def test_pair_config(service: Service) -> None:
+    """Supported pairs carry decimals and a minimum, unsupported ones a reason; always HTTP 200."""
+    status, body = await service.get("/api/v1/pair-config", **{"from": "EGLD", "to": USDC})
+    assert (status, body["supported"], body["decimalsIn"], body["decimalsOut"]) == (200, True, 18, 6)
+    assert body["minAmountIn"] == "1000000000"
+    status, body = await service.get("/api/v1/pair-config", **{"from": "EGLD", "to": "NOPE-123456"})
+    assert (status, body["supported"], body["error"]) == (200, False, "unknown tokenOut")
+
+
+async def test_equal_questions_have_equal_bytes(service: Service) -> None:
+    """Same snapshot, same request: the same bytes, whatever was asked in between."""
+    bodies = []
+    for _ in range(3):
+        async with service.session.get(service.base + "/api/v1/quote", params=GOOD) as answer:
+            bodies.append(await answer.read())
+        await service.get("/api/v1/quote", **{"from": USDC, "to": "EGLD", "amountIn": "777777"})
+    assert bodies[0] == bodies[1] == bodies[2]
+
+
+async def test_a_bad_document_changes_nothing(service: Service) -> None:
+    """A broken upstream leaves the last good snapshot serving and shows up on /health."""
+    before = (await service.get("/health"))[1]["snapshotId"]
+    service.upstream.body = b'{"version": 1'
+    deadline = time.monotonic() + 20
+    status, health = await service.get("/health")
+    while not health["lastError"] and time.monotonic() < deadline:
+        status, health = await service.get("/health")
+    assert (status, health["snapshotId"]) == (200, before)
+    assert health["lastError"]
+    assert (await service.get("/api/v1/quote", **GOOD))[0] == 200
+
+
+async def test_unavailable_before_the_first_snapshot_and_past_the_age_limit() -> None:
+    """503 `service unavailable` until a document came, and again when it is too old."""
+    running, stop, task, server = await start(max_snapshot_age_seconds=0.3)
+    try:
+        running.upstream.status = 500
+        await running.until("/health", 503)
+        status, body = await running.get("/api/v1/quote", **GOOD)
+        assert (status, body) == (503, {"error": "service unavailable"})
+        running.upstream.status = 200
+        await running.until("/health", 200)
+        running.upstream.status = 500
+        assert (await running.until("/health", 503))["status"] == "stale"
+    finally:
+        stop.set()
+        await task
+        await running.session.close()
+        await server.stop()
+
+
+async def test_more_than_the_rate_gets_429_with_retry_after() -> None:
+    """The request over the limit within a second is refused and told when to come back."""
+    running, stop, task, server = await start(requests_per_second=5)
+    try:
+        answers = [await running.get("/api/v1/pair-config", **GOOD) for _ in range(6)]
+        assert [status for status, _ in answers].count(429) == 1
+        assert answers[-1][1] == {"error": "rate limit exceeded"}
+        async with running.session.get(running.base + "/api/v1/quote") as answer:
+            assert int(answer.headers["Retry-After"]) >= 1
+    finally:
+        stop.set()
+        await task
+        await running.session.close()
+        await server.stop()

@@ -1,0 +1,96 @@
+"""The router's promises: exact, never dusty, close to the certified optimum."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from millrace.chain.call import TokenPayment
+from millrace.dex.market import DictMarket
+from millrace.dex.vault import execute
+from millrace.routing.plan import Ends, make_program
+from millrace.routing.router import Limits, NoRoute, Router
+from millrace.routing.synthetic import WRAPPED, make_market
+
+MARKET = make_market(120, seed=5)
+BOOK = DictMarket(MARKET.pools, WRAPPED)
+ROUTER = Router(MARKET.pools, BOOK)
+UNLIMITED = Limits(pools=1000, paths=1000, hops=10)
+
+
+def questions(count: int, seed: int) -> list[tuple[str, str, int]]:
+    """Random pairs and sizes, from dust to a fifth of a pool."""
+    rng = random.Random(seed)
+    result = []
+    while len(result) < count:
+        pool = rng.choice(MARKET.pools)
+        token_in = pool.tokens[0]
+        token_out = rng.choice(rng.choice(MARKET.pools).tokens)
+        if token_in != token_out:
+            result.append((token_in, token_out, max(1, int(pool.reserves[0] * 10 ** rng.uniform(-9, -0.7)))))
+    return result
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(pools=8, paths=2), UNLIMITED])
+def test_quoted_is_what_the_contract_pays(limits: Limits) -> None:
+    """Running the plan's instructions in the vault pays exactly the quoted amount and keeps nothing."""
+    for token_in, token_out, amount in questions(60, seed=1):
+        done = ROUTER.forward(token_in, token_out, amount, limits, "hybrid").execution
+        if len({fill.trade.pool.id for fill in done.fills}) > 100:
+            continue
+        program = make_program(done.legs, Ends(token_in, token_out), WRAPPED, done.amount_out, 0)
+        result = execute(program, [TokenPayment(token_in, 0, amount)], BOOK)
+        assert result.amount_out == done.amount_out
+        assert result.kept == {}
+
+
+def test_the_gap_certifies_optimality() -> None:
+    """Without limits, trades above dust are within 1e-6 of an upper bound on any routing."""
+    gaps = []
+    for token_in, token_out, amount in questions(80, seed=2):
+        route = ROUTER.forward(token_in, token_out, amount, UNLIMITED, "lagrangian")
+        assert route.gap is not None
+        assert route.gap >= 0.0
+        if all(fill.amount_out > 10**8 for fill in route.execution.fills):
+            gaps.append(route.gap)
+    assert len(gaps) > 20
+    assert max(gaps) < 1e-6
+
+
+def test_a_reverse_quote_pays_at_least_what_was_asked_and_no_unit_less_would() -> None:
+    """The answer covers the wanted amount; the same plan with one unit less input does not."""
+    for token_in, token_out, amount in questions(30, seed=3):
+        wanted = ROUTER.forward(token_in, token_out, amount, Limits(), "hybrid").execution.amount_out
+        done = ROUTER.reverse(token_in, token_out, wanted, Limits(), "hybrid").execution
+        assert done.amount_out >= wanted
+        assert done.amount_in <= amount * 1.001 + 2
+
+
+def test_unconnected_tokens_have_no_route() -> None:
+    """Tokens of two separate markets raise NoRoute."""
+    left, right = MARKET.pools[0], None
+    for pool in MARKET.pools[1:]:
+        if not set(pool.tokens) & set(left.tokens):
+            right = pool
+            break
+    assert right is not None
+    router = Router([left, right], DictMarket([left, right], WRAPPED))
+    with pytest.raises(NoRoute):
+        router.forward(left.tokens[0], right.tokens[0], 1000, Limits(), "hybrid")
+
+
+def test_no_profitable_cycle_is_no_route() -> None:
+    """In a market without mispricing, arbitrage finds nothing rather than a losing cycle."""
+    with pytest.raises(NoRoute):
+        ROUTER.forward(WRAPPED, WRAPPED, 10**18, Limits(), "hybrid")
+
+
+def test_arbitrage_gains_and_pays_exactly() -> None:
+    """In a mispriced market the cycle plan returns more than it takes, to the unit."""
+    market = make_market(120, seed=6, noise=0.03)
+    book = DictMarket(market.pools, WRAPPED)
+    done = Router(market.pools, book).forward(WRAPPED, WRAPPED, 10**20, Limits(), "hybrid").execution
+    assert done.amount_out > done.amount_in
+    program = make_program(done.legs, Ends(WRAPPED, WRAPPED), WRAPPED, done.amount_in, 0)
+    assert execute(program, [TokenPayment(WRAPPED, 0, 10**20)], book).amount_out == done.amount_out
