@@ -62,17 +62,18 @@ class Addresses(msgspec.Struct, frozen=True):
 
 
 class Market(msgspec.Struct, frozen=True):
-    """A market at its beginning. `infos` lists all tokens, LP tokens included, as the document does."""
+    """A market at its beginning. `infos` lists all tokens, LP tokens included, as the document does.
+
+    `decimals` are of all of them; `lp_tokens` maps an LP token to the id of the pool that issues it.
+    """
 
     seed: int
     tokens: tuple[Token, ...]
     pools: tuple[Pool, ...]
     addresses: Addresses
     infos: tuple[TokenInfo, ...]
-
-    def decimals(self) -> dict[str, int]:
-        """Decimals of every token, LP tokens included."""
-        return {info.identifier: info.decimals for info in self.infos}
+    decimals: dict[str, int]
+    lp_tokens: dict[str, str]
 
 
 def generate(
@@ -113,7 +114,15 @@ def generate(
         pool = founding.found(ground, site, depth, pair_id, lp_token)
         built.append(pool if site.needed else founding.blemish(pool, dice))
         infos.append(_info(lp_token, pool.lp_decimals, pool.id))
-    return Market(seed, listed, _restrict_one(built), addresses, tuple(infos))
+    return Market(
+        seed,
+        listed,
+        _restrict_one(built),
+        addresses,
+        tuple(infos),
+        {info.identifier: info.decimals for info in infos},
+        {pool.lp_token: pool.id for pool in built},
+    )
 
 
 def _deployer(profile: NetworkProfile) -> Callable[[], bytes]:
@@ -252,7 +261,7 @@ def document(market: Market, state: State, block: Block) -> PoolDocument:
         wrapped_native_token=WRAPPED,
         tokens=market.infos,
         pools=tuple([pool for pool in state.ledger.pools.values() if all(pool.reserves)]),
-        main_pair_tokens=tuple(token for token in MAIN_PAIR_TOKENS if token in market.decimals()),
+        main_pair_tokens=tuple(token for token in MAIN_PAIR_TOKENS if token in market.decimals),
         onedex_router=market.addresses.onedex,
         xexchange_router=market.addresses.xexchange_router,
     )
