@@ -58,7 +58,7 @@ class Network:
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
         """Ask again and again until the network has got there."""
         async with asyncio.timeout(PATIENCE):
-            while not await condition():  # noqa: ASYNC110 - the state is in another process
+            while not await condition():
                 await asyncio.sleep(0.02)
 
     async def knows(self, handle: GossipHandle, topic: str, peers: int = 1, peer: int = 0) -> None:

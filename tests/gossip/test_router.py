@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -16,6 +17,7 @@ from libp2p.crypto.secp256k1 import create_new_key_pair
 from libp2p.peer.id import ID
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V12
 from libp2p.pubsub.pb import rpc_pb2
+from libp2p.utils import encode_varint_prefixed
 
 from millrace.gossip.identity import from_seed
 from millrace.gossip.peer import _host
@@ -405,3 +407,92 @@ def test_queue_of_a_peer_is_bounded_in_frames_and_bytes(steps: list[int | None])
             assert len(queue) == len(held)
 
     trio.run(run)
+
+
+# ---- strangers
+
+
+class Stream:
+    """A remote peer's stream that gives what it was made with, in pieces, and then ends."""
+
+    def __init__(self, peer: ID, data: bytes, piece: int) -> None:
+        self.muxed_conn = SimpleNamespace(peer_id=peer)
+        self.was_reset = False
+        self._data = data
+        self._piece = piece
+
+    async def read(self, n: int | None = None) -> bytes:
+        await trio.lowlevel.checkpoint()
+        assert n is not None
+        size = min(n, self._piece)
+        piece, self._data = self._data[:size], self._data[size:]
+        return piece
+
+    async def reset(self) -> None:
+        self.was_reset = True
+
+
+def framed(*rpcs: rpc_pb2.RPC) -> bytes:
+    return b"".join(encode_varint_prefixed(rpc.SerializeToString()) for rpc in rpcs)
+
+
+def read(node: Node, stream: Stream) -> None:
+    trio.run(node.messages.continuously_read_stream, stream)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 100_000])
+def test_frames_are_taken_in_order_however_they_are_cut(piece: int) -> None:
+    """Messages come out of the stream in the order they were written, through frames of any cut."""
+    author, node = Node("author"), Node("node")
+    node.join(TOPIC)
+    messages = [author.sent(b"%d" % number + bytes(number * 40)) for number in range(80)]
+    frames = framed(*(rpc_pb2.RPC(publish=messages[start : start + 40]) for start in (0, 40)))
+    stream = Stream(stranger("forwarder"), frames, piece)
+    read(node, stream)
+    assert [data for _, data, _ in node.delivered] == [message.data for message in messages]
+    assert not stream.was_reset
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_end_the_stream_and_nothing_else(junk: bytes) -> None:
+    """Whatever a stranger sends, reading it ends by itself and delivers nothing."""
+    stream = Stream(stranger("forwarder"), junk, 50)
+    read(SHARED, stream)
+    assert SHARED.delivered == []
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"\x80" * 11,
+        b"\x03\xff\xff\xff",
+        b"\x81\x80\x80\x01" + bytes(10),
+        framed(rpc_pb2.RPC(subscriptions=[rpc_pb2.RPC.SubOpts(subscribe=True, topicid="x" * 257)])),
+        framed(rpc_pb2.RPC(subscriptions=[rpc_pb2.RPC.SubOpts(subscribe=True, topicid="x")] * 5001)),
+    ],
+    ids=["endless prefix", "bad field", "too long a frame", "long topic", "many topics"],
+)
+def test_nonsense_is_counted_and_the_stream_reset(junk: bytes) -> None:
+    """A frame that is none resets its stream and counts as invalid."""
+    node = Node("node")
+    stream = Stream(stranger("forwarder"), junk, 100_000)
+    read(node, stream)
+    assert (stream.was_reset, node.messages.invalid) == (True, 1)
+
+
+def test_control_of_unknown_topics_leaves_no_trace() -> None:
+    """PRUNE and IHAVE for topics that are not ours, and offers of other peers, change nothing."""
+    node = Node("node")
+    sender = stranger("sender")
+    node.meet(sender)
+    control = rpc_pb2.ControlMessage(
+        prune=[
+            rpc_pb2.ControlPrune(topicID=f"t{n}", backoff=60, peers=[rpc_pb2.PeerInfo(peerID=b"\x00\x01a")])
+            for n in range(50)
+        ],
+        ihave=[rpc_pb2.ControlIHave(topicID="t", messageIDs=[b"id"])],
+    )
+    read(node, Stream(sender, framed(rpc_pb2.RPC(control=control)), 100_000))
+    assert node.messages.invalid == 0
+    assert node.messages.router.back_off == {}
+    assert len(node.messages.peer_queues[sender]) == 0

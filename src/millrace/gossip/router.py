@@ -41,6 +41,9 @@ SEEN_ENTRIES = 262_144
 SEQNO_BYTES = 8
 _IDONTWANT_ABOVE = 1024
 _KNOWN_KEYS = 4096
+_TOPIC_LENGTH = 256
+_BREATH = 32
+"""Messages of one frame after which other tasks get their turn."""
 
 Deliver = Callable[[str, bytes, str], None]
 
@@ -174,6 +177,14 @@ class Mesh(GossipSub):
         if ihave_msg.topicID in self.mesh:
             await super().handle_ihave(ihave_msg, sender_peer_id)
 
+    async def handle_prune(self, prune_msg: rpc_pb2.ControlPrune, sender_peer_id: ID) -> None:
+        """As the library's, for topics we are subscribed to: it remembers any other for ever."""
+        if prune_msg.topicID in self.mesh:
+            await super().handle_prune(prune_msg, sender_peer_id)
+
+    async def _do_px(self, px_peers: list[rpc_pb2.PeerInfo]) -> None:
+        """Not done (peer exchange is off): the library would dial whom a stranger names."""
+
     async def send_recent_messages(self, peer_id: ID, topic: str) -> None:
         """Not done: a publish that reported `no peers` must not be sent later behind its caller's back."""
 
@@ -252,16 +263,21 @@ class Messages(Pubsub):
         except (StreamError, IOException, RawConnError):
             pass  # the connection ended; the network tells the router
         except Exception as error:  # whatever a stranger sends ends his stream, not the process
-            log.debug("gossip stream ended", extra={"peer": str(peer), "reason": repr(error)})
+            self.invalid += 1
+            log.info("a remote peer sent nonsense", extra={"remote": str(peer), "reason": repr(error)})
             await stream.reset()
             self._handle_dead_peer(peer)
 
     async def _take(self, peer: ID, rpc: rpc_pb2.RPC) -> None:
-        for message in rpc.publish:
+        for number, message in enumerate(rpc.publish):
             self.receive(peer, message)
+            if number % _BREATH == _BREATH - 1:
+                await trio.lowlevel.checkpoint()
         if len(rpc.subscriptions) > self.max_subscriptions_per_rpc:
             raise ValueError(f"{len(rpc.subscriptions)} subscriptions in one frame")
         for change in rpc.subscriptions:
+            if len(change.topicid) > _TOPIC_LENGTH:
+                raise ValueError(f"a topic of {len(change.topicid)} characters")
             self.handle_subscription(peer, change)
         if rpc.HasField("control"):
             await self.router.handle_rpc(rpc, peer)

@@ -114,7 +114,7 @@ async def js(prefix: Path) -> AsyncIterator[JsPeer]:
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Ask again and again until the network has got there."""
     async with asyncio.timeout(PATIENCE):
-        while not await condition():  # noqa: ASYNC110 - the state is in other processes
+        while not await condition():
             await asyncio.sleep(0.02)
 
 
