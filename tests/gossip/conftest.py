@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from millrace.gossip import GossipHandle, GossipMessage, GossipSettings, PeerSettings
+from millrace.gossip.handle import OnMessage
 
 PATIENCE = 20.0
 """Seconds after which something that takes well under one on an idle machine is taken for broken."""
@@ -42,12 +43,12 @@ class Network:
     def inbox(self) -> Inbox:
         return Inbox()
 
-    def handle(self, *peers: PeerSettings, inbox: Inbox | None = None, **shared: Any) -> GossipHandle:
+    def handle(self, *peers: PeerSettings, inbox: OnMessage | None = None, **shared: Any) -> GossipHandle:
         handle = GossipHandle(GossipSettings(peers=peers, **shared), inbox)
         self._handles.append(handle)
         return handle
 
-    async def start(self, *peers: PeerSettings, inbox: Inbox | None = None, **shared: Any) -> GossipHandle:
+    async def start(self, *peers: PeerSettings, inbox: OnMessage | None = None, **shared: Any) -> GossipHandle:
         handle = self.handle(*peers, inbox=inbox, **shared)
         await handle.start()
         return handle

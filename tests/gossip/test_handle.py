@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millrace.gossip import GossipBusy, GossipError, GossipHandle, GossipSettings, PeerSettings
+from millrace.gossip import GossipBusy, GossipError, GossipHandle, GossipMessage, PeerSettings
 from millrace.gossip.settings import MAX_DATA_BYTES
 
 if TYPE_CHECKING:
@@ -34,9 +34,14 @@ def alive(pid: int) -> bool:
     return False
 
 
-def temporary() -> set[Path]:
-    """The socket directories there are."""
-    return set(Path(tempfile.gettempdir()).glob("millrace-gossip-*"))
+@pytest.fixture(autouse=True)
+def _own_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def temporary() -> list[Path]:
+    """The socket directories left behind."""
+    return list(Path(tempfile.gettempdir()).glob("millrace-gossip-*"))
 
 
 # ---- messages
@@ -116,18 +121,9 @@ async def test_copies_are_counted_not_delivered(network: Network) -> None:
     assert len(inbox.messages) == 30
 
 
-async def test_publisher_needs_no_subscription(network: Network) -> None:
-    """A peer that is subscribed to nothing sends to the subscribers of the topic (fanout)."""
-    inbox = network.inbox()
-    handle = await network.start(PeerSettings(subscribe=(TOPIC,)), PeerSettings(), inbox=inbox)
-    await handle.dial(handle.addresses[0], peer=1)
-    await network.knows(handle, TOPIC, peer=1)
-    assert await handle.publish(TOPIC, b"fanout", peer=1) == 1
-    assert await inbox.wait(1) == [b"fanout"]
-
-
 async def test_nobody_there_is_zero(network: Network) -> None:
-    """Without a remote subscriber of that topic a publish goes to 0 peers, and is not sent later either."""
+    """Without a remote subscriber of that topic a publish goes to 0 peers, and is not sent later either; a
+    publisher needs no subscription of its own (fanout)."""
     inbox = network.inbox()
     handle = await network.start(PeerSettings(subscribe=(OTHER,)), PeerSettings(), inbox=inbox)
     assert await handle.publish(OTHER, b"alone", peer=1) == 0
@@ -151,17 +147,34 @@ async def test_burst_loses_nothing(network: Network) -> None:
     assert await inbox.wait(500) == datas
 
 
-async def test_a_mebibyte_arrives_whole(network: Network) -> None:
-    """A message of 1 MiB, and the largest allowed one, arrive unchanged; a longer one is refused at once."""
+async def test_large_messages_and_rude_company(network: Network, caplog: pytest.LogCaptureFixture) -> None:
+    """A message of 1 MiB and the largest allowed one arrive unchanged, a longer one is refused at once; neither
+    garbage on our port nor an error in `on_message` stops the next message."""
     inbox = network.inbox()
-    handle = await network.start(PeerSettings(subscribe=(TOPIC,)), PeerSettings(), inbox=inbox)
+
+    def fail_first(message: GossipMessage) -> None:
+        inbox(message)
+        if len(inbox.messages) == 1:
+            raise RuntimeError("not today")
+
+    handle = await network.start(PeerSettings(subscribe=(TOPIC,)), PeerSettings(), inbox=fail_first)
+    port = int(handle.addresses[0].split("/tcp/")[1].split("/")[0])
+    for junk in (b"GET / HTTP/1.1\r\n\r\n", b"\x13/multistream/1.0.0\n", os.urandom(5000), b"\xff" * 20):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(junk)
+        with contextlib.suppress(OSError):
+            await writer.drain()
+        writer.close()
     await handle.dial(handle.addresses[0], peer=1)
     await network.knows(handle, TOPIC, peer=1)
-    for size in (1024 * 1024, MAX_DATA_BYTES):
-        assert await handle.publish(TOPIC, os.urandom(16) * (size // 16), peer=1) == 1
-    assert [len(data) for data in await inbox.wait(2)] == [1024 * 1024, MAX_DATA_BYTES]
+    sent = [os.urandom(1024 * 1024), os.urandom(MAX_DATA_BYTES)]
+    for data in sent:
+        assert await handle.publish(TOPIC, data, peer=1) == 1
+    assert await inbox.wait(2) == sent
+    assert "not today" in caplog.text
     with pytest.raises(ValueError, match=str(MAX_DATA_BYTES)):
         await handle.publish(TOPIC, bytes(MAX_DATA_BYTES + 1), peer=1)
+    assert (await handle.stats()).restarts == 0
 
 
 async def test_too_many_publishes_are_refused(network: Network) -> None:
@@ -207,26 +220,6 @@ async def test_service_that_does_not_listen_loses_the_oldest_and_is_told(
     assert received[-5:] == sent[-5:]
 
 
-async def test_callback_that_fails_stops_nothing(network: Network, caplog: pytest.LogCaptureFixture) -> None:
-    """An error in `on_message` is logged; the next message is still handed over."""
-    inbox = network.inbox()
-
-    def fail_first(message: object) -> None:
-        inbox(message)  # type: ignore[arg-type]
-        if len(inbox.messages) == 1:
-            raise RuntimeError("not today")
-
-    handle = network.handle(PeerSettings(subscribe=(TOPIC,)), PeerSettings())
-    handle._on_message = fail_first
-    await handle.start()
-    await handle.dial(handle.addresses[0], peer=1)
-    await network.knows(handle, TOPIC, peer=1)
-    for data in (b"1", b"2"):
-        await handle.publish(TOPIC, data, peer=1)
-    assert await inbox.wait(2) == [b"1", b"2"]
-    assert "not today" in caplog.text
-
-
 # ---- identity and addresses
 
 
@@ -244,19 +237,15 @@ async def test_identity_comes_from_seed_or_file(network: Network, tmp_path: Path
 
 
 async def test_start_that_cannot_work_says_why(network: Network, tmp_path: Path) -> None:
-    """A bad key file, an address that is none and a taken port end `start` with an error naming them."""
+    """A process that cannot start ends `start` with an error that says why, and is not started again."""
     bad = tmp_path / "bad.key"
     bad.write_text("not a key")
-    with pytest.raises(GossipError, match=r"bad\.key"):
-        await network.start(PeerSettings(key_file=str(bad)))
-    with pytest.raises(GossipError, match=r"/ip4/127\.0\.0\.1/udp/1 is no"):
-        await network.start(PeerSettings(listen=("/ip4/127.0.0.1/udp/1",)))
-    with pytest.raises(GossipError, match="/dns4/seed is no multiaddress"):
-        await network.start(PeerSettings(bootstrap=("/dns4/seed",)))
-    running = await network.start(PeerSettings())
-    taken = running.addresses[0].split("/p2p/")[0]
-    with pytest.raises(GossipError, match=f"cannot listen on {taken}"):
-        await network.start(PeerSettings(listen=(taken,)))
+    handle = network.handle(PeerSettings(key_file=str(bad)))
+    with pytest.raises(GossipError, match=r"bad\.key holds neither"):
+        await handle.start()
+    assert not handle.running
+    assert handle.pid is None
+    assert not temporary()
 
 
 async def test_dial_that_cannot_work_says_why(network: Network) -> None:
@@ -377,9 +366,10 @@ async def test_frozen_remote_peer_is_dropped(network: Network) -> None:
 
 
 async def test_stop_is_quick_and_leaves_nothing(network: Network) -> None:
-    """`stop` takes under 2 s, also for a process that does not react, and leaves no process and no file."""
-    before = temporary()
-    willing, frozen = await network.start(PeerSettings()), await network.start(PeerSettings())
+    """`stop` takes under 2 s, also for a process that does not react, and leaves no process and no file; a
+    handle can be stopped twice and started again as the same peer, but not started twice."""
+    willing, frozen = network.handle(PeerSettings()), network.handle(PeerSettings())
+    await asyncio.gather(willing.start(), frozen.start())
     pids = [willing.pid, frozen.pid]
     assert frozen.pid is not None
     os.kill(frozen.pid, signal.SIGSTOP)
@@ -389,7 +379,13 @@ async def test_stop_is_quick_and_leaves_nothing(network: Network) -> None:
         assert time.monotonic() - began < 2
         assert not handle.running
     assert not any(alive(pid) for pid in pids if pid)
-    assert temporary() <= before
+    assert not temporary()
+    await willing.stop()
+    peer_ids = willing.peer_ids
+    await willing.start()
+    assert willing.peer_ids == peer_ids
+    with pytest.raises(GossipError, match="already started"):
+        await willing.start()
 
 
 async def test_what_was_published_before_stop_arrives(network: Network) -> None:
@@ -431,24 +427,6 @@ def test_process_dies_with_its_parent() -> None:
     assert not alive(pid)
 
 
-async def test_garbage_on_the_port_harms_nobody(network: Network) -> None:
-    """Connections that speak no libp2p, or stop half way, do not disturb the peer."""
-    inbox = network.inbox()
-    handle = await network.start(PeerSettings(subscribe=(TOPIC,)), PeerSettings(), inbox=inbox)
-    port = int(handle.addresses[0].split("/tcp/")[1].split("/")[0])
-    for junk in (b"GET / HTTP/1.1\r\n\r\n", b"\x13/multistream/1.0.0\n", os.urandom(5000), b"\xff" * 20):
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(junk)
-        with contextlib.suppress(OSError):
-            await writer.drain()
-        writer.close()
-    await handle.dial(handle.addresses[0], peer=1)
-    await network.knows(handle, TOPIC, peer=1)
-    assert await handle.publish(TOPIC, b"fine", peer=1) == 1
-    assert await inbox.wait(1) == [b"fine"]
-    assert (await handle.stats()).restarts == 0
-
-
 async def test_log_lines_of_the_process_reach_logging(network: Network, caplog: pytest.LogCaptureFixture) -> None:
     """What the process logs appears under the logger and level it used there, with its context."""
     unreachable = "/ip4/127.0.0.1/tcp/1/p2p/16Uiu2HAm979nYv6WosJcoTvk72QtFJ5X7xLprMHPHTi7YYMus6D2"
@@ -461,15 +439,3 @@ async def test_log_lines_of_the_process_reach_logging(network: Network, caplog: 
     record = next(record for record in caplog.records if record.name == "millrace.gossip.peer")
     assert record.levelno == logging.WARNING
     assert unreachable in record.__dict__["reason"]
-
-
-async def test_handle_is_started_once_and_stops_twice() -> None:
-    """Starting a started handle is an error; stopping a stopped one is none; it can be started again."""
-    handle = GossipHandle(GossipSettings())
-    async with handle:
-        with pytest.raises(GossipError, match="already started"):
-            await handle.start()
-        peer_id = handle.peer_ids[0]
-    await handle.stop()
-    async with handle:
-        assert handle.peer_ids[0] == peer_id
