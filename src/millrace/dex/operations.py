@@ -14,14 +14,19 @@ from millrace.dex.zap import FeeModel, balancing_swap
 MIN_OUTPUT: Final = 1
 MIN_OUTPUT_JEX_STABLE: Final = 2
 
+ACTIONS: Final = tuple(Action)
+
 
 def perform(run: Run, instruction: Instruction) -> Step:
     """Withdraw the instruction's inputs, call the exchange, put back what it pays."""
-    action = _action(instruction)
+    action = instruction.action
+    handler = HANDLERS.get(action)
+    if handler is None:
+        raise VaultError(f"Invalid action type: {action}")
     wanted = contract.inputs(instruction)
     taken = [run.take(item) for item in wanted] if wanted else [run.withdraw(*run.previous_result())]
     try:
-        step = HANDLERS[action](run, instruction, taken)
+        step = handler(run, instruction, taken)
     except PoolError as error:
         raise VaultError(f"{DEX[action]}: {error}") from error
     if action in ZAPPED:
@@ -33,22 +38,24 @@ def perform(run: Run, instruction: Instruction) -> Step:
     return step
 
 
-def _action(instruction: Instruction) -> Action:
-    try:
-        return Action(instruction.action)
-    except ValueError:
-        raise VaultError(f"Invalid action type: {instruction.action}") from None
-
-
 def _addressed(run: Run, instruction: Instruction) -> Pool:
-    action = Action(instruction.action)
+    action = instruction.action
     if instruction.w % 256 == contract.AUTO:
-        raise VaultError(f"{action.name}: the pool's address is missing")
+        raise VaultError(f"{ACTIONS[action].name}: the pool's address is missing")
     address = run.program.addresses[instruction.w]
-    pool = run.current(run.market.at(address), f"{DEX[action]} pool at {address.hex()}")
+    pool = run.market.at(address)
+    if pool is None:
+        raise VaultError(f"{DEX[action]} pool at {address.hex()} does not exist")
     if (pool.exchange, pool.kind) != KIND[action]:
-        raise VaultError(f"pool {pool.id} takes no {action.name}")
-    return pool
+        raise VaultError(f"pool {pool.id} takes no {ACTIONS[action].name}")
+    return run.current(pool)
+
+
+def _xexchange_pair(run: Run, token: str, other: str) -> Pool:
+    pool = run.market.xexchange(token, other)
+    if pool is None:
+        raise VaultError(f"xExchange pair {token} {other} does not exist")
+    return run.current(pool)
 
 
 def _record(
@@ -62,7 +69,7 @@ def _record(
     """Keep the pool as it is after the step, and describe the step."""
     run.pools[pool.id] = pool
     pair_id = pool.pair_id if isinstance(pool, OneDexPool) else None
-    action = Action(instruction.action)
+    action = ACTIONS[instruction.action]
     return Step(action, DEX[action], pool.id, pool.address, pair_id, tuple(inputs), tuple(outputs), tuple(fees))
 
 
@@ -77,14 +84,15 @@ def _swap(run: Run, instruction: Instruction, asset: Asset, pool: Pool, token_ou
 
 def _xexchange_swap(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
     out = run.token(instruction.b1)
-    pool = run.current(run.market.xexchange(assets[0].token, out), f"xExchange pair {assets[0].token} {out}")
-    return _swap(run, instruction, assets[0], pool, out)
+    return _swap(run, instruction, assets[0], _xexchange_pair(run, assets[0].token, out), out)
 
 
 def _onedex_swap(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
     out = run.token(instruction.b1)
-    pool = run.current(run.market.onedex(assets[0].token, out), f"OneDex pair {assets[0].token} {out}")
-    return _swap(run, instruction, assets[0], pool, out)
+    pool = run.market.onedex(assets[0].token, out)
+    if pool is None:
+        raise VaultError(f"OneDex pair {assets[0].token} {out} does not exist")
+    return _swap(run, instruction, assets[0], run.current(pool), out)
 
 
 def _stable_swap(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
@@ -111,13 +119,14 @@ def _shared_add(run: Run, instruction: Instruction, assets: list[Asset]) -> Step
 
 def _xexchange_add(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
     first, second = _pair(assets)
-    pool = run.market.xexchange(first.token, second.token)
-    return _zap(run, instruction, assets, run.current(pool, f"xExchange pair {first.token} {second.token}"))
+    return _zap(run, instruction, assets, _xexchange_pair(run, first.token, second.token))
 
 
 def _onedex_add(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
     pool = run.market.onedex_pair(instruction.w)
-    return _zap(run, instruction, assets, run.current(pool, f"OneDex pair {instruction.w}"))
+    if pool is None:
+        raise VaultError(f"OneDex pair {instruction.w} does not exist")
+    return _zap(run, instruction, assets, run.current(pool))
 
 
 def _jex_add(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
@@ -171,7 +180,9 @@ def _remove(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
 
 def _onedex_remove(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
     pool = run.market.onedex_lp(assets[0].token)
-    return _burn(run, instruction, assets[0], run.current(pool, f"OneDex pair of {assets[0].token}"))
+    if pool is None:
+        raise VaultError(f"no OneDex pair has the LP token {assets[0].token}")
+    return _burn(run, instruction, assets[0], run.current(pool))
 
 
 def _burn(run: Run, instruction: Instruction, asset: Asset, pool: Pool) -> Step:
@@ -194,18 +205,18 @@ def _wrapper(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
     asset = assets[0]
     if len(assets) != 1 or asset.token != source:
         raise VaultError(f"the wrapper takes {source}, got {asset.token}")
-    action = Action(instruction.action)
+    action = ACTIONS[instruction.action]
     paid = Asset(target, asset.amount)
     return Step(action, DEX[action], "", run.market.wrapper, None, (asset,), (paid,))
 
 
 def _unavailable(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
-    raise VaultError(f"{Action(instruction.action).name}: no such market here")
+    raise VaultError(f"{ACTIONS[instruction.action].name}: no such market here")
 
 
 Handler = Callable[[Run, Instruction, list[Asset]], Step]
 
-HANDLERS: Final[dict[Action, Handler]] = {
+HANDLERS: Final[dict[int, Handler]] = {
     Action.XEXCHANGE_SWAP: _xexchange_swap,
     Action.XEXCHANGE_ADD: _xexchange_add,
     Action.XEXCHANGE_REMOVE: _remove,
@@ -236,11 +247,11 @@ HANDLERS: Final[dict[Action, Handler]] = {
 ZAPPED: Final = frozenset({Action.XEXCHANGE_ADD, Action.ONEDEX_ADD, Action.JEX_ADD})
 
 
-def _family(first: Action, last: Action, name: str) -> dict[Action, str]:
+def _family(first: Action, last: Action, name: str) -> dict[int, str]:
     return {action: name for action in Action if first <= action <= last}
 
 
-DEX: Final[dict[Action, str]] = {
+DEX: Final[dict[int, str]] = {
     **_family(Action.XEXCHANGE_SWAP, Action.XEXCHANGE_REMOVE, "xExchange"),
     **_family(Action.ASH_STABLE_SWAP, Action.ASH_CRYPTO_REMOVE, "AshSwap"),
     **_family(Action.ONEDEX_SWAP, Action.ONEDEX_REMOVE, "OneDex"),
@@ -250,7 +261,7 @@ DEX: Final[dict[Action, str]] = {
 }
 """Name of the exchange an action uses, as quotes spell it."""
 
-KIND: Final[dict[Action, tuple[str, str]]] = {
+KIND: Final[dict[int, tuple[str, str]]] = {
     Action.XEXCHANGE_REMOVE: ("XExchange", "constant_product"),
     Action.ASH_STABLE_SWAP: ("AshSwap", "stable"),
     Action.ASH_STABLE_ADD: ("AshSwap", "stable"),

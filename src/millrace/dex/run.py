@@ -117,8 +117,6 @@ class Run:
             raise VaultError("PrevAmount not available")
         return self.previous
 
-    def current(self, pool: Pool | None, what: str) -> Pool:
+    def current(self, pool: Pool) -> Pool:
         """The pool as this run has left it so far."""
-        if pool is None:
-            raise VaultError(f"{what} does not exist")
         return self.pools.get(pool.id, pool)
