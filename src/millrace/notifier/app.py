@@ -1,0 +1,142 @@
+"""The notifier, wired: nodes and consumers on one port, operators on another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+
+from aiohttp import web
+
+from millrace.notifier.entry import now_ms
+from millrace.notifier.hub import Hub, HubSession
+from millrace.notifier.ingest import PATH as SAVE_PATH
+from millrace.notifier.ingest import Ingest
+from millrace.notifier.journal import Journal
+from millrace.notifier.metrics import Metrics
+from millrace.notifier.settings import NotifierSettings
+from millrace.runtime import http, process, websocket
+
+log = logging.getLogger(__name__)
+
+HUB_PATH = "/hub/ws"
+_ENVELOPE_BYTES = 1024
+
+
+class Notifier:
+    """A running notifier: what `run` starts, and what tests look into."""
+
+    def __init__(self, settings: NotifierSettings) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.hub = Hub(settings, self.metrics)
+        self.journal = Journal(settings, self.metrics, self.hub.publish)
+        self.ingest = Ingest(settings, self.journal, self.metrics)
+        self.started_ms = now_ms()
+        self.port = 0
+        self.http_port = 0
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Open the journal, then the ports; `stack` undoes it in the right order.
+
+        At the end the consumers' deliveries cease first and the sockets close last: what was queued still
+        gets to disk, and its nodes still get their answers.
+        """
+        settings = self.settings
+        await self.journal.start()
+        self.hub.start(self.journal)
+        try:
+            server = await self._serve_websockets()
+        except OSError:
+            await self.journal.stop()
+            raise
+        stack.push_async_callback(server.close)
+        stack.push_async_callback(self.journal.stop)
+        stack.push_async_callback(self.hub.stop)
+        self.port = server.port
+        operators = http.HttpServer(self._operator_app())
+        stack.push_async_callback(operators.stop)
+        self.http_port = await operators.start(settings.host, settings.http_port)
+
+    async def _serve_websockets(self) -> websocket.WsServer:
+        settings = self.settings
+        return await websocket.serve(
+            self._session,
+            settings.host,
+            settings.port,
+            max_message_size=settings.max_frame_bytes + _ENVELOPE_BYTES,
+            max_sessions=settings.max_connections,
+            ping_interval=settings.ping_interval,
+            pong_timeout=settings.pong_timeout,
+        )
+
+    def _session(self, request: websocket.Request) -> websocket.Session:
+        if request.path == SAVE_PATH:
+            return self.ingest.accept(request)
+        if request.path == HUB_PATH:
+            return HubSession(self.hub)
+        raise websocket.Refuse(404, f"nodes connect to {SAVE_PATH}, consumers to {HUB_PATH}")
+
+    def _operator_app(self) -> web.Application:
+        app = http.make_app()
+        serve_metrics = http.metrics_handler(self.metrics.registry)
+
+        async def metrics(request: web.Request) -> web.Response:
+            self._refresh_gauges()
+            return await serve_metrics(request)
+
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/ready", self._ready)
+        app.router.add_get("/metrics", metrics)
+        return app
+
+    async def _health(self, _: web.Request) -> web.Response:
+        """The process lives."""
+        return http.json_response({"status": "ok", "uptimeSeconds": (now_ms() - self.started_ms) // 1000})
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        """Events flow: the disk takes them, and every known shard had a block lately."""
+        ages = self._block_ages()
+        stale = [shard for shard, age in ages.items() if age > self.settings.ready_max_age]
+        reasons = [f"no block of shard {shard} for {ages[shard]:.0f} s" for shard in stale]
+        if not ages:
+            reasons.append("no block yet")
+        if self.journal.failing:
+            reasons.append(f"the journal cannot be written: {self.journal.failing}")
+        body = {
+            "status": "not ready" if reasons else "ready",
+            "reasons": reasons,
+            "secondsSinceBlock": {str(shard): round(age, 3) for shard, age in ages.items()},
+            "nodes": len(self.ingest.nodes),
+            "consumers": len(self.hub.sessions),
+            "journal": {"oldest": self.journal.oldest, "head": self.journal.head},
+        }
+        return http.json_response(body, 503 if reasons else 200)
+
+    def _block_ages(self) -> dict[int, float]:
+        now = now_ms()
+        return {shard: (now - at) / 1000 for shard, at in sorted(self.journal.last_block_ms.items())}
+
+    def _refresh_gauges(self) -> None:
+        metrics = self.metrics
+        metrics.head.set(self.journal.head)
+        metrics.oldest.set(self.journal.oldest)
+        metrics.consumers.set(len(self.hub.sessions))
+        metrics.subscriptions.set(self.hub.filter_count)
+        metrics.consumer_lag.set(self.hub.lag())
+        for shard, age in self._block_ages().items():
+            metrics.block_age.labels(metrics.shard(shard)).set(age)
+
+    async def work(self, stop: asyncio.Event) -> None:
+        """Follow the nodes in server mode until `stop`, or until the journal gives up."""
+        followers = [self.ingest.follow(url) for url in self.settings.node_urls]
+        await process.wait_first(stop, self.journal.defect, *followers)
+
+
+async def run(settings: NotifierSettings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set. Raises `OSError` with a text for the operator when it cannot start."""
+    notifier = Notifier(settings)
+    async with AsyncExitStack() as stack:
+        await notifier.start(stack)
+        log.info("ready", extra={"port": notifier.port, "http_port": notifier.http_port})
+        await notifier.work(stop)

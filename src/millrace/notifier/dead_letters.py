@@ -1,0 +1,59 @@
+"""Payloads that could not be decoded, kept for a person to look at."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+_encoder = msgspec.json.Encoder()
+
+
+class DeadLetters:
+    """A file of JSON lines: `at` (ms), `remote`, `topic`, `version`, `reason`, `payload` (base64).
+
+    At `max_bytes` the file becomes `dead-letters.1.jsonl`, in place of the one before it.
+    """
+
+    def __init__(self, directory: Path, max_bytes: int) -> None:
+        self.path = directory / "dead-letters.jsonl"
+        self._old = directory / "dead-letters.1.jsonl"
+        self._max = max_bytes
+        self._file: BinaryIO | None = None
+        self._dirty = False
+
+    def add(self, at: int, remote: str, topic: str, version: int, reason: str, payload: bytes) -> None:
+        """Append one letter. It is safe on disk after `sync`."""
+        line = {
+            "at": at,
+            "remote": remote,
+            "topic": topic[:256],
+            "version": version,
+            "reason": reason,
+            "payload": base64.b64encode(payload).decode(),
+        }
+        if self._file is None:
+            self._file = self.path.open("ab", buffering=0)
+        if self._file.tell() >= self._max:
+            self._file.close()
+            self.path.replace(self._old)
+            self._file = self.path.open("ab", buffering=0)
+        written = memoryview(_encoder.encode(line) + b"\n")
+        while written:
+            written = written[self._file.write(written) :]
+        self._dirty = True
+
+    def sync(self) -> None:
+        """Return once every letter is on disk."""
+        if self._dirty and self._file is not None:
+            os.fsync(self._file.fileno())
+            self._dirty = False
+
+    def close(self) -> None:
+        if self._file is not None:
+            self.sync()
+            self._file.close()
+            self._file = None

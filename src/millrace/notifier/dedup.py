@@ -1,0 +1,242 @@
+"""Which messages of many nodes are news. Rules only: the memory they work on comes from outside.
+
+A block lives through generations: saved, perhaps finalised, perhaps reverted, perhaps saved again. Each of
+these is one event, however many nodes tell it and however often. A node that runs behind the others tells
+old news: it may save a block which others have reverted already. Such news is recognised exactly when its
+connection is older than the block; of a connection that is younger nobody can know what the node said on an
+earlier one, and its word counts as new. Then an event may be repeated, but none is ever lost, and the last
+word about every block is the right one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from millrace.chain import outport
+from millrace.notifier.entry import CONFLICT, HISTORICAL, UNJOINED
+
+_REMEMBERED_PER_NODE = 4096  # blocks; a node is never so far behind on one connection
+
+
+class State(IntEnum):
+    """Where a block stands in its present generation."""
+
+    UNSEEN = 0
+    SAVED = 1
+    FINAL = 2
+    REVERTED = 3
+
+
+class Block(msgspec.Struct, frozen=True):
+    """What is remembered of one block of one shard."""
+
+    generation: int = 0
+    """How often it was saved as news."""
+    state: State = State.UNSEEN
+    nonce: int | None = None
+    digest: bytes = b""
+    """Of its content as first seen."""
+    first_sequence: int = 0
+    """The journal's next sequence when the block was first heard of."""
+    announced: bool = False
+    """Finalised before it was saved (again)."""
+    held_since: int = 0
+    """When (ms) an announcement began to wait for the block; 0: none waits."""
+
+
+class Event(NamedTuple):
+    """News: goes into the journal."""
+
+    topic: str
+    shard: int
+    subject: bytes
+    """The block's hash, or the digest of a message without a block."""
+    generation: int
+    marks: int = 0
+    alone: bool = False
+    """A finalised mark made up from memory, not the message in hand."""
+    variant: bytes = b""
+    """Digest of a content that contradicts the one first seen."""
+
+    @property
+    def message_id(self) -> str:
+        """`<topic>:<shard>:<hash>:<generation>`; `-unjoined` or `-<digest>` follow for what the marks tell."""
+        suffix = "-unjoined" if self.marks & UNJOINED else f"-{self.variant.hex()}" if self.variant else ""
+        return f"{self.topic}:{self.shard}:{self.subject.hex()}:{self.generation}{suffix}"
+
+
+class Verdict(NamedTuple):
+    """What to do with one message."""
+
+    events: tuple[Event, ...]
+    missing_blocks: int = 0
+    """Nonces skipped between the shard's newest block and this one."""
+    fork: bool = False
+    """Another block of the shard, not reverted, has the same nonce."""
+
+
+DUPLICATE = Verdict(())
+
+
+class Index(Protocol):
+    """The memory of the rules; it must survive the process together with the journal."""
+
+    next_sequence: int
+
+    def block(self, shard: int, block_hash: bytes) -> Block | None: ...
+    def put_block(self, shard: int, block_hash: bytes, block: Block) -> None: ...
+    def live_at(self, shard: int, nonce: int) -> list[bytes]:
+        """Hashes of blocks at this nonce that are saved and not reverted."""
+
+    def newest_nonce(self, shard: int) -> int | None: ...
+    def set_newest_nonce(self, shard: int, nonce: int) -> None: ...
+    def waiting(self, before_ms: int) -> list[tuple[int, bytes, Block]]:
+        """Blocks whose announcement has waited since before this time."""
+
+    def add_content(self, topic: str, shard: int, digest: bytes) -> bool:
+        """Remember a content; false when it was known."""
+
+    def swap_latest(self, topic: str, shard: int, digest: bytes) -> bool:
+        """Remember the latest content of a topic; false when it is the same as before."""
+
+
+class _Told(NamedTuple):
+    generation: int
+    reverted: bool
+
+
+class Observer:
+    """One connection of a node: what it has told of each block."""
+
+    def __init__(self, opened_at: int) -> None:
+        self.opened_at = opened_at
+        """The journal's next sequence when the connection opened."""
+        self._told: OrderedDict[tuple[int, bytes], _Told] = OrderedDict()
+
+    def saves(self, shard: int, block_hash: bytes, block: Block) -> int:
+        """The generation which this node means when it now saves the block."""
+        told = self._told.get((shard, block_hash))
+        if told is not None:
+            generation = told.generation + 1 if told.reverted else told.generation
+        elif self.opened_at <= block.first_sequence and block.generation:
+            generation = 1
+        elif block.state in (State.SAVED, State.FINAL):
+            generation = block.generation
+        else:
+            generation = block.generation + 1
+        self._remember(shard, block_hash, _Told(generation, False))
+        return generation
+
+    def reverts(self, shard: int, block_hash: bytes, block: Block) -> int:
+        """The generation which this node means when it now reverts the block."""
+        told = self._told.get((shard, block_hash))
+        generation = block.generation if told is None else told.generation
+        self._remember(shard, block_hash, _Told(generation, True))
+        return generation
+
+    def _remember(self, shard: int, block_hash: bytes, told: _Told) -> None:
+        self._told[shard, block_hash] = told
+        self._told.move_to_end((shard, block_hash))
+        if len(self._told) > _REMEMBERED_PER_NODE:
+            self._told.popitem(last=False)
+
+
+def save(index: Index, observer: Observer, shard: int, block_hash: bytes, nonce: int | None, digest: bytes) -> Verdict:
+    """A node saved a block."""
+    known = index.block(shard, block_hash) or Block(first_sequence=index.next_sequence)
+    meant = observer.saves(shard, block_hash, known)
+    live = known.state in (State.SAVED, State.FINAL)
+    if live or meant <= known.generation:
+        if not live or meant != known.generation or digest == known.digest:
+            return DUPLICATE
+        if not index.add_content(outport.SAVE_BLOCK, shard, block_hash + digest):
+            return DUPLICATE
+        return Verdict((Event(outport.SAVE_BLOCK, shard, block_hash, known.generation, CONFLICT, variant=digest),))
+    generation = known.generation + 1
+    fork, missing, marks = _place(index, shard, block_hash, nonce)
+    events = [Event(outport.SAVE_BLOCK, shard, block_hash, generation, marks)]
+    if known.announced:
+        events.append(Event(outport.FINALIZED_BLOCK, shard, block_hash, generation, alone=True))
+    index.put_block(
+        shard,
+        block_hash,
+        Block(
+            generation=generation,
+            state=State.FINAL if known.announced else State.SAVED,
+            nonce=nonce,
+            digest=digest,
+            first_sequence=known.first_sequence,
+        ),
+    )
+    return Verdict(tuple(events), missing, fork)
+
+
+def _place(index: Index, shard: int, block_hash: bytes, nonce: int | None) -> tuple[bool, int, int]:
+    """Compare a new block with its shard's newest: (fork, missing nonces, marks)."""
+    if nonce is None:
+        return False, 0, 0
+    newest = index.newest_nonce(shard)
+    fork = any(other != block_hash for other in index.live_at(shard, nonce))
+    if newest is None or nonce > newest:
+        index.set_newest_nonce(shard, nonce)
+        return fork, 0 if newest is None else nonce - newest - 1, CONFLICT if fork else 0
+    return fork, 0, CONFLICT if fork else HISTORICAL
+
+
+def finalise(index: Index, shard: int, block_hash: bytes, now: int) -> Verdict:
+    """A node called a block final; the mark waits when the block is not here (yet, or again)."""
+    known = index.block(shard, block_hash) or Block(first_sequence=index.next_sequence)
+    if known.state == State.FINAL or known.announced:
+        return DUPLICATE
+    if known.state == State.SAVED:
+        index.put_block(shard, block_hash, msgspec.structs.replace(known, state=State.FINAL))
+        return Verdict((Event(outport.FINALIZED_BLOCK, shard, block_hash, known.generation),))
+    index.put_block(shard, block_hash, msgspec.structs.replace(known, announced=True, held_since=now))
+    return DUPLICATE
+
+
+def revert(index: Index, observer: Observer, shard: int, block_hash: bytes) -> Verdict:
+    """A node took a block back."""
+    known = index.block(shard, block_hash) or Block(first_sequence=index.next_sequence)
+    meant = observer.reverts(shard, block_hash, known)
+    if known.state == State.REVERTED or meant < known.generation:
+        return DUPLICATE
+    events = []
+    if known.held_since:
+        events.append(_alone(shard, block_hash, known))
+    events.append(Event(outport.REVERT_INDEXED_BLOCK, shard, block_hash, known.generation))
+    index.put_block(
+        shard,
+        block_hash,
+        msgspec.structs.replace(known, state=State.REVERTED, announced=False, held_since=0),
+    )
+    nonce = known.nonce
+    if nonce is not None and nonce == index.newest_nonce(shard) and not index.live_at(shard, nonce):
+        index.set_newest_nonce(shard, nonce - 1)
+    return Verdict(tuple(events))
+
+
+def release(index: Index, before_ms: int) -> tuple[Event, ...]:
+    """Finalised marks whose block did not come in time: they are delivered alone.
+
+    When the block comes after all, it is followed by its mark once more.
+    """
+    events = []
+    for shard, block_hash, block in index.waiting(before_ms):
+        events.append(_alone(shard, block_hash, block))
+        index.put_block(shard, block_hash, msgspec.structs.replace(block, held_since=0))
+    return tuple(events)
+
+
+def _alone(shard: int, block_hash: bytes, block: Block) -> Event:
+    return Event(outport.FINALIZED_BLOCK, shard, block_hash, block.generation, UNJOINED, alone=True)
+
+
+def other(index: Index, topic: str, shard: int, digest: bytes) -> Verdict:
+    """A message that belongs to no block: news when its content is; settings: when they changed."""
+    news = (index.swap_latest if topic == outport.SETTINGS else index.add_content)(topic, shard, digest)
+    return Verdict((Event(topic, shard, digest, 1),)) if news else DUPLICATE

@@ -1,0 +1,343 @@
+"""Delivery to consumers on `/hub/ws`.
+
+A consumer is either live, and gets events as they are committed, or behind, and has a task of its own that reads
+the journal at the consumer's pace until it has caught up. Nobody waits for anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from millrace.chain import outport
+from millrace.notifier.block_events import BlockEvents
+from millrace.notifier.entry import Entry, event_frame, now_ms
+from millrace.notifier.filters import ALL, Filter, FilterIndex
+from millrace.notifier.hub_protocol import Consumer, Position, ProtocolViolation, gap_message
+from millrace.notifier.journal import Journal
+from millrace.notifier.metrics import Metrics
+from millrace.notifier.settings import NotifierSettings
+from millrace.notifier.tail import Tail
+from millrace.runtime import websocket
+
+log = logging.getLogger(__name__)
+
+_SOCKET_HIGH = 1024 * 1024  # bytes that may wait in a consumer's socket before delivery pauses
+_READ_BYTES = 4 * 1024 * 1024  # of the journal at a time
+_READ_EVENTS = 256
+_REMEMBERED_BLOCKS = 4096
+_FILTERED_TOPICS = frozenset((outport.FINALIZED_BLOCK, outport.REVERT_INDEXED_BLOCK))
+
+
+class _Rendered:
+    """One event, its frames for every combination of filters that some consumer has."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self._events: BlockEvents | None = None
+        self._frames: dict[tuple[int, ...], bytes] = {}
+
+    @property
+    def events(self) -> BlockEvents:
+        if self._events is None:
+            self._events = BlockEvents(self.entry.payload)
+        return self._events
+
+    def reduced(self, matches: Iterable[list[int]]) -> bytes:
+        """The frame with the events at all these positions, each once."""
+        lists = list(matches)
+        positions = tuple(lists[0] if len(lists) == 1 else sorted(set().union(*lists)))
+        frame = self._frames.get(positions)
+        if frame is None:
+            frame = self._frames[positions] = event_frame(self.entry, self.events.reduced(positions))
+        return frame
+
+
+class HubSession(websocket.Session):
+    """One consumer's connection."""
+
+    max_message_size = 256 * 1024
+    max_buffered = 1 << 40  # the window and `_SOCKET_HIGH` bound it
+
+    def __init__(self, hub: Hub) -> None:
+        super().__init__()
+        settings = hub.settings
+        self.hub = hub
+        self.consumer = Consumer(settings.window_frames, settings.window_bytes, settings.max_subscriptions)
+        self.filters: FilterIndex[None] = FilterIndex()
+        self.wants_all = False
+        self.live = False
+        self.start = 0
+        """Nothing up to this sequence was looked at for this consumer."""
+        self.cursor = 0
+        """Everything up to this sequence was delivered or filtered out; not kept while live."""
+        self.told: OrderedDict[str, None] = OrderedDict()
+        """Blocks of which some events were delivered through filters."""
+        self.progress = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    def on_open(self) -> None:
+        self.limit_send_buffer(_SOCKET_HIGH)
+        self.hub.sessions.add(self)
+
+    def on_message(self, kind: websocket.Kind, data: bytes) -> None:
+        if kind == "text":
+            self.close(websocket.UNSUPPORTED_DATA, "binary frames only")
+            return
+        try:
+            changes = self.consumer.receive(data, self.hub.position(), asyncio.get_running_loop().time())
+        except ProtocolViolation as violation:
+            self.close(violation.code, str(violation), abort=True)
+            return
+        self.progress.set()
+        if changes.reply:
+            self.send_binary(changes.reply)
+        if changes.removed is not None:
+            self.hub.unsubscribe(self, changes.removed)
+        if changes.added is not None:
+            self.hub.subscribe(self, changes.added, changes.start)
+
+    def on_writable(self) -> None:
+        self.progress.set()
+
+    def on_close(self) -> None:
+        self.hub.leave(self)
+
+    def has_room(self) -> bool:
+        """Whether one more event may be sent now."""
+        return self.consumer.has_room and self.buffered < _SOCKET_HIGH and not self.closed
+
+    def deliver(self, entry: Entry, frame: bytes) -> None:
+        self.consumer.sent(entry.sequence, len(frame))
+        self.send_frames(frame)
+        self.hub.count_sent(frame)
+
+    def remember(self, block_hash: str) -> None:
+        self.told[block_hash] = None
+        if len(self.told) > _REMEMBERED_BLOCKS:
+            self.told.popitem(last=False)
+
+
+class Hub:
+    """All consumers of this notifier."""
+
+    def __init__(self, settings: NotifierSettings, metrics: Metrics) -> None:
+        self.settings = settings
+        self.sessions: set[HubSession] = set()
+        self._metrics = metrics
+        self._journal: Journal
+        self._published = 0
+        self._tail = Tail(settings.tail_bytes)
+        self._live_all: dict[HubSession, None] = {}
+        self._live_filtered: dict[HubSession, None] = {}
+        self._filters: FilterIndex[HubSession] = FilterIndex()
+        self._saved_at: OrderedDict[str, int] = OrderedDict()
+        self._stopping = False
+
+    def start(self, journal: Journal) -> None:
+        """Begin at the journal's head."""
+        self._journal = journal
+        self._published = journal.head
+
+    async def stop(self) -> None:
+        """End every delivery; the sockets are closed by their server."""
+        self._stopping = True
+        tasks = [session.task for session in self.sessions if session.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def position(self) -> Position:
+        """Where the journal stands, as consumers see it."""
+        return Position(self._journal.origin, self._journal.oldest, self._published)
+
+    def lag(self) -> int:
+        """Sequences between the newest event and the consumer who is furthest behind."""
+        behind = (self._published - s.cursor for s in self.sessions if s.consumer.started and not s.live)
+        return max(behind, default=0)
+
+    @property
+    def filter_count(self) -> int:
+        """Distinct filters of the consumers who are not behind."""
+        return len(self._filters)
+
+    def count_sent(self, frame: bytes) -> None:
+        self._metrics.frames_sent.inc()
+        self._metrics.bytes_sent.inc(len(frame))
+
+    # Subscriptions.
+
+    def subscribe(self, session: HubSession, wanted: Filter, start: int | None) -> None:
+        """`session` wants more; `start` comes with its first subscription."""
+        if wanted == ALL:
+            session.wants_all = True
+        else:
+            session.filters.add(wanted, None)
+        if start is not None:
+            session.start = session.cursor = start
+            self._go_on(session)
+        elif session.live:
+            self._enlist(session)
+
+    def unsubscribe(self, session: HubSession, unwanted: Filter) -> None:
+        """`session` wants less."""
+        if unwanted == ALL:
+            session.wants_all = False
+        else:
+            session.filters.remove(unwanted, None)
+            self._filters.remove(unwanted, session)
+        if session.live:
+            self._enlist(session)
+
+    def leave(self, session: HubSession) -> None:
+        """The connection is gone."""
+        self.sessions.discard(session)
+        self._retire(session, 0)
+        if session.task is not None:
+            session.task.cancel()
+
+    def _enlist(self, session: HubSession) -> None:
+        """Put a live session where its present subscriptions belong."""
+        session.live = True
+        self._live_all.pop(session, None)
+        self._live_filtered.pop(session, None)
+        if session.wants_all:
+            self._live_all[session] = None
+        elif session.consumer.subscriptions:
+            self._live_filtered[session] = None
+            for wanted in session.consumer.subscriptions.values():
+                self._filters.add(wanted, session)
+
+    def _retire(self, session: HubSession, cursor: int) -> None:
+        """Take a session out of live delivery; `cursor` is the last sequence it is done with."""
+        session.live = False
+        session.cursor = cursor
+        self._live_all.pop(session, None)
+        self._live_filtered.pop(session, None)
+        for wanted in session.consumer.subscriptions.values():
+            self._filters.remove(wanted, session)
+
+    # Live delivery.
+
+    def publish(self, entries: list[Entry]) -> None:
+        """New events are on disk."""
+        for entry in entries:
+            self._tail.append(entry)
+            self._published = entry.sequence
+            self._note_save(entry)
+            rendered = _Rendered(entry)
+            for session in list(self._live_all):
+                self._push(session, entry, entry.frame)
+            if self._live_filtered:
+                self._publish_filtered(rendered)
+            self._metrics.lag.observe((now_ms() - entry.received_ms) / 1000)
+
+    def _publish_filtered(self, rendered: _Rendered) -> None:
+        entry = rendered.entry
+        if entry.topic in _FILTERED_TOPICS:
+            for session in [s for s in self._live_filtered if self._concerns(s, entry)]:
+                self._push(session, entry, entry.frame)
+            return
+        if entry.topic != outport.SAVE_BLOCK:
+            return
+        wishes: dict[HubSession, list[list[int]]] = {}
+        for wanted, positions in self._filters.match(rendered.events.keys).items():
+            for session in self._filters.owners(wanted):
+                wishes.setdefault(session, []).append(positions)
+        for session, lists in wishes.items():
+            if not session.wants_all:
+                session.remember(entry.block_hash)
+                self._push(session, entry, rendered.reduced(lists))
+
+    def _push(self, session: HubSession, entry: Entry, frame: bytes) -> None:
+        if session.has_room():
+            session.deliver(entry, frame)
+        else:
+            self._retire(session, entry.sequence - 1)
+            self._go_on(session)
+
+    def _note_save(self, entry: Entry) -> None:
+        if entry.topic == outport.SAVE_BLOCK:
+            self._saved_at.setdefault(entry.block_hash, entry.sequence)
+            if len(self._saved_at) > _REMEMBERED_BLOCKS:
+                self._saved_at.popitem(last=False)
+
+    def _concerns(self, session: HubSession, entry: Entry) -> bool:
+        """Whether a finalised or reverted block may have had events for a consumer with filters."""
+        if entry.block_hash in session.told:
+            return True
+        saved = self._saved_at.get(entry.block_hash)
+        return saved is None or saved <= session.start
+
+    # Delivery to those behind.
+
+    def _go_on(self, session: HubSession) -> None:
+        if session.task is None and not session.closed and not self._stopping:
+            session.task = asyncio.create_task(self._catch_up(session))
+            session.task.add_done_callback(_log_defect)
+
+    async def _catch_up(self, session: HubSession) -> None:
+        """Deliver from the journal until the consumer is at its head."""
+        while not session.closed:
+            session.progress.clear()
+            if not session.has_room():  # on_message and on_writable tell of progress
+                await self._wait_for_progress(session)
+                continue
+            if session.cursor >= self._published:
+                session.task = None
+                self._enlist(session)
+                return
+            for entry in await self._next_entries(session):
+                if not session.has_room():
+                    break
+                if entry.sequence > session.cursor + 1:
+                    self._tell_gap(session, entry.sequence - 1)
+                self._deliver_late(session, entry)
+            await asyncio.sleep(0)  # a long way to go must not hold up the others
+
+    async def _next_entries(self, session: HubSession) -> list[Entry]:
+        published = self._published
+        entries = self._tail.after(session.cursor, _READ_EVENTS)
+        if entries is None:
+            entries = await self._journal.read(session.cursor, _READ_BYTES)
+            if not entries:
+                self._tell_gap(session, published)
+        # What is committed but not yet announced to the hub would otherwise come twice.
+        return [entry for entry in entries if entry.sequence <= self._published]
+
+    def _tell_gap(self, session: HubSession, last: int) -> None:
+        session.send_binary(gap_message(session.cursor + 1, last))
+        session.cursor = last
+        self._metrics.gaps.inc()
+
+    def _deliver_late(self, session: HubSession, entry: Entry) -> None:
+        frame = b""
+        if session.wants_all:
+            frame = entry.frame
+        elif entry.topic == outport.SAVE_BLOCK and len(session.filters):
+            self._note_save(entry)
+            rendered = _Rendered(entry)
+            matches = session.filters.match(rendered.events.keys)
+            if matches:
+                frame = rendered.reduced(matches.values())
+                session.remember(entry.block_hash)
+        elif entry.topic in _FILTERED_TOPICS and len(session.filters) and self._concerns(session, entry):
+            frame = entry.frame
+        session.cursor = entry.sequence
+        if frame:
+            session.deliver(entry, frame)
+
+    async def _wait_for_progress(self, session: HubSession) -> None:
+        try:
+            await asyncio.wait_for(session.progress.wait(), self.settings.consumer_timeout)
+        except TimeoutError:
+            self._metrics.consumers_cut.inc()
+            log.warning("consumer cut off: too slow", extra={"remote": session.remote, "cursor": session.cursor})
+            session.close(websocket.SLOW_READER, "too slow: acknowledge what you have", abort=True)
+
+
+def _log_defect(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("delivery to a consumer failed", exc_info=task.exception())

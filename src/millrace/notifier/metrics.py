@@ -1,0 +1,78 @@
+"""What the notifier counts. Labels come from bounded sets only."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from millrace.chain import outport
+from millrace.chain.shard import METACHAIN
+
+_MAX_SHARDS = 16
+_LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+
+
+class Metrics:
+    """All metrics, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._shards: set[int] = set()
+        r = self.registry
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"notifier_{name}", text, labels, registry=r)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"notifier_{name}", text, labels, registry=r)
+
+        self.messages = counter("node_messages", "payloads received from nodes", "topic")
+        self.received_bytes = counter("node_bytes", "payload bytes received from nodes")
+        self.nodes = gauge("nodes", "nodes connected")
+        self.frames_refused = counter("node_frames_refused", "frames of nodes that are no envelope")
+        self.queued_bytes = gauge("queued_bytes", "payload bytes waiting for the disk")
+        self.events = counter("events", "events written to the journal", "topic", "shard")
+        self.duplicates = counter("duplicates", "messages that told nothing new", "topic")
+        self.conflicts = counter("conflicts", "events on which nodes disagree", "shard")
+        self.historical = counter("historical", "blocks replayed from before the newest", "shard")
+        self.missing_blocks = counter("missing_blocks", "nonces skipped by the blocks of a shard", "shard")
+        self.forks = counter("duplicate_nonces", "blocks whose nonce another live block has", "shard")
+        self.reverts = counter("reverts", "blocks taken back", "shard")
+        self.unjoined = counter("unjoined", "finalised marks delivered without their block", "shard")
+        self.dead_letters = counter("dead_letters", "payloads that could not be decoded")
+        self.unknown_topics = counter("unknown_topics", "payloads of unknown topics")
+        self.commit_seconds = Histogram("notifier_commit_seconds", "one group commit", buckets=_LATENCIES, registry=r)
+        self.batch_messages = Histogram(
+            "notifier_commit_messages", "messages in a group commit", buckets=(1, 2, 4, 8, 16, 64, 256), registry=r
+        )
+        self.commit_failures = counter("commit_failures", "commits the disk refused")
+        self.corrupt = counter("corrupt_events", "events of the journal that fail their checksum")
+        self.head = gauge("journal_head", "newest sequence")
+        self.oldest = gauge("journal_oldest", "oldest sequence")
+        self.journal_bytes = gauge("journal_bytes", "payload bytes in the journal")
+        self.pruned = counter("journal_pruned", "events that left the journal by age or size")
+        self.block_age = gauge("last_block_age_seconds", "seconds since the newest block", "shard")
+        self.lag = Histogram(
+            "notifier_lag_seconds", "node's frame to consumers' frames", buckets=_LATENCIES, registry=r
+        )
+        self.consumers = gauge("hub_consumers", "consumers connected")
+        self.subscriptions = gauge("hub_filters", "distinct filters in use")
+        self.frames_sent = counter("hub_frames", "event frames sent to consumers")
+        self.bytes_sent = counter("hub_bytes", "bytes of event frames sent to consumers")
+        self.consumers_cut = counter("hub_consumers_cut", "consumers cut off for being slow")
+        self.consumer_lag = gauge("hub_lag_events", "sequences between the journal's head and the slowest consumer")
+        self.gaps = counter("hub_gaps", "gaps told to consumers")
+
+    def shard(self, shard: int) -> str:
+        """The label of a shard; whatever nodes claim, there are never more than a few labels."""
+        if shard == METACHAIN:
+            return "meta"
+        if shard not in self._shards:
+            if len(self._shards) >= _MAX_SHARDS:
+                return "other"
+            self._shards.add(shard)
+        return str(shard)
+
+    @staticmethod
+    def topic(topic: str) -> str:
+        """The label of a topic."""
+        return topic if topic in outport.PAYLOADS else "unknown"

@@ -1,0 +1,156 @@
+"""Turn a block as nodes tell it into the block as consumers want it. No I/O.
+
+Only the logs of the transaction pool change; everything else stays as the node sent it:
+
+1. a log of a smart-contract result carries the hash of the transaction that caused it;
+2. a transfer of several tokens in one event becomes one event per token;
+3. transfers that a failure undid are left out;
+4. a transfer told by the sender's shard is not told again by the receiver's shard.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+
+from millrace.chain.proto import outport_pb2 as pb
+
+MULTI_TRANSFER = b"MultiESDTNFTTransfer"
+TRANSFERS = frozenset((b"ESDTTransfer", b"ESDTNFTTransfer", MULTI_TRANSFER, b"transferValueOnly"))
+FAILURES = frozenset((b"signalError", b"internalVMErrors"))
+
+_REMEMBERED_RESULTS = 100_000
+_REMEMBERED_TRANSFERS = 100_000
+
+
+class Memory:
+    """What one block needs to know of earlier ones, of all shards; bounded, the oldest is forgotten first."""
+
+    def __init__(self) -> None:
+        self._originals: OrderedDict[str, str] = OrderedDict()
+        self._transfers: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
+
+    def remember_result(self, result: str, original: str) -> None:
+        """A smart-contract result (hex hash) belongs to a transaction (hex hash)."""
+        self._originals[result] = original
+        if len(self._originals) > _REMEMBERED_RESULTS:
+            self._originals.popitem(last=False)
+
+    def original_of(self, result: str) -> str | None:
+        """The transaction of a result seen in an earlier block."""
+        return self._originals.get(result)
+
+    def remember_transfers(self, shard: int, seen: Counter[bytes]) -> None:
+        """Transfers which a block of `shard` told, with how often."""
+        for key, times in seen.items():
+            self._transfers[key] = shard, times
+            self._transfers.move_to_end(key)
+        while len(self._transfers) > _REMEMBERED_TRANSFERS:
+            self._transfers.popitem(last=False)
+
+    def told_elsewhere(self, shard: int, key: bytes) -> int:
+        """How often another shard told this transfer."""
+        where, times = self._transfers.get(key, (shard, 0))
+        return 0 if where == shard else times
+
+
+def normalise(block: pb.OutportBlock, memory: Memory) -> None:
+    """Apply the rules to `block`, in place, and remember what later blocks will need."""
+    pool = block.transactionPool
+    originals = {}
+    for result, info in pool.smartContractResults.items():
+        original = info.smartContractResult.originalTxHash
+        if original:
+            originals[result] = original.hex()
+            memory.remember_result(result, originals[result])
+    if not pool.logs:
+        return
+    owners = [originals.get(log.txHash) or memory.original_of(log.txHash) or log.txHash for log in pool.logs]
+    failed = _failed(pool, owners)
+    arrived = _arrived(block)
+    told: Counter[bytes] = Counter()
+    confirmed: Counter[bytes] = Counter()
+    for log, owner in zip(pool.logs, owners, strict=True):
+        execution = log.txHash
+        log.txHash = owner
+        if not any(event.identifier in TRANSFERS for event in log.log.events):
+            continue
+        undone = execution in failed or owner in failed
+        confirms = execution in arrived
+        kept = []
+        for event in _split(log.log.events):
+            if event.identifier in TRANSFERS:
+                if undone:
+                    continue
+                key = _transfer_key(owner, event)
+                if confirms:
+                    confirmed[key] += 1
+                    if confirmed[key] <= memory.told_elsewhere(block.shardID, key):
+                        continue
+                told[key] += 1
+            kept.append(event)
+        _replace(log.log, kept)
+    memory.remember_transfers(block.shardID, told)
+
+
+def _failed(pool: pb.TransactionPool, owners: Sequence[str]) -> set[str]:
+    """Hex hashes of transactions and results whose execution failed in this block.
+
+    A failed result takes its own transfers back. A failed transaction takes back those of all its results
+    of this block.
+    """
+    failed = set(pool.invalidTxs)
+    for log in pool.logs:
+        if any(event.identifier in FAILURES for event in log.log.events):
+            failed.add(log.txHash)
+    return failed
+
+
+def _arrived(block: pb.OutportBlock) -> set[str]:
+    """Hex hashes of transactions and results that came from another shard to be executed here."""
+    shard = block.shardID
+    return {
+        tx_hash.hex()
+        for miniblock in block.blockData.body.miniBlocks
+        if miniblock.senderShardID != shard and miniblock.receiverShardID == shard
+        for tx_hash in miniblock.txHashes
+    }
+
+
+def _split(events: Sequence[pb.Event]) -> list[pb.Event]:
+    """The events, with transfers of several tokens made one event per token.
+
+    Topics of such an event: token, nonce, amount for each token, then the receiver.
+    """
+    result = []
+    for event in events:
+        topics = event.topics
+        if event.identifier != MULTI_TRANSFER or len(topics) < 7 or len(topics) % 3 != 1:
+            result.append(event)
+            continue
+        for first in range(0, len(topics) - 1, 3):
+            single = pb.Event()
+            single.CopyFrom(event)
+            single.topics[:] = [*topics[first : first + 3], topics[-1]]
+            result.append(single)
+    return result
+
+
+def _transfer_key(owner: str, event: pb.Event) -> bytes:
+    """Equal for the two tellings of one transfer, by the sender's and by the receiver's shard."""
+    parts = (event.address, event.identifier, *event.topics)
+    lengths = b"".join(len(part).to_bytes(4, "big") for part in parts)
+    return hashlib.blake2b(b"".join((owner.encode(), lengths, *parts)), digest_size=16).digest()
+
+
+def _replace(log: pb.Log, events: list[pb.Event]) -> None:
+    if len(events) == len(log.events):
+        return  # nothing dropped; a split always makes more
+    copies = []
+    for event in events:
+        copy = pb.Event()
+        copy.CopyFrom(event)
+        copies.append(copy)
+    del log.events[:]
+    log.events.extend(copies)

@@ -1,0 +1,142 @@
+"""From a node's payload to events in the open transaction: decode, compare, normalise, append."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from typing import NamedTuple
+
+from google.protobuf.message import Message
+
+from millrace.chain import outport
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.notifier import dedup, messages
+from millrace.notifier.dead_letters import DeadLetters
+from millrace.notifier.dedup import Observer, Verdict
+from millrace.notifier.entry import CONFLICT, HISTORICAL, UNJOINED, Entry, now_ms
+from millrace.notifier.messages import Decoded, Undecodable
+from millrace.notifier.metrics import Metrics
+from millrace.notifier.normalise import Memory, normalise
+from millrace.notifier.store import Store
+
+log = logging.getLogger(__name__)
+
+_WARMED_BY = 64  # blocks of the journal which the memory of earlier blocks is rebuilt from at start
+
+
+class Arrival(NamedTuple):
+    """One payload as a node sent it."""
+
+    observer: Observer
+    remote: str
+    topic: str
+    version: int
+    payload: bytes
+    received_ms: int
+
+
+class Processor:
+    """Works inside the transaction of its store; used by one thread."""
+
+    def __init__(self, store: Store, dead_letters: DeadLetters, metrics: Metrics) -> None:
+        self._store = store
+        self._dead = dead_letters
+        self._metrics = metrics
+        self._memory = Memory()
+        for entry in store.read_back(outport.SAVE_BLOCK, _WARMED_BY):
+            normalise(pb.OutportBlock.FromString(entry.payload), self._memory)
+
+    def process(self, arrival: Arrival) -> list[Entry]:
+        """Append the events of one payload, if it has news. Never raises for what the payload says.
+
+        Raises `sqlite3.Error` or `OSError` when the disk refuses.
+        """
+        if arrival.topic not in outport.PAYLOADS:
+            self._metrics.unknown_topics.inc()
+            return []
+        mark = self._store.mark()
+        try:
+            entries = self._append_news(arrival)
+        except Undecodable as error:
+            reason = str(error)
+        except (sqlite3.Error, OSError):
+            raise
+        except Exception as error:
+            # A defect of ours must neither stop the node nor lose its message.
+            log.exception("message could not be processed", extra={"topic": arrival.topic})
+            reason = f"defect: {type(error).__name__}: {error}"[:500]
+        else:
+            self._store.release_mark()
+            return entries
+        self._store.back_to(mark)
+        self._bury(arrival, reason)
+        return []
+
+    def release_overdue(self, before_ms: int) -> list[Entry]:
+        """Append the finalised marks that waited too long for their block."""
+        return [self._append(event, b"", before_ms) for event in dedup.release(self._store, before_ms)]
+
+    def _append_news(self, arrival: Arrival) -> list[Entry]:
+        decoded = messages.decode(arrival.topic, arrival.payload)
+        verdict = self._judge(decoded, arrival)
+        self._count(decoded, verdict)
+        entries = []
+        for event in verdict.events:
+            payload = b""
+            if not event.alone:
+                message = decoded.message
+                if isinstance(message, pb.OutportBlock):
+                    normalise(message, self._memory)
+                payload = _serialize(message)
+            entries.append(self._append(event, payload, arrival.received_ms))
+        return entries
+
+    def _judge(self, decoded: Decoded, arrival: Arrival) -> Verdict:
+        store, shard, message = self._store, decoded.shard, decoded.message
+        if isinstance(message, pb.OutportBlock):
+            facts = messages.block_facts(message.blockData)
+            digest = messages.content_digest(message)
+            nonce = None if facts is None else facts.nonce
+            return dedup.save(store, arrival.observer, shard, decoded.block_hash, nonce, digest)
+        if decoded.topic == outport.FINALIZED_BLOCK:
+            return dedup.finalise(store, shard, decoded.block_hash, arrival.received_ms)
+        if decoded.topic == outport.REVERT_INDEXED_BLOCK:
+            return dedup.revert(store, arrival.observer, shard, decoded.block_hash)
+        return dedup.other(store, decoded.topic, shard, messages.content_digest(message))
+
+    def _append(self, event: dedup.Event, payload: bytes, received_ms: int) -> Entry:
+        if event.alone:
+            payload = pb.FinalizedBlock(shardID=event.shard, headerHash=event.subject).SerializeToString()
+        shard = self._metrics.shard(event.shard)
+        self._metrics.events.labels(event.topic, shard).inc()
+        if event.topic == outport.REVERT_INDEXED_BLOCK:
+            self._metrics.reverts.labels(shard).inc()
+        for mark, counter in (
+            (CONFLICT, self._metrics.conflicts),
+            (HISTORICAL, self._metrics.historical),
+            (UNJOINED, self._metrics.unjoined),
+        ):
+            if event.marks & mark:
+                counter.labels(shard).inc()
+        return self._store.append(event.topic, event.shard, event.marks, event.message_id, received_ms, payload)
+
+    def _count(self, decoded: Decoded, verdict: Verdict) -> None:
+        shard = self._metrics.shard(decoded.shard)
+        if verdict is dedup.DUPLICATE:
+            self._metrics.duplicates.labels(decoded.topic).inc()
+        if verdict.missing_blocks:
+            self._metrics.missing_blocks.labels(shard).inc(verdict.missing_blocks)
+            log.warning("blocks are missing", extra={"shard": decoded.shard, "count": verdict.missing_blocks})
+        if verdict.fork:
+            self._metrics.forks.labels(shard).inc()
+            log.warning("two blocks have one nonce", extra={"shard": decoded.shard})
+
+    def _bury(self, arrival: Arrival, reason: str) -> None:
+        self._metrics.dead_letters.inc()
+        self._dead.add(now_ms(), arrival.remote, arrival.topic, arrival.version, reason, arrival.payload)
+        log.warning("dead letter", extra={"topic": arrival.topic, "remote": arrival.remote, "reason": reason})
+
+
+def _serialize(message: Message) -> bytes:
+    # Deterministic, so that consumers and tests see map entries in one order.
+    return message.SerializeToString(deterministic=True)

@@ -1,0 +1,69 @@
+"""Settings of the notifier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Positive = Annotated[int, Meta(gt=0)]
+Seconds = Annotated[float, Meta(gt=0)]
+
+MEBIBYTE = 1024 * 1024
+
+
+class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything an operator may choose; times are in seconds, sizes in bytes."""
+
+    host: str = "127.0.0.1"
+    """Address that both ports listen on."""
+    port: Port = 8300
+    """WebSocket port: nodes on `/save`, consumers on `/hub/ws`. 0: any free port."""
+    http_port: Port = 8301
+    """Port of `/health`, `/ready` and `/metrics`. 0: any free port."""
+    data_dir: Path = Path("data/notifier")
+    """Directory of the journal and the dead letters. One notifier owns it at a time."""
+
+    max_frame_bytes: Positive = 64 * MEBIBYTE
+    """Largest frame taken from a node."""
+    max_connections: Positive = 4096
+    """WebSocket connections at once, nodes and consumers together; more are answered with 503."""
+    max_nodes: Positive = 64
+    """Node connections at once; more are answered with 503."""
+    node_secrets: dict[str, str] = {}
+    """Name of a node -> the secret it sends as `Authorization: Bearer <secret>`. Empty: every node is welcome."""
+    node_urls: tuple[str, ...] = ()
+    """Nodes in server mode that the notifier connects to, such as `ws://10.0.0.5:22111`; `/save` is added."""
+    max_queued_bytes: Positive = 512 * MEBIBYTE
+    """Node frames waiting for the disk; beyond it no node is read until some are written."""
+
+    finalized_wait: Seconds = 5.0
+    """How long a finalised mark waits for its block before it is delivered alone, marked as unjoined."""
+    retention_seconds: Seconds = 24 * 3600.0
+    """Age at which events leave the journal."""
+    retention_bytes: Positive = 10 * 1024 * MEBIBYTE
+    """Payload bytes the journal keeps; the oldest events leave first."""
+    dedup_window: Positive = 1_000_000
+    """Events over which a repeated message is recognised; an older one coming again is delivered again."""
+    dead_letter_bytes: Positive = 64 * MEBIBYTE
+    """Size at which the dead-letter file is rotated; one old file is kept."""
+
+    tail_bytes: Positive = 64 * MEBIBYTE
+    """Newest events kept in memory, so that consumers who keep up are never served from disk."""
+    window_frames: Positive = 1024
+    """Frames a consumer may leave unacknowledged before delivery to it pauses."""
+    window_bytes: Positive = 64 * MEBIBYTE
+    """Bytes a consumer may leave unacknowledged before delivery to it pauses."""
+    consumer_timeout: Seconds = 60.0
+    """How long delivery to a consumer may stay paused before it is cut off with code 4008."""
+    max_subscriptions: Positive = 256
+    """Subscriptions per consumer connection."""
+    ping_interval: Seconds = 30.0
+    """Seconds between pings on every connection."""
+    pong_timeout: Seconds = 20.0
+    """Seconds a peer has to answer a ping before it is closed with code 4012."""
+    ready_max_age: Seconds = 60.0
+    """`/ready` answers 503 when a known shard has had no block for so long."""
