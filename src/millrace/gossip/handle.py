@@ -19,6 +19,7 @@ from millrace.gossip.wire import (
     Dialled,
     GetStats,
     GossipStats,
+    Keep,
     Message,
     Publish,
     Published,
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 _RESTART_FIRST = 0.1
 _RESTART_MOST = 10.0
 _STEADY_SECONDS = 30.0
+_MAX_BOOTSTRAP = 256
 
 
 class GossipBusy(GossipError):
@@ -161,12 +163,31 @@ class GossipHandle:
         return answer.peers
 
     async def dial(self, address: str, peer: int = 0) -> None:
-        """Connect to a multiaddress once (those in `bootstrap` are kept). Raises `GossipError`."""
+        """Connect to a multiaddress once. Raises `GossipError`."""
         self._check_index(peer)
         answer = await self._ask(lambda request: Dial(request, peer, address))
         assert isinstance(answer, Dialled)
         if answer.error:
             raise GossipError(answer.error)
+
+    async def add_bootstrap(self, address: str, peer: int = 0) -> None:
+        """Add a multiaddress to those the peer keeps dialling, for as long as this handle lives.
+
+        Does not wait for the connection. Raises `GossipError` when it is no address, when the process is
+        down, or when there are 256 already.
+        """
+        self._check_index(peer)
+        known = self._peers[peer].bootstrap
+        if address in known:
+            return
+        if len(known) >= _MAX_BOOTSTRAP:
+            raise GossipError(f"there are {len(known)} bootstrap addresses already")
+        answer = await self._ask(lambda request: Keep(request, peer, address))
+        assert isinstance(answer, Dialled)
+        if answer.error:
+            raise GossipError(answer.error)
+        bootstrap = (*self._peers[peer].bootstrap, address)
+        self._peers[peer] = msgspec.structs.replace(self._peers[peer], bootstrap=bootstrap)
 
     async def stats(self, peer: int = 0) -> GossipStats:
         """Counters and state of one peer, now. While the process is down: nothing connected, all zero."""

@@ -70,6 +70,7 @@ class Peer:
         self._published = published
         self._lost_connection = trio.Event()
         self._nursery: trio.Nursery
+        self._kept: set[str] = set()
         secret = secret_key(settings.key_file, settings.key_seed)
         self._host = _host(create_new_key_pair(secret))
         self._messages = Messages(
@@ -115,9 +116,16 @@ class Peer:
             yield
             nursery.cancel_scope.cancel()
 
-    def keep(self, address: str) -> None:
-        """Stay connected to this address for ever; while running."""
-        self._nursery.start_soon(self._keep_connected, address)
+    def keep(self, address: str) -> str:
+        """Stay connected to this address while running; an empty text, or what is wrong with it."""
+        try:
+            target = _target(address)
+        except ValueError as error:
+            return str(error)
+        if target.peer_id != self._host.get_id() and address not in self._kept:
+            self._kept.add(address)
+            self._nursery.start_soon(self._keep_connected, address)
+        return ""
 
     def publish(self, request: int, topic: str, data: bytes) -> None:
         """Queue a message; `published(request, peers)` is called once it has been signed and sent on."""
@@ -167,8 +175,6 @@ class Peer:
     async def _keep_connected(self, address: str) -> None:
         delay = _REDIAL_FIRST
         target = _target(address).peer_id
-        if target == self._host.get_id():
-            return
         while True:
             if self._connected(target):
                 delay = _REDIAL_FIRST

@@ -23,6 +23,7 @@ from millrace.gossip.wire import (
     Dial,
     Dialled,
     GetStats,
+    Keep,
     Message,
     Publish,
     Published,
@@ -155,6 +156,8 @@ def _obey(command: Command, peers: list[Peer], outlet: Outlet, nursery: trio.Nur
             peers[peer].publish(request, topic, data)
         case Dial(request, peer, address):
             nursery.start_soon(_dial, peers[peer], request, address, outlet)
+        case Keep(request, peer, address):
+            outlet.answer(Dialled(request, peers[peer].keep(address)))
         case GetStats(request, peer):
             outlet.answer(Stats(request, peers[peer].stats(outlet.dropped)))
         case Start():

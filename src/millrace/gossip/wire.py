@@ -40,6 +40,14 @@ class Dial(_Record, frozen=True, tag="dial"):
     address: str
 
 
+class Keep(_Record, frozen=True, tag="keep"):
+    """As if the address were in the peer's `bootstrap`; answered with `Dialled` before any dial."""
+
+    request: int
+    peer: int
+    address: str
+
+
 class GetStats(_Record, frozen=True, tag="get_stats"):
     request: int
     peer: int
@@ -124,7 +132,7 @@ class Stats(_Record, frozen=True, tag="stats"):
     stats: GossipStats
 
 
-Command = Start | Publish | Dial | GetStats
+Command = Start | Publish | Dial | Keep | GetStats
 Report = Ready | Published | Dialled | Stats | Message
 
 _encoder = msgspec.msgpack.Encoder()
