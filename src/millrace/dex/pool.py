@@ -142,7 +142,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, reserves=reserves, lp_supply=lp_supply)
 
     def _refuse_swap(self) -> SwapsDisabled:
-        return SwapsDisabled(f"pool {self.id} is {self.state.value}: swaps are not allowed")
+        return SwapsDisabled(f"pool {self.id} is {self.state}: swaps are not allowed")
 
     def _require_liquidity_open(self) -> None:
         if self.state == PoolState.INACTIVE:
