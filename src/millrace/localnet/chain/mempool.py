@@ -1,0 +1,104 @@
+"""Transactions that wait for a block of their sender's shard: by sender in nonce order, best price first."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+from millrace.chain import fees
+from millrace.chain.fees import GasSchedule
+from millrace.chain.transaction import Transaction
+from millrace.localnet.chain.admission import Refused
+from millrace.localnet.ledger import Ledger
+
+
+class Mempool:
+    """A bounded pool. At a bound a new transaction is refused; nothing that waits is ever pushed out by it.
+
+    One transaction per sender and nonce: a second one replaces the first only if it pays more per unit of gas.
+    """
+
+    def __init__(self, gas: GasSchedule, max_size: int, max_per_sender: int) -> None:
+        self._gas = gas
+        self._max_size = max_size
+        self._max_per_sender = max_per_sender
+        self._by_sender: dict[bytes, dict[int, tuple[bytes, Transaction]]] = {}
+        self._size = 0
+        self.refused = 0
+        """Transactions refused because a bound was reached."""
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, tx_hash: bytes, tx: Transaction) -> None:
+        """Take a checked transaction. Raises `Refused` at a bound or for a worse one of the same nonce."""
+        waiting = self._by_sender.get(tx.sender, {})
+        present = waiting.get(tx.nonce)
+        if present is not None:
+            if present[0] == tx_hash:
+                return
+            if fees.price_per_unit(tx, self._gas) <= fees.price_per_unit(present[1], self._gas):
+                raise Refused("a transaction with this nonce and no lower price is waiting already")
+        elif self._size >= self._max_size or len(waiting) >= self._max_per_sender:
+            self.refused += 1
+            raise Refused("the mempool is full")
+        else:
+            self._size += 1
+        self._by_sender.setdefault(tx.sender, {})[tx.nonce] = (tx_hash, tx)
+
+    def put_back(self, tx_hash: bytes, tx: Transaction) -> None:
+        """Return a transaction of a reverted block; bounds do not hold for what had its place already."""
+        waiting = self._by_sender.setdefault(tx.sender, {})
+        self._size += tx.nonce not in waiting
+        waiting[tx.nonce] = (tx_hash, tx)
+
+    def remove_senders(self, senders: frozenset[bytes]) -> list[bytes]:
+        """Forget all that these senders have waiting; the hashes of what was forgotten."""
+        gone = [tx_hash for sender in senders for tx_hash, _ in self._by_sender.pop(sender, {}).values()]
+        self._size -= len(gone)
+        return gone
+
+    def contains(self, sender: bytes, nonce: int, tx_hash: bytes) -> bool:
+        """Whether this very transaction waits here."""
+        entry = self._by_sender.get(sender, {}).get(nonce)
+        return entry is not None and entry[0] == tx_hash
+
+    def select(self, ledger: Ledger, max_gas: int) -> Iterator[tuple[bytes, Transaction]]:
+        """Take executable transactions, best price per unit first, until the block's gas is used up.
+
+        Whoever iterates executes each one before asking for the next: the sender's following nonce becomes
+        executable by it. A transaction whose nonce has passed is forgotten on the way.
+        """
+        heap: list[tuple[int, int, bytes, Transaction]] = []
+        for sender in list(self._by_sender):
+            self._offer(heap, ledger, sender)
+        heapq.heapify(heap)
+        while heap:
+            _, _, tx_hash, tx = heapq.heappop(heap)
+            if tx.gas_limit > max_gas:
+                continue
+            max_gas -= tx.gas_limit
+            self._forget(tx.sender, tx.nonce)
+            yield tx_hash, tx
+            if ledger.account(tx.sender).nonce == tx.nonce + 1:
+                following: list[tuple[int, int, bytes, Transaction]] = []
+                self._offer(following, ledger, tx.sender)
+                for entry in following:
+                    heapq.heappush(heap, entry)
+
+    def _offer(self, heap: list[tuple[int, int, bytes, Transaction]], ledger: Ledger, sender: bytes) -> None:
+        """Append the sender's next executable transaction, if it is there."""
+        nonce = ledger.account(sender).nonce
+        for passed in [waiting for waiting in self._by_sender.get(sender, {}) if waiting < nonce]:
+            self._forget(sender, passed)
+        entry = self._by_sender.get(sender, {}).get(nonce)
+        if entry is not None:
+            tx_hash, tx = entry
+            heap.append((-fees.price_per_unit(tx, self._gas), -tx.gas_limit, tx_hash, tx))
+
+    def _forget(self, sender: bytes, nonce: int) -> None:
+        waiting = self._by_sender.get(sender, {})
+        if waiting.pop(nonce, None) is not None:
+            self._size -= 1
+        if not waiting:
+            self._by_sender.pop(sender, None)

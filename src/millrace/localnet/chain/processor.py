@@ -1,0 +1,366 @@
+"""Executes transactions and results on one shard's ledger and writes what happened into a block's content.
+
+A transaction is charged and its payments are taken in its sender's shard; its call or transfer runs in the receiver's,
+which is the same block when the shards are the same and a later one, through a miniblock, when they are not. What
+contracts pay to other shards, refunds and returned payments travel as results in the same way.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from millrace.chain import call as calls
+from millrace.chain import fees
+from millrace.chain.address import is_contract
+from millrace.chain.call import CallError, ParsedCall, TokenPayment
+from millrace.chain.network import NetworkProfile
+from millrace.chain.token import NATIVE
+from millrace.chain.transaction import Transaction
+from millrace.localnet import builtin
+from millrace.localnet.calls import CallResult, ContractCall, Event, State, Transfer
+from millrace.localnet.chain.content import INVALID_BLOCK, RESULT_BLOCK, TX_BLOCK, Content, Result
+from millrace.localnet.execution import execute_call
+from millrace.localnet.ledger import LedgerError
+
+DEVELOPER_SHARE = 30  # percent of a call's processing fee
+REFUND_TO_RELAYER = "gas refund for relayer"
+OK_DATA = b"@6f6b"
+INSUFFICIENT_FUNDS = "insufficient funds"
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A call or transfer that runs in its receiver's shard, whether a transaction or a result brought it."""
+
+    item: bytes
+    """Hash of the transaction or result that brings it."""
+    original: bytes
+    sender: bytes
+    parsed: ParsedCall
+    gas: int
+    """Gas left for execution."""
+    gas_price: int
+    payer: bytes
+    relayed: bool
+
+
+class Processor:
+    """Runs the items of one block of one shard."""
+
+    def __init__(self, network: NetworkProfile, shard: int, state: State, content: Content) -> None:
+        self._network = network
+        self._shard = shard
+        self._state = state
+        self._ledger = state.ledger
+        self._content = content
+        self._results = 0
+
+    def execute_new(self, tx_hash: bytes, tx: Transaction) -> bool:
+        """Execute a transaction of this shard's mempool at its source; `False` when it cannot even be charged."""
+        payer = tx.relayer or tx.sender
+        fee = fees.initially_paid_fee(tx, self._network.gas)
+        if self._ledger.balance_of(payer) < fee or self._ledger.account(tx.sender).guardian != tx.guardian:
+            return False
+        self._ledger.debit(payer, NATIVE, fee)
+        self._ledger.set_nonce(tx.sender, tx.nonce + 1)
+        if tx.relayer:
+            self._content.fee_only.add(tx.relayer)
+        self._content.gas_provided += tx.gas_limit
+        if self._ledger.balance_of(tx.sender) < tx.value:
+            self._invalid(tx_hash, tx, fee)
+            return True
+        try:
+            parsed = calls.payments_of(tx)
+            payments = tuple(payment for payment in parsed.payments if payment.token != NATIVE or payment.amount)
+            if payments:
+                builtin.send(self._ledger, tx.sender, payments)
+        except (CallError, LedgerError) as error:
+            self._fail_at_source(tx_hash, tx, fee, str(error))
+            return True
+        self._route(tx_hash, tx, parsed, fee)
+        return True
+
+    def execute_transaction(self, tx_hash: bytes, tx: Transaction, sender_shard: int) -> None:
+        """Execute, at its destination, a transaction that a miniblock of another shard brought."""
+        entry = self._content.add(tx_hash, tx, (sender_shard, self._shard, TX_BLOCK))
+        entry.fee.initially_paid = fees.initially_paid_fee(tx, self._network.gas)
+        self._run(self._job(tx_hash, tx, calls.payments_of(tx)))
+
+    def execute_result(self, result_hash: bytes, result: Result, sender_shard: int) -> None:
+        """Execute a result that a miniblock of another shard brought."""
+        self._content.add(result_hash, result, (sender_shard, self._shard, RESULT_BLOCK))
+        if result.function or is_contract(result.receiver):
+            self._run(
+                Job(
+                    result_hash, result.original, result.original_sender,
+                    ParsedCall(result.receiver, result.payments, result.function, result.args),
+                    result.gas_limit, result.gas_price, result.relayer or result.original_sender, bool(result.relayer),
+                )
+            )  # fmt: skip
+            return
+        self._credit(result.receiver, result.payments)
+        if result.is_refund or not result.payments:
+            return
+        self._log_tokens(result_hash, result.sender, result.receiver, result.payments)
+        if not result.return_message:
+            self._complete(result_hash, result.receiver, result.original)
+            self._content.finish(result.original, "success")
+
+    # At the source
+
+    def _route(self, tx_hash: bytes, tx: Transaction, parsed: ParsedCall, fee: int) -> None:
+        here = self._shard
+        target = self._network.shard_of(parsed.receiver)
+        through_self = parsed.receiver != tx.receiver
+        entry = self._content.add(tx_hash, tx, (here, here if through_self or target == here else target, TX_BLOCK))
+        entry.fee.initially_paid = fee
+        if target == here:
+            self._run(self._job(tx_hash, tx, parsed))
+            return
+        moving = fees.move_gas(tx, self._network.gas)
+        # The rest of the fee is collected where the call runs; a plain transfer ends what there is to pay here.
+        here_fee = moving * tx.gas_price if is_contract(parsed.receiver) else fee
+        entry.fee.gas_used, entry.fee.fee = moving, here_fee
+        self._content.fees += here_fee
+        self._log_tokens(tx_hash, tx.sender, parsed.receiver, parsed.payments)
+        if through_self:
+            self._send_on(tx_hash, tx, parsed)
+
+    def _send_on(self, tx_hash: bytes, tx: Transaction, parsed: ParsedCall) -> None:
+        """A transfer of several tokens goes to the sender itself; a result carries it to another shard."""
+        tail = (parsed.function.encode(), *parsed.args) if parsed.function else ()
+        data = calls.multi_transfer(parsed.receiver, list(parsed.payments), None).split(b"@", 2)
+        self._emit(
+            Result(
+                nonce=tx.nonce,
+                sender=tx.sender,
+                receiver=parsed.receiver,
+                data=b"@".join([data[0], data[2], *(part.hex().encode() for part in tail)]),
+                original=tx_hash,
+                original_sender=tx.sender,
+                payments=parsed.payments,
+                function=parsed.function,
+                args=parsed.args,
+                gas_limit=self._gas_left(tx, parsed),
+                gas_price=tx.gas_price,
+                relayer=tx.relayer,
+            )
+        )
+
+    def _invalid(self, tx_hash: bytes, tx: Transaction, fee: int) -> None:
+        entry = self._content.add(tx_hash, tx, (self._shard, self._shard, INVALID_BLOCK))
+        entry.invalid = INSUFFICIENT_FUNDS
+        entry.fee.gas_used, entry.fee.fee, entry.fee.initially_paid = tx.gas_limit, fee, fee
+        self._content.fees += fee
+        self._content.finish(tx_hash, "fail", INSUFFICIENT_FUNDS)
+
+    def _fail_at_source(self, tx_hash: bytes, tx: Transaction, fee: int, message: str) -> None:
+        """A token transfer that the sender cannot make: the fee is gone, nothing else happened."""
+        entry = self._content.add(tx_hash, tx, (self._shard, self._shard, TX_BLOCK))
+        entry.fee.gas_used, entry.fee.fee, entry.fee.initially_paid = tx.gas_limit, fee, fee
+        self._content.fees += fee
+        self._log_failure(tx_hash, tx.sender, tx.receiver, "execution failed", message)
+        self._content.finish(tx_hash, "fail", f"execution failed: {message}")
+
+    # At the destination
+
+    def _job(self, tx_hash: bytes, tx: Transaction, parsed: ParsedCall) -> Job:
+        return Job(
+            tx_hash, tx_hash, tx.sender, parsed, self._gas_left(tx, parsed), tx.gas_price, tx.relayer or tx.sender,
+            bool(tx.relayer),
+        )  # fmt: skip
+
+    def _gas_left(self, tx: Transaction, parsed: ParsedCall) -> int:
+        tokens = [payment for payment in parsed.payments if payment.token != NATIVE]
+        return tx.gas_limit - fees.move_gas(tx, self._network.gas) - builtin.gas(tokens)
+
+    def _run(self, job: Job) -> None:
+        if is_contract(job.parsed.receiver):
+            self._call(job)
+        else:
+            self._transfer(job)
+
+    def _transfer(self, job: Job) -> None:
+        parsed = job.parsed
+        self._credit(parsed.receiver, parsed.payments)
+        self._log_tokens(job.item, job.sender, parsed.receiver, parsed.payments)
+        if any(payment.token != NATIVE for payment in parsed.payments):
+            self._complete(job.item, parsed.receiver, job.original)
+        entry = self._content.entries[job.item]
+        if isinstance(entry.item, Transaction) and self._network.shard_of(entry.item.sender) == self._shard:
+            entry.fee.gas_used, entry.fee.fee = entry.item.gas_limit, entry.fee.initially_paid
+            self._content.fees += entry.fee.initially_paid
+        self._content.finish(job.original, "success")
+
+    def _call(self, job: Job) -> None:
+        parsed = job.parsed
+        value = sum(payment.amount for payment in parsed.payments if payment.token == NATIVE)
+        call = ContractCall(
+            job.sender, parsed.receiver, value, parsed.payments, parsed.function, parsed.args, max(job.gas, 0)
+        )
+        if job.gas <= 0:
+            message = "not enough gas: insufficient funds for execution"
+            result = CallResult(False, "out of gas", message, 0)
+        else:
+            result = execute_call(self._state, call)
+        self._log_tokens(job.item, job.sender, parsed.receiver, parsed.payments)
+        if result.ok:
+            self._succeed(job, result)
+        else:
+            self._fail(job, result)
+
+    def _succeed(self, job: Job, result: CallResult) -> None:
+        parsed = job.parsed
+        self._content.log(job.item, parsed.receiver, *result.events)
+        leaving = self._pay_out(job, result.transfers)
+        returned = b"".join(b"@" + value.hex().encode() for value in result.results)
+        self._content.log(job.item, parsed.receiver, Event(parsed.receiver, "writeLog", (job.sender,), OK_DATA + returned))
+        self._charge(job, result.gas_used, succeeded=True)
+        if not leaving:
+            self._complete(job.item, parsed.receiver, job.original)
+            self._content.finish(job.original, "success")
+
+    def _fail(self, job: Job, result: CallResult) -> None:
+        """Give the payments back and say why; all gas is gone."""
+        parsed, message = job.parsed, result.return_message
+        self._log_failure(job.item, job.sender, parsed.receiver, result.return_code, message)
+        code = result.return_code.encode()
+        home = self._network.shard_of(job.sender)
+        tokens = [payment for payment in parsed.payments if payment.token != NATIVE]
+        if home == self._shard:
+            self._credit(job.sender, parsed.payments)
+            data, payments = b"@" + code.hex().encode() + b"@" + job.original.hex().encode(), ()
+        else:
+            data, payments = _token_data(job.sender, tokens, code), parsed.payments
+        self._emit(
+            Result(
+                nonce=0,
+                sender=parsed.receiver,
+                receiver=job.sender,
+                data=data,
+                original=job.original,
+                original_sender=job.sender,
+                payments=payments,
+                return_message=message or result.return_code,
+            )
+        )
+        self._charge(job, job.gas, succeeded=False)
+        self._content.finish(job.original, "fail", f"execution failed: {message}")
+
+    def _pay_out(self, job: Job, transfers: tuple[Transfer, ...]) -> bool:
+        """Results for what the contract paid; whether any of them leaves the shard."""
+        leaving = False
+        for (sender, receiver, delivered), payments in _by_receiver(transfers).items():
+            tokens = [payment for payment in payments if payment.token != NATIVE]
+            self._emit(
+                Result(
+                    nonce=0,
+                    sender=sender,
+                    receiver=receiver,
+                    data=_token_data(receiver, tokens, None),
+                    original=job.original,
+                    original_sender=job.sender,
+                    payments=payments,
+                ),
+                delivered=delivered,
+            )
+            leaving = leaving or not delivered
+        return leaving
+
+    def _charge(self, job: Job, gas_used: int, *, succeeded: bool) -> None:
+        """Collect the fee of the gas that was used and refund the rest to whoever paid."""
+        price = fees.processing_price(job.gas_price, self._network.gas)
+        entry = self._content.entries[job.item]
+        refunded = max(job.gas, 0) - gas_used if succeeded else 0
+        collected = self._processing_fee(job, refunded, price)
+        self._content.fees += collected
+        if succeeded:
+            self._content.developer_fees += gas_used * price * DEVELOPER_SHARE // 100
+        entry.fee.gas_refunded = refunded
+        entry.fee.fee += collected
+        if isinstance(entry.item, Transaction):
+            entry.fee.gas_used = entry.item.gas_limit - refunded
+        if refunded * price:
+            self._content.gas_refunded += refunded
+            self._emit(
+                Result(
+                    nonce=1,
+                    sender=job.parsed.receiver,
+                    receiver=job.payer,
+                    data=OK_DATA,
+                    original=job.original,
+                    original_sender=job.sender,
+                    payments=(TokenPayment(NATIVE, 0, refunded * price),),
+                    gas_price=job.gas_price,
+                    return_message=REFUND_TO_RELAYER if job.relayed else "",
+                    is_refund=True,
+                )
+            )
+
+    def _processing_fee(self, job: Job, refunded: int, price: int) -> int:
+        """What this shard collects: all that was paid and not collected at the source, less the refund."""
+        entry = self._content.entries[job.item]
+        if isinstance(entry.item, Transaction):
+            tx = entry.item
+            paid = fees.initially_paid_fee(tx, self._network.gas)
+            if self._network.shard_of(tx.sender) != self._shard:
+                paid -= fees.move_gas(tx, self._network.gas) * tx.gas_price
+            return paid - refunded * price
+        # The result carries what a call through the sender's own account had left; the tokens' own gas goes along.
+        tokens = [payment for payment in job.parsed.payments if payment.token != NATIVE]
+        return (max(job.gas, 0) + builtin.gas(tokens) - refunded) * price
+
+    # Small parts
+
+    def _emit(self, result: Result, *, delivered: bool = False) -> None:
+        """Put a result into the block; one for this shard takes effect now, unless it has (`delivered`)."""
+        self._results += 1
+        numbered = msgspec.structs.replace(result, nonce=result.nonce + self._results)
+        target = self._network.shard_of(result.receiver)
+        self._content.add(numbered.hash(), numbered, None if target == self._shard else (self._shard, target, RESULT_BLOCK))
+        if target == self._shard and not delivered:
+            self._credit(result.receiver, result.payments)
+            if result.is_refund:
+                self._content.fee_only.discard(result.receiver)
+
+    def _credit(self, receiver: bytes, payments: tuple[TokenPayment, ...]) -> None:
+        if payments:
+            builtin.receive(self._ledger, receiver, payments)
+
+    def _log_tokens(self, item: bytes, sender: bytes, receiver: bytes, payments: tuple[TokenPayment, ...]) -> None:
+        tokens = [payment for payment in payments if payment.token != NATIVE]
+        if tokens:
+            self._content.log(item, sender, builtin.event(sender, receiver, tokens))
+
+    def _log_failure(self, item: bytes, caller: bytes, contract: bytes, code: str, message: str) -> None:
+        data = b"@" + code.encode().hex().encode()
+        trace = f"\n\truntime.go:856 [error signalled by smartcontract] [{message}]\n\truntime.go:853 [{code}]"
+        self._content.log(
+            item,
+            contract,
+            Event(contract, "signalError", (caller, message.encode()), data),
+            Event(contract, "internalVMErrors", (caller, b""), trace.encode()),
+        )
+
+    def _complete(self, item: bytes, account: bytes, previous: bytes) -> None:
+        self._content.log(item, account, Event(account, "completedTxEvent", (previous,)))
+
+
+def _token_data(receiver: bytes, tokens: list[TokenPayment], code: bytes | None) -> bytes:
+    """The data of a result that carries tokens, with a return code behind them if there is one."""
+    suffix = b"" if code is None else b"@" + code.hex().encode()
+    if not tokens:
+        return suffix
+    if len(tokens) == 1:
+        return calls.esdt_transfer(tokens[0].token, tokens[0].amount) + suffix
+    name, _, rest = calls.multi_transfer(receiver, tokens).split(b"@", 2)
+    return name + b"@" + rest + suffix
+
+
+def _by_receiver(transfers: tuple[Transfer, ...]) -> dict[tuple[bytes, bytes, bool], tuple[TokenPayment, ...]]:
+    """A contract's payments together per receiver: one result carries all that goes to one account."""
+    grouped: dict[tuple[bytes, bytes, bool], tuple[TokenPayment, ...]] = {}
+    for transfer in transfers:
+        key = (transfer.sender, transfer.receiver, transfer.delivered)
+        payment = TokenPayment(transfer.token, transfer.nonce, transfer.amount)
+        grouped[key] = (*grouped.get(key, ()), payment)
+    return grouped

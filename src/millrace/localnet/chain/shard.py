@@ -1,0 +1,147 @@
+"""One shard: its ledger, its mempool, its blocks, and the miniblocks that wait to be executed in it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from millrace.chain.network import NetworkProfile
+from millrace.chain.transaction import Transaction
+from millrace.localnet.calls import BlockInfo, State
+from millrace.localnet.chain.block import (
+    Block,
+    MiniBlock,
+    Place,
+    intra_miniblocks_of,
+    miniblocks_of,
+    seal,
+    shard_header,
+)
+from millrace.localnet.chain.content import TX_BLOCK, Content, Result
+from millrace.localnet.chain.mempool import Mempool
+from millrace.localnet.chain.processor import Processor
+
+KEPT_FINAL = 64  # final blocks kept for look-ups; older ones are forgotten
+GENESIS = bytes(32)
+
+
+class Arrival:
+    """A miniblock of another shard with its items, ready to be executed here."""
+
+    __slots__ = ("items", "meta_hash", "miniblock")
+
+    def __init__(self, miniblock: MiniBlock, items: list[Transaction | Result], meta_hash: bytes) -> None:
+        self.miniblock = miniblock
+        self.items = items
+        self.meta_hash = meta_hash
+
+
+class Shard:
+    """The state machine of one shard; `make_block` is its only way forward, `take_back` the only way back."""
+
+    def __init__(self, shard: int, network: NetworkProfile, state: State, mempool: Mempool, max_block_gas: int) -> None:
+        self.id = shard
+        self.network = network
+        self.state = state
+        self.mempool = mempool
+        self.blocks: deque[Block] = deque()
+        """Newest last: all that are not final, and the newest final ones."""
+        self.waiting: deque[Arrival] = deque()
+        """Miniblocks that the metachain has notarised for this shard, oldest first."""
+        self.stopped = False
+        self.forks = 0
+        self._executed: dict[bytes, list[Arrival]] = {}
+        self._max_block_gas = max_block_gas
+        self._genesis_nonce = 0
+
+    @property
+    def head(self) -> Block | None:
+        """The newest block."""
+        return self.blocks[-1] if self.blocks else None
+
+    @property
+    def next_nonce(self) -> int:
+        """The number of the block that comes next."""
+        return self.blocks[-1].nonce + 1 if self.blocks else self._genesis_nonce + 1
+
+    def make_block(self, place: Place) -> Block:
+        """Execute what waits, first from other shards, then from the mempool, and append the block."""
+        ledger = self.state.ledger
+        checkpoint = ledger.checkpoint()
+        self.state.block = BlockInfo(place.nonce, place.round, place.epoch, place.timestamp_ms // 1000)
+        content = Content()
+        processor = Processor(self.network, self.id, self.state, content)
+        arrivals = list(self.waiting)
+        self.waiting.clear()
+        for arrival in arrivals:
+            self._execute_arrival(processor, arrival)
+        for tx_hash, tx in self.mempool.select(ledger, self._max_block_gas):
+            if not processor.execute_new(tx_hash, tx):
+                content.finish(tx_hash, "dropped", "it could not be charged")
+        miniblocks = miniblocks_of(content)
+        meta_hashes = list(dict.fromkeys(arrival.meta_hash for arrival in arrivals))
+        raw, block_hash = seal(shard_header(place, content, miniblocks, meta_hashes))
+        altered = ledger.touched(checkpoint)
+        block = Block(
+            shard=self.id,
+            nonce=place.nonce,
+            round=place.round,
+            epoch=place.epoch,
+            timestamp_ms=place.timestamp_ms,
+            hash=block_hash,
+            header_type="HeaderV2",
+            header=raw,
+            miniblocks=miniblocks,
+            intra_miniblocks=intra_miniblocks_of(content, self.id),
+            content=content,
+            leader=place.leader,
+            altered=altered,
+            checkpoint=checkpoint,
+            incoming=[arrival.miniblock for arrival in arrivals],
+        )
+        self._executed[block_hash] = arrivals
+        self.blocks.append(block)
+        return block
+
+    def finalise(self, block: Block) -> None:
+        """The block stays for ever: its undo information is given up, old blocks are forgotten."""
+        block.final = True
+        self.state.ledger.discard(block.checkpoint)
+        self._executed.pop(block.hash, None)
+        while len(self.blocks) > KEPT_FINAL and self.blocks[0].final and self.blocks[1].final:
+            self.blocks.popleft()
+
+    def take_back(self, depth: int) -> list[Block]:
+        """Revert the newest `depth` blocks, newest first. Raises `ValueError` if one of them is final.
+
+        Their transactions return to the mempool, the miniblocks they executed wait again, and the ledger is as it
+        was before them. What they sent to other shards was never notarised, because they were not final.
+        """
+        if depth < 1 or depth > len(self.blocks) or self.blocks[-depth].final:
+            raise ValueError("only blocks that are not final yet can be taken back")
+        reverted = [self.blocks.pop() for _ in range(depth)]
+        self.state.ledger.rollback(reverted[-1].checkpoint)
+        self.forks += 1
+        for block in reverted:
+            self.waiting.extendleft(reversed(self._executed.pop(block.hash)))
+            for key, hashes in block.content.miniblocks.items():
+                for tx_hash in hashes:
+                    item = block.content.entries[tx_hash].item
+                    if key[0] == self.id and isinstance(item, Transaction):
+                        self.mempool.put_back(tx_hash, item)
+        return reverted
+
+    def outgoing(self, block: Block) -> list[MiniBlock]:
+        """The miniblocks of a block that other shards execute."""
+        return [mini for mini in block.miniblocks if mini.sender_shard == self.id != mini.receiver_shard]
+
+    def _execute_arrival(self, processor: Processor, arrival: Arrival) -> None:
+        mini = arrival.miniblock
+        for item_hash, item in zip(mini.tx_hashes, arrival.items, strict=True):
+            if mini.kind == TX_BLOCK:
+                assert isinstance(item, Transaction)
+                processor.execute_transaction(item_hash, item, mini.sender_shard)
+            else:
+                assert isinstance(item, Result)
+                processor.execute_result(item_hash, item, mini.sender_shard)
+
+

@@ -1,0 +1,76 @@
+"""Settings of the local chain (`MILLRACE_LOCALNET__<FIELD>`, table `[localnet]`)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from millrace.chain.network import NetworkProfile
+from millrace.chain.network import profile as named_profile
+
+Count = Annotated[int, Meta(gt=0)]
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that shapes the chain in a box; the defaults suit one machine."""
+
+    host: str = "127.0.0.1"
+    """Address of the HTTP interface."""
+    port: int = 8400
+    """Port of the pool document, the chain API, the faucet and the control endpoint; 0 takes a free one."""
+
+    profile: str = "documented"
+    """Network profile: documented, mainnet, devnet or testnet."""
+    chain_id: str = "local"
+    """Nothing signed for it is valid on a public network."""
+    seed: int = 1
+    """The same seed gives the same market and the same traders."""
+    pools: Annotated[int, Meta(ge=10)] = 1000
+    tokens: Annotated[int, Meta(ge=10)] = 600
+
+    round_ms: Annotated[int, Meta(ge=10)] = 600
+    """Length of a round; every shard makes one block in it."""
+    finality_rounds: Annotated[int, Meta(ge=0)] = 0
+    """Rounds after which a block is final; 0: in its own round."""
+    finalized_first: bool = True
+    """Whether a block final in its own round is announced as final before it is announced at all, as live nodes do."""
+    rounds_per_epoch: Count = 1200
+
+    notifier_url: str = "ws://127.0.0.1:8300/save"
+    """Where node events go; empty: nowhere."""
+    observers_per_shard: Annotated[int, Meta(ge=1, le=16)] = 1
+    """Connections per shard (and metachain), each sending all of its events."""
+    acknowledge_seconds: Seconds = 60.0
+    """Without an acknowledgement for so long an event is sent again, under a new counter."""
+    retry_seconds: Seconds = 0.5
+    """Pause between two attempts to connect."""
+    max_outbox: Count = 512
+    """Events an observer holds for a notifier that does not take them; then its shard makes no more blocks."""
+
+    gossip: bool = True
+    """Whether libp2p peers take transactions and send heartbeats."""
+    validators_per_shard: Count = 4
+    heartbeat_seconds: Seconds = 60.0
+    """How often every validator sends a heartbeat."""
+
+    traders_per_second: Annotated[float, Meta(ge=0)] = 4.0
+    """Swaps of the background traders; 0: none."""
+    relayers: tuple[str, ...] = ()
+    """Addresses that own EGLD from the start, so that they can pay for others."""
+    relayer_egld: Count = 1000
+    """Whole EGLD each of them owns."""
+
+    max_mempool: Count = 50_000
+    """Transactions waiting in one shard; further ones are refused."""
+    max_mempool_per_sender: Count = 5_000
+    max_block_gas: Count = 1_500_000_000
+    """Gas of the transactions in one block."""
+    max_known_transactions: Count = 200_000
+    """Transactions the chain API remembers; the oldest are forgotten."""
+
+    def network(self) -> NetworkProfile:
+        """The network profile under this chain's id."""
+        return named_profile(self.profile, chain_id=self.chain_id)
