@@ -90,6 +90,9 @@ def query(state: State, contract: bytes, function: str, args: Sequence[bytes] = 
         arguments.end()
     except REVERTS as error:
         raise QueryError(str(error)) from error
+    except Exception as error:
+        log.exception("contract fault", extra={"function": function})
+        raise QueryError("contract fault") from error
     return answer
 
 
