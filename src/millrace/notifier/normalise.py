@@ -42,10 +42,11 @@ class Memory:
         return self._originals.get(result)
 
     def remember_transfers(self, shard: int, seen: Counter[bytes]) -> None:
-        """Transfers which a block of `shard` told, with how often."""
+        """Transfers which a block of `shard` told, with how often. The shard that told one first counts."""
         for key, times in seen.items():
-            self._transfers[key] = shard, times
-            self._transfers.move_to_end(key)
+            if self._transfers.get(key, (shard, 0))[0] == shard:
+                self._transfers[key] = shard, times
+                self._transfers.move_to_end(key)
         while len(self._transfers) > _REMEMBERED_TRANSFERS:
             self._transfers.popitem(last=False)
 
@@ -78,8 +79,9 @@ def normalise(block: pb.OutportBlock, memory: Memory) -> None:
             continue
         undone = execution in failed or owner in failed
         confirms = execution in arrived
+        events = _split(log.log.events)
         kept = []
-        for event in _split(log.log.events):
+        for event in events:
             if event.identifier in TRANSFERS:
                 if undone:
                     continue
@@ -88,9 +90,11 @@ def normalise(block: pb.OutportBlock, memory: Memory) -> None:
                     confirmed[key] += 1
                     if confirmed[key] <= memory.told_elsewhere(block.shardID, key):
                         continue
-                told[key] += 1
+                else:
+                    told[key] += 1
             kept.append(event)
-        _replace(log.log, kept)
+        if len(events) != len(log.log.events) or len(kept) != len(events):
+            _replace(log.log, kept)
     memory.remember_transfers(block.shardID, told)
 
 
@@ -145,8 +149,6 @@ def _transfer_key(owner: str, event: pb.Event) -> bytes:
 
 
 def _replace(log: pb.Log, events: list[pb.Event]) -> None:
-    if len(events) == len(log.events):
-        return  # nothing dropped; a split always makes more
     copies = []
     for event in events:
         copy = pb.Event()

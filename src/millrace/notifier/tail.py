@@ -19,9 +19,9 @@ class Tail:
     def append(self, entry: Entry) -> None:
         """Add the next event; the oldest leave when the bound is passed, but the newest stays."""
         self._entries.append(entry)
-        self._bytes += len(entry.payload)
+        self._bytes += _memory(entry)
         while self._bytes > self._max_bytes and len(self._entries) > 1:
-            self._bytes -= len(self._entries.popleft().payload)
+            self._bytes -= _memory(self._entries.popleft())
 
     def after(self, sequence: int, limit: int) -> list[Entry] | None:
         """Up to `limit` events that follow `sequence`, or `None` when the first of them is not here any more."""
@@ -31,3 +31,7 @@ class Tail:
         if skip < 0:
             return None
         return list(islice(self._entries, skip, skip + limit))
+
+
+def _memory(entry: Entry) -> int:
+    return 2 * len(entry.payload)  # the payload, and the frame that a consumer of everything has built
