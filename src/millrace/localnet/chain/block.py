@@ -20,7 +20,7 @@ class MiniBlock(msgspec.Struct, frozen=True):
     hash: bytes
     sender_shard: int
     receiver_shard: int
-    kind: int
+    kind: pb.BlockType
     tx_hashes: tuple[bytes, ...]
 
     def message(self) -> pb.MiniBlock:
@@ -29,7 +29,7 @@ class MiniBlock(msgspec.Struct, frozen=True):
             txHashes=self.tx_hashes,
             senderShardID=self.sender_shard,
             receiverShardID=self.receiver_shard,
-            type=pb.BlockType.ValueType(self.kind),
+            type=self.kind,
         )
 
     def header(self) -> pb.MiniBlockHeader:
@@ -39,7 +39,7 @@ class MiniBlock(msgspec.Struct, frozen=True):
             senderShardID=self.sender_shard,
             receiverShardID=self.receiver_shard,
             txCount=len(self.tx_hashes),
-            type=pb.BlockType.ValueType(self.kind),
+            type=self.kind,
         )
 
 
@@ -77,10 +77,14 @@ def miniblocks_of(content: Content) -> list[MiniBlock]:
 
 def intra_miniblocks_of(content: Content, shard: int) -> list[MiniBlock]:
     """The miniblock of results that never leave the shard, if there are any."""
-    return [_miniblock(shard, shard, pb.SmartContractResultBlock, tuple(content.intra_results))] if content.intra_results else []
+    return (
+        [_miniblock(shard, shard, pb.SmartContractResultBlock, tuple(content.intra_results))]
+        if content.intra_results
+        else []
+    )
 
 
-def _miniblock(sender: int, receiver: int, kind: int, hashes: tuple[bytes, ...]) -> MiniBlock:
+def _miniblock(sender: int, receiver: int, kind: pb.BlockType, hashes: tuple[bytes, ...]) -> MiniBlock:
     draft = MiniBlock(b"", sender, receiver, kind, hashes)
     digest = blake2b(draft.message().SerializeToString(), digest_size=32).digest()
     return msgspec.structs.replace(draft, hash=digest)

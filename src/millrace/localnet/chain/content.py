@@ -13,7 +13,7 @@ from millrace.chain.transaction import Transaction
 from millrace.localnet.calls import Event
 
 TX_BLOCK, RESULT_BLOCK, INVALID_BLOCK = pb.TxBlock, pb.SmartContractResultBlock, pb.InvalidBlock
-MiniBlockKey = tuple[int, int, int]
+MiniBlockKey = tuple[int, int, pb.BlockType]
 """Sender's shard, receiver's shard, type of the miniblock."""
 
 

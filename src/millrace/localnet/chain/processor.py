@@ -213,7 +213,9 @@ class Processor:
         self._content.log(job.item, parsed.receiver, *result.events)
         leaving = self._pay_out(job, result.transfers)
         returned = b"".join(b"@" + value.hex().encode() for value in result.results)
-        self._content.log(job.item, parsed.receiver, Event(parsed.receiver, "writeLog", (job.sender,), OK_DATA + returned))
+        self._content.log(
+            job.item, parsed.receiver, Event(parsed.receiver, "writeLog", (job.sender,), OK_DATA + returned)
+        )
         self._charge(job, result.gas_used, succeeded=True)
         if not leaving:
             self._complete(job.item, parsed.receiver, job.original)
@@ -226,9 +228,10 @@ class Processor:
         code = result.return_code.encode()
         home = self._network.shard_of(job.sender)
         tokens = [payment for payment in parsed.payments if payment.token != NATIVE]
+        payments: tuple[TokenPayment, ...] = ()
         if home == self._shard:
             self._credit(job.sender, parsed.payments)
-            data, payments = b"@" + code.hex().encode() + b"@" + job.original.hex().encode(), ()
+            data = b"@" + code.hex().encode() + b"@" + job.original.hex().encode()
         else:
             data, payments = _token_data(job.sender, tokens, code), parsed.payments
         self._emit(
@@ -316,7 +319,9 @@ class Processor:
         self._results += 1
         numbered = msgspec.structs.replace(result, nonce=result.nonce + self._results)
         target = self._network.shard_of(result.receiver)
-        self._content.add(numbered.hash(), numbered, None if target == self._shard else (self._shard, target, RESULT_BLOCK))
+        self._content.add(
+            numbered.hash(), numbered, None if target == self._shard else (self._shard, target, RESULT_BLOCK)
+        )
         if target == self._shard and not delivered:
             self._credit(result.receiver, result.payments)
             if result.is_refund:

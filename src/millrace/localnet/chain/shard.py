@@ -143,5 +143,3 @@ class Shard:
             else:
                 assert isinstance(item, Result)
                 processor.execute_result(item_hash, item, mini.sender_shard)
-
-

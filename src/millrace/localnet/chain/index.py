@@ -1,0 +1,114 @@
+"""What became of each transaction, for the chain API: bounded, the oldest forgotten first."""
+
+from __future__ import annotations
+
+import msgspec
+
+from millrace.chain.transaction import Transaction, client_hash
+from millrace.localnet.chain.block import Block
+from millrace.localnet.chain.content import Log, Result
+
+
+class Record(msgspec.Struct):
+    """A transaction as the chain knows it."""
+
+    hash: bytes
+    tx: Transaction
+    timestamp_ms: int
+    source: Block | None = None
+    """The block that took it; `None` while it waits."""
+    destination: Block | None = None
+    outcome: str = ""
+    """`success`, `fail` or `dropped`; empty while it is on its way."""
+    reason: str = ""
+    outcome_block: Block | None = None
+    gas_used: int = 0
+    fee: int = 0
+    results: dict[bytes, Result] = {}
+    logs: dict[bytes, Log] = {}
+
+    @property
+    def status(self) -> str:
+        """`pending` until the block with its outcome is final, then `success` or `fail`."""
+        final = self.outcome_block is not None and self.outcome_block.final
+        return {"success": "success", "fail": "fail", "dropped": "fail"}[self.outcome] if final else "pending"
+
+
+class TransactionIndex:
+    """Records by chain hash, found by client hash too."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._records: dict[bytes, Record] = {}
+        self._aliases: dict[bytes, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def add(self, tx_hash: bytes, tx: Transaction, timestamp_ms: int) -> None:
+        """Remember a transaction that entered a mempool; beyond the bound the oldest is forgotten."""
+        if tx_hash in self._records:
+            return
+        if len(self._records) >= self._bound:
+            oldest = self._records.pop(next(iter(self._records)))
+            self._aliases.pop(client_hash(oldest.tx), None)
+        self._records[tx_hash] = Record(tx_hash, tx, timestamp_ms)
+        alias = client_hash(tx)
+        if alias != tx_hash:
+            self._aliases[alias] = tx_hash
+
+    def find(self, tx_hash: bytes) -> Record | None:
+        """The record of a chain hash or a client hash."""
+        return self._records.get(self._aliases.get(tx_hash, tx_hash))
+
+    def forget(self, tx_hash: bytes) -> None:
+        """Forget a transaction that left its mempool without a block."""
+        record = self._records.pop(tx_hash, None)
+        if record is not None:
+            self._aliases.pop(client_hash(record.tx), None)
+
+    def take(self, block: Block) -> None:
+        """Note what a new block did to each transaction it touched."""
+        for entry in block.content.entries.values():
+            if isinstance(entry.item, Result):
+                record = self._records.get(entry.item.original)
+                if record is not None:
+                    record.results[entry.hash] = entry.item
+                    if entry.hash in block.content.logs:
+                        record.logs[entry.hash] = block.content.logs[entry.hash]
+                continue
+            record = self._records.get(entry.hash)
+            if record is None:
+                continue
+            if record.source is None:
+                record.source = block
+            record.destination = block
+            record.fee += entry.fee.fee
+            record.gas_used = max(record.gas_used, entry.fee.gas_used)
+            if entry.hash in block.content.logs:
+                record.logs[entry.hash] = block.content.logs[entry.hash]
+        for tx_hash, outcome, reason in block.content.statuses:
+            record = self._records.get(tx_hash)
+            # A failure found on the way stands, whatever follows.
+            if record is not None and record.outcome != "fail":
+                record.outcome, record.reason, record.outcome_block = outcome, reason, block
+
+    def take_back(self, block: Block) -> None:
+        """Forget what a reverted block did: its new transactions wait again."""
+        for entry in block.content.entries.values():
+            tx_hash = entry.item.original if isinstance(entry.item, Result) else entry.hash
+            record = self._records.get(tx_hash)
+            if record is None:
+                continue
+            if record.outcome_block is block:
+                record.outcome, record.reason, record.outcome_block = "", "", None
+            if isinstance(entry.item, Result):
+                record.results.pop(entry.hash, None)
+            else:
+                record.fee -= entry.fee.fee
+            record.logs.pop(entry.hash, None)
+            if record.source is block:
+                record.source = record.destination = None
+                record.gas_used = 0
+            elif record.destination is block:
+                record.destination = record.source

@@ -1,0 +1,262 @@
+"""The whole chain as one deterministic object: rounds in, node events out. No clock, no socket.
+
+In a round every running shard makes a block; blocks old enough become final; the metachain then names the final ones,
+and the miniblocks they send reach their destinations with the next round. A shard executes only what the metachain
+named, and that only final blocks send: taking back what is not final never touches another shard.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from millrace.chain import address, outport
+from millrace.chain.shard import METACHAIN
+from millrace.chain.token import NATIVE
+from millrace.chain.transaction import Transaction, chain_hash
+from millrace.dex.document import Block as DocumentBlock
+from millrace.dex.document import PoolDocument
+from millrace.localnet import market as markets
+from millrace.localnet.calls import State
+from millrace.localnet.chain import admission, announce
+from millrace.localnet.chain.block import Block, Place, meta_header, seal
+from millrace.localnet.chain.content import Content
+from millrace.localnet.chain.index import TransactionIndex
+from millrace.localnet.chain.mempool import Mempool
+from millrace.localnet.chain.shard import GENESIS, Arrival, Shard
+from millrace.localnet.chain.validators import Validators
+from millrace.localnet.faucet import grant
+from millrace.localnet.ledger import Account, Ledger
+from millrace.localnet.settings import LocalnetSettings
+from millrace.localnet.traders import Traders
+
+EGLD = 10**18
+KEPT_META = 64
+
+
+class NodeEvent(msgspec.Struct, frozen=True):
+    """What the observers of a shard send to their consumer."""
+
+    shard: int
+    topic: str
+    payload: bytes
+
+
+class Chain:
+    """Three shards and a metachain. Everything it does follows from its settings and from what is submitted."""
+
+    def __init__(self, settings: LocalnetSettings, genesis_ms: int) -> None:
+        self.settings = settings
+        self.network = settings.network()
+        self.genesis_ms = genesis_ms
+        self.round = 0
+        self.finality_rounds = settings.finality_rounds
+        self.index = TransactionIndex(settings.max_known_transactions)
+        self.validators = Validators(settings.seed, self.network.shards, settings.validators_per_shard)
+        self.market = markets.generate(settings.seed, self.network, pools=settings.pools, tokens=settings.tokens)
+        self.home = self.network.shard_of(self.market.addresses.aggregator)
+        self.shards = {shard: self._make_shard(shard) for shard in range(self.network.shards)}
+        self.meta: deque[Block] = deque()
+        self.traders = Traders(self.market, self.network, rate=int(settings.traders_per_second * 1000))
+        self.traders.fund(self.shards[self.home].state)
+        self._last_round = dict.fromkeys([*self.shards, METACHAIN], 0)
+        self._to_notarise: deque[Block] = deque()
+        self._fund_relayers()
+
+    # Reading
+
+    def ledger_of(self, pubkey: bytes) -> Ledger:
+        """The ledger of the shard an address lives in."""
+        return self.shards[self.shard_of(pubkey)].state.ledger
+
+    def shard_of(self, pubkey: bytes) -> int:
+        """The shard of an address; system contracts, which this chain does not run, count to shard 0."""
+        shard = self.network.shard_of(pubkey)
+        return 0 if shard == METACHAIN else shard
+
+    def account(self, pubkey: bytes) -> Account:
+        """An account as of the newest block."""
+        return self.ledger_of(pubkey).account(pubkey)
+
+    def pool_document(self) -> PoolDocument:
+        """The market as of the newest block of the contracts' shard."""
+        shard = self.shards[self.home]
+        head = shard.head
+        block = (
+            DocumentBlock(head.round, head.nonce, head.timestamp_ms // 1000)
+            if head is not None
+            else DocumentBlock(0, 0, self.genesis_ms // 1000)
+        )
+        return markets.document(self.market, shard.state, block)
+
+    # Writing
+
+    def submit(self, tx: Transaction) -> bytes:
+        """Take a transaction into the mempool of its sender's shard; its hash. Raises `admission.Refused`."""
+        shard = self.shards[self.shard_of(tx.sender)]
+        tx_hash = chain_hash(tx)
+        if shard.mempool.contains(tx.sender, tx.nonce, tx_hash):
+            return tx_hash
+        admission.check(tx, self.network, shard.state.ledger)
+        shard.mempool.add(tx_hash, tx)
+        self.index.add(tx_hash, tx, self._timestamp_ms(self.round))
+        return tx_hash
+
+    def give(self, receiver: bytes, token: str, amount: int) -> None:
+        """The faucet. Raises `FaucetError`."""
+        home = self.shards[self.home].state
+        grant(self.market, home, self.ledger_of(receiver), receiver, token, amount)
+
+    def pause_traders(self) -> int:
+        """Stop the background traders and forget what they have waiting; the block from which nothing moves."""
+        self.traders.enabled = False
+        shard = self.shards[self.home]
+        for tx_hash in shard.mempool.remove_senders(frozenset(self.traders.addresses)):
+            self.index.forget(tx_hash)
+        return shard.next_nonce - 1
+
+    def genesis(self) -> list[NodeEvent]:
+        """What every observer sends before the first block."""
+        events = []
+        for shard in [*self.shards, METACHAIN]:
+            keys = announce.validators_keys(shard, self.validators, 0)
+            events.append(NodeEvent(shard, outport.SAVE_VALIDATORS_PUB_KEYS, keys))
+        for shard in self.validators.by_shard:
+            rating = announce.validators_rating(shard, self.validators, 0)
+            events.append(NodeEvent(METACHAIN, outport.SAVE_VALIDATORS_RATING, rating))
+        for number, own in self.shards.items():
+            accounts = announce.genesis_accounts(number, own.state.ledger, self.genesis_ms)
+            events.append(NodeEvent(number, outport.SAVE_ACCOUNTS, accounts))
+        return events
+
+    def advance_round(self, held: frozenset[int] = frozenset()) -> list[NodeEvent]:
+        """One round. `held` names shards that cannot make a block now, beside those that were stopped."""
+        self.round += 1
+        self._let_traders_act()
+        events: list[NodeEvent] = []
+        for number, shard in self.shards.items():
+            made = None
+            if not shard.stopped and number not in held:
+                made = shard.make_block(self._place(number, shard.next_nonce, shard.head, shard.forks))
+                self.index.take(made)
+                made.altered_accounts = announce.altered_accounts(
+                    made.altered, shard.state.ledger, made.content.fee_only
+                )
+            events += self._announce(made, self._finalise(shard))
+        if METACHAIN not in held:
+            events += self._advance_metachain()
+        return events
+
+    def take_back(self, shard: int, depth: int) -> list[NodeEvent]:
+        """Revert the newest blocks of a shard, newest first. Raises `ValueError` for final ones."""
+        events = []
+        for block in self.shards[shard].take_back(depth):
+            self.index.take_back(block)
+            events.append(NodeEvent(shard, outport.REVERT_INDEXED_BLOCK, announce.revert(block)))
+        return events
+
+    # Insides
+
+    def _make_shard(self, shard: int) -> Shard:
+        settings, ledger = self.settings, Ledger()
+
+        def is_local(pubkey: bytes) -> bool:
+            return self.shard_of(pubkey) == shard
+
+        state = markets.install(self.market, ledger, is_local) if shard == self.home else State(ledger, {}, is_local)
+        mempool = Mempool(self.network.gas, settings.max_mempool, settings.max_mempool_per_sender)
+        return Shard(shard, self.network, state, mempool, settings.max_block_gas)
+
+    def _fund_relayers(self) -> None:
+        for text in self.settings.relayers:
+            pubkey = address.decode(text)
+            self.ledger_of(pubkey).credit(pubkey, NATIVE, self.settings.relayer_egld * EGLD)
+
+    def _let_traders_act(self) -> None:
+        shard = self.shards[self.home]
+        for tx in self.traders.next(shard.state, self.traders.due(self.settings.round_ms)):
+            try:
+                self.submit(tx)
+            except admission.Refused:
+                # The traders look at the chain's nonce again before they go on.
+                continue
+
+    def _timestamp_ms(self, round_: int) -> int:
+        return self.genesis_ms + round_ * self.settings.round_ms
+
+    def _place(self, shard: int, nonce: int, head: Block | None, fork: int) -> Place:
+        return Place(
+            shard=shard,
+            nonce=nonce,
+            round=self.round,
+            epoch=self.round // self.settings.rounds_per_epoch,
+            timestamp_ms=self._timestamp_ms(self.round),
+            previous=head.hash if head is not None else GENESIS,
+            fork=fork,
+            chain_id=self.network.chain_id,
+            leader=self.validators.leader(shard, self.round)[1],
+        )
+
+    def _finalise(self, shard: Shard) -> list[Block]:
+        """Make final what is old enough, oldest first."""
+        ripe = [block for block in shard.blocks if not block.final and block.round + self.finality_rounds <= self.round]
+        for block in ripe:
+            shard.finalise(block)
+            self._to_notarise.append(block)
+        return ripe
+
+    def _announce(self, made: Block | None, final: list[Block]) -> list[NodeEvent]:
+        """The events of one shard's round, in the order in which a node sends them."""
+        ends = [NodeEvent(block.shard, outport.FINALIZED_BLOCK, announce.finalized(block)) for block in final]
+        if made is None:
+            return ends
+        newest = final[-1] if final else self._newest_final(made.shard)
+        index, _ = self.validators.leader(made.shard, made.round)
+        payload = announce.save_block(made, newest, index, self.network.shards, self.settings.max_block_gas)
+        saved = [NodeEvent(made.shard, outport.SAVE_BLOCK, payload)]
+        skipped = range(self._last_round[made.shard] + 1, made.round)[-100:]
+        self._last_round[made.shard] = made.round
+        rounds = [NodeEvent(made.shard, outport.SAVE_ROUNDS_INFO, announce.rounds(made, skipped))]
+        return ends + saved + rounds if self.settings.finalized_first else saved + ends + rounds
+
+    def _newest_final(self, shard: int) -> Block | None:
+        blocks = self.meta if shard == METACHAIN else self.shards[shard].blocks
+        return next((block for block in reversed(blocks) if block.final), None)
+
+    def _advance_metachain(self) -> list[NodeEvent]:
+        """A metachain block that names the shards' new final blocks and hands their miniblocks on."""
+        notarized = list(self._to_notarise)
+        self._to_notarise.clear()
+        head = self.meta[-1] if self.meta else None
+        place = self._place(METACHAIN, head.nonce + 1 if head else 1, head, 0)
+        raw, block_hash = seal(meta_header(place, notarized))
+        block = Block(
+            shard=METACHAIN,
+            nonce=place.nonce,
+            round=place.round,
+            epoch=place.epoch,
+            timestamp_ms=place.timestamp_ms,
+            hash=block_hash,
+            header_type="MetaBlock",
+            header=raw,
+            miniblocks=[],
+            intra_miniblocks=[],
+            content=Content(),
+            leader=place.leader,
+            notarized=tuple(source.hash for source in notarized),
+            final=True,
+        )
+        self.meta.append(block)
+        while len(self.meta) > KEPT_META:
+            self.meta.popleft()
+        for source in notarized:
+            self._hand_on(source, block_hash)
+        return self._announce(block, [block])
+
+    def _hand_on(self, source: Block, meta_hash: bytes) -> None:
+        for mini in self.shards[source.shard].outgoing(source):
+            items = [source.content.entries[tx_hash].item for tx_hash in mini.tx_hashes]
+            target = self.shards.get(mini.receiver_shard)
+            if target is not None:
+                target.waiting.append(Arrival(mini, items, meta_hash))
