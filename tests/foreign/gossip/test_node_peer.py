@@ -1,0 +1,107 @@
+"""Our peer and the p2p messenger of a MultiversX node (mx-chain-communication-go 1.3.0) understand each other.
+
+Needs Go. Run with `MILLRACE_GO=1 pytest -m foreign tests/foreign/gossip`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from millrace.chain.gossip import unwrap_transactions, wrap_transactions
+from millrace.chain.proto.p2p_pb2 import Batch
+from millrace.gossip import GossipHandle, GossipMessage, GossipSettings, PeerSettings
+
+if TYPE_CHECKING:
+    from tests.foreign.gossip.conftest import ForeignPeer, StartNode
+
+pytestmark = pytest.mark.foreign
+
+TOPIC = "transactions_0_1"
+
+
+def batches(count: int) -> list[bytes]:
+    """Payloads of wrapped messages, the last one near the bound of a node's batch."""
+    return [Batch(data=[b"tx %d" % number]).SerializeToString() for number in range(count - 1)] + [
+        Batch(data=[os.urandom(250 * 1024)]).SerializeToString()
+    ]
+
+
+async def joined(node: ForeignPeer, handle: GossipHandle) -> None:
+    """Wait until each side knows the other to be on the topic."""
+
+    async def both() -> bool:
+        ours = (await handle.stats()).topics.get(TOPIC)
+        return (await node.ask("peers"))["onTopic"] == 1 and ours is not None and ours.peers == 1
+
+    await node.until(both)
+
+
+@pytest.mark.parametrize("we_dial", [True, False])
+async def test_messages_both_ways(start_node: StartNode, we_dial: bool) -> None:
+    """Whoever dials: what we publish passes the node's checks (strict signature, wrapper, time) and what the
+    node broadcasts passes ours, 100 of 100 each way."""
+    node = await start_node()
+    received: list[GossipMessage] = []
+    settings = PeerSettings(subscribe=(TOPIC,), bootstrap=(node.address,) if we_dial else ())
+    async with GossipHandle(GossipSettings(peers=(settings,)), received.append) as handle:
+        if not we_dial:
+            await node.ask("dial", address=handle.addresses[0])
+        await joined(node, handle)
+        now = int(time.time())
+        ours = batches(100)
+        wrapped = [wrap_transactions(list(Batch.FromString(payload).data), now) for payload in ours]
+        assert set(await asyncio.gather(*(handle.publish(TOPIC, data) for data in wrapped))) == {1}
+        # A node checks messages concurrently: it does not keep their order.
+        assert {message["payload"] for message in await node.received(100)} == {p.hex() for p in ours}
+        assert {(m["from"], m["timestamp"]) for m in node.messages} == {(handle.peer_ids[0], now)}
+
+        theirs = batches(100)
+        for payload in theirs:
+            await node.ask("publish", data=payload.hex())
+
+        async def all_here() -> bool:
+            return len(received) >= 100
+
+        await node.until(all_here)
+        transactions = [unwrap_transactions(message.data, int(time.time())) for message in received]
+        assert sorted(transactions) == sorted(list(Batch.FromString(payload).data) for payload in theirs)
+        assert {message.source_peer for message in received} == {node.id}
+        assert (await handle.stats()).invalid == 0
+
+
+async def test_publish_without_subscription_reaches_a_node(start_node: StartNode) -> None:
+    """Fanout: a node gets what a peer publishes that is subscribed to nothing."""
+    node = await start_node()
+    data = wrap_transactions([b"tx"], int(time.time()))
+    async with GossipHandle(GossipSettings(peers=(PeerSettings(bootstrap=(node.address,)),))) as handle:
+
+        async def sent() -> bool:
+            return await handle.publish(TOPIC, data) == 1
+
+        await node.until(sent)
+        assert (await node.received(1))[0]["payload"] == Batch(data=[b"tx"]).SerializeToString().hex()
+
+
+async def test_nodes_find_each_other_through_us_and_we_find_them(start_node: StartNode) -> None:
+    """Two nodes that have only our peer as a seed get connected by Kademlia; another peer of ours that knows
+    only one of them is led to the other."""
+    hub, seeker = PeerSettings(dht=True), PeerSettings(dht=True)
+    async with GossipHandle(GossipSettings(peers=(hub, seeker))) as handle:
+        seed = handle.addresses[0]
+        first, second = await asyncio.gather(start_node(seed), start_node(seed))
+
+        async def met() -> bool:
+            return second.id in (await first.ask("peers"))["connected"]
+
+        await first.until(met)
+        await handle.dial(first.address, peer=1)
+
+        async def found() -> bool:
+            return (await handle.stats(peer=1)).connected_peers >= 3
+
+        await first.until(found)
