@@ -121,7 +121,6 @@ func obey(node p2p.Messenger, topic string, c command) event {
 			connected = append(connected, peer.Pretty())
 		}
 		done["connected"] = connected
-		done["onTopic"] = len(node.ConnectedPeersOnTopic(topic))
 	case "publish":
 		data, err := hex.DecodeString(c.Data)
 		check(err)
