@@ -10,6 +10,7 @@ from millrace.chain.call import TokenPayment
 from millrace.dex.market import DictMarket
 from millrace.dex.vault import execute
 from millrace.routing.plan import Ends, make_program
+from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Router
 from millrace.routing.synthetic import WRAPPED, make_market
 
@@ -62,7 +63,7 @@ def test_a_reverse_quote_pays_at_least_what_was_asked_and_no_unit_less_would() -
     """The answer covers the wanted amount; the same plan with one unit less input does not."""
     for token_in, token_out, amount in questions(30, seed=3):
         wanted = ROUTER.forward(token_in, token_out, amount, Limits(), "hybrid").execution.amount_out
-        done = ROUTER.reverse(token_in, token_out, wanted, Limits(), "hybrid").execution
+        done = Planner(MARKET.pools, BOOK).reverse(token_in, token_out, wanted, Limits(), "hybrid").execution
         assert done.amount_out >= wanted
         assert done.amount_in <= amount * 1.001 + 2
 

@@ -17,6 +17,7 @@ import aiohttp
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.dex.document import DocumentError
+from millrace.routing.venue import CurveCache
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class Feed:
         self.refreshes = 0
         self.build_seconds = 0.0
         self._changed = asyncio.Condition()
+        self._curves = CurveCache()
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
 
     def usable(self) -> Snapshot | None:
@@ -94,7 +96,7 @@ class Feed:
     async def _swap(self, data: bytes, received: float) -> None:
         started = self._clock()
         loop = asyncio.get_running_loop()
-        snapshot = await loop.run_in_executor(self._builder, build, data, received)
+        snapshot = await loop.run_in_executor(self._builder, build, data, received, self._curves)
         self.build_seconds = self._clock() - started
         first = self.snapshot is None
         async with self._changed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 
 import msgspec
 
@@ -24,8 +25,10 @@ from millrace.chain import address
 from millrace.chain.amount import apply_slippage, short
 from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import WRAPPER, Program, tx_data
+from millrace.dex.pool import Pool
 from millrace.routing.plan import Ends, Execution, Fill, PlanError, make_program
 from millrace.routing.router import Limits, NoRoute, Route
+from millrace.routing.venue import Trade
 
 DEX_NAMES = {"XExchange": "xExchange", "OneDex": "OneDex", "AshSwap": "AshSwap", "Jex": "JEX"}
 GAS_BASE = 5_000_000
@@ -58,7 +61,7 @@ def pair_config(snapshot: Snapshot, token_in: str, token_out: str) -> PairConfig
         return msgspec.structs.replace(pair, error="unknown tokenOut")
     inner_in, inner_out = snapshot.inner(token_in), snapshot.inner(token_out)
     wrapping = inner_in == inner_out and token_in != token_out
-    if not wrapping and not snapshot.router(Filter(lp_routes=True)).connected(inner_in, inner_out):
+    if not wrapping and not snapshot.planner(Filter()).supports(inner_in, inner_out):
         return msgspec.structs.replace(pair, error="no path between tokens")
     decimals = snapshot.decimals(token_in)
     least = 10 ** max(decimals - 9, 0) if decimals >= 9 else 10 ** max(decimals - 3, 0)
@@ -86,21 +89,21 @@ def _route(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettin
     if token_in == token_out and request.token_in != request.token_out:
         given = amount or request.amount_out or 0
         return Route(Execution([], [], given, given), 1.0, 0.0)
-    router = snapshot.router(
+    planner = snapshot.planner(
         Filter(
             request.only_exchanges,
             request.without_exchanges,
             request.only_pools,
             request.without_pools,
-            request.include_lp_routes,
         )
     )
+    deadline = time.monotonic() + settings.quote_deadline_seconds
     limits = Limits(min(request.max_pools, pool_cap(settings)), request.max_splits, request.max_hops)
     try:
         if amount is not None:
-            return router.forward(token_in, token_out, amount, limits, request.algorithm)
+            return planner.forward(token_in, token_out, amount, limits, request.algorithm, deadline)
         assert request.amount_out is not None
-        return router.reverse(token_in, token_out, request.amount_out, limits, request.algorithm)
+        return planner.reverse(token_in, token_out, request.amount_out, limits, request.algorithm, deadline)
     except NoRoute:
         raise errors.no_path() from None
     except PlanError:
@@ -182,11 +185,15 @@ def _transaction(
 
 
 def _pool_fees(snapshot: Snapshot, fills: list[Fill]) -> list[PoolFee]:
-    """One entry per trade. A pool that two trades share is asked as the snapshot has it."""
+    """One entry per swap, in execution order; a pool that is used again is asked as it was left."""
     result = []
+    touched: dict[str, Pool] = {}
     for fill in fills:
+        if not isinstance(fill.trade, Trade):
+            continue
         pool, i, j = fill.trade
-        swap = pool.swap(i, j, fill.amount_in)
+        swap = touched.get(pool.id, pool).swap(i, j, fill.amount_in)
+        touched[pool.id] = swap.pool
         result.append(
             PoolFee(
                 dex=DEX_NAMES[pool.exchange],

@@ -10,7 +10,8 @@ from millrace.chain.token import NATIVE
 from millrace.dex.document import PoolDocument, decode
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
-from millrace.routing.router import Router
+from millrace.routing.planner import Planner
+from millrace.routing.venue import CurveCache
 
 _FILTERED_KEPT = 16
 
@@ -22,7 +23,6 @@ class Filter(NamedTuple):
     without_exchanges: tuple[str, ...] = ()
     only_pools: tuple[str, ...] = ()
     without_pools: tuple[str, ...] = ()
-    lp_routes: bool = False
 
     def admits(self, pool: Pool) -> bool:
         """Whether a pool may be used."""
@@ -37,16 +37,20 @@ class Filter(NamedTuple):
 class Snapshot:
     """A checked pool document with its graph. `received` is on the monotonic clock of the process."""
 
-    def __init__(self, document: PoolDocument, identifier: str, received: float) -> None:
+    def __init__(
+        self, document: PoolDocument, identifier: str, received: float, curves: CurveCache | None = None
+    ) -> None:
         self.document = document
         self.id = identifier
         self.received = received
         self.wrapped = document.wrapped_native_token
         self.tokens = {info.identifier: info for info in document.tokens}
         self.market = DictMarket(document.pools, self.wrapped)
-        self._routers: OrderedDict[Filter, Router] = OrderedDict()
-        self._main = self._routers[Filter()] = Router(document.pools, self.market)
-        self._main.warm()
+        self._curves = curves or CurveCache()
+        self._planners: OrderedDict[Filter, Planner] = OrderedDict()
+        self._main = self._planners[Filter()] = Planner(document.pools, self.market, self._curves)
+        self._main.router.warm()
+        self._curves.forget_all_but(document.pools)
 
     def age(self, now: float) -> float:
         """Seconds since the document arrived."""
@@ -64,21 +68,21 @@ class Snapshot:
         """The token that routes use: EGLD is the wrapped token inside."""
         return self.wrapped if token == NATIVE else token
 
-    def router(self, chosen: Filter) -> Router:
-        """The router over the pools that `chosen` admits; the most recent ones are kept."""
-        found = self._routers.get(chosen)
+    def planner(self, chosen: Filter) -> Planner:
+        """The planner of the pools that `chosen` admits; the most recent ones are kept."""
+        found = self._planners.get(chosen)
         if found is not None:
-            self._routers.move_to_end(chosen)
+            self._planners.move_to_end(chosen)
             return found
-        if len(self._routers) >= _FILTERED_KEPT:
-            oldest = next(key for key in self._routers if key != Filter())
-            del self._routers[oldest]
+        if len(self._planners) >= _FILTERED_KEPT:
+            oldest = next(key for key in self._planners if key != Filter())
+            del self._planners[oldest]
         pools = [pool for pool in self.document.pools if chosen.admits(pool)]
-        found = self._routers[chosen] = Router(pools, self.market)
+        found = self._planners[chosen] = Planner(pools, self.market, self._curves)
         return found
 
 
-def build(data: bytes, received: float) -> Snapshot:
+def build(data: bytes, received: float, curves: CurveCache | None = None) -> Snapshot:
     """Decode and check a document and build its graph. Raises `DocumentError`."""
     document = decode(data)
-    return Snapshot(document, hashlib.blake2b(data, digest_size=8).hexdigest(), received)
+    return Snapshot(document, hashlib.blake2b(data, digest_size=8).hexdigest(), received, curves)

@@ -30,6 +30,7 @@ class Knots(NamedTuple):
     d: Floats
     y: Floats
     slope: Floats
+    error: float = 0.0  # largest relative error of the outputs
 
 
 class Net(NamedTuple):
@@ -59,6 +60,7 @@ class Net(NamedTuple):
     kd: Floats
     ky: Floats
     kp: Floats
+    kerr: Floats  # by curve
     core: Bools
     corelist: Ints
 
@@ -90,9 +92,9 @@ def build(tokens: int, edges: Edges) -> Graph:
     order = np.lexsort((-rate, edges.dst, edges.src)).astype(np.int32)
     src, dst, rate = edges.src[order], edges.dst[order], rate[order]
     a, r = edges.a[order] * scale[src], edges.r[order] * scale[dst]
-    curve, kptr, kd, ky, kp = _curve_tables(order, src, dst, scale, edges.curves)
+    tables = _curve_tables(order, src, dst, scale, edges.curves)
     pairs = _pairs(tokens, src, dst, rate)
-    net = Net(*pairs[:7], src, dst, rate, a, r, np.sqrt(a), np.sqrt(r), curve, kptr, kd, ky, kp, *pairs[7:])
+    net = Net(*pairs[:7], src, dst, rate, a, r, np.sqrt(a), np.sqrt(r), *tables, *pairs[7:])
     return Graph(net, scale, order)
 
 
@@ -136,9 +138,10 @@ def _pairs(
 
 def _curve_tables(
     order: Ints, src: Ints, dst: Ints, scale: Floats, curves: Mapping[int, Knots]
-) -> tuple[Ints, Ints, Floats, Floats, Floats]:
+) -> tuple[Ints, Ints, Floats, Floats, Floats, Floats]:
     curve = np.full(len(order), -1, np.int32)
     kptr, kd, ky, kp = [0], [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
+    errors = []
     if curves:
         for position in np.nonzero(np.isin(order, list(curves)))[0]:
             knots = curves[int(order[position])]
@@ -148,7 +151,9 @@ def _curve_tables(
             ky.append(knots.y * out)
             kp.append(knots.slope * out / into)
             kptr.append(kptr[-1] + len(knots.d))
-    return curve, np.array(kptr, np.int32), np.concatenate(kd), np.concatenate(ky), np.concatenate(kp)
+            errors.append(knots.error)
+    joined = (np.concatenate(kd), np.concatenate(ky), np.concatenate(kp))
+    return curve, np.array(kptr, np.int32), *joined, np.array(errors, np.float64)
 
 
 def _token_scales(n: int, edges: Edges) -> Floats:

@@ -66,7 +66,8 @@ def assemble(w: Work) -> float:
             sa, sb = w.t_s[a], w.t_s[b]
             w.t_grad[b] += sb * w.e_y[e]
             w.t_grad[a] -= sa * w.e_d[e]
-            haa, hbb, hab = -w.e_d[e], w.e_y[e], 0.0
+            # The exact entry of the sold token holds -d; without it every edge's part is positive definite.
+            haa, hbb, hab = 0.0, w.e_y[e], 0.0
             if z > 0.0:
                 bend = 2.0 * sa * sa * sa * sa / (sb * sb * z)  # 2 v_a^2 / (v_b (-y''))
                 haa += bend / (sa * sa)
@@ -153,7 +154,7 @@ def minimise(net: Net, w: Work, tolerance: float, limit: int) -> float:
     Ends when no token's balance is off by more than `tolerance` of the input, or G no longer falls.
     """
     value = evaluate(net, w)
-    ridge, stalled = 1e-9, 0
+    ridge, stalled, failed = 1e-9, 0, 0
     size = w.n[TOKENS]
     for _ in range(limit):
         w.n[ITERATIONS] += 1
@@ -162,6 +163,7 @@ def minimise(net: Net, w: Work, tolerance: float, limit: int) -> float:
         for i in range(size):
             w.hess[i, i] = w.hess[i, i] * (1.0 + 1e-14) + ridge
             w.t_step[i] = -w.t_grad[i]
+            w.t_old[i] = w.t_s[i]
         factor_solve(w.hess, size, 1e-14, w.t_list, w.t_step)
         w.t_step[0] = 0.0
         for e in range(w.n[EDGES]):
@@ -170,6 +172,15 @@ def minimise(net: Net, w: Work, tolerance: float, limit: int) -> float:
         for i in range(size):
             w.t_s[i] += t * w.t_step[i]
         following = evaluate(net, w)
+        if not following <= value * (1.0 + 1e-9):  # also catches NaN: go back and step more carefully
+            for i in range(size):
+                w.t_s[i] = w.t_old[i]
+            value = evaluate(net, w)
+            ridge *= 1e3
+            failed += 1
+            if failed >= 5:
+                break
+            continue
         if t > 0.9:
             ridge = max(1e-13, ridge * 0.1)
         stalled = stalled + 1 if value - following < 1e-15 * abs(value) else 0

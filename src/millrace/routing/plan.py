@@ -17,6 +17,16 @@ from millrace.dex.constant_product import OneDexPool
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing.venue import Trade
 
+DEPOSITS = {
+    ("XExchange", "constant_product"): Action.XEXCHANGE_ADD,
+    ("OneDex", "constant_product"): Action.ONEDEX_ADD,
+    ("Jex", "constant_product"): Action.JEX_ADD,
+    ("Jex", "stable"): Action.JEX_STABLE_ADD,
+    ("AshSwap", "stable"): Action.ASH_STABLE_ADD,
+    ("AshSwap", "crypto"): Action.ASH_CRYPTO_ADD,
+}
+# Every exchange's withdrawal is numbered right after its deposit.
+WITHDRAWALS = {venue: Action(action + 1) for venue, action in DEPOSITS.items()}
 ACTIONS = {
     ("XExchange", "constant_product"): Action.XEXCHANGE_SWAP,
     ("OneDex", "constant_product"): Action.ONEDEX_SWAP,
@@ -33,39 +43,62 @@ class PlanError(Exception):
 
 
 class Leg(NamedTuple):
-    """One trade with its amount mode (`contract.ALL`, `FIXED` or `PPM`) and the mode's value."""
+    """One trade with its amount mode (`contract.ALL`, `PREVIOUS`, `FIXED` or `PPM`) and the mode's value."""
 
     trade: Trade
     mode: int
     value: int
 
 
-class Fill(NamedTuple):
-    """One executed trade."""
+class LpLeg(NamedTuple):
+    """A withdrawal of all LP units (`given` is None), or a deposit of all of the tokens `given`."""
 
-    trade: Trade
+    pool: Pool
+    given: tuple[str, ...] | None
+
+
+AnyLeg = Leg | LpLeg
+
+
+class LpMove(NamedTuple):
+    """The part of a deposit or withdrawal that concerns one of the pool's tokens."""
+
+    pool: Pool
+    token_in: str
+    token_out: str
+
+
+class Fill(NamedTuple):
+    """One executed trade, or the part of a deposit or withdrawal in one token."""
+
+    trade: Trade | LpMove
     amount_in: int
     amount_out: int
 
 
-def make_legs(trades: Sequence[Trade], flows: Sequence[float], token_in: str, amount_in: int) -> list[Leg]:
-    """Amount modes for trades in execution order; `flows` are their inputs in any unit per token."""
+def make_legs(
+    trades: Sequence[Trade], flows: Sequence[float], token_in: str, amount_in: int, whole: float | None = None
+) -> list[Leg]:
+    """Amount modes for trades in execution order; `flows` are their inputs in any unit per token.
+
+    `whole` is the flow that stands for all of `amount_in`, for cycles, which may keep a part of it.
+    """
     left: dict[str, float] = {}
     last: dict[str, int] = {}
     for k, trade in enumerate(trades):
         token = trade.token_in
         left[token] = left.get(token, 0.0) + flows[k]
         last[token] = k
-    total = left.get(token_in, 0.0)
+    total = left.get(token_in, 0.0) if whole is None else whole
     legs = []
     for k, trade in enumerate(trades):
         token = trade.token_in
-        if last[token] == k:
+        if last[token] == k and (whole is None or token != token_in):
             legs.append(Leg(trade, contract.ALL, 0))
             continue
         share = flows[k] / left[token] if left[token] > 0.0 else 0.0
         if token == token_in:
-            fixed = amount_in * int(flows[k] / total * _RESOLUTION) // _RESOLUTION
+            fixed = amount_in * int(min(flows[k] / total, 1.0) * _RESOLUTION) // _RESOLUTION
             if fixed > 0:
                 legs.append(Leg(trade, contract.FIXED, fixed))
         elif round(share * MILLION) > 0:
@@ -82,13 +115,15 @@ def walk(legs: Sequence[Leg], token_in: str, amount_in: int) -> list[Fill]:
     balances = {token_in: amount_in}
     touched: dict[str, Pool] = {}
     repeated = _repeated_pools(legs)
-    fills = []
+    fills: list[Fill] = []
     for k, (trade, mode, value) in enumerate(legs):
         pool, i, j = trade
         tokens = pool.tokens
         have = balances.get(tokens[i], 0)
         if mode == contract.ALL:
             sold = have
+        elif mode == contract.PREVIOUS:
+            sold = fills[-1].amount_out
         elif mode == contract.FIXED:
             sold = value
         else:
@@ -124,28 +159,31 @@ def _repeated_pools(legs: Sequence[Leg]) -> frozenset[str]:
 class Execution(NamedTuple):
     """A plan that has been walked: legs, what each trade did, and what comes out at the end."""
 
-    legs: list[Leg]
+    legs: Sequence[AnyLeg]
     fills: list[Fill]
     amount_in: int
     amount_out: int
 
 
 def execute(
-    trades: Sequence[Trade], flows: Sequence[float], token_in: str, token_out: str, amount_in: int
+    trades: Sequence[Trade],
+    flows: Sequence[float],
+    token_in: str,
+    token_out: str,
+    amount_in: int,
+    whole: float | None = None,
 ) -> Execution:
     """Turn a flow into legs and walk them; trades too thin for integers are dropped. Raises `PlanError`."""
     kept, parts = list(trades), list(flows)
     while kept:
-        legs = make_legs(kept, parts, token_in, amount_in)
+        legs = make_legs(kept, parts, token_in, amount_in, whole)
         try:
             fills = walk(legs, token_in, amount_in)
         except LegRefused as refused:
             where = kept.index(legs[refused.args[1]].trade)
             del kept[where], parts[where]
             continue
-        paid = sum(fill.amount_out for fill in fills if fill.trade.token_out == token_out)
-        if token_in == token_out:
-            paid += amount_in - sum(fill.amount_in for fill in fills if fill.trade.token_in == token_in)
+        paid = paid_out(fills, token_in, token_out, amount_in)
         if paid <= 0:
             break
         return Execution(legs, fills, amount_in, paid)
@@ -182,13 +220,55 @@ def _rescaled(done: Execution, token_in: str, token_out: str, amount_in: int) ->
     legs = [
         leg._replace(value=leg.value * amount_in // done.amount_in) if leg.mode == contract.FIXED else leg
         for leg in done.legs
+        if isinstance(leg, Leg)
     ]
     try:
         fills = walk(legs, token_in, amount_in)
     except LegRefused:
         return None
+    return Execution(legs, fills, amount_in, paid_out(fills, token_in, token_out, amount_in))
+
+
+def execute_paths(
+    paths: Sequence[Sequence[Trade]], flows: Sequence[float], token_in: str, token_out: str, amount_in: int
+) -> Execution:
+    """Walk paths one after the other, each with its part of the input. Raises `PlanError`.
+
+    Unlike a merged flow this keeps every path as it is, so no path gets longer than it was found. Paths
+    too thin for integers are dropped. In a cycle the part of the input that no path takes stays.
+    """
+    kept = [(list(path), flow) for path, flow in zip(paths, flows, strict=True) if path]
+    keep_rest = token_in == token_out
+    while kept:
+        legs = _sequential_legs(kept, amount_in, keep_rest)
+        try:
+            fills = walk(legs, token_in, amount_in)
+        except LegRefused as refused:
+            starts = [k for k, leg in enumerate(legs) if leg.mode != contract.PREVIOUS]
+            del kept[sum(start <= refused.args[1] for start in starts) - 1]
+            continue
+        return Execution(legs, fills, amount_in, paid_out(fills, token_in, token_out, amount_in))
+    raise PlanError("no path can execute this amount")
+
+
+def _sequential_legs(kept: Sequence[tuple[list[Trade], float]], amount_in: int, keep_rest: bool) -> list[Leg]:
+    total = sum(flow for _, flow in kept)
+    legs = []
+    for number, (path, flow) in enumerate(kept):
+        if number == len(kept) - 1 and not keep_rest:
+            legs.append(Leg(path[0], contract.ALL, 0))
+        else:
+            part = int((flow if keep_rest else flow / total) * _RESOLUTION)
+            legs.append(Leg(path[0], contract.FIXED, amount_in * min(part, _RESOLUTION) // _RESOLUTION))
+        legs.extend(Leg(trade, contract.PREVIOUS, 0) for trade in path[1:])
+    return legs
+
+
+def paid_out(fills: Sequence[Fill], token_in: str, token_out: str, amount_in: int) -> int:
+    """The vault's balance of the output token after the fills."""
     paid = sum(fill.amount_out for fill in fills if fill.trade.token_out == token_out)
-    return Execution(legs, fills, amount_in, paid)
+    sold = sum(fill.amount_in for fill in fills if fill.trade.token_in == token_out)
+    return paid - sold + (amount_in if token_in == token_out else 0)
 
 
 class Ends(NamedTuple):
@@ -198,13 +278,16 @@ class Ends(NamedTuple):
     token_out: str
 
 
-def make_program(legs: Sequence[Leg], ends: Ends, wrapped: str, min_amount_out: int, referral_id: int) -> Program:
+def make_program(legs: Sequence[AnyLeg], ends: Ends, wrapped: str, min_amount_out: int, referral_id: int) -> Program:
     """The contract's program of a plan, with the wrap first and the unwrap last where EGLD is an end."""
     builder = _Builder()
     if ends.token_in == NATIVE:
         builder.instructions.append(contract.swap(Action.WRAP, contract.EGLD_INDEX, contract.EGLD_INDEX, contract.ALL))
     for leg in legs:
-        builder.add_swap(leg)
+        if isinstance(leg, Leg):
+            builder.add_swap(leg)
+        else:
+            builder.add_liquidity(leg)
     if ends.token_out == NATIVE:
         builder.instructions.append(
             contract.swap(Action.UNWRAP, builder.token(wrapped), contract.EGLD_INDEX, contract.ALL)
@@ -247,8 +330,8 @@ class _Builder:
 
     def mode(self, mode: int, value: int) -> int:
         """The mode byte, with the value in the table of amounts."""
-        if mode == contract.ALL:
-            return contract.ALL
+        if mode in (contract.ALL, contract.PREVIOUS):
+            return mode
         index = self.amounts.setdefault(value, len(self.amounts))
         if index >= contract.MAX_FIXED:
             raise PlanError("too many different amounts for one call")
@@ -268,3 +351,20 @@ class _Builder:
                 w,
             )
         )
+
+    def add_liquidity(self, leg: LpLeg) -> None:
+        """A deposit or withdrawal of everything the vault holds of its tokens."""
+        pool = leg.pool
+        venue = (pool.exchange, pool.kind)
+        if leg.given is None:
+            action = WITHDRAWALS[venue]
+            w = self.address(pool.address) if action in contract.NEEDS_ADDRESS else contract.AUTO
+            lp_token = self.token(pool.lp_token)
+            self.instructions.append(contract.remove(action, lp_token, contract.ALL, len(pool.tokens), w))
+            return
+        action = DEPOSITS[venue]
+        w = self.address(pool.address) if action in contract.NEEDS_ADDRESS else contract.AUTO
+        if isinstance(pool, OneDexPool):
+            w = pool.pair_id
+        tokens = [self.token(token) for token in leg.given]
+        self.instructions.append(contract.add(action, tokens, contract.ALL, w))

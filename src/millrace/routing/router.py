@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,15 +15,15 @@ from millrace.dex.pool import Pool
 from millrace.routing import net as nets
 from millrace.routing.columns import Search
 from millrace.routing.net import Floats
-from millrace.routing.plan import Execution, PlanError, execute, shrink_input
+from millrace.routing.pathsearch import MAX_HOPS, MAX_PATHS, PathWork, make_path_work, split_greedy
+from millrace.routing.plan import Execution, PlanError, execute, execute_paths
 from millrace.routing.potential import potentials, source_rate
 from millrace.routing.solve import UPPER, solve
-from millrace.routing.venue import Trade, list_edges
+from millrace.routing.venue import CurveCache, Trade, list_edges
 from millrace.routing.work import MAX_EDGES, Work, make_work
 
 Algorithm = Literal["greedy", "lagrangian", "hybrid"]
-REVERSE_ROUNDS = 24
-MAX_AMOUNT = 10**78
+CHUNKS = 32
 _LABELS_KEPT = 4096
 
 
@@ -46,17 +47,28 @@ class Route(NamedTuple):
     gap: float | None
 
 
+class _Ask(NamedTuple):
+    """One forward question in both languages: identifiers and integers, indices and scaled floats."""
+
+    token_in: str
+    token_out: str
+    amount_in: int
+    search: Search
+    limits: Limits
+
+
 class Router:
     """Finds routes over a set of pools. One thread at a time; the scratch memory is reused."""
 
-    def __init__(self, pools: Iterable[Pool], market: DictMarket) -> None:
+    def __init__(self, pools: Iterable[Pool], market: DictMarket, curves: CurveCache | None = None) -> None:
         self._market = market
         chosen = list(pools)
         names = dict.fromkeys(token for pool in chosen for token in pool.tokens)
         self.index = {token: k for k, token in enumerate(names)}
-        edges, self._trades = list_edges(chosen, market, self.index)
+        edges, self._trades = list_edges(chosen, market, self.index, curves or CurveCache())
         self._graph = nets.build(len(self.index), edges)
         self._work: Work | None = None
+        self._path_work: PathWork | None = None
         self._labels: dict[tuple[int, bool], Floats] = {}
         self._edges = np.zeros(MAX_EDGES, np.int32)
         self._flows = np.zeros(MAX_EDGES)
@@ -73,6 +85,10 @@ class Router:
         behind = self._potential(self.index[token_out], backward=True)
         return source_rate(self._graph.net, self.index[token_in], behind) > 0.0
 
+    def depth(self, token: str) -> int:
+        """The largest reserve of a token in any pool one can sell it to; 0 if there is none."""
+        return max((trade.pool.reserves[trade.i] for trade in self._trades if trade.token_in == token), default=0)
+
     def warm(self) -> None:
         """Run every kernel once, so that later calls neither compile nor allocate."""
         if len(self._trades) == 0:
@@ -80,64 +96,108 @@ class Router:
         trade = self._trades[0]
         amount = max(1, trade.pool.reserves[trade.i] // 100)
         with contextlib.suppress(NoRoute, PlanError):
-            self.forward(trade.token_in, trade.token_out, amount, Limits(), "hybrid")
+            self.forward(trade.token_in, trade.token_out, amount, Limits(paths=1), "greedy")
 
-    def forward(self, token_in: str, token_out: str, amount_in: int, limits: Limits, algorithm: Algorithm) -> Route:
+    def forward(
+        self,
+        token_in: str,
+        token_out: str,
+        amount_in: int,
+        limits: Limits,
+        algorithm: Algorithm,
+        deadline: float = math.inf,
+    ) -> Route:
         """The best plan that sells `amount_in`; with `token_in == token_out` the most profitable cycles.
 
-        Raises `NoRoute`, or `PlanError` if no plan executes.
+        Raises `NoRoute`, or `PlanError` if no plan executes. `deadline` is on `time.monotonic`: past it
+        the best plan so far is the answer.
         """
         if not self.connected(token_in, token_out):
             raise NoRoute("no path between tokens")
         search = self._search(token_in, token_out, amount_in)
         if search.cycle and search.top <= 1.0:
             raise NoRoute("no profitable cycle")
-        trades, flows = self._flow(search, limits)
-        if not trades:
-            raise NoRoute("no profitable cycle") if search.cycle else PlanError("no route within the limits")
-        done = execute(trades, flows, token_in, token_out, amount_in)
-        if search.cycle and done.amount_out <= amount_in:
+        ask = _Ask(token_in, token_out, amount_in, search, limits)
+        best, upper = None, math.inf
+        if algorithm != "greedy":
+            best, upper = self._by_flow(ask)
+            if best is not None and best.amount_out + 1 > upper:  # no other plan can pay a unit more
+                return self._proven(ask, best, upper)
+        # One chunk is the best single path: the floor of every algorithm.
+        for chunks in (1,) if algorithm == "lagrangian" else (1, CHUNKS):
+            if best is None or time.monotonic() < deadline:
+                best = _better(best, self._by_paths(ask, chunks))
+        if search.cycle and (best is None or best.amount_out <= amount_in):
             raise NoRoute("no profitable cycle")
-        scale = self._graph.scale
-        upper = float(self._report[UPPER] / scale[search.sink])
-        gap = max(0.0, 1.0 - done.amount_out / upper) if 0.0 < upper < math.inf else None
-        return Route(done, self._spot(search), gap)
-
-    def reverse(self, token_in: str, token_out: str, amount_out: int, limits: Limits, algorithm: Algorithm) -> Route:
-        """The plan with the smallest input that pays at least `amount_out`.
-
-        The best output is a concave function of the input, so few forward answers find the input; then
-        the last plan's own exact execution is searched for its smallest input. Raises like `forward`.
-        """
-        if not self.connected(token_in, token_out):
-            raise NoRoute("no path between tokens")
-        spot = self._spot(self._search(token_in, token_out, 1))
-        guess = max(1, math.ceil(amount_out / spot))
-        best: Route | None = None
-        low, high = 0, 0
-        for _ in range(REVERSE_ROUNDS):
-            try:
-                route = self.forward(token_in, token_out, guess, limits, algorithm)
-            except PlanError:
-                low, guess = guess, guess * 2
-                continue
-            paid = route.execution.amount_out
-            if paid >= amount_out:
-                high = guess if high == 0 else min(high, guess)
-                best = route
-                if paid - amount_out <= paid // 10**9:
-                    break
-            else:
-                low = max(low, guess)
-            step = _next_input(guess, paid, amount_out, spot)
-            if (high and not low < step < high) or step == guess:
-                step = (low + high) // 2 if high else max(step, low + 1)
-            if step == guess or step > MAX_AMOUNT:
-                break
-            guess = step
         if best is None:
-            raise PlanError("the market cannot pay this amount")
-        return best._replace(execution=shrink_input(best.execution, token_in, token_out, amount_out))
+            raise PlanError("no plan executes this amount")
+        if algorithm == "greedy":
+            upper = self._by_flow(ask)[1]
+        return self._proven(ask, best, upper)
+
+    def _by_flow(self, ask: _Ask) -> tuple[Execution | None, float]:
+        """The dual's plan within the limits (if it has one), and the bound on the output of any plan."""
+        trades, flows = self._flow(ask.search, ask.limits)
+        upper = float(self._report[UPPER] / self._graph.scale[ask.search.sink])
+        if not trades or _longest(trades) > ask.limits.hops:
+            return None, upper
+        whole = float(ask.search.amounts[0]) if ask.search.cycle else None
+        try:
+            return execute(trades, flows, ask.token_in, ask.token_out, ask.amount_in, whole), upper
+        except PlanError:
+            return None, upper
+
+    def _by_paths(self, ask: _Ask, chunks: int) -> Execution | None:
+        """The greedy split in `chunks` (1: the best single path), or None."""
+        paths, flows = self._greedy(ask, chunks)
+        try:
+            return execute_paths(paths, flows, ask.token_in, ask.token_out, ask.amount_in)
+        except PlanError:
+            return None
+
+    def _greedy(self, ask: _Ask, chunks: int) -> tuple[list[list[Trade]], list[float]]:
+        """Paths of a split in equal chunks, with the part of the amount each takes."""
+        if self._path_work is None:
+            self._path_work = make_path_work(len(self.index), len(self._trades))
+        work, search = self._path_work, ask.search
+        count = split_greedy(
+            self._graph.net,
+            work,
+            int(search.sources[0]),
+            search.sink,
+            float(search.amounts[0]),
+            search.behind,
+            min(ask.limits.hops, MAX_HOPS),
+            chunks,
+            min(ask.limits.paths, MAX_PATHS - 1),
+            ask.limits.pools,
+        )
+        original = self._graph.original
+        paths = [[self._trades[e] for e in original[work.paths[k, : work.length[k]]].tolist()] for k in range(count)]
+        return paths, (work.flow[:count] / search.amounts[0]).tolist()
+
+    def _proven(self, ask: _Ask, done: Execution, upper: float) -> Route:
+        gap = max(0.0, 1.0 - done.amount_out / upper) if 0.0 < upper < math.inf else None
+        return Route(done, self._spot(ask.search), gap)
+
+    def find_paths(
+        self, token_in: str, token_out: str, amount_in: int, limits: Limits
+    ) -> list[tuple[list[Trade], float]]:
+        """Greedy paths for an amount with the part each takes (summing to 1). Raises `PlanError` if none."""
+        if not self.connected(token_in, token_out) or token_in == token_out:
+            raise PlanError(f"no path from {token_in} to {token_out}")
+        ask = _Ask(token_in, token_out, amount_in, self._search(token_in, token_out, amount_in), limits)
+        paths, flows = self._greedy(ask, CHUNKS)
+        whole = sum(flows)
+        if whole <= 0.0:
+            raise PlanError(f"no path from {token_in} to {token_out}")
+        return [(path, flow / whole) for path, flow in zip(paths, flows, strict=True) if flow > 0.0]
+
+    def spot_rate(self, token_in: str, token_out: str) -> float:
+        """Best output per input of a very small trade, in smallest units; 0 if there is no route."""
+        if not self.connected(token_in, token_out):
+            return 0.0
+        return self._spot(self._search(token_in, token_out, 1))
 
     def _spot(self, search: Search) -> float:
         scale = self._graph.scale
@@ -187,16 +247,19 @@ class Router:
         return labels
 
 
-def _next_input(amount_in: int, paid: int, wanted: int, spot: float) -> int:
-    """A better input: the route seen as one constant-product pool with this spot rate and this output.
+def _better(one: Execution | None, other: Execution | None) -> Execution | None:
+    """The plan that pays more; the first when they are equal."""
+    if one is None or (other is not None and other.amount_out > one.amount_out):
+        return other
+    return one
 
-    `y(x) = spot x / (1 + x / depth)` through the point found; its inverse at `wanted`.
-    """
-    seen = paid / amount_in
-    if seen >= spot:
-        return max(1, math.ceil(wanted / seen))
-    depth = amount_in * seen / (spot - seen)
-    limit = spot * depth
-    if wanted >= limit * (1.0 - 1e-12):
-        return amount_in * 4
-    return max(1, math.ceil(wanted * depth / (limit - wanted)))
+
+def _longest(trades: Sequence[Trade]) -> int:
+    """Pools on the longest path through trades in execution order."""
+    depth: dict[str, int] = {}
+    longest = 0
+    for trade in trades:
+        reached = depth.get(trade.token_in, 0) + 1
+        depth[trade.token_out] = max(depth.get(trade.token_out, 0), reached)
+        longest = max(longest, reached)
+    return longest

@@ -20,7 +20,8 @@ UNREACHED = 1e300  # price of a token that nothing can reach: it has nothing to 
 def upper_bound(net: Net, w: Work, q: Search) -> float:
     """An upper bound of what any split over the whole net could give, in units of sink per unit of input.
 
-    The dual value at any prices of all tokens is a bound; good prices make it tight.
+    The dual value at any prices of all tokens is a bound; good prices make it tight. Tabulated pools add
+    the error of their tables.
     """
     level = marginal(net, w, q)
     price_tokens(net, w, q, level)
@@ -50,6 +51,7 @@ def upper_bound(net: Net, w: Work, q: Search) -> float:
                 else:
                     curve_trade(net, net.curve[e], price / bought, w.point)
                     total += (bought * w.point[1] - price * w.point[0]) / w.unit[0]
+                    total += bought * w.point[1] * net.kerr[net.curve[e]] / w.unit[0]
     return total
 
 

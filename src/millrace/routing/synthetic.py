@@ -9,11 +9,15 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.crypto import AshCryptoPool
+from millrace.dex.cryptoswap import newton_d
 from millrace.dex.document import Block, PoolDocument, TokenInfo
 from millrace.dex.pool import Pool
+from millrace.dex.stable import AshStablePool, JexStablePool
+from millrace.dex.stableswap import UNIT, liquidity_fee
 
 WRAPPED = "WEGLD-bd4d79"
 
@@ -26,8 +30,13 @@ class Asset(NamedTuple):
     price: float
 
 
-def make_market(pools: int, seed: int, *, noise: float = 0.003, tokens: int | None = None) -> PoolDocument:
-    """A document of `pools` constant-product pools of three exchanges over about 0.4 tokens per pool."""
+def make_market(
+    pools: int, seed: int, *, noise: float = 0.003, tokens: int | None = None, curved: float = 0.0
+) -> PoolDocument:
+    """A document of `pools` constant-product pools of three exchanges over about 0.4 tokens per pool.
+
+    `curved` is the part of the pools that are stable pools (JEX, AshSwap) or crypto pools instead.
+    """
     rng = random.Random(f"market/{seed}/{pools}")
     assets = _assets(rng, tokens or max(6, round(pools * 0.4)))
     pairs = _pairs(rng, len(assets), pools)
@@ -40,7 +49,10 @@ def make_market(pools: int, seed: int, *, noise: float = 0.003, tokens: int | No
         depth = max(2e7 / (1 + ranks[k]), 50.0)
         skew = 1.0 + rng.uniform(-noise, noise)
         reserves = (_units(assets[a], depth), _units(assets[b], depth * skew))
-        built.append(_pool(rng, k, (assets[a], assets[b]), reserves, main, taken))
+        if rng.random() < curved:
+            built.append(_curved_pool(rng, k, (assets[a], assets[b]), reserves))
+        else:
+            built.append(_pool(rng, k, (assets[a], assets[b]), reserves, main, taken))
     infos = tuple(TokenInfo(asset.identifier, asset.decimals) for asset in assets)
     lps = tuple(TokenInfo(pool.lp_token, 18, is_lp=True, lp_of=pool.id) for pool in built)
     return PoolDocument(
@@ -115,6 +127,35 @@ def _pool(
     return JexPool(
         id=f"j:{number}", address=address, tokens=tokens, reserves=reserves, lp_token=lp_token,
         lp_supply=supply, lp_fee=20 if low else 60, platform_fee=10 if low else 40,
+    )  # fmt: skip
+
+
+def _curved_pool(rng: random.Random, number: int, assets: tuple[Asset, Asset], reserves: tuple[int, int]) -> Pool:
+    """A stable pool around the true price, or a crypto pool scaled to it."""
+    tokens = (assets[0].identifier, assets[1].identifier)
+    address = bytes(8) + b"\x05\x00" + hashlib.sha256(f"pool/{number}".encode()).digest()[:22]
+    lp_token = f"LP{number}X-{hashlib.sha256(f'lp/{number}'.encode()).hexdigest()[:6]}"
+    decimals = (assets[0].decimals, assets[1].decimals)
+    common: dict[str, Any] = {"address": address, "tokens": tokens, "lp_token": lp_token, "decimals": decimals}
+    prices = (UNIT, int(assets[1].price / assets[0].price * UNIT))
+    balances = [r * 10 ** (18 - d) * p // UNIT for r, d, p in zip(reserves, decimals, prices, strict=True)]
+    kind = rng.choice(("ash", "jex", "crypto"))
+    if kind == "crypto" and min(balances) > 10**17:
+        d = newton_d(400_000, 145 * 10**12, balances)
+        return AshCryptoPool(
+            id=f"a:{number}", **common, reserves=reserves, lp_supply=d, ann=400_000, gamma=145 * 10**12, d=d,
+            price_scale=prices[1], mid_fee=26 * 10**6, out_fee=45 * 10**6, fee_gamma=230 * 10**12,
+        )  # fmt: skip
+    amp = rng.choice((10, 100, 1000))
+    supply = max(10**6, sum(balances))
+    if kind == "jex":
+        return JexStablePool(
+            id=f"j:{number}", **common, reserves=reserves, lp_supply=supply, prices=prices, amp=amp,
+            swap_fee=400, liquidity_fee=liquidity_fee(400, 2),
+        )  # fmt: skip
+    return AshStablePool(
+        id=f"a:{number}", **common, reserves=reserves, lp_supply=supply, prices=prices, amp=amp, swap_fee=40,
+        admin_fee=33_000,
     )  # fmt: skip
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolState
+from millrace.dex.stable import StablePool
+from millrace.routing.curve import NoCurve, crypto_knots, stable_knots
 from millrace.routing.net import Edges, Knots
 
 
@@ -49,29 +53,79 @@ def constant_product_curve(pool: Pool, i: int, j: int) -> tuple[float, float]:
     raise TypeError(f"{pool.id} is not a constant product pool")
 
 
-def list_edges(pools: Iterable[Pool], market: DictMarket, index: Mapping[str, int]) -> tuple[Edges, list[Trade]]:
+def list_edges(
+    pools: Iterable[Pool], market: DictMarket, index: Mapping[str, int], known: CurveCache
+) -> tuple[Edges, list[Trade]]:
     """All trades the contract can make with `pools`, and their edges in the same order.
 
     `index` numbers the tokens. Pools that take no swaps and pools that the contract would not find by
     their tokens or address are left out.
     """
-    trades: list[Trade] = []
-    sources: list[int] = []
-    targets: list[int] = []
-    a: list[float] = []
-    r: list[float] = []
-    curves: dict[int, Knots] = {}
+    table = _Table(index)
     for pool in pools:
-        if pool.kind != "constant_product" or not tradable(pool) or not market.reaches(pool):
+        if not tradable(pool) or not market.reaches(pool):
             continue
-        for i, j in ((0, 1), (1, 0)):
-            depth, height = constant_product_curve(pool, i, j)
-            if not (depth > 0.0 and height > 0.0):
-                continue
-            trades.append(Trade(pool, i, j))
-            sources.append(index[pool.tokens[i]])
-            targets.append(index[pool.tokens[j]])
-            a.append(depth)
-            r.append(height)
-    edges = Edges(np.array(sources, np.int32), np.array(targets, np.int32), np.array(a), np.array(r), curves)
-    return edges, trades
+        for i, j in itertools.permutations(range(len(pool.tokens)), 2):
+            if pool.kind == "constant_product":
+                table.add(Trade(pool, i, j), *constant_product_curve(pool, i, j))
+            else:
+                try:
+                    table.add_curve(Trade(pool, i, j), known.of(pool, i, j))
+                except NoCurve:
+                    continue
+    return table.edges(), table.trades
+
+
+class CurveCache:
+    """Tables of curves, kept from one market to the next: most pools do not change in between."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, int], tuple[Pool, Knots]] = {}
+
+    def of(self, pool: Pool, i: int, j: int) -> Knots:
+        """The knots of one direction of a stable or crypto pool. Raises `NoCurve`."""
+        key = (pool.id, i, j)
+        found = self._known.get(key)
+        if found is not None and (found[0] is pool or found[0] == pool):
+            return found[1]
+        if isinstance(pool, StablePool):
+            knots = stable_knots(pool, i, j)
+        elif isinstance(pool, AshCryptoPool):
+            knots = crypto_knots(pool, i, j)
+        else:
+            raise NoCurve(f"pools of kind {pool.kind} have no curve")
+        self._known[key] = (pool, knots)
+        return knots
+
+    def forget_all_but(self, pools: Iterable[Pool]) -> None:
+        """Drop the tables of pools that are no longer in the market."""
+        present = {pool.id for pool in pools}
+        self._known = {key: value for key, value in self._known.items() if key[0] in present}
+
+
+class _Table:
+    """Columns of `Edges` under construction."""
+
+    def __init__(self, index: Mapping[str, int]) -> None:
+        self._index = index
+        self.trades: list[Trade] = []
+        self._a: list[float] = []
+        self._r: list[float] = []
+        self._curves: dict[int, Knots] = {}
+
+    def add(self, trade: Trade, a: float, r: float) -> None:
+        if a > 0.0 and r > 0.0:
+            self.trades.append(trade)
+            self._a.append(a)
+            self._r.append(r)
+
+    def add_curve(self, trade: Trade, knots: Knots) -> None:
+        """`a` and `r` of a curve only say how deep it is and what its spot rate is."""
+        self._curves[len(self.trades)] = knots
+        depth = float(knots.d[-1])
+        self.add(trade, depth, depth * float(knots.slope[0]))
+
+    def edges(self) -> Edges:
+        source = np.array([self._index[trade.token_in] for trade in self.trades], np.int32)
+        target = np.array([self._index[trade.token_out] for trade in self.trades], np.int32)
+        return Edges(source, target, np.array(self._a), np.array(self._r), self._curves)

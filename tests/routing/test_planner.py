@@ -1,0 +1,111 @@
+"""Plans of every kind pay exactly what they promise."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from millrace.chain.call import TokenPayment
+from millrace.dex.market import DictMarket
+from millrace.dex.vault import execute
+from millrace.routing.plan import Ends, PlanError, make_program
+from millrace.routing.planner import Planner
+from millrace.routing.router import Limits, NoRoute, Route
+from millrace.routing.synthetic import WRAPPED, make_market
+
+MARKET = make_market(100, seed=21, curved=0.3)
+BOOK = DictMarket(MARKET.pools, WRAPPED)
+PLANNER = Planner(MARKET.pools, BOOK)
+
+
+def check(route: Route, token_in: str, token_out: str) -> None:
+    """The vault pays the promise, and keeps only what a deposit could not use."""
+    done = route.execution
+    program = make_program(done.legs, Ends(token_in, token_out), WRAPPED, done.amount_out, 0)
+    payment = TokenPayment(token_in, 0, done.amount_in)
+    result = execute(program, [payment], BOOK)
+    assert result.amount_out == done.amount_out
+    if not token_out.startswith("LP"):
+        assert result.kept == {}
+
+
+@pytest.mark.parametrize("algorithm", ["greedy", "lagrangian", "hybrid"])
+@pytest.mark.parametrize("hops", [1, 2, 10])
+def test_swaps_over_all_kinds_of_pools(algorithm: str, hops: int) -> None:
+    """Random swaps through constant-product, stable and crypto pools are exact within every limit."""
+    rng = random.Random(hops)
+    answered = 0
+    for _ in range(25):
+        pool = rng.choice(MARKET.pools)
+        token_in = rng.choice(pool.tokens)
+        token_out = rng.choice(rng.choice(MARKET.pools).tokens) if hops > 1 else rng.choice(pool.tokens)
+        amount = max(1, int(PLANNER.router.depth(token_in) * 10 ** rng.uniform(-8, -0.5)))
+        if token_in == token_out:
+            continue
+        limits = Limits(pools=20, paths=rng.choice((1, 3, 5)), hops=hops)
+        try:
+            route = PLANNER.forward(token_in, token_out, amount, limits, algorithm)  # type: ignore[arg-type]
+        except PlanError:
+            continue
+        check(route, token_in, token_out)
+        answered += 1
+        assert len(route.execution.fills) <= limits.pools
+    assert answered > 8
+
+
+def test_hybrid_is_never_below_the_others() -> None:
+    """Hybrid pays at least what greedy, lagrangian and the single path pay."""
+    rng = random.Random(8)
+    for _ in range(25):
+        token_in = rng.choice(rng.choice(MARKET.pools).tokens)
+        token_out = rng.choice(rng.choice(MARKET.pools).tokens)
+        amount = max(1, int(PLANNER.router.depth(token_in) * 10 ** rng.uniform(-6, -1)))
+        if token_in == token_out:
+            continue
+
+        def paid(algorithm: str, paths: int = 5) -> int:
+            limits = Limits(paths=paths)
+            try:
+                return PLANNER.forward(token_in, token_out, amount, limits, algorithm).execution.amount_out  # type: ignore[arg-type] # noqa: B023
+            except PlanError:
+                return 0
+
+        assert paid("hybrid") >= max(paid("greedy"), paid("lagrangian"), paid("greedy", 1))
+
+
+def test_lp_tokens_are_redeemed_and_minted_exactly() -> None:
+    """Redeeming into a token and minting from one pay to the unit, on every kind of pool."""
+    kinds = set()
+    for pool in MARKET.pools[::2]:
+        other = WRAPPED if WRAPPED not in pool.tokens else "USDC-c76f1f"
+        for token_in, token_out, amount in (
+            (pool.lp_token, other, pool.lp_supply // 500),
+            (other, pool.lp_token, PLANNER.router.depth(other) // 10**5),
+            (pool.tokens[0], pool.lp_token, pool.reserves[0] // 100),
+        ):
+            try:
+                route = PLANNER.forward(token_in, token_out, amount, Limits(), "hybrid")
+            except (NoRoute, PlanError):
+                continue
+            check(route, token_in, token_out)
+            kinds.add((pool.exchange, pool.kind, token_in == pool.lp_token))
+    assert len(kinds) >= 10
+
+
+def test_reverse_quotes_cover_what_was_asked() -> None:
+    """The smallest input found pays at least the wanted amount, for swaps and for LP tokens."""
+    rng = random.Random(4)
+    for _ in range(15):
+        pool = rng.choice(MARKET.pools)
+        token_out = rng.choice((pool.tokens[0], pool.lp_token))
+        whole = pool.reserves[0] if token_out == pool.tokens[0] else pool.lp_supply
+        wanted = max(1, int(whole * 10 ** rng.uniform(-6, -2)))
+        token_in = WRAPPED if token_out != WRAPPED else "USDC-c76f1f"
+        try:
+            route = PLANNER.reverse(token_in, token_out, wanted, Limits(), "hybrid")
+        except (NoRoute, PlanError):
+            continue
+        assert route.execution.amount_out >= wanted
+        assert route.execution.amount_out <= wanted * 1.01 + 10**6
+        check(route, token_in, token_out)
