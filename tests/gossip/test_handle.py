@@ -12,6 +12,7 @@ import sys
 import tempfile
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,10 @@ def alive(pid: int) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def _own_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def _own_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with tempfile.TemporaryDirectory() as directory:  # a short path: a socket's has at most 107 bytes
+        monkeypatch.setattr(tempfile, "tempdir", directory)
+        yield
 
 
 def temporary() -> list[Path]:
@@ -238,7 +241,9 @@ async def test_identity_comes_from_seed_or_file(network: Network, tmp_path: Path
     assert second.addresses[0].endswith("/p2p/" + second.peer_ids[0])
 
 
-async def test_start_that_cannot_work_says_why(network: Network, tmp_path: Path) -> None:
+async def test_start_that_cannot_work_says_why(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process that cannot start ends `start` with an error that says why, and is not started again."""
     bad = tmp_path / "bad.key"
     bad.write_text("not a key")
@@ -248,6 +253,9 @@ async def test_start_that_cannot_work_says_why(network: Network, tmp_path: Path)
     assert not handle.running
     assert handle.pid is None
     assert not temporary()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(GossipError, match="cannot start the gossip process"):
+        await handle.start()
 
 
 async def test_dial_that_cannot_work_says_why(network: Network) -> None:

@@ -43,6 +43,13 @@ class Child:
     @classmethod
     async def spawn(cls, log_level: str, timeout: float) -> Child:
         """Start a process and wait until it connects. Raises `GossipError`, leaving nothing behind."""
+        try:
+            return await cls._spawn(log_level, timeout)
+        except OSError as error:  # no room for the socket, no process to be had
+            raise GossipError(f"cannot start the gossip process: {error}") from error
+
+    @classmethod
+    async def _spawn(cls, log_level: str, timeout: float) -> Child:
         directory = Path(tempfile.mkdtemp(prefix="millrace-gossip-"))  # mode 0700
         accepted: asyncio.Queue[_Pair] = asyncio.Queue()
         try:

@@ -90,7 +90,8 @@ class GossipHandle:
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._supervisor = asyncio.create_task(self._supervise(first), name="gossip-supervisor")
         try:
-            await first
+            await asyncio.wait([first, self._supervisor], return_when=asyncio.FIRST_COMPLETED)
+            await (first if first.done() else self._supervisor)
         except BaseException:
             await self.stop()
             raise
@@ -275,6 +276,7 @@ class GossipHandle:
         self._addresses = tuple(peer.addresses for peer in ready.peers)
         self._listening = {index: peer.listening for index, peer in enumerate(ready.peers)}
         self._ready.set()
+        log.info("gossip peers listen", extra={"pid": self.pid, "peer_ids": ",".join(self._peer_ids)})
 
     async def _watch(self, child: Child) -> None:
         """Kill a process that does not get ready in time, or later no longer answers."""
