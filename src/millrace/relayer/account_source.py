@@ -1,0 +1,65 @@
+"""Accounts on demand: from the book when known, else from the chain API, each question asked once at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from millrace.relayer import reasons
+from millrace.relayer.accounts import Account, AccountBook
+from millrace.relayer.chain_api import ChainApi, ChainApiError
+from millrace.relayer.reasons import Refused
+
+REFRESH_SECONDS = 1.0
+"""An answer younger than this is not asked for again."""
+
+
+class AccountSource:
+    """The book and the way to fill it."""
+
+    def __init__(self, book: AccountBook, api: ChainApi | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.book = book
+        self._api = api
+        self._clock = clock
+        self._asking: dict[bytes, asyncio.Task[None]] = {}
+        self.failures = 0
+
+    async def know(self, pubkey: bytes) -> Account:
+        """The state of an account. Raises `Refused` when it is unknown and cannot be asked for."""
+        account = self.book.get(pubkey)
+        if account is None:
+            await self._ask(pubkey)
+            account = self.book.get(pubkey)
+        if account is None:
+            raise Refused(reasons.ACCOUNT_UNAVAILABLE.but("the chain API does not answer; try again", 1_000))
+        return account
+
+    async def refresh(self, pubkey: bytes) -> bool:
+        """Ask again unless the last answer is fresh; whether something newer may be known now.
+
+        Before a transaction is refused for its nonce or balance: the chain may be ahead of the events.
+        """
+        account = self.book.get(pubkey)
+        if self._api is None or (account is not None and self._clock() - account.fetched < REFRESH_SECONDS):
+            return False
+        await self._ask(pubkey)
+        return True
+
+    async def _ask(self, pubkey: bytes) -> None:
+        if self._api is None:
+            return
+        task = self._asking.get(pubkey)
+        if task is None:
+            task = self._asking[pubkey] = asyncio.create_task(self._fetch(self._api, pubkey))
+            task.add_done_callback(lambda _: self._asking.pop(pubkey, None))
+        await asyncio.shield(task)
+
+    async def _fetch(self, api: ChainApi, pubkey: bytes) -> None:
+        asked = self.book.get(pubkey)
+        try:
+            nonce, balance = await api.account(pubkey)
+        except ChainApiError:
+            self.failures += 1
+            return
+        self.book.learn_from_api(pubkey, nonce, balance, asked, self._clock())

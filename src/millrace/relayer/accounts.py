@@ -1,0 +1,67 @@
+"""What is known of accounts: nonce and balance, from the event stream and the chain API. Bounded."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import msgspec
+
+
+class Account(msgspec.Struct, frozen=True):
+    """State of an account; an address the chain does not know has nonce 0 and balance 0."""
+
+    nonce: int
+    balance: int
+    fetched: float
+    """When the chain API said so (monotonic seconds); minus infinity when an event said so."""
+
+
+_EVENT = float("-inf")
+
+
+class AccountBook:
+    """The newest known state of up to `capacity` accounts; the one unused for longest is forgotten first.
+
+    A forgotten account is asked for again, so forgetting costs time and never truth.
+    """
+
+    def __init__(self, capacity: int = 200_000) -> None:
+        self._capacity = capacity
+        self._accounts: OrderedDict[bytes, Account] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._accounts)
+
+    def get(self, pubkey: bytes) -> Account | None:
+        """What is known of an account, or `None`."""
+        account = self._accounts.get(pubkey)
+        if account is not None:
+            self._accounts.move_to_end(pubkey)
+        return account
+
+    def learn_from_event(self, pubkey: bytes, nonce: int, balance: int) -> bool:
+        """Take the state after a final block; whether it is not older than what was known.
+
+        Only accounts somebody asked about are kept: others would push them out.
+        """
+        known = self._accounts.get(pubkey)
+        if known is None:
+            return True
+        if nonce < known.nonce:
+            return False
+        self._accounts[pubkey] = Account(nonce, balance, _EVENT)
+        return True
+
+    def learn_from_api(self, pubkey: bytes, nonce: int, balance: int, asked: Account | None, now: float) -> None:
+        """Take an answer of the chain API; an event that came since the question (`asked`) wins."""
+        known = self._accounts.get(pubkey)
+        if known is not None and known is not asked and known.nonce >= nonce:
+            return
+        self._accounts[pubkey] = Account(nonce, balance, now)
+        self._accounts.move_to_end(pubkey)
+        if len(self._accounts) > self._capacity:
+            self._accounts.popitem(last=False)
+
+    def forget_all(self) -> None:
+        """After a gap in the events nothing that was known can be trusted."""
+        self._accounts.clear()

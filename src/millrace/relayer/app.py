@@ -1,0 +1,330 @@
+"""Wires the relayer: journal, signing process, gossip peer, hub client, WebSocket and REST servers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from millrace.chain.network import NetworkProfile
+from millrace.gossip.child import GossipError
+from millrace.gossip.handle import GossipHandle, GossipMessage
+from millrace.gossip.settings import GossipSettings, PeerSettings
+from millrace.relayer import policy
+from millrace.relayer.account_source import AccountSource
+from millrace.relayer.accounts import AccountBook
+from millrace.relayer.broadcaster import Broadcaster
+from millrace.relayer.chain_api import ChainApi, ChainApiError
+from millrace.relayer.desk import Desk
+from millrace.relayer.events import Events
+from millrace.relayer.hub_client import HubClient
+from millrace.relayer.inflight import Entry
+from millrace.relayer.journal import Journal
+from millrace.relayer.metrics import make_registry
+from millrace.relayer.rest import RestApi
+from millrace.relayer.settings import RelayerSettings
+from millrace.relayer.signer_wire import Start
+from millrace.relayer.signing import SigningProcess
+from millrace.relayer.stages import Relayers
+from millrace.relayer.statistics import Statistics
+from millrace.relayer.submission import Submitter
+from millrace.relayer.tracker import Tracker
+from millrace.relayer.ws import Gateway
+from millrace.runtime import http
+from millrace.runtime.process import wait_first
+
+log = logging.getLogger(__name__)
+
+CURSOR_SECONDS = 1.0
+POLICY_SECONDS = 1.0
+BALANCE_SECONDS = 15.0
+PEERS_SECONDS = 2.0
+COUNT_SECONDS = 1.0
+DAY_MS = 86_400_000
+
+
+async def run(settings: RelayerSettings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set. Raises `OSError` when a port is taken or the keys cannot be used."""
+    service = Service(settings)
+    try:
+        await service.start()
+        await wait_first(stop, *service.endless())
+    finally:
+        await service.stop()
+
+
+class Service:
+    """All parts of a running relayer."""
+
+    def __init__(self, settings: RelayerSettings) -> None:
+        self.settings = settings
+        self.network: NetworkProfile = settings.network()
+        self.started = time.monotonic()
+        self.journal = Journal(Path(settings.data_dir) / "journal.sqlite")
+        self.api: ChainApi | None = None
+        self.signer: SigningProcess | None = None
+        self.gossip: GossipHandle | None = None
+        self.desk = Desk(self.network, self.journal, max_nonce_gap=settings.max_nonce_gap)
+        self.statistics = Statistics(self.network)
+        self.desk.p90 = self.statistics.gas.p90
+        self.tracker = Tracker()
+        self.book = AccountBook()
+        self._policy_file = Path(settings.policy_file) if settings.policy_file else None
+        self._policy_time = -1
+        self._parts: list[Callable[[], object]] = []
+
+    async def start(self) -> None:
+        """Bring everything up, in the order of need."""
+        settings = self.settings
+        self._read_policy()
+        self.journal.open()
+        if settings.chain_api_url:
+            self.api = ChainApi(settings.chain_api_url, settings.chain_api_timeout)
+        await self._start_signer()
+        self._restore()
+        self.accounts = AccountSource(self.book, self.api)
+        self.broadcaster = Broadcaster(
+            self.network,
+            self._publish,
+            self.api.submit if self.api is not None else None,
+            is_wanted=self.desk.is_wanted,
+            on_expired=self.desk.expire,
+            regossip=settings.regossip_seconds,
+            lifetime=settings.lifetime_seconds,
+        )
+        self.submitter = Submitter(
+            self.network,
+            self.relayers,
+            self.accounts,
+            self.desk,
+            self.journal,
+            self.signer,
+            self._send,
+        )
+        self.gateway = Gateway(settings, self.submitter, self.statistics.snapshots())
+        self.events = Events(self.network, self.tracker, self.book, self.desk, self.gateway, self.statistics)
+        self.hub = HubClient(settings.hub_url, self.events, self.journal.cursor())
+        await self._start_gossip()
+        await self.submitter.recover()
+        await self._serve()
+
+    def endless(self) -> list[asyncio.Task[None]]:
+        """The tasks that run as long as the service does."""
+        work = [
+            self.broadcaster.run(),
+            self._keep_cursor(),
+            self._keep_policy(),
+            self._keep_balances(),
+            self.statistics.run(self.gateway),
+        ]
+        if self.settings.hub_url:
+            work.append(self.hub.run())
+        if self.gossip is not None:
+            work.append(self._count_peers())
+            if self.settings.gossip_bootstrap_url and self.api is not None:
+                work.append(self._find_peers())
+        return [asyncio.ensure_future(item) for item in work]
+
+    async def stop(self) -> None:
+        """Stop taking, answer what is under way, write everything down, end the children."""
+        if hasattr(self, "gateway"):
+            await self.gateway.stop()
+        if hasattr(self, "http"):
+            await self.http.stop()
+        if hasattr(self, "broadcaster"):
+            await self.broadcaster.stop()
+        if self.gossip is not None:
+            await self.gossip.stop()
+        if self.signer is not None:
+            await self.signer.stop()
+        with contextlib.suppress(Exception):
+            self._write_cursor()
+        await self.journal.close()
+        if self.api is not None:
+            await self.api.close()
+
+    def relayers(self) -> Relayers:
+        """The public keys that pay, by shard."""
+        return Relayers(self.signer.relayers if self.signer is not None else {})
+
+    # ---- start
+
+    async def _start_signer(self) -> None:
+        settings = self.settings
+        if not settings.key_files and not settings.key_env:
+            log.warning("no keys are set: relay and sign are refused")
+            return
+        start = Start(
+            settings.key_files,
+            settings.key_env,
+            str(self.journal.path),
+            settings.policy_file,
+            settings.profile,
+            self.network.chain_id,
+        )
+        self.signer = SigningProcess(start, settings.signer_timeout)
+        await self.signer.start()
+
+    def _restore(self) -> None:
+        since = time.time_ns() // 1_000_000 - DAY_MS
+        records = self.journal.open_records()
+        self.desk.restore(records, self.journal.spent_since(since))
+        if records:
+            log.info("transactions in flight taken over from the journal", extra={"count": len(records)})
+
+    async def _start_gossip(self) -> None:
+        settings = self.settings
+        if not settings.gossip:
+            return
+        key_file = settings.gossip_key_file or str(Path(settings.data_dir) / "gossip.key")
+        shards = range(self.network.shards)
+        topics = [topic for shard in shards for topic in self.network.transactions_topics(shard)]
+        heartbeats = [self.network.heartbeat_topic(shard) for shard in (*shards, 0xFFFFFFFF)]
+        peer = PeerSettings(
+            key_file=key_file,
+            listen=settings.gossip_listen,
+            bootstrap=settings.gossip_bootstrap,
+            subscribe=(*dict.fromkeys(topics), *heartbeats),
+            dht=settings.gossip_dht,
+        )
+        self.gossip = GossipHandle(GossipSettings(peers=(peer,)), self._on_gossip)
+        try:
+            await self.gossip.start()
+        except GossipError as error:
+            raise OSError(f"the gossip peer does not start: {error}") from error
+
+    async def _serve(self) -> None:
+        port = await self.gateway.start()
+        app = http.make_app(max_body=self.settings.max_message_bytes)
+        rest = RestApi(
+            self.submitter,
+            self.gateway.submissions,
+            self.settings.max_batch,
+            self.health,
+            self.is_ready,
+            self.gateway.count,
+        )
+        app.add_routes(rest.routes(make_registry(self)))
+        self.http = http.HttpServer(app)
+        http_port = await self.http.start(self.settings.host, self.settings.http_port)
+        log.info(
+            "ready",
+            extra={
+                "port": port,
+                "http_port": http_port,
+                "profile": self.network.name,
+                "chain_id": self.network.chain_id,
+                "shard_rule": self.network.shard_rule,
+                "topic_scheme": self.network.topic_scheme,
+            },
+        )
+        self.port, self.http_port = port, http_port
+
+    # ---- what runs on
+
+    async def _publish(self, topic: str, data: bytes) -> int:
+        if self.gossip is None:
+            return 0
+        try:
+            return await self.gossip.publish(topic, data)
+        except GossipError:
+            return 0
+
+    def _send(self, entry: Entry) -> None:
+        self.statistics.submitted(entry.chain_hash)
+        self.broadcaster.send(entry)
+
+    def _on_gossip(self, message: GossipMessage) -> None:
+        self.statistics.gossip_message(message.topic, message.data)
+
+    async def _count_peers(self) -> None:
+        assert self.gossip is not None
+        while True:
+            stats = await self.gossip.stats()
+            self.statistics.gossip_counters(stats.connected_peers, stats.delivered, stats.duplicates)
+            await asyncio.sleep(COUNT_SECONDS)
+
+    async def _find_peers(self) -> None:
+        """Ask for gossip peers until there are some, and again whenever all are lost."""
+        assert self.gossip is not None and self.api is not None
+        while True:
+            try:
+                stats = await self.gossip.stats()
+                if stats.connected_peers == 0:
+                    for peer in await self.api.gossip_peers(self.settings.gossip_bootstrap_url):
+                        await self.gossip.dial(peer)
+            except (ChainApiError, GossipError) as error:
+                log.debug("no gossip peers yet", extra={"error": str(error)[:200]})
+            await asyncio.sleep(PEERS_SECONDS)
+
+    async def _keep_cursor(self) -> None:
+        while True:
+            await asyncio.sleep(CURSOR_SECONDS)
+            self._write_cursor()
+
+    def _write_cursor(self) -> None:
+        """Write down how far the events need not be read again."""
+        low = self.tracker.low_water
+        last = self.hub.last if low is None else low - 1
+        if last is not None:
+            self.journal.keep_cursor(last)
+
+    async def _keep_policy(self) -> None:
+        while True:
+            await asyncio.sleep(POLICY_SECONDS)
+            try:
+                self._read_policy()
+            except OSError as error:
+                log.error("the policy file is not used: the last good one holds", extra={"error": str(error)})
+
+    def _read_policy(self) -> None:
+        """Take over the policy file if it changed. Raises `OSError` when it cannot be used."""
+        if self._policy_file is None:
+            return
+        changed = self._policy_file.stat().st_mtime_ns
+        if changed == self._policy_time:
+            return
+        self._policy_time = changed
+        try:
+            self.desk.policy = policy.loads(self._policy_file.read_text(encoding="utf-8"))
+        except (policy.PolicyError, UnicodeDecodeError) as error:
+            raise OSError(f"{self._policy_file}: {error}") from error
+        log.info("policy read", extra={"file": str(self._policy_file)})
+
+    async def _keep_balances(self) -> None:
+        """Ask for the balances of the relayer keys: the event stream does not carry fees they pay."""
+        while True:
+            for shard, key in self.relayers().by_shard.items():
+                if self.api is None:
+                    break
+                with contextlib.suppress(ChainApiError):
+                    _, balance = await self.api.account(key)
+                    self.desk.balances[key] = balance
+                    if balance < self.desk.policy.budget.alert_balance:
+                        log.warning("relayer balance is low", extra={"shard": shard, "balance": str(balance)})
+            await asyncio.sleep(BALANCE_SECONDS)
+
+    # ---- looking in
+
+    def is_ready(self) -> bool:
+        """Whether submissions can be accepted and their fate followed."""
+        hub_ok = self.hub.connected or not self.settings.hub_url
+        signer_ok = self.signer is None or self.signer.running
+        return hub_ok and signer_ok and self.journal.failed is None
+
+    def health(self) -> dict[str, object]:
+        """The body of GET /health."""
+        return {
+            "status": "ok" if self.is_ready() else "degraded",
+            "uptimeSeconds": int(time.monotonic() - self.started),
+            "profile": self.network.name,
+            "chainId": self.network.chain_id,
+            "hub": {"connected": self.hub.connected, "last": self.hub.last, "head": self.hub.head},
+            "signer": self.signer is not None and self.signer.running,
+            "journal": self.journal.failed or "ok",
+            "inFlight": len(self.desk.inflight),
+            "connections": self.gateway.connections,
+        }

@@ -1,0 +1,338 @@
+"""What a saved block says about transactions and accounts, as plain values (rules of the node's outport feed).
+
+A block tells only what happened in its own shard, so each transaction gets a list of facts; `tracker` joins
+the facts of all shards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from millrace.chain import address, bigint, outport
+from millrace.chain.address import is_contract
+from millrace.chain.network import NetworkProfile
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.transaction import Transaction, client_hash
+
+TX_BLOCK, SCR_BLOCK, INVALID_BLOCK = 0, 90, 120
+_PROCESSED = 2
+GAS_REFUND = b"gas refund for relayer"
+MAX_REASON = 256
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+class TxFact(msgspec.Struct, frozen=True):
+    """What one block says about one transaction; facts of several blocks are joined by `or` and union."""
+
+    tx_hash: bytes
+    client_hash: bytes = b""
+    """Empty where the block does not hold the transaction itself or it is not relayed."""
+    failed: str = ""
+    """Why it failed, if it did."""
+    included: bool = False
+    """The sender's shard has executed its part, or refused it: the nonce is used up."""
+    executed: bool = False
+    """The receiver's shard has executed it."""
+    is_call: bool = False
+    """It involves a contract, so being executed is not being finished."""
+    completed: bool = False
+    """The chain says the whole call is complete."""
+    ran_ok: bool = False
+    """A contract ended without error in this shard."""
+    results_out: frozenset[bytes] = frozenset()
+    """Hashes of contract results that another shard has yet to execute."""
+    results_in: frozenset[bytes] = frozenset()
+    """Hashes of contract results executed here."""
+    fee: int | None = None
+    """What the block charged for it, in atomic units; known in the sender's shard."""
+
+
+class AccountFact(msgspec.Struct, frozen=True):
+    """The state of an account after a block."""
+
+    pubkey: bytes
+    nonce: int
+    balance: int
+    tokens: dict[str, str]
+
+
+class BlockHeader(msgspec.Struct, frozen=True):
+    """The header fields that statistics use; texts and numbers as networkStats shows them."""
+
+    nonce: int
+    round: int
+    epoch: int
+    tx_count: int
+    leader_signature: str
+    accumulated_fees: str
+    developer_fees: str
+
+
+class BlockFacts(msgspec.Struct, frozen=True):
+    """One saved block."""
+
+    shard: int
+    block_hash: bytes
+    prev_hash: bytes
+    nonce: int
+    timestamp_ms: int
+    transactions: tuple[TxFact, ...] = ()
+    accounts: tuple[AccountFact, ...] = ()
+    header: BlockHeader | None = None
+    gas_prices: tuple[tuple[int, int], ...] = ()
+    """(gas price, price per gas unit) of every transaction whose sender is in this shard."""
+    executed: int = 0
+    """Transactions executed without failing."""
+    leader: bytes = b""
+
+
+def read_block(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
+    """The facts in a saved block. Raises `OutportError` when its miniblocks contradict themselves."""
+    data = message.blockData
+    header = outport.decode_header(data.headerType, data.headerBytes)
+    reader = _Reader(message, header, network)
+    reader.read()
+    summary, prev_hash, seconds = _summarise(header)
+    return BlockFacts(
+        shard=data.shardID if data.shardID or not message.shardID else message.shardID,
+        block_hash=data.headerHash,
+        prev_hash=prev_hash,
+        nonce=summary.nonce if summary else 0,
+        timestamp_ms=data.timestampMs or seconds * 1000,
+        transactions=reader.facts(),
+        accounts=read_accounts(message.alteredAccounts.values()),
+        header=summary,
+        gas_prices=tuple(reader.gas_prices),
+        executed=reader.executed,
+        leader=message.leaderKey,
+    )
+
+
+def read_accounts(altered: Iterable[pb.AlteredAccount]) -> tuple[AccountFact, ...]:
+    """The accounts a block changed; an entry with an impossible address or balance is left out."""
+    facts = []
+    for account in altered:
+        try:
+            pubkey = address.decode(account.address)
+            balance = int(account.balance or "0")
+        except ValueError:
+            continue
+        tokens = {_token_name(token): token.balance for token in account.tokens}
+        facts.append(AccountFact(pubkey, account.nonce, balance, tokens))
+    return tuple(facts)
+
+
+def _token_name(token: pb.AccountTokenData) -> str:
+    """Fungible tokens go by their identifier, others with their nonce in hex behind it."""
+    if not token.nonce:
+        return token.identifier
+    digits = f"{token.nonce:x}"
+    return f"{token.identifier}-{'0' * (len(digits) % 2)}{digits}"
+
+
+class _Reader:
+    """Collects the facts of one block, transaction by transaction."""
+
+    def __init__(
+        self,
+        message: pb.OutportBlock,
+        header: pb.Header | pb.HeaderV2 | pb.MetaBlock | None,
+        network: NetworkProfile,
+    ) -> None:
+        self._data = message.blockData
+        self._shard = message.blockData.shardID
+        self._pool = message.transactionPool
+        self._network = network
+        self._miniblock_headers = _miniblock_headers(header)
+        self._facts: dict[bytes, dict[str, object]] = {}
+        self._scr_origin: dict[str, bytes] = {}
+        self.gas_prices: list[tuple[int, int]] = []
+        self.executed = 0
+
+    def read(self) -> None:
+        for miniblock, executed in self._executed_miniblocks():
+            if miniblock.type == TX_BLOCK:
+                self._read_transactions(miniblock, executed)
+            elif miniblock.type == INVALID_BLOCK:
+                self._read_invalid(executed)
+            elif miniblock.type == SCR_BLOCK and miniblock.receiverShardID == self._shard:
+                self._read_results_in(executed)
+        self._read_results()
+        self._read_logs()
+        self.executed = sum(1 for fact in self._facts.values() if fact.get("included") and not fact.get("failed"))
+
+    def facts(self) -> tuple[TxFact, ...]:
+        return tuple(TxFact(tx_hash=tx_hash, **fact) for tx_hash, fact in self._facts.items())  # type: ignore[arg-type]
+
+    def _executed_miniblocks(self) -> Iterable[tuple[pb.MiniBlock, list[bytes]]]:
+        """Each miniblock with the hashes this block executed of it; those executed before are skipped."""
+        headers = self._miniblock_headers
+        for index, miniblock in enumerate(self._data.body.miniBlocks):
+            hashes = list(miniblock.txHashes)
+            if index < len(headers):
+                reserved = outport.decode_reserved(headers[index])
+                if reserved.executionType == _PROCESSED:
+                    continue
+                if headers[index].reserved:
+                    hashes = hashes[reserved.indexOfFirstTxProcessed : reserved.indexOfLastTxProcessed + 1]
+            yield miniblock, hashes
+        for miniblock in self._data.intraShardMiniBlocks:
+            yield miniblock, list(miniblock.txHashes)
+
+    def _fact(self, tx_hash: bytes) -> dict[str, object]:
+        return self._facts.setdefault(tx_hash, {})
+
+    def _read_transactions(self, miniblock: pb.MiniBlock, hashes: list[bytes]) -> None:
+        for tx_hash in hashes:
+            info = self._pool.transactions.get(tx_hash.hex())
+            fact = self._fact(tx_hash)
+            if miniblock.receiverShardID == self._shard:
+                fact["executed"] = True
+            if miniblock.senderShardID == self._shard:
+                fact["included"] = True
+            if info is not None:
+                self._read_transaction(fact, info, at_source=miniblock.senderShardID == self._shard)
+
+    def _read_transaction(self, fact: dict[str, object], info: pb.TxInfo, *, at_source: bool) -> None:
+        tx = info.transaction
+        fact["is_call"] = is_contract(tx.receiver)
+        if tx.relayerSignature:
+            fact["client_hash"] = client_hash(_transaction(tx))
+        if not at_source:
+            return
+        fact["fee"] = _number(info.feeInfo.fee)
+        paid = _number(info.feeInfo.initialPaidFee) or 0
+        self.gas_prices.append((tx.gasPrice, paid // tx.gasLimit if paid and tx.gasLimit else tx.gasPrice))
+
+    def _read_invalid(self, hashes: list[bytes]) -> None:
+        texts = {receipt.txHash: receipt.data for receipt in self._pool.receipts.values()}
+        for tx_hash in hashes:
+            fact = self._fact(tx_hash)
+            fact["included"] = True
+            fact["failed"] = _text(texts.get(tx_hash, b"")) or "invalid transaction"
+            info = self._pool.invalidTxs.get(tx_hash.hex())
+            if info is not None:
+                fact["fee"] = _number(info.feeInfo.fee)
+                if info.transaction.relayerSignature:
+                    fact["client_hash"] = client_hash(_transaction(info.transaction))
+
+    def _read_results_in(self, hashes: list[bytes]) -> None:
+        for scr_hash in hashes:
+            info = self._pool.smartContractResults.get(scr_hash.hex())
+            if info is not None and info.smartContractResult.originalTxHash:
+                fact = self._fact(info.smartContractResult.originalTxHash)
+                fact["results_in"] = fact.get("results_in", frozenset()) | {scr_hash}  # type: ignore[operator]
+
+    def _read_results(self) -> None:
+        """Contract results made or executed here: what is still to do elsewhere, and errors they return."""
+        for scr_hash, info in self._pool.smartContractResults.items():
+            scr = info.smartContractResult
+            if not scr.originalTxHash:
+                continue
+            self._scr_origin[scr_hash] = scr.originalTxHash
+            fact = self._fact(scr.originalTxHash)
+            if self._network.shard_of(scr.receiver) != self._shard and is_shard_user(scr):
+                outstanding = fact.get("results_out", frozenset())
+                fact["results_out"] = outstanding | {bytes.fromhex(scr_hash)}  # type: ignore[operator]
+            if scr.returnMessage and scr.returnMessage != GAS_REFUND and not _number(scr.value):
+                fact.setdefault("failed", _failure(scr.returnMessage))
+
+    def _read_logs(self) -> None:
+        for entry in self._pool.logs:
+            tx_hash = self._scr_origin.get(entry.txHash)
+            if tx_hash is None:
+                try:
+                    tx_hash = bytes.fromhex(entry.txHash)
+                except ValueError:
+                    continue
+                if tx_hash not in self._facts:
+                    continue  # a log of a result whose transaction is not named here
+            self._read_events(self._fact(tx_hash), entry.log.events)
+
+    def _read_events(self, fact: dict[str, object], events: Iterable[pb.Event]) -> None:
+        for event in events:
+            match event.identifier:
+                case b"signalError":
+                    message = event.topics[1] if len(event.topics) > 1 else event.data
+                    fact["failed"] = _failure(message)
+                case b"internalVMErrors":
+                    fact.setdefault("failed", _failure(_first_line(event.data)))
+                case b"completedTxEvent" | b"SCDeploy":
+                    fact["completed"] = True
+                case b"writeLog" if event.data.startswith(b"@6f6b") or not event.data:
+                    fact["ran_ok"] = True
+
+
+def is_shard_user(scr: pb.SmartContractResult) -> bool:
+    """Whether a result has a receiver at all; results to nobody are only notes."""
+    return len(scr.receiver) == address.SIZE
+
+
+def _failure(text: bytes) -> str:
+    words = _text(text)
+    return f"execution failed: {words}"[:MAX_REASON] if words else "execution failed"
+
+
+def _text(data: bytes) -> str:
+    """Text from the chain, which anybody can write: printable, and of bounded length."""
+    return _CONTROL.sub(" ", data.decode("utf-8", "replace")).strip()[:MAX_REASON]
+
+
+def _first_line(data: bytes) -> bytes:
+    return data.strip().split(b"\n", 1)[0]
+
+
+def _number(field: bytes) -> int | None:
+    return bigint.decode(field) if field else None
+
+
+def _transaction(tx: pb.Transaction) -> Transaction:
+    """The chain's message as our value, for its client hash."""
+    return Transaction(
+        nonce=tx.nonce,
+        value=_number(tx.value) or 0,
+        receiver=tx.receiver,
+        sender=tx.sender,
+        gas_price=tx.gasPrice,
+        gas_limit=tx.gasLimit,
+        chain_id=tx.chainID.decode("latin-1"),
+        data=tx.data,
+        version=tx.version,
+        options=tx.options,
+        sender_username=tx.sndUserName,
+        receiver_username=tx.rcvUserName,
+        guardian=tx.guardian,
+        relayer=tx.relayer,
+        signature=tx.signature,
+        guardian_signature=tx.guardianSignature,
+        relayer_signature=tx.relayerSignature,
+    )
+
+
+def _miniblock_headers(header: pb.Header | pb.HeaderV2 | pb.MetaBlock | None) -> list[pb.MiniBlockHeader]:
+    if header is None:
+        return []
+    inner = header.header if isinstance(header, pb.HeaderV2) else header
+    return list(inner.miniBlockHeaders)
+
+
+def _summarise(
+    header: pb.Header | pb.HeaderV2 | pb.MetaBlock | None,
+) -> tuple[BlockHeader | None, bytes, int]:
+    """The statistics of a header, the hash before it and its time in seconds."""
+    if header is None:
+        return None, b"", 0
+    inner = header.header if isinstance(header, pb.HeaderV2) else header
+    summary = BlockHeader(
+        nonce=inner.nonce,
+        round=inner.round,
+        epoch=inner.epoch,
+        tx_count=inner.txCount,
+        leader_signature=inner.leaderSignature.hex(),
+        accumulated_fees=str(_number(inner.accumulatedFees) or 0),
+        developer_fees=str(_number(inner.developerFees) or 0),
+    )
+    return summary, inner.prevHash, inner.timeStamp

@@ -1,0 +1,151 @@
+"""Gets transactions to the chain and keeps trying: gossip in batches, the chain API when no peer is known.
+
+One batch per topic leaves at once after a pause, further ones every 250 ms or when 256 KiB are full, so that
+three shards stay far below the rate at which nodes ban a peer. Sender shards never share a batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from millrace.chain.gossip import split_batches, wrap_transactions
+from millrace.chain.network import NetworkProfile
+from millrace.chain.transaction import Transaction, to_proto
+from millrace.relayer.inflight import Entry
+
+log = logging.getLogger(__name__)
+
+BATCH_SECONDS = 0.25
+LINGER_SECONDS = 0.004
+"""The first of a batch waits this long for others of the same moment."""
+RETRY_SECONDS = 1.0
+"""First pause after nobody took a transaction; doubled up to the usual one."""
+
+Publish = Callable[[str, bytes], Awaitable[int]]
+SubmitToApi = Callable[[Transaction], Awaitable[bool]]
+
+
+class Broadcaster:
+    """Sends entries until `is_wanted` says no; `on_expired` is told of those whose lifetime is over."""
+
+    def __init__(
+        self,
+        network: NetworkProfile,
+        publish: Publish,
+        submit: SubmitToApi | None,
+        *,
+        is_wanted: Callable[[Entry], bool],
+        on_expired: Callable[[Entry], None],
+        regossip: float,
+        lifetime: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._network = network
+        self._publish = publish
+        self._submit = submit
+        self._is_wanted = is_wanted
+        self._on_expired = on_expired
+        self._regossip = regossip
+        self._lifetime_ms = lifetime * 1000
+        self._clock = clock
+        self._queues: dict[str, asyncio.Queue[Entry]] = {}
+        self._workers: list[asyncio.Task[None]] = []
+        self._due: list[tuple[float, int, Entry]] = []
+        self._order = itertools.count()
+        self._pauses: dict[bytes, float] = {}
+        self.sent = 0
+        self.sent_to_api = 0
+        self.untaken = 0
+        """Sends that neither a peer nor the chain API took; each is tried again."""
+
+    def send(self, entry: Entry) -> None:
+        """Put an entry into the next batch of its topic."""
+        topic = self._network.transactions_topic(entry.sender_shard, entry.receiver_shard)
+        queue = self._queues.get(topic)
+        if queue is None:
+            # Bounded by the number of entries in flight, each of which waits in at most one queue.
+            queue = self._queues[topic] = asyncio.Queue()
+            self._workers.append(asyncio.create_task(self._work(topic, queue), name=f"broadcast-{topic}"))
+        queue.put_nowait(entry)
+
+    @property
+    def queued(self) -> int:
+        """Entries waiting for a batch."""
+        return sum(queue.qsize() for queue in self._queues.values())
+
+    async def run(self) -> None:
+        """Send again what is due, for ever."""
+        while True:
+            await asyncio.sleep(0.25)
+            self.send_due()
+
+    def send_due(self) -> None:
+        """Send again every entry whose pause is over; let go of those that are over."""
+        now = self._clock()
+        while self._due and self._due[0][0] <= now:
+            entry = heapq.heappop(self._due)[2]
+            if not self._is_wanted(entry):
+                self._pauses.pop(entry.client_hash, None)
+            elif time.time() * 1000 - entry.created_ms > self._lifetime_ms:
+                self._pauses.pop(entry.client_hash, None)
+                self._on_expired(entry)
+            else:
+                self.send(entry)
+
+    async def stop(self) -> None:
+        """Stop sending; what was not sent is in the journal."""
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+
+    async def _work(self, topic: str, queue: asyncio.Queue[Entry]) -> None:
+        while True:
+            entries = [await queue.get()]
+            await asyncio.sleep(LINGER_SECONDS)
+            began = self._clock()
+            while not queue.empty():
+                entries.append(queue.get_nowait())
+            wanted = [entry for entry in entries if self._is_wanted(entry)]
+            try:
+                await self._send_all(topic, wanted)
+            except Exception:
+                log.exception("a batch was not sent", extra={"topic": topic})
+                self._again(wanted, taken=False)
+            await asyncio.sleep(max(0.0, BATCH_SECONDS - (self._clock() - began)))
+
+    async def _send_all(self, topic: str, entries: list[Entry]) -> None:
+        position = 0
+        for batch in split_batches([to_proto(entry.tx) for entry in entries]):
+            part = entries[position : position + len(batch)]
+            position += len(batch)
+            peers = await self._publish(topic, wrap_transactions(batch, int(time.time())))
+            if peers > 0:
+                self.sent += len(part)
+                self._again(part, taken=True)
+            else:
+                await self._send_to_api(part)
+
+    async def _send_to_api(self, entries: list[Entry]) -> None:
+        """No gossip peer is known: each goes to the chain API, which keeps the order of nonces."""
+        for entry in entries:
+            taken = self._submit is not None and await self._submit(entry.tx)
+            self.sent_to_api += taken
+            self.untaken += not taken
+            self._again([entry], taken=taken)
+
+    def _again(self, entries: list[Entry], *, taken: bool) -> None:
+        """Plan the next send of each entry."""
+        now = self._clock()
+        for entry in entries:
+            if taken:
+                self._pauses.pop(entry.client_hash, None)
+                pause = self._regossip
+            else:
+                pause = min(self._pauses.get(entry.client_hash, RETRY_SECONDS / 2) * 2, self._regossip)
+                self._pauses[entry.client_hash] = pause
+            heapq.heappush(self._due, (now + pause, next(self._order), entry))

@@ -1,0 +1,117 @@
+"""Transactions that may still run: one per (sender, nonce), from reservation until the chain is past them.
+
+The journal holds the same rows on disk; this is the index all decisions are made from, in one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import msgspec
+
+from millrace.chain.transaction import Transaction
+from millrace.relayer.reasons import Reason
+from millrace.relayer.stages import Kind
+
+State = Literal["reserved", "journalled", "signed", "expired"]
+"""`reserved`: in memory only; `journalled`: on disk; `signed`: may be on its way; `expired`: sent no more."""
+
+
+class Entry(msgspec.Struct, eq=False):
+    """One transaction on its way."""
+
+    tx: Transaction
+    """With the relayer's signature once it is signed."""
+    client_hash: bytes
+    kind: Kind
+    sender_shard: int
+    receiver_shard: int
+    fee: int
+    """The most it can cost whoever pays, in atomic units."""
+    created_ms: int
+    ip: str = ""
+    chain_hash: bytes = b""
+    state: State = "reserved"
+    broadcast: bool = False
+    """Whether it is to be gossiped until included; false for what was only signed."""
+    included: bool = False
+    """Whether a final block has it (its result may still be on its way in another shard)."""
+    next_send: float = 0.0
+    """Monotonic seconds of the next broadcast."""
+    waiters: list[asyncio.Future[Reason | None]] = []
+    """Later submissions of the same bytes, which get the first one's outcome."""
+
+    @property
+    def cost_to_sender(self) -> int:
+        """What it can take from the sender's balance."""
+        return self.tx.value + (0 if self.tx.relayer else self.fee)
+
+
+class InFlight:
+    """At most `capacity` entries, found by sender and nonce or by either hash."""
+
+    def __init__(self, capacity: int = 100_000) -> None:
+        self._capacity = capacity
+        self._by_sender: dict[bytes, dict[int, Entry]] = {}
+        self._by_client: dict[bytes, Entry] = {}
+        self._by_chain: dict[bytes, Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_client)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may be added."""
+        return len(self._by_client) >= self._capacity
+
+    def of_sender(self, sender: bytes) -> dict[int, Entry]:
+        """A sender's entries by nonce. Not to be changed."""
+        return self._by_sender.get(sender, {})
+
+    def by_hash(self, tx_hash: bytes) -> Entry | None:
+        """The entry with this client or chain hash."""
+        return self._by_client.get(tx_hash) or self._by_chain.get(tx_hash)
+
+    def entries(self) -> list[Entry]:
+        """All entries, oldest first."""
+        return list(self._by_client.values())
+
+    def expected_nonce(self, sender: bytes, account_nonce: int) -> int:
+        """The nonce the sender's next transaction should have: the account's, past what is in flight."""
+        nonces = self._by_sender.get(sender, {})
+        expected = account_nonce
+        while expected in nonces:
+            expected += 1
+        return expected
+
+    def committed(self, sender: bytes, account_nonce: int) -> int:
+        """What the sender's entries from `account_nonce` on can still take from its balance."""
+        return sum(
+            entry.cost_to_sender for nonce, entry in self._by_sender.get(sender, {}).items() if nonce >= account_nonce
+        )
+
+    def add(self, entry: Entry) -> None:
+        """Take its (sender, nonce). Raises `KeyError` when taken or full: callers look first."""
+        nonces = self._by_sender.setdefault(entry.tx.sender, {})
+        if self.is_full or entry.tx.nonce in nonces:
+            raise KeyError(entry.tx.nonce)
+        nonces[entry.tx.nonce] = entry
+        self._by_client[entry.client_hash] = entry
+        if entry.chain_hash:
+            self._by_chain[entry.chain_hash] = entry
+
+    def signed(self, entry: Entry, tx: Transaction, chain_hash: bytes) -> None:
+        """The entry has all its signatures."""
+        entry.tx, entry.chain_hash, entry.state = tx, chain_hash, "signed"
+        self._by_chain[chain_hash] = entry
+
+    def remove(self, entry: Entry) -> None:
+        """The entry can no longer run, or was never signed."""
+        nonces = self._by_sender.get(entry.tx.sender, {})
+        if nonces.get(entry.tx.nonce) is entry:
+            del nonces[entry.tx.nonce]
+            if not nonces:
+                del self._by_sender[entry.tx.sender]
+        self._by_client.pop(entry.client_hash, None)
+        self._by_chain.pop(entry.chain_hash, None)

@@ -1,0 +1,98 @@
+"""Prometheus metrics, read from the parts when they are scraped: nothing is counted twice in hot paths."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from millrace.relayer.app import Service
+
+
+def make_registry(service: Service) -> CollectorRegistry:
+    """A registry of this service alone."""
+    registry = CollectorRegistry()
+    registry.register(_RelayerCollector(service))
+    return registry
+
+
+class _RelayerCollector(Collector):
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing up front: values exist only while the service runs."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._counters()
+        yield from self._gauges()
+        yield from self._keys()
+
+    def _counters(self) -> Iterator[Metric]:
+        service = self._service
+        refused = CounterMetricFamily("relayer_refused", "Refusals by reason code.", labels=["code"])
+        for code, count in sorted(service.gateway.refused.items()):
+            refused.add_metric([code], count)
+        yield refused
+        for name, text, value in (
+            ("journal_records", "Submissions written to the journal.", service.journal.records),
+            ("journal_commits", "Groups committed.", service.journal.commits),
+            ("gossip_sent", "Transactions taken by gossip peers, repeats included.", service.broadcaster.sent),
+            ("api_sent", "Transactions taken by the chain API.", service.broadcaster.sent_to_api),
+            ("untaken", "Sends nobody took; each is tried again.", service.broadcaster.untaken),
+            ("events", "Events read from the hub.", service.events.taken),
+            ("events_unreadable", "Events that could not be read.", service.events.unreadable),
+            ("events_gaps", "Gaps in the events.", service.events.gaps),
+            ("statuses_told", "Transaction statuses delivered.", service.events.statuses_told),
+            ("tracker_forgotten", "Blocks or transactions forgotten at a bound.", service.tracker.forgotten),
+            ("reverted_final", "Final blocks reverted: must stay 0.", service.tracker.reverted_final),
+            ("conflated", "Statistics left out for readers who were behind.", service.gateway.conflated),
+            ("account_failures", "Questions the chain API did not answer.", service.accounts.failures),
+            ("hub_reconnects", "Connections to the hub tried again.", service.hub.reconnects),
+            ("signer_restarts", "Signing processes lost.", service.signer.restarts if service.signer else 0),
+        ):
+            yield CounterMetricFamily(f"relayer_{name}", text, value=value)
+
+    def _gauges(self) -> Iterator[Metric]:
+        service = self._service
+        tracker = service.tracker.sizes
+        entries = service.desk.inflight.entries()
+        oldest = (time.time() * 1000 - entries[0].created_ms) / 1000 if entries else 0.0
+        for name, text, value in (
+            ("connections", "Open WebSocket connections.", service.gateway.connections),
+            ("subscriptions", "Topics subscribed to.", len(service.gateway.subscriptions)),
+            ("in_flight", "Transactions that may still run.", len(entries)),
+            ("in_flight_oldest_seconds", "Age of the oldest of them.", oldest),
+            ("broadcast_queue", "Transactions waiting for a batch.", service.broadcaster.queued),
+            ("journal_queue", "Changes waiting for the disk.", service.journal.waiting),
+            ("accounts", "Accounts known.", len(service.book)),
+            ("held_blocks", "Saved blocks not yet final.", tracker["held_blocks"]),
+            ("pending_transactions", "Transactions of final blocks not yet ended.", tracker["pending"]),
+            ("hub_lag", "Events the hub has and this service has not read.",
+             max(0, service.hub.head - (service.hub.last or 0))),
+            ("block_lag_ms", "Milliseconds from a block's arrival to its fan-out.", service.statistics.lag_ms or 0.0),
+            ("ready", "1 when submissions are taken and events are read.", int(service.is_ready())),
+        ):  # fmt: skip
+            yield GaugeMetricFamily(f"relayer_{name}", text, value=value)
+
+    def _keys(self) -> Iterator[Metric]:
+        desk = self._service.desk
+        now = time.monotonic()
+        left = GaugeMetricFamily("relayer_budget_left", "EGLD a key may still reserve.", labels=["shard"])
+        risk = GaugeMetricFamily("relayer_at_risk", "EGLD signed and not known to be over.", labels=["shard"])
+        balance = GaugeMetricFamily("relayer_balance", "EGLD a key holds.", labels=["shard"])
+        low = GaugeMetricFamily("relayer_balance_low", "1 below the alert balance.", labels=["shard"])
+        for shard, key in sorted(self._service.relayers().by_shard.items()):
+            labels = [str(shard)]
+            left.add_metric(labels, desk.ledger.left(key, now, desk.policy.budget) / 10**18)
+            risk.add_metric(labels, desk.ledger.at_risk(key) / 10**18)
+            if key in desk.balances:
+                balance.add_metric(labels, desk.balances[key] / 10**18)
+                low.add_metric(labels, int(desk.balances[key] < desk.policy.budget.alert_balance))
+        yield from (left, risk, balance, low)

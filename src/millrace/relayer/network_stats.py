@@ -1,0 +1,334 @@
+"""The numbers of networkStats (schema 1.1.0) from what was really observed; null where nothing is known. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+
+import msgspec
+
+from millrace.chain.shard import METACHAIN
+from millrace.relayer.blocks import BlockFacts
+
+SCHEMA_VERSION = "1.1.0"
+ONLINE_SECONDS = 900.0
+"""A node silent for longer is offline (the nodes' own limit)."""
+MAX_WAITING = 200_000
+WAITING_SECONDS = 600.0
+
+
+class Network(msgspec.Struct, frozen=True, rename="camel"):
+    current_tps: float | None
+    avg_tps_10s: float | None = msgspec.field(name="avgTps10s")
+    avg_tps_30s: float | None = msgspec.field(name="avgTps30s")
+    connected_peers: int | None
+    active_validators: int | None
+    ws_lag_ms: float | None
+
+
+class ShardBlock(msgspec.Struct, frozen=True, rename="camel"):
+    shard_id: int | None = None
+    nonce: int | None = None
+    round: int | None = None
+    epoch: int | None = None
+    tx_count: int | None = None
+    executed_tx_count: int | None = None
+    timestamp_ms: int | None = None
+    leader_signature_hex: str | None = None
+    accumulated_fees: str | None = None
+    developer_fees: str | None = None
+
+
+class MetaBlock(msgspec.Struct, frozen=True, rename="camel"):
+    nonce: int | None = None
+    round: int | None = None
+    epoch: int | None = None
+    tx_count: int | None = None
+    executed_tx_count: int | None = None
+    timestamp_ms: int | None = None
+
+
+class Blocks(msgspec.Struct, frozen=True, rename="camel"):
+    latest_shard: ShardBlock
+    latest_meta: MetaBlock
+    block_time_ms_p50_by_shard: dict[str, int | None] = msgspec.field(name="blockTimeMsP50ByShard")
+    nonce_gap_events_1m: int | None = msgspec.field(name="nonceGapEvents1m")
+    duplicate_nonce_events_1m: int | None = msgspec.field(name="duplicateNonceEvents1m")
+
+
+class Mempool(msgspec.Struct, frozen=True, rename="camel"):
+    estimated_queue: int | None
+    ingress_tps: float | None
+    inclusion_tps: float | None
+    pressure: float | None
+
+
+class Validators(msgspec.Struct, frozen=True, rename="camel"):
+    online_by_shard: dict[str, int | None]
+    total_online: int | None
+    heartbeat_rate_per_sec: float | None
+
+
+class Health(msgspec.Struct, frozen=True, rename="camel"):
+    p2p_dedup_ratio_1m: float | None = msgspec.field(name="p2pDedupRatio1m")
+    stream_subscribers: int
+    data_completeness: float
+
+
+class NetworkData(msgspec.Struct, frozen=True):
+    network: Network
+    blocks: Blocks
+    mempool: Mempool
+    validators: Validators
+    health: Health
+
+
+class NetworkStatsMessage(msgspec.Struct, frozen=True, tag_field="type", tag="networkStats", rename="camel"):
+    """Pushed to /ws/stats and to subscribers of networkStats."""
+
+    schema_version: str
+    sequence: int
+    ts: int
+    data: NetworkData
+
+
+class _Rate:
+    """How many things happened in the last `seconds`, counted in steps of a quarter second."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._steps: deque[list[float]] = deque()
+        self.total = 0.0
+
+    def add(self, count: float, now: float) -> None:
+        if self._steps and now - self._steps[-1][0] < 0.25:
+            self._steps[-1][1] += count
+        else:
+            self._steps.append([now, count])
+        self.total += count
+
+    def count(self, now: float) -> float:
+        while self._steps and self._steps[0][0] <= now - self._seconds:
+            self.total -= self._steps.popleft()[1]
+        return self.total
+
+    def per_second(self, now: float, since: float) -> float:
+        """The mean over the window, or over the time since `since` while that is shorter."""
+        return self.count(now) / min(self._seconds, max(now - since, 1.0))
+
+
+class _Shard:
+    """What was seen of one shard's blocks."""
+
+    def __init__(self) -> None:
+        self.by_nonce: OrderedDict[int, bytes] = OrderedDict()
+        self.intervals: deque[tuple[float, int]] = deque()
+        self.last_timestamp = 0
+        self.last_nonce = 0
+        self.tps: float | None = None
+
+
+class PeerNumbers(msgspec.Struct, frozen=True):
+    """What the gossip peer counted since its start."""
+
+    connected: int
+    delivered: int
+    duplicates: int
+
+
+class NetworkStats:
+    """Takes observations, answers with one message. `start` is when observing began."""
+
+    def __init__(self, shards: int, start: float) -> None:
+        self._shards = shards
+        self._start = start
+        self._seen: dict[int, _Shard] = {}
+        self._latest_shard = ShardBlock()
+        self._latest_meta = MetaBlock()
+        self._tps_10, self._tps_30 = _Rate(10.0), _Rate(30.0)
+        self._gaps, self._doubles = _Rate(60.0), _Rate(60.0)
+        self._ingress, self._inclusion = _Rate(10.0), _Rate(10.0)
+        self._beats = _Rate(60.0)
+        self._waiting: OrderedDict[bytes, float] = OrderedDict()
+        self._online: dict[str, OrderedDict[bytes, float]] = {}
+        self._eligible: dict[str, frozenset[bytes]] = {}
+        self._peers: deque[tuple[float, PeerNumbers]] = deque()
+        self.lag_ms: float | None = None
+
+    # ---- observations
+
+    def block_saved(self, block: BlockFacts, now: float) -> None:
+        """A block was saved."""
+        shard = self._seen.setdefault(block.shard, _Shard())
+        other = shard.by_nonce.get(block.nonce)
+        if other == block.block_hash:
+            return
+        if other is not None:
+            self._doubles.add(1, now)
+        shard.by_nonce[block.nonce] = block.block_hash
+        if len(shard.by_nonce) > 1024:
+            shard.by_nonce.popitem(last=False)
+        if shard.last_nonce and block.nonce > shard.last_nonce:
+            if block.shard != METACHAIN and block.nonce > shard.last_nonce + 1:
+                self._gaps.add(block.nonce - shard.last_nonce - 1, now)
+            took = block.timestamp_ms - shard.last_timestamp
+            if took > 0:
+                shard.intervals.append((now, took // (block.nonce - shard.last_nonce)))
+                shard.tps = block.executed * 1000 / took
+        if block.nonce >= shard.last_nonce:
+            shard.last_nonce, shard.last_timestamp = block.nonce, block.timestamp_ms
+        self._tps_10.add(block.executed, now)
+        self._tps_30.add(block.executed, now)
+        for fact in block.transactions:
+            if fact.included:
+                self._inclusion.add(1, now)
+                self._waiting.pop(fact.tx_hash, None)
+
+    def block_final(self, block: BlockFacts) -> None:
+        """A saved block became final."""
+        header = block.header
+        if header is None:
+            return
+        if block.shard == METACHAIN:
+            self._latest_meta = MetaBlock(
+                header.nonce, header.round, header.epoch, header.tx_count, block.executed, block.timestamp_ms
+            )
+        else:
+            self._latest_shard = ShardBlock(
+                block.shard, header.nonce, header.round, header.epoch, header.tx_count, block.executed,
+                block.timestamp_ms, header.leader_signature, header.accumulated_fees, header.developer_fees,
+            )  # fmt: skip
+
+    def transaction_arrived(self, tx_hash: bytes, now: float) -> None:
+        """A transaction reached this relayer, from a client or by gossip."""
+        if tx_hash in self._waiting:
+            return
+        self._ingress.add(1, now)
+        self._waiting[tx_hash] = now
+        if len(self._waiting) > MAX_WAITING:
+            self._waiting.popitem(last=False)
+
+    def heartbeat(self, shard: str, public_key: bytes, now: float) -> None:
+        """A node of a shard (its number, or `meta`) said that it is there."""
+        self._beats.add(1, now)
+        nodes = self._online.setdefault(shard, OrderedDict())
+        nodes[public_key] = now
+        nodes.move_to_end(public_key)
+        if len(nodes) > 100_000:
+            nodes.popitem(last=False)
+
+    def validators(self, keys: dict[str, Iterable[bytes]]) -> None:
+        """The keys that may validate in this epoch, by shard."""
+        self._eligible = {shard: frozenset(of_shard) for shard, of_shard in keys.items()}
+
+    def peers(self, numbers: PeerNumbers, now: float) -> None:
+        """The gossip peer's counters."""
+        if self._peers and numbers.delivered < self._peers[-1][1].delivered:
+            self._peers.clear()  # another process, counting from 0
+        self._peers.append((now, numbers))
+        while self._peers[0][0] < now - 60.0:
+            self._peers.popleft()
+
+    # ---- the message
+
+    def data(self, now: float, stream_subscribers: int) -> NetworkData:
+        """All fields as of now."""
+        data = NetworkData(
+            self._network(now),
+            self._blocks(now),
+            self._mempool(now),
+            self._validators(now),
+            Health(self._dedup_ratio(), stream_subscribers, 0.0),
+        )
+        health = Health(data.health.p2p_dedup_ratio_1m, stream_subscribers, completeness(data))
+        return msgspec.structs.replace(data, health=health)
+
+    def _network(self, now: float) -> Network:
+        rates = [shard.tps for number, shard in self._seen.items() if number != METACHAIN]
+        known = [rate for rate in rates if rate is not None]
+        seen = bool(self._seen)
+        return Network(
+            round(sum(known), 3) if known else None,
+            round(self._tps_10.per_second(now, self._start), 3) if seen else None,
+            round(self._tps_30.per_second(now, self._start), 3) if seen else None,
+            self._peers[-1][1].connected if self._peers else None,
+            self._active_validators(now),
+            self.lag_ms,
+        )
+
+    def _blocks(self, now: float) -> Blocks:
+        medians: dict[str, int | None] = {}
+        for number in range(self._shards):
+            shard = self._seen.get(number)
+            medians[str(number)] = None
+            if shard is not None:
+                while shard.intervals and shard.intervals[0][0] <= now - 60.0:
+                    shard.intervals.popleft()
+                if shard.intervals:
+                    medians[str(number)] = int(statistics.median(took for _, took in shard.intervals))
+        seen = bool(self._seen)
+        return Blocks(
+            self._latest_shard,
+            self._latest_meta,
+            medians,
+            int(self._gaps.count(now)) if seen else None,
+            int(self._doubles.count(now)) if seen else None,
+        )
+
+    def _mempool(self, now: float) -> Mempool:
+        while self._waiting and next(iter(self._waiting.values())) <= now - WAITING_SECONDS:
+            self._waiting.popitem(last=False)
+        ingress = self._ingress.per_second(now, self._start)
+        inclusion = self._inclusion.per_second(now, self._start) if self._seen else None
+        pressure = None
+        if inclusion is not None:
+            pressure = round((ingress - inclusion) / ingress, 6) if ingress else 0.0
+        return Mempool(
+            len(self._waiting), round(ingress, 3), None if inclusion is None else round(inclusion, 3), pressure
+        )
+
+    def _validators(self, now: float) -> Validators:
+        online: dict[str, int | None] = {}
+        for shard in [*(str(number) for number in range(self._shards)), "meta"]:
+            nodes = self._online.get(shard)
+            online[shard] = None if nodes is None else self._count_online(shard, nodes, now)
+        known = [count for count in online.values() if count is not None]
+        heard = bool(self._online)
+        return Validators(
+            online, sum(known) if known else None, round(self._beats.per_second(now, self._start), 3) if heard else None
+        )
+
+    def _count_online(self, shard: str, nodes: OrderedDict[bytes, float], now: float) -> int:
+        """Validators heard lately; all nodes while it is not known who validates."""
+        while nodes and next(iter(nodes.values())) <= now - ONLINE_SECONDS:
+            nodes.popitem(last=False)
+        eligible = self._eligible.get(shard)
+        return len(nodes) if eligible is None else len(eligible.intersection(nodes))
+
+    def _active_validators(self, now: float) -> int | None:
+        if not self._eligible or not self._online:
+            return None
+        return sum(self._count_online(shard, nodes, now) for shard, nodes in self._online.items())
+
+    def _dedup_ratio(self) -> float | None:
+        if not self._peers:
+            return None
+        first, last = self._peers[0][1], self._peers[-1][1]
+        duplicates = last.duplicates - first.duplicates
+        deliveries = duplicates + last.delivered - first.delivered
+        return round(duplicates / deliveries, 6) if deliveries > 0 else 0.0
+
+
+def completeness(data: NetworkData) -> float:
+    """The fraction of fields, down to each number, that is not null."""
+    known = total = 0
+    stack: list[object] = [msgspec.to_builtins(data)]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack.extend(item.values())
+        else:
+            total += 1
+            known += item is not None
+    return round(known / total, 4)

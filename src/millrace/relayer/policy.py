@@ -1,0 +1,162 @@
+"""What the relayer sponsors: caps, lists, budgets and quotas, as values read from one TOML file.
+
+The signing process reads the same file and checks the caps again, so that whoever takes over the service
+still cannot sign beyond them. Amounts are in atomic units (10^-18 EGLD), written as text or number.
+"""
+
+from __future__ import annotations
+
+import tomllib
+
+import msgspec
+
+from millrace.chain import address, call
+from millrace.chain.fees import initially_paid_fee
+from millrace.chain.network import NetworkProfile
+from millrace.chain.transaction import Transaction
+from millrace.relayer import reasons
+from millrace.relayer.reasons import Refused
+
+EGLD = 10**18
+
+
+class PolicyError(ValueError):
+    """The policy file has a wrong entry; the text names it."""
+
+
+class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The most one sponsored transaction may ask for."""
+
+    gas_price: int = 10_000_000_000
+    """Never above this, whatever others pay."""
+    gas_price_floor: int = 2_000_000_000
+    """Always allowed up to this, even when others pay less."""
+    gas_price_percent_of_p90: int = 200
+    """In between: this percentage of what nine in ten transactions pay at most."""
+    gas_limit: int = 600_000_000
+    fee: int = 5 * EGLD // 100
+    data_bytes: int = 128 * 1024
+    value: int = 1_000_000 * EGLD
+
+
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The most one relayer key may spend on fees: worst case when signed, actual fee once known."""
+
+    per_minute: int = 5 * EGLD
+    per_hour: int = 50 * EGLD
+    per_day: int = 200 * EGLD
+    at_risk: int = 50 * EGLD
+    """Signed and not yet known to be over."""
+    at_risk_sign_only: int = 10 * EGLD
+    """The part of `at_risk` that may be signed for others to broadcast."""
+    floor_balance: int = 0
+    """Sponsoring stops when the key's balance would fall below this."""
+    alert_balance: int = EGLD
+    """Below this the service logs a warning and raises a metric."""
+
+
+class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The most one sender or one IP address may have sponsored."""
+
+    sender_per_hour: int = EGLD
+    ip_per_hour: int = 20 * EGLD
+    sender_in_flight: int = 100
+    failures: int = 5
+    """So many sponsored transactions failing in a row, and their sender waits."""
+    first_ban_seconds: float = 60.0
+    """Doubled with each further failure."""
+    longest_ban_seconds: float = 3600.0
+
+
+class Lists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who and what is sponsored. An empty allow-list allows all; a deny-list wins."""
+
+    allow_receivers: tuple[str, ...] = ()
+    deny_receivers: tuple[str, ...] = ()
+    allow_functions: tuple[str, ...] = ()
+    """Functions of contracts; a plain transfer is the empty function ""."""
+    deny_functions: tuple[str, ...] = ()
+    allow_senders: tuple[str, ...] = ()
+    deny_senders: tuple[str, ...] = ()
+
+
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One table of the file per field."""
+
+    caps: Caps = Caps()
+    budget: Budget = Budget()
+    quotas: Quotas = Quotas()
+    lists: Lists = Lists()
+    paused_shards: tuple[int, ...] = ()
+    """Shards whose key signs nothing for now."""
+
+
+def loads(text: str) -> Policy:
+    """The policy in a TOML text. Raises `PolicyError`."""
+    try:
+        document = tomllib.loads(text)
+        policy = msgspec.convert(document, Policy, strict=False)
+        for name in ("allow_receivers", "deny_receivers", "allow_senders", "deny_senders"):
+            for entry in getattr(policy.lists, name):
+                address.decode(entry)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, address.AddressError) as error:
+        raise PolicyError(str(error)) from error
+    for table in (policy.caps, policy.budget, policy.quotas):
+        for name in table.__struct_fields__:
+            if getattr(table, name) < 0:
+                raise PolicyError(f"{name} is negative")
+    return policy
+
+
+def gas_price_cap(caps: Caps, p90: int | None) -> int:
+    """The highest gas price sponsored now; `p90` is that of the last blocks, if known."""
+    usual = 0 if p90 is None else p90 * caps.gas_price_percent_of_p90 // 100
+    return min(caps.gas_price, max(caps.gas_price_floor, usual))
+
+
+def check_caps(tx: Transaction, policy: Policy, network: NetworkProfile) -> int:
+    """The most the transaction can cost its relayer. Raises `Refused` when a cap is exceeded.
+
+    These are the checks the signing process repeats.
+    """
+    caps = policy.caps
+    if network.shard_of(tx.sender) in policy.paused_shards:
+        raise Refused(reasons.SHARD_PAUSED.but("its operator paused sponsoring", 60_000))
+    if tx.gas_price > caps.gas_price:
+        raise Refused(reasons.GAS_PRICE_TOO_HIGH.but(f"at most {caps.gas_price}"))
+    if tx.gas_limit > caps.gas_limit:
+        raise Refused(reasons.GAS_LIMIT_TOO_HIGH.but(f"at most {caps.gas_limit}"))
+    if len(tx.data) > caps.data_bytes:
+        raise Refused(reasons.DATA_TOO_LARGE.but(f"at most {caps.data_bytes} bytes"))
+    if tx.value > caps.value:
+        raise Refused(reasons.VALUE_TOO_HIGH.but(f"at most {caps.value}"))
+    fee = initially_paid_fee(tx, network.gas)
+    if fee > caps.fee:
+        raise Refused(reasons.FEE_TOO_HIGH.but(f"it can cost {fee}, at most {caps.fee} is sponsored"))
+    return fee
+
+
+def check_lists(tx: Transaction, lists: Lists) -> None:
+    """Raise `Refused` unless sender, receiver and function are sponsored."""
+    if not _allowed(address.encode(tx.sender), lists.allow_senders, lists.deny_senders):
+        raise Refused(reasons.SENDER_NOT_ALLOWED)
+    target = call.payments_of(tx)
+    receivers = {address.encode(tx.receiver), address.encode(target.receiver)}
+    if tx.receiver == tx.sender and target.receiver != tx.sender:
+        receivers.discard(address.encode(tx.sender))  # a token transfer goes to oneself, its target inside
+    for receiver in receivers:
+        if not _allowed(receiver, lists.allow_receivers, lists.deny_receivers):
+            raise Refused(reasons.RECEIVER_NOT_ALLOWED.but(receiver))
+    if not _allowed(target.function, lists.allow_functions, lists.deny_functions):
+        raise Refused(reasons.FUNCTION_NOT_ALLOWED.but(target.function[:64]))
+
+
+def check_gas_price(tx: Transaction, policy: Policy, p90: int | None) -> None:
+    """Raise `Refused` when the gas price is above what is usual now."""
+    cap = gas_price_cap(policy.caps, p90)
+    if tx.gas_price > cap:
+        raise Refused(reasons.GAS_PRICE_TOO_HIGH.but(f"at most {cap} now"))
+
+
+def _allowed(name: str, allow: tuple[str, ...], deny: tuple[str, ...]) -> bool:
+    return name not in deny and (not allow or name in allow)

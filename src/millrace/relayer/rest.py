@@ -1,0 +1,109 @@
+"""The REST interface: /v1/sign, /v1/broadcast, and what operators look at."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from millrace.relayer import messages, reasons
+from millrace.relayer.limits import TokenBuckets
+from millrace.relayer.reasons import Reason, Refused
+from millrace.relayer.replies import sign_reply, submission_reply
+from millrace.relayer.stages import Kind, Origin
+from millrace.relayer.submission import Result, Submitter
+from millrace.runtime import http
+
+_STATUS = {
+    reasons.RATE_LIMIT.code: 429,
+    reasons.BUSY.code: 503,
+    reasons.NOT_READY.code: 503,
+    reasons.MESSAGE_TOO_LARGE.code: 413,
+    reasons.BATCH_TOO_LARGE.code: 413,
+}
+
+
+class RestApi:
+    """Handlers of the service's HTTP port."""
+
+    def __init__(
+        self,
+        submitter: Submitter,
+        submissions: TokenBuckets,
+        max_batch: int,
+        health: Callable[[], dict[str, object]],
+        is_ready: Callable[[], bool],
+        count: Callable[[Reason], Reason],
+    ) -> None:
+        self._submitter = submitter
+        self._submissions = submissions
+        self._max_batch = max_batch
+        self._health = health
+        self._is_ready = is_ready
+        self._count = count
+
+    def routes(self, registry: CollectorRegistry) -> list[web.RouteDef]:
+        """What to add to the application."""
+        return [
+            web.post("/v1/sign", self._guarded(self._sign)),
+            web.post("/v1/broadcast", self._guarded(self._broadcast)),
+            web.get("/health", self._get_health),
+            web.get("/ready", self._get_ready),
+            web.get("/metrics", http.metrics_handler(registry)),
+        ]
+
+    def _guarded(
+        self, handler: Callable[[web.Request], Awaitable[web.Response]]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """Turn refusals of a whole request into the error body."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                return await handler(request)
+            except Refused as refusal:
+                reason = self._count(refusal.reason)
+                text = reason.reason + (f": {reason.detail}" if reason.detail else "")
+                wait = reason.retry_after_ms
+                headers = {"Retry-After": str(math.ceil(wait / 1000))} if wait else None
+                return http.error_response(text, _STATUS.get(reason.code, 400), headers)
+
+        return handle
+
+    async def _sign(self, request: web.Request) -> web.Response:
+        return http.json_response(sign_reply(await self._submit(request, "sign")))
+
+    async def _broadcast(self, request: web.Request) -> web.Response:
+        results = await self._submit(request, "broadcast")
+        return http.json_response(submission_reply("broadcast", results))
+
+    async def _submit(self, request: web.Request, kind: Kind) -> list[Result]:
+        if request.content_type != "application/json":
+            raise Refused(reasons.INVALID_MESSAGE.but("send application/json"))
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise Refused(reasons.MESSAGE_TOO_LARGE) from None
+        transactions = messages.decode_rest_submission(body, self._max_batch)
+        remote = request.remote or ""
+        wait = self._submissions.take(remote, len(transactions), time.monotonic())
+        if wait:
+            detail = "too many transactions from this address"
+            raise Refused(
+                reasons.RATE_LIMIT.but(detail, min(3_600_000, math.ceil(wait * 1000)) if wait < 1e6 else None)
+            )
+        batch = await self._submitter.take(Origin(kind, remote), transactions)
+        results = await self._submitter.finish(batch)
+        for result in results:
+            if isinstance(result, Reason):
+                self._count(result)
+        return results
+
+    async def _get_health(self, _: web.Request) -> web.Response:
+        return http.json_response(self._health())
+
+    async def _get_ready(self, _: web.Request) -> web.Response:
+        ready = self._is_ready()
+        return http.json_response({"ready": ready}, 200 if ready else 503)

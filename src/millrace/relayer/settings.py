@@ -1,0 +1,83 @@
+"""Settings of the relayer service: table `[relayer]`, environment `MILLRACE_RELAYER__…`, flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from millrace.chain.network import NetworkProfile
+from millrace.chain.network import profile as named_profile
+
+
+class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every setting with its default; the defaults run everything on one machine."""
+
+    host: str = "127.0.0.1"
+    port: int = 8200
+    """WebSocket: /ws and /ws/stats. 0 takes a free port."""
+    http_port: int = 8201
+    """REST: /v1/*, /health, /ready, /metrics. 0 takes a free port."""
+
+    profile: str = "documented"
+    """Network profile: documented, mainnet, devnet or testnet."""
+    chain_id: str = ""
+    """Chain id, when it is not the profile's."""
+
+    hub_url: str = "ws://127.0.0.1:8300/hub/ws"
+    """Where events come from (the notifier's hub); empty runs without events."""
+    chain_api_url: str = "http://127.0.0.1:8400"
+    """First source of unknown accounts, and where transactions go when no gossip peer is known; may be empty."""
+    chain_api_timeout: float = 3.0
+
+    data_dir: Path = Path(".data/relayer")
+    """Journal and history live here; made with mode 0700."""
+    policy_file: str = ""
+    """TOML file with caps, budgets, quotas and lists; empty means the defaults. Read again when it changes."""
+
+    key_files: tuple[str, ...] = ()
+    """One PEM file per shard, in any order: each key's shard follows from its address."""
+    key_env: tuple[str, ...] = ()
+    """Names of environment variables that hold 64 hex digits of a seed each (development only)."""
+    signer_timeout: float = 5.0
+    """Seconds the signing process may take for an answer before it is replaced."""
+
+    gossip: bool = True
+    """Whether to run a libp2p peer; without it the chain API takes every transaction."""
+    gossip_bootstrap: tuple[str, ...] = ()
+    """Multiaddresses of first peers, each ending in /p2p/<peer id>."""
+    gossip_bootstrap_url: str = ""
+    """URL that answers {"peers": [multiaddress, …]}; asked until it does, added to `gossip_bootstrap`."""
+    gossip_listen: tuple[str, ...] = ("/ip4/127.0.0.1/tcp/0",)
+    gossip_key_file: str = ""
+    """Identity of the libp2p peer; empty keeps it in the data directory."""
+    gossip_dht: bool = False
+
+    max_connections: int = 20_000
+    max_topics: int = 64
+    """Topics of one connection."""
+    max_control_messages: int = 64
+    """Control messages of one connection in any 5 seconds."""
+    max_message_bytes: int = 4 * 1024 * 1024
+    ping_interval: float = 30.0
+    pong_timeout: float = 20.0
+    max_batch: int = 100
+    """Transactions of one submission."""
+    submit_rate: float = 500.0
+    """Transactions a second that one IP address may submit, sustained."""
+    submit_burst: int = 2_000
+    """Transactions one IP address may submit at once after a pause; at least `max_batch`."""
+    max_nonce_gap: int = 0
+    """How far above the expected nonce a transaction may be."""
+
+    regossip_seconds: float = 15.0
+    """Pause between two broadcasts of a transaction that is not yet in a block."""
+    lifetime_seconds: float = 600.0
+    """After this long without a block a transaction is broadcast no more."""
+    retention_hours: float = 168.0
+    """Finished submissions stay in the journal this long, to answer repeated ones."""
+
+    def network(self) -> NetworkProfile:
+        """The network profile with this service's overrides. Raises `ValueError` for an unknown name."""
+        overrides = {"chain_id": self.chain_id} if self.chain_id else {}
+        return named_profile(self.profile, **overrides)

@@ -1,0 +1,235 @@
+"""The stages of a submission as types: each can be made only from what the stage before made.
+
+parsed → authenticated → approved → reserved → journalled → signed. A transaction the relayer has not verified,
+approved, reserved and journalled has no type the signing process would be given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from millrace.chain import call, keys
+from millrace.chain.fees import move_gas
+from millrace.chain.network import NetworkProfile
+from millrace.chain.transaction import (
+    Transaction,
+    TransactionError,
+    client_hash,
+    from_json,
+    signing_message,
+)
+from millrace.relayer import messages, reasons
+from millrace.relayer.reasons import Refused
+
+Kind = Literal["relay", "broadcast", "sign"]
+
+GENESIS_SUPPLY = 20_000_000 * 10**18
+"""No account can hold more of the native coin; nodes refuse a larger value."""
+
+
+class Origin(NamedTuple):
+    """What was asked for, and from where."""
+
+    kind: Kind
+    ip: str
+
+    @property
+    def is_sponsored(self) -> bool:
+        """Whether a relayer key is to sign, and so to pay."""
+        return self.kind != "broadcast"
+
+
+class Relayers(msgspec.Struct, frozen=True):
+    """The public keys that pay, by shard; addresses only, the secrets live in the signing process."""
+
+    by_shard: dict[int, bytes]
+
+    def __contains__(self, pubkey: object) -> bool:
+        return pubkey in self.by_shard.values()
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A transaction in raw values; nothing in it is believed yet."""
+
+    tx: Transaction
+    """Without a relayer's signature when one is to be made here."""
+    client_hash: bytes
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """Well formed for this network, signed by its sender (and guardian, and relayer if already co-signed)."""
+
+    parsed: Parsed
+    sender_shard: int
+    receiver_shard: int
+
+    def __post_init__(self) -> None:
+        _require(self.parsed, Parsed)
+
+    @property
+    def tx(self) -> Transaction:
+        return self.parsed.tx
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """The policy and the state of the account allow it; `fee` is the most it can cost whoever pays."""
+
+    authenticated: Authenticated
+    fee: int
+
+    def __post_init__(self) -> None:
+        _require(self.authenticated, Authenticated)
+
+    @property
+    def tx(self) -> Transaction:
+        return self.authenticated.parsed.tx
+
+    @property
+    def origin(self) -> Origin:
+        return self.authenticated.parsed.origin
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Its (sender, nonce), its budget and its quotas are taken; nobody else can have them."""
+
+    approved: Approved
+
+    def __post_init__(self) -> None:
+        _require(self.approved, Approved)
+
+
+@dataclass(frozen=True, slots=True)
+class Journalled:
+    """A record of it is on disk."""
+
+    reserved: Reserved
+
+    def __post_init__(self) -> None:
+        _require(self.reserved, Reserved)
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """Every signature it needs is there: it may leave this process."""
+
+    journalled: Journalled
+    tx: Transaction
+
+    def __post_init__(self) -> None:
+        _require(self.journalled, Journalled)
+
+
+def _require(value: object, kind: type) -> None:
+    if type(value) is not kind:
+        raise TypeError(f"needs a {kind.__name__}, not a {type(value).__name__}")
+
+
+def parse(raw: Raw, origin: Origin) -> Parsed:
+    """The transaction in a JSON object. Raises `Refused` with the reason of its first impossible field."""
+    try:
+        tx = from_json(messages.decode_transaction(raw))
+    except TransactionError as error:
+        reason = reasons.BY_FIELD.get(error.field, reasons.INVALID_TRANSACTION)
+        raise Refused(reason.but(str(error))) from None
+    if origin.is_sponsored and tx.relayer_signature:
+        tx = msgspec.structs.replace(tx, relayer_signature=b"")
+    return Parsed(tx, client_hash(tx), origin)
+
+
+def authenticate(parsed: Parsed, network: NetworkProfile, relayers: Relayers) -> Authenticated:
+    """Check the form against the network's rules, the relayer's address, then every signature.
+
+    Raises `Refused`. The order follows the nodes' own (integrity, relayed rules, signatures), so that the
+    reason names the first thing to mend.
+    """
+    tx = parsed.tx
+    _check_integrity(tx, network)
+    sender_shard = network.shard_of(tx.sender)
+    if parsed.origin.is_sponsored:
+        _check_relayer(tx, relayers.by_shard.get(sender_shard))
+    elif tx.is_relayed:
+        _check_cosigned(tx, network, sender_shard)
+    _check_parties(tx, relayers, parsed.origin)
+    _check_signatures(tx)
+    return Authenticated(parsed, sender_shard, network.shard_of(tx.receiver))
+
+
+def _check_integrity(tx: Transaction, network: NetworkProfile) -> None:
+    gas = network.gas
+    if tx.chain_id != network.chain_id:
+        raise Refused(reasons.INVALID_CHAIN_ID.but(f"this relayer serves chain {network.chain_id!r}"))
+    if tx.value > GENESIS_SUPPLY:
+        raise Refused(reasons.INVALID_VALUE.but("more than exists"))
+    if tx.gas_price < gas.min_gas_price:
+        raise Refused(reasons.GAS_PRICE_TOO_LOW.but(f"at least {gas.min_gas_price}"))
+    needed = move_gas(tx, gas)
+    if tx.gas_limit < needed:
+        raise Refused(reasons.GAS_LIMIT_TOO_LOW.but(f"at least {needed}"))
+    if tx.gas_limit > gas.max_gas_per_tx:
+        raise Refused(reasons.GAS_LIMIT_TOO_HIGH.but(f"at most {gas.max_gas_per_tx}"))
+    if tx.is_guarded and not tx.guardian:
+        raise Refused(reasons.INVALID_GUARDIAN.but("options ask for a guardian, and none is set"))
+    if not tx.is_guarded and (tx.guardian or tx.guardian_signature):
+        raise Refused(reasons.INVALID_GUARDIAN.but("a guardian needs bit 2 of options and version 2"))
+
+
+def _check_relayer(tx: Transaction, expected: bytes | None) -> None:
+    """The relayer to be is ours, and the one of the sender's shard."""
+    if not tx.relayer:
+        raise Refused(reasons.RELAYER_FIELD_MISSING.but("set relayer before the user signs"))
+    if tx.relayer != expected:
+        raise Refused(reasons.INVALID_RELAYER_ADDRESS.but("use the relayer of the sender's shard"))
+
+
+def _check_cosigned(tx: Transaction, network: NetworkProfile, sender_shard: int) -> None:
+    """A relayed transaction that comes to be broadcast already carries its relayer's signature."""
+    if not tx.relayer:
+        raise Refused(reasons.RELAYER_FIELD_MISSING.but("there is a relayer signature and no relayer"))
+    if network.shard_of(tx.relayer) != sender_shard or tx.relayer == tx.guardian:
+        raise Refused(reasons.INVALID_RELAYER_ADDRESS.but("a relayer of the sender's shard, not its guardian"))
+    if not keys.verify(tx.relayer, signing_message(tx), tx.relayer_signature):
+        raise Refused(reasons.INVALID_RELAYER_SIGNATURE.but("use relay to have it co-signed"))
+
+
+def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> None:
+    """No relayer key is a party: its co-signature would be the party's own signature over the same bytes."""
+    if tx.sender in relayers or tx.guardian in relayers:
+        raise Refused(reasons.RELAYER_AS_PARTY)
+    if not tx.is_relayed:
+        return
+    if tx.data.split(b"@", 1)[0].decode("latin-1") in call.RELAYED_FUNCTIONS:
+        raise Refused(reasons.NESTED_RELAYED)
+    if not origin.is_sponsored:
+        return
+    try:
+        target = call.payments_of(tx)
+    except call.CallError as error:
+        raise Refused(reasons.INVALID_DATA.but(str(error))) from None
+    if tx.receiver in relayers or target.receiver in relayers:
+        raise Refused(reasons.RELAYER_AS_PARTY)
+    if target.function in call.RELAYED_FUNCTIONS:
+        raise Refused(reasons.NESTED_RELAYED)
+
+
+def _check_signatures(tx: Transaction) -> None:
+    message = signing_message(tx)
+    if not keys.verify(tx.sender, message, tx.signature):
+        if tx.relayer and _signed_before_relayer(tx):
+            raise Refused(reasons.INVALID_USER_SIGNATURE.but("set relayer first, then let the user sign"))
+        raise Refused(reasons.INVALID_SIGNATURE)
+    if tx.is_guarded and not keys.verify(tx.guardian, message, tx.guardian_signature):
+        raise Refused(reasons.INVALID_GUARDIAN_SIGNATURE)
+
+
+def _signed_before_relayer(tx: Transaction) -> bool:
+    without = msgspec.structs.replace(tx, relayer=b"")
+    return keys.verify(tx.sender, signing_message(without), tx.signature)

@@ -1,0 +1,138 @@
+"""The two statistics streams: what feeds them, and the clock that sends them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from millrace.chain import gossip
+from millrace.chain.network import NetworkProfile
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.shard import METACHAIN
+from millrace.relayer import messages, topics
+from millrace.relayer.blocks import BlockFacts
+from millrace.relayer.gas_stats import GasStats
+from millrace.relayer.network_stats import (
+    SCHEMA_VERSION,
+    NetworkStats,
+    NetworkStatsMessage,
+    PeerNumbers,
+)
+from millrace.relayer.topics import StreamTopic
+from millrace.runtime.websocket import text_frame
+
+if TYPE_CHECKING:
+    from millrace.relayer.ws import Gateway
+
+log = logging.getLogger(__name__)
+
+GAS_TICK = 0.05
+TICKS_PER_NETWORK = 5
+"""networkStats go out with every fifth gasStats: each 250 ms."""
+
+
+class Statistics:
+    """Observer of blocks and gossip, and sender of gasStats and networkStats."""
+
+    def __init__(self, network: NetworkProfile, clock: Callable[[], float] = time.monotonic) -> None:
+        self._network = network
+        self._clock = clock
+        self.gas = GasStats(network.shards)
+        self.numbers = NetworkStats(network.shards, clock())
+        self.sequence = 0
+        self._gas_frames = b""
+        self._gas_version = -1
+        self._network_frame = b""
+        self._heartbeats = {
+            network.heartbeat_topic(shard): "meta" if shard == METACHAIN else str(shard)
+            for shard in (*range(network.shards), METACHAIN)
+        }
+
+    @property
+    def lag_ms(self) -> float | None:
+        """Milliseconds from a block's arrival to the end of its fan-out."""
+        return self.numbers.lag_ms
+
+    # ---- observer
+
+    def block_saved(self, block: BlockFacts, now: float) -> None:
+        self.numbers.block_saved(block, now)
+        self.gas.add(block.shard, block.gas_prices, now)
+
+    def block_final(self, block: BlockFacts, now: float) -> None:
+        self.numbers.block_final(block)
+
+    def told(self, since: float) -> None:
+        """Everything that followed from an event taken at `since` is on its way to clients."""
+        self.numbers.lag_ms = round((self._clock() - since) * 1000, 3)
+
+    def validators(self, message: pb.ValidatorsPubKeys) -> None:
+        self.numbers.validators(
+            {
+                "meta" if shard == METACHAIN else str(shard): list(keys.keys)
+                for shard, keys in message.validatorsPubKeys.items()
+            }
+        )
+
+    def submitted(self, tx_hash: bytes) -> None:
+        """A client's transaction was accepted."""
+        self.numbers.transaction_arrived(tx_hash, self._clock())
+
+    def gossip_message(self, topic: str, data: bytes) -> None:
+        """A message of the gossip network."""
+        now = self._clock()
+        try:
+            shard = self._heartbeats.get(topic)
+            if shard is not None:
+                self.numbers.heartbeat(shard, gossip.unwrap_heartbeat(data, int(time.time())).public_key, now)
+            else:
+                for item in gossip.unwrap_transactions(data, int(time.time())):
+                    self.numbers.transaction_arrived(hashlib.blake2b(item, digest_size=32).digest(), now)
+        except gossip.GossipError as error:
+            log.debug("a gossip message breaks a rule", extra={"topic": topic, "error": str(error)})
+
+    def gossip_counters(self, connected: int, delivered: int, duplicates: int) -> None:
+        """The gossip peer's counters."""
+        self.numbers.peers(PeerNumbers(connected, delivered, duplicates), self._clock())
+
+    # ---- streams
+
+    def snapshots(self) -> dict[str, Callable[[], bytes]]:
+        """What a new subscriber gets at once."""
+        return {topics.GAS_STATS: self._gas, topics.NETWORK_STATS: lambda: self._network_frame}
+
+    async def run(self, gateway: Gateway) -> None:
+        """Send both streams at their cadence; a tick that comes too late is left out, not caught up."""
+        next_tick = self._clock()
+        tick = 0
+        while True:
+            next_tick = max(next_tick + GAS_TICK, self._clock() - GAS_TICK)
+            await asyncio.sleep(max(0.0, next_tick - self._clock()))
+            tick += 1
+            await gateway.conflate(gateway.subscriptions.clients(StreamTopic(topics.GAS_STATS)), self._gas())
+            if tick % TICKS_PER_NETWORK == 0:
+                self.gas.forget(self._clock())
+                self._next_network(len(gateway.stats_sessions))
+                listeners = gateway.subscriptions.clients(StreamTopic(topics.NETWORK_STATS))
+                await gateway.conflate([*gateway.stats_sessions, *listeners], self._network_frame)
+
+    def _gas(self) -> bytes:
+        """The frames of all shards, built again only when a number changed."""
+        if self._gas_version != self.gas.version:
+            frames = [text_frame(messages.encode(self.gas.message(shard))) for shard in range(self._network.shards)]
+            self._gas_frames, self._gas_version = b"".join(frames), self.gas.version
+        return self._gas_frames
+
+    def _next_network(self, stream_subscribers: int) -> None:
+        self.sequence += 1
+        message = NetworkStatsMessage(
+            SCHEMA_VERSION,
+            self.sequence,
+            time.time_ns() // 1_000_000,
+            self.numbers.data(self._clock(), stream_subscribers),
+        )
+        self._network_frame = text_frame(messages.encode(message))

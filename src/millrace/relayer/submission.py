@@ -1,0 +1,289 @@
+"""The way of a submission through its stages: take (parsed to reserved), then finish (journalled to gossiped).
+
+`take` has no point at which another task could slip between a check and the reservation it allows; `finish`
+waits for disk and signer. The two are apart so that one connection's transactions are taken in their order
+while earlier ones are still being written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from millrace.chain.network import NetworkProfile
+from millrace.chain.transaction import Transaction, chain_hash, from_proto, signing_message, to_proto
+from millrace.relayer import reasons, stages
+from millrace.relayer.account_source import AccountSource
+from millrace.relayer.accounts import Account
+from millrace.relayer.desk import Desk
+from millrace.relayer.inflight import Entry
+from millrace.relayer.journal import Journal, JournalError, JournalFull, Record, hash_message
+from millrace.relayer.reasons import Reason, Refused
+from millrace.relayer.signing import SignerError, SigningProcess
+from millrace.relayer.stages import Authenticated, Journalled, Origin, Relayers, Reserved, Signed
+
+log = logging.getLogger(__name__)
+
+SLICE = 16
+"""Signatures checked before other tasks get their turn: about a millisecond."""
+
+_STALE = {
+    reasons.NONCE_TOO_LOW.code,
+    reasons.NONCE_TOO_HIGH.code,
+    reasons.INSUFFICIENT_BALANCE.code,
+}
+"""Refusals that newer knowledge of the account could turn around."""
+
+
+class Accepted(NamedTuple):
+    """A transaction the relayer stands for."""
+
+    tx: Transaction
+    client_hash: bytes
+    chain_hash: bytes
+
+
+Result = Accepted | Reason
+Announce = Callable[[Entry], None]
+
+
+class _Taken(NamedTuple):
+    """A transaction after `take`: reserved anew, or one that was submitted before."""
+
+    position: int
+    entry: Entry
+    reserved: Reserved
+    is_new: bool
+
+
+class Batch:
+    """A submission between `take` and `finish`."""
+
+    def __init__(self, size: int) -> None:
+        self.results: list[Result | None] = [None] * size
+        self.taken: list[_Taken] = []
+
+
+class Submitter:
+    """Takes submissions through the stages."""
+
+    def __init__(
+        self,
+        network: NetworkProfile,
+        relayers: Callable[[], Relayers],
+        accounts: AccountSource,
+        desk: Desk,
+        journal: Journal,
+        signer: SigningProcess | None,
+        send: Callable[[Entry], None],
+    ) -> None:
+        self._network = network
+        self._relayers = relayers
+        self._accounts = accounts
+        self._desk = desk
+        self._journal = journal
+        self._signer = signer
+        self._send = send
+
+    # ---- parsed → authenticated → approved → reserved
+
+    async def take(self, origin: Origin, raws: Sequence[Raw]) -> Batch:
+        """Check and reserve each transaction; what is refused has its reason in the batch's results."""
+        batch = Batch(len(raws))
+        authenticated: list[tuple[int, Authenticated]] = []
+        for index, raw in enumerate(raws):
+            if index and index % SLICE == 0:
+                await asyncio.sleep(0)
+            try:
+                parsed = stages.parse(raw, origin)
+                authenticated.append((index, stages.authenticate(parsed, self._network, self._relayers())))
+            except Refused as refusal:
+                batch.results[index] = refusal.reason
+        await self._know_accounts({item.tx.sender for _, item in authenticated})
+        for index, item in authenticated:
+            try:
+                batch.taken.append(await self._take_one(index, item, batch))
+            except Refused as refusal:
+                batch.results[index] = refusal.reason
+            except _Repeated as repeated:
+                batch.results[index] = repeated.accepted
+        return batch
+
+    async def _know_accounts(self, senders: set[bytes]) -> None:
+        await asyncio.gather(*(self._accounts.know(sender) for sender in senders), return_exceptions=True)
+
+    async def _take_one(self, index: int, item: Authenticated, batch: Batch) -> _Taken:
+        account = await self._accounts.know(item.tx.sender)
+        try:
+            return self._reserve(index, item, account)
+        except Refused as refusal:
+            if refusal.reason.code not in _STALE or not await self._accounts.refresh(item.tx.sender):
+                raise
+        return self._reserve(index, item, await self._accounts.know(item.tx.sender))
+
+    def _reserve(self, index: int, item: Authenticated, account: Account) -> _Taken:
+        """Approve and reserve in one step. Raises `Refused`, or `_Repeated` when it is done already."""
+        tx = item.tx
+        existing = self._desk.existing(item)
+        if existing is not None:
+            approved = self._desk.approve_again(item, existing)
+            return _Taken(index, existing, Reserved(approved), is_new=False)
+        if tx.nonce < account.nonce:
+            self._raise_if_done(item)
+        approved = self._desk.approve(item, account)
+        entry = self._desk.reserve(approved)
+        return _Taken(index, entry, Reserved(approved), is_new=True)
+
+    def _raise_if_done(self, item: Authenticated) -> None:
+        """The same bytes as a transaction that is over: the answer is the same as then."""
+        record = self._journal.find(item.parsed.client_hash)
+        if record is not None and record.chain_hash is not None:
+            tx = _with_signature_of(item.tx, record.tx)
+            raise _Repeated(Accepted(tx, record.client_hash, record.chain_hash))
+
+    # ---- journalled → signed → gossiped
+
+    async def finish(self, batch: Batch, announce: Announce | None = None) -> list[Result]:
+        """Write, sign and send what was taken; one result per transaction, in order.
+
+        `announce` is called for each accepted transaction before it can leave this process.
+        """
+        new = [item for item in batch.taken if item.is_new]
+        journalled = await self._write(new, batch)
+        for item in batch.taken:
+            if not item.is_new and await self._is_written(item, batch):
+                journalled.append((item, Journalled(item.reserved)))
+        signed = await self._sign(journalled, batch)
+        for item, done in signed:
+            entry = item.entry
+            if announce is not None:
+                announce(entry)
+            if item.reserved.approved.origin.kind != "sign":
+                self._to_network(entry, done)
+            batch.results[item.position] = Accepted(done.tx, entry.client_hash, entry.chain_hash)
+        assert all(result is not None for result in batch.results)
+        return [result for result in batch.results if result is not None]
+
+    async def _write(self, items: list[_Taken], batch: Batch) -> list[tuple[_Taken, Journalled]]:
+        if not items:
+            return []
+        try:
+            await self._journal.append([record_of(item.entry) for item in items])
+        except JournalError as error:
+            reason = reasons.BUSY.but("the journal is full", 1_000)
+            if not isinstance(error, JournalFull):
+                log.error("nothing can be accepted: the journal fails", extra={"error": str(error)})
+                reason = reasons.NOT_READY.but("the journal cannot be written", 5_000)
+            for item in items:
+                self._desk.release(item.entry, reason)
+                batch.results[item.position] = reason
+            return []
+        written = []
+        for item in items:
+            self._desk.journalled(item.entry)
+            written.append((item, Journalled(item.reserved)))
+        return written
+
+    async def _is_written(self, item: _Taken, batch: Batch) -> bool:
+        """Wait until the first submission of the same bytes has been decided; whether it stands."""
+        reason = await self._desk.decided(item.entry)
+        if reason is not None:
+            batch.results[item.position] = reason
+        return reason is None
+
+    async def _sign(self, items: list[tuple[_Taken, Journalled]], batch: Batch) -> list[tuple[_Taken, Signed]]:
+        """Every item with all its signatures; those that get none are answered in the batch."""
+        done = []
+        unsigned = []
+        for item, journalled in items:
+            entry = item.entry
+            if entry.state in ("signed", "expired"):
+                done.append((item, Signed(journalled, entry.tx)))
+            elif entry.kind == "broadcast":
+                self._desk.signed(entry, entry.tx)
+                done.append((item, Signed(journalled, entry.tx)))
+            else:
+                unsigned.append((item, journalled))
+        if not unsigned:
+            return done
+        try:
+            if self._signer is None:
+                raise SignerError("this relayer has no keys")
+            answers = await self._signer.sign([to_proto(item.entry.tx) for item, _ in unsigned])
+        except SignerError as error:
+            reason = reasons.SIGNER_UNAVAILABLE.but(f"{error}; send the same bytes again", 1_000)
+            for item, _ in unsigned:
+                batch.results[item.position] = reason
+            return done
+        for (item, journalled), answer in zip(unsigned, answers, strict=True):
+            if answer.refusal:
+                reason = reasons.SIGNER_REFUSED.but(answer.refusal)
+                self._desk.withdraw(item.entry, reason)
+                batch.results[item.position] = reason
+            else:
+                self._desk.signed(
+                    item.entry, msgspec.structs.replace(item.entry.tx, relayer_signature=answer.signature)
+                )
+                done.append((item, Signed(journalled, item.entry.tx)))
+        return done
+
+    def _to_network(self, entry: Entry, signed: Signed) -> None:
+        """Gossip a transaction, unless that is already going on."""
+        if entry.broadcast and entry.state == "signed" and entry.next_send:
+            return
+        self._desk.on_its_way(entry)
+        self._send(entry)
+
+    async def recover(self) -> None:
+        """After a start: sign what was journalled and never signed, send what may not have been sent."""
+        unsigned = [entry for entry in self._desk.inflight.entries() if entry.state == "journalled"]
+        if unsigned and self._signer is not None:
+            answers = await self._signer.sign([to_proto(entry.tx) for entry in unsigned])
+            for entry, answer in zip(unsigned, answers, strict=True):
+                if answer.refusal:
+                    log.warning("a journalled transaction is not signed", extra={"reason": answer.refusal})
+                    self._desk.withdraw(entry, reasons.SIGNER_REFUSED)
+                else:
+                    self._desk.signed(entry, msgspec.structs.replace(entry.tx, relayer_signature=answer.signature))
+        for entry in self._desk.inflight.entries():
+            if entry.broadcast and entry.state == "signed":
+                self._desk.on_its_way(entry)
+                self._send(entry)
+
+
+class _Repeated(Exception):
+    """The same bytes were accepted before, and their transaction is over."""
+
+    def __init__(self, accepted: Accepted) -> None:
+        super().__init__("submitted before")
+        self.accepted = accepted
+
+
+def record_of(entry: Entry) -> Record:
+    """The journal's row for an entry."""
+    return Record(
+        sender=entry.tx.sender,
+        nonce=entry.tx.nonce,
+        client_hash=entry.client_hash,
+        chain_hash=entry.chain_hash or (chain_hash(entry.tx) if entry.kind == "broadcast" else None),
+        message_hash=hash_message(signing_message(entry.tx)),
+        tx=to_proto(entry.tx),
+        kind=entry.kind,
+        relayer=entry.tx.relayer if entry.kind != "broadcast" else None,
+        fee=entry.fee,
+        cost=None,
+        ip=entry.ip,
+        created_ms=entry.created_ms,
+        state="journalled",
+        broadcast=entry.kind != "sign",
+        included=False,
+    )
+
+
+def _with_signature_of(tx: Transaction, stored: bytes) -> Transaction:
+    return msgspec.structs.replace(tx, relayer_signature=from_proto(stored).relayer_signature)

@@ -1,0 +1,308 @@
+"""The public WebSocket: sessions of /ws and /ws/stats, and the fan-out to them.
+
+Each connection has two lanes in one socket. Replies, statuses and account updates must be delivered: they are
+always written, and a reader so slow that more than `MUST_DELIVER_BYTES` wait is closed with 4008. Statistics are
+conflated: while anything waits they are left out, and the next one, which is newer, goes instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from millrace.relayer import messages, reasons, topics
+from millrace.relayer.inflight import Entry
+from millrace.relayer.limits import SlidingWindow, TokenBuckets
+from millrace.relayer.messages import Broadcast, Relay, Request, Subscribe
+from millrace.relayer.reasons import Reason, Refused
+from millrace.relayer.replies import submission_reply
+from millrace.relayer.stages import Origin
+from millrace.relayer.submission import Batch, Submitter
+from millrace.relayer.subscriptions import Subscriptions
+from millrace.relayer.topics import AddressTopic, StreamTopic, TxStatusTopic
+from millrace.runtime import websocket
+from millrace.runtime.websocket import text_frame
+
+if TYPE_CHECKING:
+    from millrace.relayer.settings import RelayerSettings
+
+log = logging.getLogger(__name__)
+
+MUST_DELIVER_BYTES = 4 * 1024 * 1024
+FLOOD_MESSAGES, FLOOD_SECONDS = 256, 5.0
+"""So many refused messages in so many seconds close a connection with 1008."""
+MAX_WAITING = 64
+"""Submissions of one connection that may be under way; further ones are refused."""
+SLICE = 256
+"""Sessions written to before other tasks get their turn."""
+
+Snapshot = Callable[[], bytes]
+
+
+class Gateway:
+    """Everything the sessions share."""
+
+    def __init__(
+        self,
+        settings: RelayerSettings,
+        submitter: Submitter,
+        snapshots: dict[str, Snapshot],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self.submitter = submitter
+        self.snapshots = snapshots
+        """What a new subscriber of a stream gets right after the acknowledgement: joined frames."""
+        self.clock = clock
+        self.subscriptions: Subscriptions[PublicSession] = Subscriptions(settings.max_topics)
+        self.submissions = TokenBuckets(settings.submit_rate, max(settings.submit_burst, settings.max_batch))
+        self.stats_sessions: set[StatsSession] = set()
+        self.refused: dict[str, int] = {}
+        self.conflated = 0
+        """Statistics left out for readers who were behind."""
+        self._server: websocket.WsServer | None = None
+
+    async def start(self) -> int:
+        """Listen; the port."""
+        settings = self.settings
+        self._server = await websocket.serve(
+            self._session,
+            settings.host,
+            settings.port,
+            max_message_size=settings.max_message_bytes,
+            max_sessions=settings.max_connections,
+            ping_interval=settings.ping_interval,
+            pong_timeout=settings.pong_timeout,
+        )
+        return self._server.port
+
+    async def stop(self) -> None:
+        """Say goodbye to everyone and close."""
+        if self._server is None:
+            return
+        goodbye = text_frame(messages.encode(messages.ShutdownMessage()))
+        for session in list(self._server.sessions):
+            session.send_frames(goodbye)
+        await self._server.close(websocket.GOING_AWAY, "server shutting down")
+
+    @property
+    def connections(self) -> int:
+        """Open connections, of both kinds."""
+        return 0 if self._server is None else len(self._server.sessions)
+
+    def _session(self, request: websocket.Request) -> websocket.Session:
+        if request.path == "/ws":
+            return PublicSession(self)
+        if request.path == "/ws/stats":
+            return StatsSession(self)
+        raise websocket.Refuse(404, "WebSocket endpoints are /ws and /ws/stats")
+
+    def count(self, reason: Reason) -> Reason:
+        """Count a refusal by its code, which is one of a fixed set."""
+        self.refused[reason.code] = self.refused.get(reason.code, 0) + 1
+        return reason
+
+    # ---- fan-out
+
+    def tell_status(self, topic: TxStatusTopic, make: Callable[[], bytes]) -> int:
+        """Tell the end of a transaction to each subscription that has not heard it."""
+        if not self.subscriptions.has(topic):
+            return 0
+        sessions = self.subscriptions.deliver(topic, self.clock())
+        if sessions:
+            frame = text_frame(make())
+            for session in sessions:
+                session.send_frames(frame)
+        return len(sessions)
+
+    def tell_account(self, topic: AddressTopic, make: Callable[[], bytes]) -> None:
+        """Tell an account's new state to its subscribers and to those of all accounts."""
+        everyone = StreamTopic(topics.ACCOUNTS)
+        sessions = [*self.subscriptions.clients(topic), *self.subscriptions.clients(everyone)]
+        if sessions:
+            frame = text_frame(make())
+            for session in dict.fromkeys(sessions):
+                session.send_frames(frame)
+
+    async def conflate(self, sessions: Iterable[websocket.Session], frames: bytes) -> None:
+        """Send statistics to everyone who has taken what came before; the others skip this one."""
+        for number, session in enumerate(sessions):
+            if number % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+            if session.buffered:
+                self.conflated += 1
+            else:
+                session.send_frames(frames)
+
+
+class StatsSession(websocket.Session):
+    """A connection to /ws/stats: it only listens."""
+
+    max_message_size = 4096
+    max_buffered = MUST_DELIVER_BYTES
+
+    def __init__(self, gateway: Gateway) -> None:
+        super().__init__()
+        self._gateway = gateway
+
+    def on_open(self) -> None:
+        self._gateway.stats_sessions.add(self)
+        snapshot = self._gateway.snapshots.get(topics.NETWORK_STATS)
+        if snapshot is not None:
+            self.send_frames(snapshot())
+
+    def on_message(self, kind: websocket.Kind, data: bytes) -> None:
+        self.close(websocket.POLICY_VIOLATION, "this stream takes no messages; use /ws")
+
+    def on_close(self) -> None:
+        self._gateway.stats_sessions.discard(self)
+
+
+class PublicSession(websocket.Session):
+    """A connection to /ws."""
+
+    max_buffered = MUST_DELIVER_BYTES
+
+    def __init__(self, gateway: Gateway) -> None:
+        super().__init__()
+        self.max_message_size = gateway.settings.max_message_bytes
+        self._gateway = gateway
+        self._control = SlidingWindow(gateway.settings.max_control_messages)
+        self._flood = SlidingWindow(FLOOD_MESSAGES, FLOOD_SECONDS)
+        self._waiting: deque[Relay | Broadcast] = deque()
+        self._under_way = 0
+        self._worker: asyncio.Task[None] | None = None
+        self._finishing: set[asyncio.Task[None]] = set()
+
+    # ---- in
+
+    def on_message(self, kind: websocket.Kind, data: bytes) -> None:
+        gateway = self._gateway
+        try:
+            if kind != "text":
+                raise Refused(reasons.INVALID_MESSAGE.but("send text, not binary"))
+            request = messages.decode_request(data, gateway.settings.max_batch)
+        except Refused as refusal:
+            action, request_id = messages.decode_envelope(data) if kind == "text" else (None, None)
+            limited = self._over_control_limit()
+            self._refuse(action, limited or refusal.reason, request_id)
+            return
+        if isinstance(request, Relay | Broadcast):
+            self._submit(request)
+        else:
+            self._control_message(request)
+
+    def on_close(self) -> None:
+        self._gateway.subscriptions.drop(self)
+        self._waiting.clear()
+
+    def _over_control_limit(self) -> Reason | None:
+        wait = self._control.admit(self._gateway.clock())
+        return reasons.RATE_LIMIT.but("too many control messages", _ms(wait)) if wait else None
+
+    def _refuse(
+        self,
+        action: str | None,
+        reason: Reason,
+        request_id: messages.RequestId | None,
+        topic: str | None = None,
+    ) -> None:
+        """Answer first; only whoever keeps sending what is refused loses the connection."""
+        self.send_text(messages.fail_reply(action, self._gateway.count(reason), request_id, topic))
+        if self._flood.admit(self._gateway.clock()):
+            self.close(websocket.POLICY_VIOLATION, "too many refused messages")
+
+    # ---- subscriptions
+
+    def _control_message(self, request: Request) -> None:
+        assert not isinstance(request, Relay | Broadcast)
+        action = "subscribe" if isinstance(request, Subscribe) else "unsubscribe"
+        limited = self._over_control_limit()
+        if limited is not None:
+            self._refuse(action, limited, request.request_id, request.topic)
+            return
+        for text in messages.topics_of(request):
+            try:
+                topic = topics.parse(text)
+                if isinstance(request, Subscribe):
+                    self._gateway.subscriptions.subscribe(self, topic, self._gateway.clock())
+                else:
+                    self._gateway.subscriptions.unsubscribe(self, topic)
+            except Refused as refusal:
+                self._refuse(action, refusal.reason, request.request_id, text)
+                continue
+            self.send_text(messages.topic_reply(action, text, request.request_id))
+            if isinstance(request, Subscribe) and text in self._gateway.snapshots:
+                self.send_frames(self._gateway.snapshots[text]())
+
+    # ---- submissions
+
+    def _submit(self, request: Relay | Broadcast) -> None:
+        action = "relay" if isinstance(request, Relay) else "broadcast"
+        if self._under_way >= MAX_WAITING:
+            self._refuse(action, reasons.BUSY.but("wait for earlier replies", 100), request.request_id)
+            return
+        size = len(messages.transactions_of(request))
+        wait = self._gateway.submissions.take(self.remote, size, self._gateway.clock())
+        if wait:
+            reason = reasons.RATE_LIMIT.but("too many transactions from this address", _ms(wait))
+            self._refuse(action, reason, request.request_id)
+            return
+        self._under_way += 1
+        self._waiting.append(request)
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work())
+
+    async def _work(self) -> None:
+        """Take this connection's submissions in their order; finish them as disk and signer allow."""
+        try:
+            while self._waiting:
+                request = self._waiting.popleft()
+                kind: Origin = Origin("relay" if isinstance(request, Relay) else "broadcast", self.remote)
+                batch = await self._gateway.submitter.take(kind, messages.transactions_of(request))
+                task = asyncio.create_task(self._finish(request, kind.kind, batch))
+                self._finishing.add(task)
+                task.add_done_callback(self._finishing.discard)
+        except Exception:
+            log.exception("a submission was not taken")
+            self.close(1011, "internal error")
+        finally:
+            self._worker = None
+
+    async def _finish(self, request: Relay | Broadcast, action: str, batch: Batch) -> None:
+        subscribed: dict[bytes, str] = {}
+
+        def announce(entry: Entry) -> None:
+            if request.auto_subscribe and not self.closed:
+                subscribed.update(self._auto_subscribe(entry))
+
+        try:
+            results = await self._gateway.submitter.finish(batch, announce)
+        except Exception:
+            log.exception("a submission was not finished")
+            self.close(1011, "internal error")
+            return
+        finally:
+            self._under_way -= 1
+        for result in results:
+            if isinstance(result, Reason):
+                self._gateway.count(result)
+        reply = submission_reply(action, results, request.request_id, subscribed)
+        self.send_text(messages.encode(reply))
+
+    def _auto_subscribe(self, entry: Entry) -> dict[bytes, str]:
+        """Subscribe to the fate of an accepted transaction, if there is still room for a topic."""
+        topic = TxStatusTopic(entry.chain_hash)
+        try:
+            self._gateway.subscriptions.subscribe(self, topic, self._gateway.clock())
+        except Refused:
+            return {}
+        return {entry.chain_hash: topics.text_of(topic)}
+
+
+def _ms(seconds: float) -> int:
+    return max(1, int(seconds * 1000)) if seconds < 3600 else 3_600_000

@@ -1,0 +1,94 @@
+"""The whole relayer: submissions in, gossip out, blocks in, statuses out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import msgspec
+from relayer_support import (
+    GAS_PRICE,
+    RELAYERS,
+    BlockMaker,
+    as_json,
+    connected,
+    transfer,
+    wallet,
+)
+
+from millrace.chain import address
+from millrace.chain.keys import verify
+from millrace.chain.transaction import chain_hash, client_hash, from_json, signing_message
+from millrace.relayer.messages import TransactionJson
+
+
+async def test_relay_is_cosigned_sent_and_told(world: Any) -> None:
+    """A relayed transaction gets the shard key's signature, reaches the chain and its status its subscriber."""
+    await world.start()
+    alice = wallet(1)
+    tx = transfer(alice)
+    async with connected(world.ws) as client:
+        topic = f"tx-status/{client_hash(tx).hex()}"
+        assert await client.ask(action="subscribe", topic=topic, requestId="s") == {
+            "action": "subscribe", "status": "ok", "topic": topic, "requestId": "s",
+        }  # fmt: skip
+        own = f"address/{address.encode(alice.public)}"
+        await client.ask(action="subscribe", topic=own)
+        reply = await client.ask(action="relay", requestId="r", tx=as_json(tx))
+        assert reply["status"] == "completed" and reply["failed"] == [] and reply["requestId"] == "r"
+        (sent,) = await world.api.wait_submitted(1)
+        whole = from_json(msgspec.convert(sent, TransactionJson))
+        assert verify(RELAYERS[1].public, signing_message(tx), whole.relayer_signature)
+        assert reply["hashes"] == [chain_hash(whole).hex()]
+        assert reply["results"][0]["clientHash"] == client_hash(tx).hex()
+        world.hub.save(BlockMaker(1).block([whole], accounts={alice.public: (1, 10**18)}))
+        delta, status = await client.push(), await client.push()
+        assert delta["type"] == "accountDelta" and delta["data"]["nonce"] == 1
+        assert delta["data"]["balances"] == {"EGLD": str(10**18)}
+        assert status == {
+            "type": "tx-status",
+            "data": {"hash": client_hash(tx).hex(), "status": "success", "chainHash": chain_hash(whole).hex()},
+        }
+
+
+async def test_rest_sign_then_broadcast(world: Any) -> None:
+    """POST /v1/sign co-signs without sending; POST /v1/broadcast sends what was signed."""
+    await world.start()
+    tx = transfer(wallet(0))
+    async with aiohttp.ClientSession(world.http) as http:
+        async with http.post("/v1/sign", json={"transactions": [as_json(tx)]}) as response:
+            signed = (await response.json())["transactions"]
+        assert response.status == 200 and len(signed[0]["relayerSignature"]) == 128
+        assert world.api.submitted == []
+        async with http.post("/v1/broadcast", json={"transactions": signed}) as response:
+            body = await response.json()
+        assert body["status"] == "completed" and body["action"] == "broadcast"
+        await world.api.wait_submitted(1)
+        for path, status in (("/health", 200), ("/ready", 200), ("/metrics", 200)):
+            async with http.get(path) as response:
+                assert response.status == status
+    assert GAS_PRICE
+
+
+async def test_restart_keeps_promises(world: Any) -> None:
+    """What was accepted before a stop is sent again after it, and its nonce is still taken."""
+    await world.start()
+    world.api.down = True
+    first = transfer(wallet(2))
+    async with connected(world.ws) as client:
+        world.api.down = False
+        await client.ask(action="subscribe", topic="accounts")
+        reply = await client.ask(action="relay", tx=as_json(first))
+        assert reply["status"] == "completed", reply
+    await world.stop()
+    world.api.submitted.clear()
+    await world.start()
+    await world.api.wait_submitted(1)
+    async with connected(world.ws) as client:
+        again = await client.ask(action="relay", tx=as_json(first))
+        assert again["hashes"] == reply["hashes"]
+        other = transfer(wallet(2), data=b"x")
+        refused = await client.ask(action="relay", tx=as_json(other))
+        assert refused["failed"][0]["reason"] == "conflicting transaction"
+    await asyncio.sleep(0)
