@@ -36,7 +36,10 @@ def alive(pid: int) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def _own_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _own_temporary_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    tmp_path_factory.getbasetemp()  # made where it always is, before we move the directory
     with tempfile.TemporaryDirectory() as directory:  # a short path: a socket's has at most 107 bytes
         monkeypatch.setattr(tempfile, "tempdir", directory)
         yield

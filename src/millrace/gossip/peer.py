@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 _REDIAL_FIRST = 0.25
 _REDIAL_MOST = 30.0
+_STEADY_SECONDS = 30.0
 _DIAL_TIMEOUT = 10.0
 _CLOSE_TIMEOUT = 2.0
 _MAX_CONNECTIONS = 300
@@ -51,7 +52,7 @@ Published = Callable[[int, int], None]
 
 
 class Peer:
-    """A running peer; `index` is its place in the settings. `serve` runs it."""
+    """A running peer; `index` is its place in the settings. It lives inside `running()`."""
 
     def __init__(
         self,
@@ -173,18 +174,20 @@ class Peer:
             await self._swarm.dial_addr(address, peer)
 
     async def _keep_connected(self, address: str) -> None:
+        """Dial for ever while not connected; the pauses grow until a connection has lasted a while."""
         delay = _REDIAL_FIRST
         target = _target(address).peer_id
         while True:
-            if self._connected(target):
-                delay = _REDIAL_FIRST
+            began = trio.current_time()
+            problem = "" if self._connected(target) else await self.dial(address)
+            while self._connected(target):
                 await self._lost_connection.wait()
-                continue
-            problem = await self.dial(address)
-            if problem:
-                log.warning("bootstrap peer not reached", extra={"reason": problem, "retry_in_s": round(delay, 2)})
-                await trio.sleep(delay * random.uniform(0.8, 1.2))
-                delay = min(delay * 2, _REDIAL_MOST)
+            if trio.current_time() - began >= _STEADY_SECONDS:
+                delay = _REDIAL_FIRST
+            context = {"address": address, "reason": problem or "connection lost", "retry_in_s": round(delay, 2)}
+            log.warning("bootstrap peer not connected", extra=context)
+            await trio.sleep(delay * random.uniform(0.8, 1.2))
+            delay = min(delay * 2, _REDIAL_MOST)
 
     async def _ping_all(self) -> None:
         """Close connections that do not answer, so that a peer lost without a word is dialled again."""
