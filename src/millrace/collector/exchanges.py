@@ -1,0 +1,342 @@
+"""The pools of each exchange, read from its contracts.
+
+A pool that cannot be read, or that nobody could trade with, is left out and named; an exchange that
+cannot be listed at all is an error.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from millrace.chain import address
+from millrace.chain.abi import AbiError, decode_uint, top_uint
+from millrace.collector import views
+from millrace.collector.gateway import Gateway, GatewayError, ViewError, gather
+from millrace.collector.tokens import TokenBook
+from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.crypto import AshCryptoPool
+from millrace.dex.pool import Pool, PoolState
+from millrace.dex.stable import AshStablePool, JexStablePool
+from millrace.dex.stableswap import UNIT, liquidity_fee
+
+log = logging.getLogger(__name__)
+
+PAGE = 200
+MAX_PAGES = 100
+
+
+class Skipped(NamedTuple):
+    """A pool that was left out, and why."""
+
+    pool: str
+    reason: str
+
+
+class Harvest(NamedTuple):
+    """Pools of an exchange, and those left out."""
+
+    pools: list[Pool]
+    skipped: list[Skipped]
+
+
+class NoPool(Exception):
+    """Nothing to trade with: empty, or not set up."""
+
+
+class Reader:
+    """Reads pools through one gateway; `book` knows tokens' decimals.
+
+    Views of what hardly ever changes (fees, LP tokens) are asked again after `slow_seconds` only.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        book: TokenBook,
+        slow_seconds: float = 300.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._gateway = gateway
+        self._book = book
+        self._slow_seconds = slow_seconds
+        self._clock = clock
+        self._slow: dict[tuple[bytes, str], tuple[float, bytes]] = {}
+
+    async def xexchange(self, router: bytes) -> Harvest:
+        """All pairs that the router lists."""
+        raw = await self._gateway.view(router, "getAllPairContractMetadata")
+        pairs = [_decoded(views.xexchange_pair, item) for item in raw]
+        return await _each([(_id("x", pair.address), partial(self._xexchange_pair, pair)) for pair in pairs])
+
+    async def _xexchange_pair(self, pair: views.XExchangePair) -> Pool:
+        contract = pair.address
+        held, state, total, special, enabled, lp_token = await gather(
+            [
+                self._gateway.view(contract, "getReservesAndTotalSupply"),
+                self._number(contract, "getState"),
+                self._slow_number(contract, "getTotalFeePercent"),
+                self._slow_number(contract, "getSpecialFee"),
+                self._slow_number(contract, "getFeeState"),
+                self._lp_token(contract),
+            ]
+        )
+        if len(held) != 3:
+            raise GatewayError(f"getReservesAndTotalSupply: {len(held)} values for 3")
+        first, second, supply = map(decode_uint, held)
+        await self._learn(pair.tokens)
+        return XExchangePool(
+            id=_id("x", contract),
+            address=contract,
+            tokens=pair.tokens,
+            reserves=_filled((first, second)),
+            lp_token=lp_token,
+            lp_supply=supply,
+            state=views.state(state),
+            total_fee=total,
+            special_fee=special,
+            fee_enabled=bool(enabled),
+        )
+
+    async def onedex(self, router: bytes) -> tuple[Harvest, tuple[str, ...]]:
+        """All pairs of the one contract, and the main pair tokens."""
+        main = tuple(views.text(item) for item in await self._gateway.view(router, "getMainPairTokens"))
+        last = await self._number(router, "getLastPairId")
+        fees = await self._onedex_fees(router)
+        pairs: dict[int, views.OneDexPair] = {}
+        for page in range(MAX_PAGES):
+            start = page * PAGE
+            raw = await self._gateway.view(router, "viewPairsPaginated", top_uint(start), top_uint(PAGE))
+            pairs |= {pair.pair_id: pair for pair in (_decoded(views.onedex_pair, item) for item in raw)}
+            if start + PAGE > last:
+                break
+        work = [
+            (f"{_id('o', router)}:{pair.pair_id}", partial(self._onedex_pair, router, pair, main, fees))
+            for pair in pairs.values()
+        ]
+        return await _each(work), main
+
+    async def _onedex_fees(self, router: bytes) -> tuple[int, int, int]:
+        """(total, special, staking) for pairs without a fee of their own."""
+        names = ("getTotalFeePercent", "getSpecialFeePercent", "getStakingRewardFeePercent")
+        total, special, staking = await gather([self._slow_number(router, name) for name in names])
+        return total, special, staking
+
+    async def _onedex_pair(
+        self, router: bytes, pair: views.OneDexPair, main: tuple[str, ...], fees: tuple[int, int, int]
+    ) -> Pool:
+        if pair.state == PoolState.INACTIVE:
+            raise NoPool("inactive")
+        total, special, staking = fees
+        if pair.total_fee is not None:
+            # Half of a pair's own fee leaves the pool; how that half is shared out does not matter to it.
+            total, special, staking = pair.total_fee, pair.total_fee // 2, 0
+        await self._learn(pair.tokens)
+        first, second = pair.tokens
+        return OneDexPool(
+            id=f"{_id('o', router)}:{pair.pair_id}",
+            address=router,
+            tokens=pair.tokens,
+            reserves=_filled(pair.reserves),
+            lp_token=pair.lp_token,
+            lp_supply=pair.lp_supply,
+            lp_decimals=pair.lp_decimals,
+            state=pair.state,
+            pair_id=pair.pair_id,
+            total_fee=total,
+            special_fee=special,
+            staking_fee=staking,
+            main=(first in main, second in main),
+            enabled=pair.enabled,
+        )
+
+    async def jex(self, pairs: Iterable[bytes], stable: Iterable[bytes], restricted: frozenset[bytes]) -> Harvest:
+        """The pairs and stable pools at the addresses given."""
+        work = [(_id("j", item), partial(self._jex_pair, item)) for item in pairs]
+        work += [(_id("j", item), partial(self._jex_stable, item, item in restricted)) for item in stable]
+        return await _each(work)
+
+    async def _jex_pair(self, contract: bytes) -> Pool:
+        status = _decoded(views.jex_status, await self._gateway.value(contract, "getStatus"))
+        await self._learn(status.tokens)
+        return JexPool(
+            id=_id("j", contract),
+            address=contract,
+            tokens=status.tokens,
+            reserves=_filled(status.reserves),
+            lp_token=status.lp_token,
+            lp_supply=status.lp_supply,
+            state=PoolState.NO_SWAPS if status.paused else PoolState.ACTIVE,
+            lp_fee=status.lp_fee,
+            platform_fee=status.platform_fee,
+        )
+
+    async def _jex_stable(self, contract: bytes, restricted: bool) -> Pool:
+        status = _decoded(views.jex_stable_status, await self._gateway.value(contract, "getStatus"))
+        return JexStablePool(
+            id=_id("j", contract),
+            address=contract,
+            tokens=status.tokens,
+            reserves=_filled(status.reserves),
+            lp_token=status.lp_token,
+            lp_supply=status.lp_supply,
+            state=PoolState.NO_SWAPS if status.paused else PoolState.ACTIVE,
+            decimals=await self._learn(status.tokens),
+            prices=status.prices,
+            amp=status.amp,
+            swap_fee=status.swap_fee,
+            liquidity_fee=liquidity_fee(status.swap_fee, len(status.tokens)),
+            restricted=restricted,
+        )
+
+    async def ashswap(self, stable: Iterable[bytes], crypto: Iterable[bytes], router: bytes | None) -> Harvest:
+        """The pools at the addresses given, and the stable pools that the router lists."""
+        wanted = dict.fromkeys(stable)
+        if router is not None:
+            wanted |= dict.fromkeys(await self._gateway.view(router, "getAllPoolAddresses"))
+        work = [(_id("a", item), partial(self._ash_stable, item)) for item in wanted]
+        work += [(_id("a", item), partial(self._ash_crypto, item)) for item in crypto]
+        return await _each(work)
+
+    async def _ash_stable(self, contract: bytes) -> Pool:
+        tokens = _decoded(views.token_list, await self._gateway.value(contract, "getTokens"))
+        amp, swap_fee, admin_fee, state, supply, lp_token, *held = await gather(
+            [
+                self._number(contract, "getAmpFactor"),
+                self._slow_number(contract, "getSwapFeePercent"),
+                self._slow_number(contract, "getAdminFeePercent"),
+                self._number(contract, "getState"),
+                self._number(contract, "getTotalSupply"),
+                self._lp_token(contract),
+                *[self._number(contract, "getBalances", token.encode()) for token in tokens],
+            ]
+        )
+        kind = await self._slow_number(contract, "getPoolType")
+        prices = await gather([self._price(contract, token, kind) for token in tokens])
+        return AshStablePool(
+            id=_id("a", contract),
+            address=contract,
+            tokens=tokens,
+            reserves=_filled(tuple(held)),
+            lp_token=lp_token,
+            lp_supply=supply,
+            state=views.state(state),
+            decimals=await self._learn(tokens),
+            prices=tuple(prices),
+            amp=amp,
+            swap_fee=swap_fee,
+            admin_fee=admin_fee,
+            pool_type=POOL_TYPES.get(kind, "plain"),
+        )
+
+    async def _price(self, contract: bytes, token: str, kind: int) -> int:
+        """A token's price over 10^18; in a plain pool, whose tokens may have none to ask for, 1."""
+        try:
+            price = await self._number(contract, "getTokenPrice", token.encode(), top_uint(UNIT))
+        except ViewError:
+            if kind != PLAIN:
+                raise
+            return UNIT
+        return price or UNIT
+
+    async def _ash_crypto(self, contract: bytes) -> Pool:
+        names = (
+            "getA",
+            "getGamma",
+            "getD",
+            "getPriceScale",
+            "getMidFee",
+            "getOutFee",
+            "getFeeGamma",
+            "getAdminFee",
+            "getFutureAGammaTime",
+            "getLpTokenSupply",
+        )
+        numbers = [self._number(contract, name) for name in names]
+        lists = [self._gateway.value(contract, name) for name in ("getTokens", "getBalances")]
+        ann, gamma, d, scale, mid, out, fee_gamma, admin, ramp, supply, tokens_raw, held, lp_token = await gather(
+            [*numbers, *lists, self._lp_token(contract)]
+        )
+        tokens = _decoded(views.token_list, tokens_raw)
+        reserves = _decoded(views.amount_list, held)
+        if not len(tokens) == len(reserves) == 2:
+            raise GatewayError(f"{len(tokens)} tokens and {len(reserves)} balances for 2")
+        first, second = await self._learn(tokens)
+        return AshCryptoPool(
+            id=_id("a", contract),
+            address=contract,
+            tokens=tokens,
+            reserves=_filled(reserves),
+            lp_token=lp_token,
+            lp_supply=supply,
+            decimals=(first, second),
+            ann=ann,
+            gamma=gamma,
+            d=d,
+            price_scale=scale,
+            mid_fee=mid,
+            out_fee=out,
+            fee_gamma=fee_gamma,
+            admin_fee=admin,
+            ramping=ramp > 0,
+        )
+
+    async def _number(self, contract: bytes, function: str, *args: bytes) -> int:
+        return decode_uint(await self._gateway.value(contract, function, *args))
+
+    async def _slow_value(self, contract: bytes, function: str) -> bytes:
+        key = (contract, function)
+        expires, value = self._slow.get(key, (0.0, b""))
+        if self._clock() >= expires:
+            value = await self._gateway.value(contract, function)
+            self._slow[key] = (self._clock() + self._slow_seconds, value)
+        return value
+
+    async def _slow_number(self, contract: bytes, function: str) -> int:
+        return decode_uint(await self._slow_value(contract, function))
+
+    async def _lp_token(self, contract: bytes) -> str:
+        return views.text(await self._slow_value(contract, "getLpTokenIdentifier"))
+
+    async def _learn(self, tokens: Sequence[str]) -> tuple[int, ...]:
+        """Decimals of tokens, which the document will need too."""
+        return tuple(await gather([self._book.decimals(token) for token in tokens]))
+
+
+PLAIN = 0
+POOL_TYPES = {0: "plain", 1: "lending", 2: "meta"}
+
+
+async def _each(work: Sequence[tuple[str, Callable[[], Awaitable[Pool]]]]) -> Harvest:
+    """Read every pool; those that fail are left out with the reason."""
+    harvest = Harvest([], [])
+
+    async def one(name: str, read: Callable[[], Awaitable[Pool]]) -> None:
+        try:
+            harvest.pools.append(await read())
+        except (GatewayError, AbiError, NoPool) as error:
+            harvest.skipped.append(Skipped(name, str(error)))
+
+    await gather([one(name, read) for name, read in work])
+    harvest.pools.sort(key=lambda pool: pool.id)
+    return harvest
+
+
+def _filled(reserves: tuple[int, ...]) -> Any:
+    if not reserves or min(reserves) <= 0:
+        raise NoPool("empty")
+    return reserves
+
+
+def _decoded(decode: Callable[[bytes], Any], data: bytes) -> Any:
+    try:
+        return decode(data)
+    except AbiError as error:
+        raise GatewayError(f"{decode.__name__}: {error}") from None
+
+
+def _id(letter: str, contract: bytes) -> str:
+    return f"{letter}:{address.encode(contract)}"

@@ -1,0 +1,54 @@
+"""Settings of the collector (`MILLRACE_POOLS__<FIELD>`, table `[pools]`)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from millrace.collector import known
+
+
+class CollectorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Only `gateway` has to be thought about; the addresses are mainnet's."""
+
+    gateway: str = "https://gateway.multiversx.com"
+    """Base URL of a gateway; `/vm-values/query` and `/network/status` are asked there."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 8500
+    """Port that serves the document as `/pools`, with /health; 0 takes any free port."""
+    refresh_seconds: float = 6.0
+    """Time between the starts of two rounds; a round that takes longer is followed by the next at once."""
+    slow_seconds: float = 300.0
+    """Fees, pool types and LP tokens are asked again after this time only."""
+    output: str = ""
+    """File that each document is also written to, in whole; empty: none."""
+    once: bool = False
+    """Collect one document, write it to `output` (or to standard output) and end."""
+    exchanges: tuple[str, ...] = ("XExchange", "OneDex", "AshSwap", "Jex")
+    """Exchanges to collect; those not named are left out."""
+    parallel: int = 16
+    """Most queries under way at a time."""
+    attempts: int = 4
+    """Tries of a query that the gateway refuses for the moment, or loses."""
+    query_timeout_seconds: float = 10.0
+    """A query that takes longer counts as lost."""
+    token_cache: str = ""
+    """File that remembers tokens' decimals between runs; empty: none."""
+    wrapped_native_token: str = "WEGLD-bd4d79"
+    """Identifier of the wrapped native token."""
+    xexchange_router: str = known.XEXCHANGE_ROUTER
+    """The contract that lists xExchange's pairs."""
+    onedex_router: str = known.ONEDEX_ROUTER
+    """The contract that holds OneDex's pairs."""
+    ashswap_router: str = ""
+    """AshSwap's router, asked for stable pools beyond those named below; empty: not asked."""
+    ashswap_stable_pools: tuple[str, ...] = known.ASHSWAP_STABLE_POOLS
+    """Addresses of AshSwap's stable pools."""
+    ashswap_crypto_pools: tuple[str, ...] = known.ASHSWAP_CRYPTO_POOLS
+    """Addresses of AshSwap's crypto pools."""
+    jex_pools: tuple[str, ...] = known.JEX_POOLS
+    """Addresses of JEX's pairs."""
+    jex_stable_pools: tuple[str, ...] = known.JEX_STABLE_POOLS
+    """Addresses of JEX's stable pools."""
+    jex_restricted: tuple[str, ...] = ()
+    """JEX stable pools that serve only contracts on their own list; no view tells."""

@@ -1,0 +1,82 @@
+"""Tokens' decimals, asked once from the system contract and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import msgspec
+
+from millrace.chain.address import ESDT_SYSTEM_CONTRACT
+from millrace.chain.token import is_identifier, ticker
+from millrace.collector.gateway import Gateway, GatewayError
+from millrace.dex.document import TokenInfo
+
+log = logging.getLogger(__name__)
+
+PREFIX = b"NumDecimals-"
+MAX_DECIMALS = 18
+
+
+class TokenBook:
+    """Answers how many decimals a token has. Decimals never change, so what is known stays known."""
+
+    def __init__(self, gateway: Gateway, file: Path | None = None) -> None:
+        self._gateway = gateway
+        self._file = file
+        self._known: dict[str, tuple[int, str]] = {}
+        self._asked: dict[str, asyncio.Task[tuple[int, str]]] = {}
+        self._saved = 0
+        if file is not None and file.exists():
+            self._load(file)
+
+    async def decimals(self, token: str) -> int:
+        """Decimals of a token. Raises `GatewayError` when they cannot be learnt."""
+        return (await self._info(token))[0]
+
+    def info(self, token: str) -> TokenInfo:
+        """The document's record of a token whose decimals are known."""
+        decimals, name = self._known[token]
+        return TokenInfo(identifier=token, decimals=decimals, name=name, ticker=ticker(token))
+
+    async def _info(self, token: str) -> tuple[int, str]:
+        known = self._known.get(token)
+        if known is not None:
+            return known
+        task = self._asked.get(token)
+        if task is None:
+            task = self._asked[token] = asyncio.ensure_future(self._ask(token))
+            task.add_done_callback(lambda _: self._asked.pop(token, None))
+        # Shielded: whoever else waits for the same token must not suffer from this caller's end.
+        self._known[token] = await asyncio.shield(task)
+        return self._known[token]
+
+    async def _ask(self, token: str) -> tuple[int, str]:
+        if not is_identifier(token):
+            raise GatewayError(f"{token[:40]!r} is not a token identifier")
+        values = await self._gateway.view(ESDT_SYSTEM_CONTRACT, "getTokenProperties", token.encode())
+        for value in values:
+            if value.startswith(PREFIX) and value[len(PREFIX) :].isdigit():
+                decimals = int(value[len(PREFIX) :])
+                if decimals <= MAX_DECIMALS:
+                    return decimals, values[0].decode("utf-8", "replace")[:100]
+        raise GatewayError(f"{token}: the system contract names no usable decimals")
+
+    def save(self) -> None:
+        """Write what is known to the file, if there is one and anything is new."""
+        if self._file is None or len(self._known) == self._saved:
+            return
+        scratch = self._file.with_suffix(".new")
+        scratch.write_bytes(msgspec.json.format(msgspec.json.encode(self._known), indent=0))
+        scratch.replace(self._file)
+        self._saved = len(self._known)
+
+    def _load(self, file: Path) -> None:
+        try:
+            found = msgspec.json.decode(file.read_bytes(), type=dict[str, tuple[int, str]])
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            log.warning("token cache is not readable", extra={"file": str(file), "reason": str(error)})
+            return
+        self._known = {token: known for token, known in found.items() if 0 <= known[0] <= MAX_DECIMALS}
+        self._saved = len(found)

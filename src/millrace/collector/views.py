@@ -1,0 +1,144 @@
+"""What the exchanges' views return, decoded. Layouts are those of the contracts' ABIs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from millrace.chain.abi import AbiError, Reader
+from millrace.dex.pool import PoolState
+
+
+class XExchangePair(NamedTuple):
+    """Router view `getAllPairContractMetadata`, one item."""
+
+    tokens: tuple[str, str]
+    address: bytes
+
+
+class OneDexPair(NamedTuple):
+    """View `viewPairsPaginated`, one item. `total_fee` is None in the layout without a fee per pair."""
+
+    pair_id: int
+    state: PoolState
+    enabled: bool
+    tokens: tuple[str, str]
+    lp_token: str
+    lp_decimals: int
+    reserves: tuple[int, int]
+    lp_supply: int
+    total_fee: int | None
+
+
+class JexStatus(NamedTuple):
+    """View `getStatus` of a JEX pair."""
+
+    paused: bool
+    tokens: tuple[str, str]
+    reserves: tuple[int, int]
+    lp_token: str
+    lp_supply: int
+    lp_fee: int
+    platform_fee: int
+
+
+class JexStableStatus(NamedTuple):
+    """View `getStatus` of a JEX stable pool."""
+
+    paused: bool
+    amp: int
+    tokens: tuple[str, ...]
+    reserves: tuple[int, ...]
+    lp_token: str
+    lp_supply: int
+    swap_fee: int
+    prices: tuple[int, ...]
+
+
+STATES = {0: PoolState.INACTIVE, 1: PoolState.ACTIVE, 2: PoolState.NO_SWAPS}
+"""State enumeration of xExchange, OneDex and AshSwap alike."""
+
+
+def text(data: bytes) -> str:
+    """A token identifier."""
+    try:
+        return data.decode("ascii")
+    except UnicodeDecodeError:
+        raise AbiError("a token identifier is not ASCII") from None
+
+
+def state(number: int) -> PoolState:
+    """A pool's state from its discriminant."""
+    try:
+        return STATES[number]
+    except KeyError:
+        raise AbiError(f"{number} is no state of a pool") from None
+
+
+def token_list(data: bytes) -> tuple[str, ...]:
+    """A top-encoded list of token identifiers."""
+    reader = Reader(data)
+    return tuple(reader.items(lambda: text(reader.blob())))
+
+
+def amount_list(data: bytes) -> tuple[int, ...]:
+    """A top-encoded list of big numbers."""
+    reader = Reader(data)
+    return tuple(reader.items(reader.biguint))
+
+
+def xexchange_pair(data: bytes) -> XExchangePair:
+    """{first token, second token, address}."""
+    reader = Reader(data)
+    pair = XExchangePair((text(reader.blob()), text(reader.blob())), reader.take(32))
+    reader.end()
+    return pair
+
+
+def onedex_pair(data: bytes) -> OneDexPair:
+    """A pair in the layout of 2023, or in the present one with eight more bytes that end in the fee."""
+    reader = Reader(data)
+    pair_id, status, enabled = reader.uint(4), state(reader.uint(1)), reader.flag()
+    reader.take(32)  # owner
+    tokens = (text(reader.blob()), text(reader.blob()))
+    lp_token, lp_decimals = text(reader.blob()), reader.uint(4)
+    reserves = (reader.biguint(), reader.biguint())
+    lp_supply = reader.biguint()
+    reader.flag()  # whether the contract may mint the LP token
+    total_fee = None
+    if reader.remaining:
+        # Read as one u64, or as an unknown u32 and the fee: the fee is the lower half either way.
+        reader.uint(4)
+        total_fee = reader.uint(4)
+    reader.end()
+    return OneDexPair(pair_id, status, enabled, tokens, lp_token, lp_decimals, reserves, lp_supply, total_fee)
+
+
+def jex_status(data: bytes) -> JexStatus:
+    """The statistics behind the fees are not read."""
+    reader = Reader(data)
+    paused = reader.flag()
+    first, reserve_first = text(reader.blob()), reader.biguint()
+    second, reserve_second = text(reader.blob()), reader.biguint()
+    lp_token, lp_supply = text(reader.blob()), reader.biguint()
+    reader.take(32)  # owner
+    fees = reader.uint(4), reader.uint(4)
+    return JexStatus(paused, (first, second), (reserve_first, reserve_second), lp_token, lp_supply, *fees)
+
+
+def jex_stable_status(data: bytes) -> JexStableStatus:
+    """Pools that know no prices end after their statistics; their prices are 1."""
+    reader = Reader(data)
+    paused, amp, count = reader.flag(), reader.uint(4), reader.uint(4)
+    tokens = tuple(reader.array(lambda: text(reader.blob())))
+    reserves = tuple(reader.array(reader.biguint))
+    lp_token, lp_supply = text(reader.blob()), reader.biguint()
+    reader.take(32)  # owner
+    swap_fee = reader.uint(4)
+    reader.option(lambda: reader.take(32))  # receiver of the platform's fees
+    for _ in range(3):
+        reader.array(reader.biguint)  # volumes and fees
+    prices = tuple(reader.array(reader.biguint)) if reader.remaining else (10**18,) * count
+    reader.end()
+    if not len(tokens) == len(reserves) == len(prices) == count:
+        raise AbiError(f"{count} tokens announced, {len(tokens)} named")
+    return JexStableStatus(paused, amp, tokens, reserves, lp_token, lp_supply, swap_fee, prices)
