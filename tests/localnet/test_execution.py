@@ -54,18 +54,18 @@ def random_call(world: Any, dice: random.Random) -> tuple[Any, ...]:
             ("removeLiquidity", zeros, redeem),
         ],
         ("OneDex", "constant_product"): [
-            ("swapMultiTokensFixedInput", [name(minimum), b"\x01", of, to], sell),
+            ("swapMultiTokensFixedInput", [name(minimum), b"\x01" if token_out == WRAPPED else b"", of, to], sell),
             ("swapMultiTokensFixedOutput", [name(out), b"", of, to], sell),
-            ("addLiquidity", zeros, deposit),
+            ("addLiquidity", [b"\x01"] * 2, deposit),
             ("removeLiquidity", [*zeros, b"\x01"], redeem),
         ],
         ("Jex", "constant_product"): [
             ("swapTokensFixedInput", [name(minimum)], sell),
             ("swapTokensFixedOutput", [name(out)], sell),
             ("addLiquidity", [b""], deposit),
-            ("addLiquiditySingle", [b""], sell),
+            ("addLiquiditySingle", zeros, sell),
             ("removeLiquidity", zeros, redeem),
-            ("removeLiquiditySingle", [b"", to], redeem),
+            ("removeLiquiditySingle", [to, *zeros], redeem),
         ],
         ("Jex", "stable"): [
             ("swap", [to, name(minimum)], sell),

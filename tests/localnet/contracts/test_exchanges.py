@@ -8,10 +8,12 @@ import msgspec
 import pytest
 
 from millrace.chain import abi
+from millrace.chain.abi import Reader
 from millrace.chain.token import NATIVE
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
-from millrace.dex.pool import Pool, PoolState
-from millrace.localnet.execution import query
+from millrace.dex.pool import Pool, PoolState, Swap
+from millrace.dex.stable import JexStablePool
+from millrace.localnet.execution import BlockInfo, query
 from millrace.localnet.market import WRAPPED
 
 CONSTANT_PRODUCT = ("XExchange", "OneDex", "Jex")
@@ -36,6 +38,34 @@ def run(world: Any, pool: Pool, call: tuple[bytes, ...], pay: list[tuple[str, in
     return world.call(pool.address, call[0].decode(), *call[1:], pay=pay)
 
 
+def check_swap_events(events: Any, trader: bytes, pool: Pool, swap: Swap, sold: Any, paid: Any) -> None:
+    """The events in the shape of each exchange, every number right."""
+    tokens = (sold[0].encode(), paid[0].encode())
+    mine = [event for event in events if event.topics[0].lower().startswith(b"swap")]
+    assert {event.address for event in mine} == {pool.address}
+    if isinstance(pool, OneDexPool):
+        numbers = (tokens[0], abi.top_uint(sold[1]), tokens[1], abi.top_uint(paid[1]))
+        names = [b"SwapTokensFixedInputEvent", b"SwapMultiTokensFixedInputEvent"]
+        assert [event.topics for event in mine] == [(name, trader, *numbers, b"") for name in names]
+        return
+    (event,) = mine
+    reader = Reader(event.data)
+    assert (reader.take(32), reader.blob(), reader.biguint()) == (trader, tokens[0], sold[1])
+    assert (reader.blob(), reader.biguint()) == (tokens[1], paid[1])
+    if isinstance(pool, JexStablePool):
+        assert event.topics == (b"swap", *tokens)
+        assert reader.biguint() + reader.biguint() == swap.fee_amount
+        assert reader.uint(8) == 0
+    else:
+        assert event.topics == (b"swap", *tokens, trader, b"")
+        assert reader.biguint() == swap.fee_amount
+        after = swap.pool
+        reserves = [after.reserves[after.index(token)] for token in (sold[0], paid[0])]
+        assert [reader.biguint(), reader.biguint()] == reserves
+        assert [reader.uint(8) for _ in range(3)] == [0, 0, 0]
+    reader.end()
+
+
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize(("i", "j"), [(0, 1), (1, 0)])
 def test_a_swap_pays_what_the_pool_says(world: Any, sort: tuple[str, str], i: int, j: int) -> None:
@@ -55,11 +85,20 @@ def test_a_swap_pays_what_the_pool_says(world: Any, sort: tuple[str, str], i: in
             leaving = pool.reserves[k] - swap.pool.reserves[k]
             leaving += (amount if k == i else 0) - (swap.amount_out if k == j else 0)
             assert world.held(token, receiver) - fees[k] == leaving >= 0
-        (event,) = [event for event in result.events if event.topics[0] == b"swap"]
-        assert event.address == pool.address
-        assert event.topics[1:4] == (pool.tokens[i].encode(), pool.tokens[j].encode(), world.alice)
+        sold, paid = (pool.tokens[i], amount), (pool.tokens[j], swap.amount_out)
+        check_swap_events(result.events, world.alice, pool, swap, sold, paid)
         (transfer,) = [t for t in result.transfers if t.receiver == world.alice]
         assert (transfer.token, transfer.amount, transfer.delivered) == (pool.tokens[j], swap.amount_out, True)
+
+
+TOO_LITTLE = {
+    ("XExchange", "constant_product"): "Slippage exceeded",
+    ("OneDex", "constant_product"): "Insufficient output token computed amount",
+    ("Jex", "constant_product"): "Max slippage exceeded",
+    ("Jex", "stable"): "Max slippage exceeded",
+    ("AshSwap", "stable"): "Slippage exceeded",
+    ("AshSwap", "crypto"): "Slippage exceeded",
+}
 
 
 @pytest.mark.parametrize("sort", SORTS)
@@ -70,7 +109,7 @@ def test_a_swap_below_its_minimum_reverts(world: Any, sort: tuple[str, str]) -> 
     out = pool.amount_out(0, 1, amount)
     before = world.picture()
     result = run(world, pool, swap_call(pool, 0, 1, out + 1), [(pool.tokens[0], amount)])
-    assert result.return_message == f"Slippage exceeded: have {out}, need {out + 1}"
+    assert result.return_message == f"{TOO_LITTLE[sort]}: have {out}, need {out + 1}"
     assert world.picture() == before
 
 
@@ -147,6 +186,61 @@ def test_a_path_with_a_fixed_output_through_two_pairs(world: Any) -> None:
     world.check_solvent()
 
 
+def test_onedex_takes_egld_for_wrapped_egld(world: Any) -> None:
+    """EGLD is wrapped by the router; what a fixed output does not need comes back wrapped."""
+    pool = next(pool for pool in world.pools("OneDex") if WRAPPED in pool.tokens)
+    i = pool.index(WRAPPED)
+    token, amount = pool.tokens[1 - i], pool.reserves[i] // 1000
+    path, held = (WRAPPED.encode(), token.encode()), world.held(token)
+    out = pool.amount_out(i, 1 - i, amount)
+    result = world.call(
+        world.at.onedex, "swapMultiTokensFixedInput", abi.top_uint(out), b"", *path, pay=[(NATIVE, amount)]
+    )
+    assert result.ok, result.return_message
+    assert world.held(token) - held == out
+    wrapped, needed = world.held(WRAPPED), world.ledger.pool(pool.id).fixed_output_input(i, 1 - i, out // 2)
+    arguments = (abi.top_uint(out // 2), b"", *path)
+    assert world.call(world.at.onedex, "swapMultiTokensFixedOutput", *arguments, pay=[(NATIVE, amount)]).ok
+    assert world.held(WRAPPED) - wrapped == amount - needed
+    world.check_solvent()
+
+
+def test_onedex_unwraps_only_wrapped_egld(world: Any) -> None:
+    """Asking for EGLD at the end of another path reverts."""
+    pool = next(pool for pool in world.pools("OneDex") if WRAPPED not in pool.tokens)
+    path = [token.encode() for token in pool.tokens]
+    pay = [(pool.tokens[0], pool.reserves[0] // 100)]
+    result = world.call(world.at.onedex, "swapMultiTokensFixedInput", b"\x01", b"\x01", *path, pay=pay)
+    assert result.return_message == "Only unwrap available for wegld"
+
+
+def test_liquidity_events_have_the_exchanges_shapes(world: Any) -> None:
+    """xExchange nests its numbers in the data, OneDex lists them as topics."""
+    world.state.block = BlockInfo(nonce=7, round=9, epoch=3, timestamp=11)
+    pool = world.pools("XExchange")[0]
+    amounts = (pool.reserves[0] // 300, pool.reserves[1] // 200)
+    mint, names = pool.mint(amounts), [token.encode() for token in pool.tokens]
+    pay = list(zip(pool.tokens, amounts, strict=True))
+    result = world.call(pool.address, "addLiquidity", b"\x01", b"\x01", pay=pay)
+    (event,) = [event for event in result.events if event.topics[0] == b"add_liquidity"]
+    assert event.topics[1:] == (*names, world.alice, b"\x03")
+    reader = Reader(event.data)
+    assert reader.take(32) == world.alice
+    assert [(reader.blob(), reader.biguint()) for _ in names] == list(zip(names, mint.used, strict=True))
+    assert (reader.blob(), reader.biguint()) == (pool.lp_token.encode(), mint.lp)
+    assert [reader.biguint() for _ in range(3)] == [mint.pool.lp_supply, *mint.pool.reserves]
+    assert [reader.uint(8) for _ in range(3)] == [7, 3, 11]
+    reader.end()
+    pool = world.pools("OneDex")[0]
+    lp = world.held(pool.lp_token) // 10
+    burn = pool.burn(lp)
+    result = world.call(pool.address, "removeLiquidity", b"", b"", b"", pay=[(pool.lp_token, lp)])
+    (event,) = [event for event in result.events if event.topics[0] == b"RemoveLiquidityEvent"]
+    parts = [*zip(pool.tokens, burn.amounts, strict=True), (pool.lp_token, lp)]
+    numbers = [part for token, amount in parts for part in (token.encode(), abi.top_uint(amount))]
+    assert event.topics[1:] == (world.alice, *numbers, b"\x0b")
+
+
 @pytest.mark.parametrize("path", [[], [b"USDC-c76f1f"], [b"USDC-c76f1f", b"NOPE-123456"], [b"X"] * 3])
 def test_impossible_onedex_paths_revert(world: Any, path: list[bytes]) -> None:
     """Too short, unknown or malformed paths are refused in words."""
@@ -160,9 +254,10 @@ def test_deposits_and_withdrawals_follow_the_pool(world: Any, sort: tuple[str, s
     """LP units minted and amounts paid are the pool's own; what a deposit cannot use comes back."""
     for pool in world.pools(*sort)[:3]:
         n, lp_held = len(pool.tokens), world.held(pool.lp_token)
-        amounts = tuple([max(reserve // (300 + 40 * k), 1) for k, reserve in enumerate(pool.reserves)])
+        # The second amount is always more than the first one needs.
+        amounts = tuple([max(reserve // (300 - 40 * k), 1) for k, reserve in enumerate(pool.reserves)])
         mint, held = pool.mint(amounts), [world.held(token) for token in pool.tokens]
-        zeros = [b""] * (n if n == 2 and sort[1] == "constant_product" and sort[0] != "Jex" else 1)
+        zeros = [b"\x01"] * (2 if sort[0] in ("XExchange", "OneDex") else 1)
         result = world.call(pool.address, "addLiquidity", *zeros, pay=list(zip(pool.tokens, amounts, strict=True)))
         assert result.ok, result.return_message
         assert world.held(pool.lp_token) - lp_held == mint.lp
@@ -171,6 +266,7 @@ def test_deposits_and_withdrawals_follow_the_pool(world: Any, sort: tuple[str, s
         assert after == mint.pool
         burn, held = after.burn(mint.lp), [world.held(token) for token in pool.tokens]
         minima = [b""] * n if sort != ("AshSwap", "crypto") else [abi.nested_biguint(0) * n]
+        minima += [b""] if sort[0] == "OneDex" else []  # not to be unwrapped
         result = world.call(pool.address, "removeLiquidity", *minima, pay=[(pool.lp_token, mint.lp)])
         assert result.ok, result.return_message
         assert [world.held(t) - h for h, t in zip(held, pool.tokens, strict=True)] == list(burn.amounts)
@@ -193,12 +289,13 @@ def test_single_sided_deposits_and_withdrawals(world: Any, sort: tuple[str, str]
     pool = world.pools(*sort)[0]
     amount, lp_held = pool.reserves[0] // 500, world.held(pool.lp_token)
     mint = pool.mint((amount, 0)) if pool.kind == "crypto" else pool.mint_single(0, amount)
-    assert world.call(pool.address, add, b"", pay=[(pool.tokens[0], amount)]).ok
+    minima = [b"", b""] if add == "addLiquiditySingle" else [b""]
+    assert world.call(pool.address, add, *minima, pay=[(pool.tokens[0], amount)]).ok
     assert world.held(pool.lp_token) - lp_held == mint.lp
     burn, held = mint.pool.burn_single(mint.lp, 1), world.held(pool.tokens[1])
     token = pool.tokens[1].encode()
     arguments = {
-        ("Jex", "constant_product"): (b"", token),
+        ("Jex", "constant_product"): (token, b"", b""),
         ("AshSwap", "crypto"): (b"\x01", b""),
     }.get(sort, (token, b""))
     result = world.call(pool.address, remove, *arguments, pay=[(pool.lp_token, mint.lp)])
@@ -213,14 +310,15 @@ def test_deposits_must_bring_both_tokens_in_order(world: Any, exchange: str) -> 
     """The wrong order or a missing token reverts, and a minimum above the possible one too."""
     pool = world.pools(exchange)[0]
     first, second = ((token, reserve // 100) for token, reserve in zip(pool.tokens, pool.reserves, strict=True))
-    zeros = [b""] if exchange == "Jex" else [b"", b""]
+    zeros = [b"\x01"] if exchange == "Jex" else [b"\x01", b"\x01"]
     huge = [abi.top_uint(10**40)] * len(zeros)
     before = world.picture()
     assert not world.call(pool.address, "addLiquidity", *zeros, pay=[second, first]).ok
     assert not world.call(pool.address, "addLiquidity", *zeros, pay=[first]).ok
     assert not world.call(pool.address, "addLiquidity", *huge, pay=[first, second]).ok
     assert world.picture() == before
-    assert world.call(pool.address, "addLiquidity", *zeros, pay=[first, second]).ok
+    plenty = (second[0], second[1] * 2)
+    assert world.call(pool.address, "addLiquidity", *zeros, pay=[first, plenty]).ok
 
 
 BLEMISHES: list[tuple[str, dict[str, Any]]] = [

@@ -12,17 +12,17 @@ from millrace.chain.token import NATIVE, NATIVE_IN_TRANSFERS
 from millrace.dex.aggregator_contract import ENDPOINT, Action, decode_arguments
 from millrace.dex.market import Market
 from millrace.dex.operations import ZAPPED
-from millrace.dex.pool import Pool
+from millrace.dex.pool import Pool, Swap
 from millrace.dex.vault import Asset, Referral, Step, VaultResult, execute
 from millrace.localnet import gas
 from millrace.localnet.calls import State
+from millrace.localnet.contracts.events import log_liquidity, log_onedex_swap, log_swap
 from millrace.localnet.contracts.frame import Contract, Endpoint, Frame
-from millrace.localnet.contracts.pools import log_trade
 from millrace.localnet.contracts.wrapper import Wrapper
 
 REFERRAL: Final = "referral"
 
-INNER_FUNCTION: Final[dict[Action, str]] = {
+SWAP_FUNCTION: Final[dict[Action, str]] = {
     Action.XEXCHANGE_SWAP: "swapTokensFixedInput",
     Action.ONEDEX_SWAP: "swapMultiTokensFixedInput",
     Action.JEX_SWAP: "swapTokensFixedInput",
@@ -30,7 +30,7 @@ INNER_FUNCTION: Final[dict[Action, str]] = {
     Action.ASH_STABLE_SWAP: "exchange",
     Action.ASH_CRYPTO_SWAP: "exchange",
 }
-"""The exchange's function behind each swap, which names its event."""
+"""The exchange's function behind each swap, which is its events' identifier."""
 
 
 class Aggregator(Contract):
@@ -55,7 +55,11 @@ class Aggregator(Contract):
 
 
 class Settlement:
-    """Moves what a run of the vault moved. `due` is what each pool's contract holds beyond its reserves."""
+    """Moves what a run of the vault moved.
+
+    `due` is what each pool's contract holds beyond its reserves, `issued` the LP units made less those destroyed,
+    `running` the pools as the steps so far have left them, `held` what this contract holds for the program.
+    """
 
     def __init__(self, contract: Aggregator, frame: Frame, result: VaultResult) -> None:
         self.contract = contract
@@ -63,6 +67,7 @@ class Settlement:
         self.result = result
         self.before = {pool_id: frame.ledger.pool(pool_id) for pool_id in result.pools}
         self.due: dict[str, dict[str, int]] = {pool_id: {} for pool_id in result.pools}
+        self.running = dict(self.before)
         self.issued = dict.fromkeys(result.pools, 0)
         self.zapped = {step.pool_id for step in result.steps if step.action in ZAPPED}
         held = [*result.kept, result.token_out, *(payment.token for payment in frame.payments)]
@@ -113,11 +118,32 @@ class Settlement:
         self._owe(step.pool_id, step.outputs, -1)
 
     def _log(self, step: Step, pool: Pool) -> None:
-        function = INNER_FUNCTION.get(step.action)
-        if function is not None:
-            fee = sum(asset.amount for asset in step.fees)
+        function = SWAP_FUNCTION.get(step.action)
+        if function is None:
+            self._log_liquidity(step, pool)
+            return
+        me, (sold,), (paid,) = self.contract.address, step.inputs, step.outputs
+        before = self.running.get(pool.id)
+        if before is None:  # after a deposit or withdrawal only the state at the end is known
             after = self.result.pools[pool.id]
-            log_trade(self.frame, function, self.contract.address, step.inputs[0], step.outputs[0], fee, after)
+            fee = step.fees[0]
+            before, swap = after, Swap(paid.amount, fee.token, fee.amount, after)
+        else:
+            swap = before.swap(before.index(sold.token), before.index(paid.token), sold.amount)
+            self.running[pool.id] = swap.pool
+        log_swap(self.frame, function, me, before, swap, sold, paid)
+        if step.action == Action.ONEDEX_SWAP:
+            log_onedex_swap(self.frame, function, "SwapMultiTokensFixedInputEvent", pool.address, me, sold, paid)
+
+    def _log_liquidity(self, step: Step, pool: Pool) -> None:
+        self.running.pop(pool.id, None)
+        adding = step.outputs[0].token == pool.lp_token
+        lp, others = (step.outputs[0], step.inputs) if adding else (step.inputs[0], step.outputs)
+        moved = {asset.token: asset.amount for asset in others}
+        amounts = [moved.get(token, 0) for token in pool.tokens]
+        function = "addLiquidity" if adding else "removeLiquidity"
+        after = self.result.pools[pool.id]
+        log_liquidity(self.frame, function, self.contract.address, pool, after, amounts, lp.amount)
 
     def _close_pools(self) -> None:
         """Store the pools as the vault left them; what their contracts hold beyond that is still due."""

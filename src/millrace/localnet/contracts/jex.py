@@ -21,12 +21,15 @@ from millrace.localnet.contracts.pools import (
     sell,
 )
 
+SLIPPAGE = "Max slippage exceeded"
 MIN_OUTPUT_STABLE = 2
 """Stable pools refuse a smaller minimum."""
 
 
 class JexPair(PoolContract):
     """A constant product pair."""
+
+    slippage = SLIPPAGE
 
     def __init__(self, address: bytes, pool_id: str, fee_receiver: bytes) -> None:
         super().__init__(address, pool_id, fee_receiver)
@@ -48,7 +51,7 @@ class JexPair(PoolContract):
         pool = self.pool(frame)
         token_out = pool.tokens[1 - pool.index(payment.token)]
         swap = sell(frame, pool, payment.token, token_out, payment.amount, self.fee_receiver)
-        at_least((swap.amount_out,), (minimum,))
+        at_least((swap.amount_out,), (minimum,), SLIPPAGE)
         frame.pay(self.address, frame.caller, (token_out, swap.amount_out))
 
     def _fixed_output(self, frame: Frame) -> None:
@@ -60,27 +63,29 @@ class JexPair(PoolContract):
         token_out = pool.tokens[1 - pool.index(payment.token)]
         taken = buy(frame, pool, payment.token, token_out, wanted, self.fee_receiver)
         if taken > payment.amount:
-            raise ContractError(f"Max slippage exceeded: have {payment.amount}, need {taken}")
+            raise ContractError(f"{SLIPPAGE}: have {payment.amount}, need {taken}")
         frame.pay(self.address, frame.caller, (token_out, wanted), (payment.token, payment.amount - taken))
 
     def _add(self, frame: Frame) -> None:
-        """`addLiquidity(min_second_amount)` with both tokens in the pool's order."""
+        """`addLiquidity(min_second_amount)`: all of the first token and what matches it of the second."""
         minimum = frame.args.number()
         frame.args.end()
         pool = self.pool(frame)
         amounts = payments_in_order(frame, pool.tokens)
         mint = pool.mint(amounts)
-        at_least(mint.used[1:], (minimum,))
+        if mint.used[0] < amounts[0]:
+            raise ContractError("Not enough second tokens")
+        at_least(mint.used[1:], (minimum,), SLIPPAGE)
         deposit(frame, pool, mint, dict(zip(pool.tokens, amounts, strict=True)), self.fee_receiver)
 
     def _add_single(self, frame: Frame) -> None:
-        """`addLiquiditySingle(min_lp)` with one of the tokens."""
+        """`addLiquiditySingle(min_first, min_second)`; the minima are for what the new LP units stand for."""
         payment = frame.one_payment()
-        minimum = frame.args.number()
+        minima = frame.args.number(), frame.args.number()
         frame.args.end()
         pool = self.pool(frame)
         mint = pool.mint_single(pool.index(payment.token), payment.amount)
-        at_least((mint.lp,), (minimum,))
+        at_least(mint.pool.shares(mint.lp), minima, SLIPPAGE)
         deposit(frame, pool, mint, {payment.token: payment.amount}, self.fee_receiver)
 
     def _remove(self, frame: Frame) -> None:
@@ -90,10 +95,11 @@ class JexPair(PoolContract):
         remove_shares(self, frame, minima)
 
     def _remove_single(self, frame: Frame) -> None:
-        """`removeLiquiditySingle(min_amount, token_out)`."""
-        minimum, token_out = frame.args.number(), frame.args.token()
+        """`removeLiquiditySingle(token_out, min_first, min_second)`; only the minimum of `token_out` counts."""
+        token_out = frame.args.token()
+        minima = frame.args.number(), frame.args.number()
         frame.args.end()
-        remove_one(self, frame, token_out, minimum)
+        remove_one(self, frame, token_out, minima[self.pool(frame).index(token_out)])
 
     def _amount_out(self, state: State, args: Arguments) -> list[bytes]:
         """`estimateAmountOut(token_in, amount)`: net output, gross output, LP fee, platform fee."""
@@ -114,6 +120,8 @@ class JexPair(PoolContract):
 class JexStable(PoolContract):
     """A stable pool. Restricted pools refuse swaps by themselves."""
 
+    slippage = SLIPPAGE
+
     def __init__(self, address: bytes, pool_id: str, fee_receiver: bytes) -> None:
         super().__init__(address, pool_id, fee_receiver)
         self.endpoints = {
@@ -133,7 +141,7 @@ class JexStable(PoolContract):
             raise ContractError("Min amount out must be greater than 1")
         pool = self.pool(frame)
         swap = sell(frame, pool, payment.token, token_out, payment.amount, self.fee_receiver)
-        at_least((swap.amount_out,), (minimum,))
+        at_least((swap.amount_out,), (minimum,), SLIPPAGE)
         frame.pay(self.address, frame.caller, (token_out, swap.amount_out))
 
     def _add(self, frame: Frame) -> None:

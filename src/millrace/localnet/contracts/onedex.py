@@ -8,10 +8,12 @@ from itertools import pairwise
 from typing import cast
 
 from millrace.chain.abi import top_uint
+from millrace.chain.call import TokenPayment
 from millrace.chain.token import NATIVE
 from millrace.dex.constant_product import OneDexPool
 from millrace.localnet import gas
 from millrace.localnet.calls import State
+from millrace.localnet.contracts.events import log_onedex_swap
 from millrace.localnet.contracts.frame import Arguments, Contract, ContractError, Endpoint, Frame
 from millrace.localnet.contracts.pools import (
     at_least,
@@ -25,6 +27,7 @@ from millrace.localnet.contracts.pools import (
 from millrace.localnet.contracts.wrapper import Wrapper
 
 MAX_HOPS = 16
+TOO_LITTLE = "Insufficient output token computed amount"
 
 
 class OneDexRouter(Contract):
@@ -57,47 +60,62 @@ class OneDexRouter(Contract):
 
     def _fixed_input(self, frame: Frame) -> None:
         """`swapMultiTokensFixedInput(amount_out_min, unwrap_required, path...)`."""
-        payment = frame.one_payment()
         minimum, unwrap = frame.args.number(), frame.args.boolean()
-        path = self._path(frame, payment.token)
-        amount = payment.amount
+        paid = self._payment(frame)
+        path = self._path(frame, paid.token, unwrap)
+        amount = paid.amount
         for token_in, token_out in pairwise(path):
             frame.use_gas(gas.SWAP)
             pool = self._pair(frame.state, token_in, token_out)
             amount = sell(frame, pool, token_in, token_out, amount, self.fee_receiver).amount_out
-        at_least((amount,), (minimum,))
+        at_least((amount,), (minimum,), TOO_LITTLE)
+        self._log(frame, "Input", (path[0], paid.amount), (path[-1], amount))
         frame.pay(self.address, frame.caller, self._unwrapped(frame, path[-1], amount, unwrap))
 
     def _fixed_output(self, frame: Frame) -> None:
-        """`swapMultiTokensFixedOutput(amount_out_wanted, unwrap_required, path...)`."""
-        payment = frame.one_payment()
+        """`swapMultiTokensFixedOutput(amount_out_wanted, unwrap_required, path...)`; what is too much comes back."""
         wanted, unwrap = frame.args.number(), frame.args.boolean()
-        path = self._path(frame, payment.token)
-        hops = list(pairwise(path))
-        frame.use_gas(gas.SWAP * len(hops))
+        paid = self._payment(frame)
+        path = self._path(frame, paid.token, unwrap)
+        frame.use_gas(gas.SWAP * (len(path) - 1))
         amount = wanted
-        for token_in, token_out in reversed(hops):
+        for token_in, token_out in reversed(list(pairwise(path))):
             pool = self._pair(frame.state, token_in, token_out)
             amount = buy(frame, pool, token_in, token_out, amount, self.fee_receiver)
-        if amount > payment.amount:
-            raise ContractError(f"Slippage exceeded: have {payment.amount}, need {amount}")
-        paid = self._unwrapped(frame, path[-1], wanted, unwrap)
-        frame.pay(self.address, frame.caller, paid, (payment.token, payment.amount - amount))
+        if amount > paid.amount:
+            raise ContractError(f"Insufficient input token computed amount: have {paid.amount}, need {amount}")
+        self._log(frame, "Output", (path[0], amount), (path[-1], wanted))
+        output = self._unwrapped(frame, path[-1], wanted, unwrap)
+        frame.pay(self.address, frame.caller, output, (path[0], paid.amount - amount))
+
+    def _payment(self, frame: Frame) -> TokenPayment:
+        """The only payment; EGLD is wrapped first."""
+        payment = frame.one_payment()
+        if payment.token != NATIVE:
+            return payment
+        self.wrapper.wrap_for(frame, self.address, payment.amount)
+        return payment._replace(token=self.wrapper.token)
 
     def _unwrapped(self, frame: Frame, token: str, amount: int, unwrap: bool) -> tuple[str, int]:
-        """The output, as EGLD if that was asked for and is possible."""
+        """The output, as EGLD if that was asked for and the token is wrapped EGLD."""
         if not unwrap or token != self.wrapper.token:
             return token, amount
         self.wrapper.unwrap_for(frame, self.address, amount)
         return NATIVE, amount
 
-    def _path(self, frame: Frame, first: str) -> list[str]:
+    def _path(self, frame: Frame, first: str, unwrap: bool) -> list[str]:
         path = [frame.args.token() for _ in range(frame.args.rest())]
         if not 2 <= len(path) <= MAX_HOPS + 1:
-            raise ContractError(f"the path must have 2 to {MAX_HOPS + 1} tokens, not {len(path)}")
+            raise ContractError(f"Length of path must be 2 to {MAX_HOPS + 1}, not {len(path)}")
         if path[0] != first:
-            raise ContractError("Invalid payment token: the path begins with another one")
+            raise ContractError("payment token and first path token does not match")
+        if unwrap and path[-1] != self.wrapper.token:
+            raise ContractError("Only unwrap available for wegld")
         return path
+
+    def _log(self, frame: Frame, side: str, sold: tuple[str, int], paid: tuple[str, int]) -> None:
+        name = f"SwapMultiTokensFixed{side}Event"
+        log_onedex_swap(frame, frame.call.function, name, self.address, frame.caller, sold, paid)
 
     def _pair(self, state: State, token: str, other: str) -> OneDexPool:
         pool_id = self.pairs.get(frozenset((token, other)))
@@ -106,21 +124,23 @@ class OneDexRouter(Contract):
         return cast(OneDexPool, state.ledger.pool(pool_id))
 
     def _add(self, frame: Frame) -> None:
-        """`addLiquidity(first_min, second_min)` with both tokens in the pair's order."""
+        """`addLiquidity(first_min, second_min)` with both tokens in the pair's order; minima must be positive."""
         minima = frame.args.number(), frame.args.number()
         frame.args.end()
+        if not all(minima):
+            raise ContractError("first and second token min amount must be greater than 0")
         if len(frame.payments) != 2:
             raise ContractError(f"incorrect number of transfers: expected 2, got {len(frame.payments)}")
         pool = self._pair(frame.state, frame.payments[0].token, frame.payments[1].token)
         amounts = payments_in_order(frame, pool.tokens)
         mint = pool.mint(amounts)
-        at_least(mint.used, minima)
+        at_least(mint.used, minima, "insufficient token amount")
         deposit(frame, pool, mint, dict(zip(pool.tokens, amounts, strict=True)), self.fee_receiver)
 
     def _remove(self, frame: Frame) -> None:
         """`removeLiquidity(first_min, second_min, unwrap_required)`."""
         minima = frame.args.number(), frame.args.number()
-        unwrap = frame.args.boolean() if frame.args.rest() else False
+        unwrap = frame.args.boolean()
         frame.args.end()
         pool_id = self.lp_tokens.get(frame.one_payment().token)
         if pool_id is None:
@@ -128,7 +148,7 @@ class OneDexRouter(Contract):
         pool = frame.ledger.pool(pool_id)
         lp = lp_payment(frame, pool)
         burn = pool.burn(lp)
-        at_least(burn.amounts, minima)
+        at_least(burn.amounts, minima, "insufficient token amount")
         withdraw(frame, pool, burn, lp, self.fee_receiver)
         paid = zip(pool.tokens, burn.amounts, strict=True)
         frame.pay(

@@ -6,16 +6,18 @@ reserves is paid to the exchange's fee receiver, so that nothing is ever lost.
 
 from collections.abc import Sequence
 
-from millrace.chain.abi import nested_biguint, nested_bytes, nested_uint, top_uint
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.pool import Burn, Mint, Pool, Swap
+from millrace.localnet.contracts.events import log_liquidity, log_swap
 from millrace.localnet.contracts.frame import Contract, ContractError, Frame
 
 SLIPPAGE = "Slippage exceeded"
 
 
 class PoolContract(Contract):
-    """A contract with one pool. `fee_receiver` gets the fees that leave it."""
+    """A contract with one pool. `fee_receiver` gets the fees that leave it; `slippage` are its words for too little."""
+
+    slippage = SLIPPAGE
 
     def __init__(self, address: bytes, pool_id: str, fee_receiver: bytes) -> None:
         super().__init__(address)
@@ -32,8 +34,8 @@ def sell(frame: Frame, pool: Pool, token_in: str, token_out: str, amount: int, f
     i, j = pool.index(token_in), pool.index(token_out)
     swap = pool.swap(i, j, amount)
     settle(frame, pool, swap.pool, {token_in: amount}, {token_out: swap.amount_out}, fees_to)
-    sold, bought = (token_in, amount), (token_out, swap.amount_out)
-    log_trade(frame, frame.call.function, frame.caller, sold, bought, swap.fee_amount, swap.pool)
+    sold, paid = (token_in, amount), (token_out, swap.amount_out)
+    log_swap(frame, frame.call.function, frame.caller, pool, swap, sold, paid)
     return swap
 
 
@@ -48,8 +50,8 @@ def buy(frame: Frame, pool: Pool, token_in: str, token_out: str, wanted: int, fe
     reserves[j] += swap.amount_out - wanted
     after = swap.pool.with_reserves(tuple(reserves))
     settle(frame, pool, after, {token_in: amount}, {token_out: wanted}, fees_to)
-    sold, bought = (token_in, amount), (token_out, wanted)
-    log_trade(frame, frame.call.function, frame.caller, sold, bought, swap.fee_amount, after)
+    sold, paid = (token_in, amount), (token_out, wanted)
+    log_swap(frame, frame.call.function, frame.caller, pool, swap._replace(pool=after), sold, paid)
     return amount
 
 
@@ -90,7 +92,7 @@ def deposit(frame: Frame, pool: Pool, mint: Mint, amounts: dict[str, int], fees_
             raise ContractError("the deposit uses more than was paid")
     settle(frame, pool, mint.pool, amounts, unused, fees_to)
     frame.mint(pool.address, pool.lp_token, mint.pool.lp_supply - pool.lp_supply)
-    log_liquidity(frame, "addLiquidity", pool, mint.pool, mint.used, mint.lp)
+    log_liquidity(frame, frame.call.function, frame.caller, pool, mint.pool, mint.used, mint.lp)
     frame.pay(pool.address, frame.caller, (pool.lp_token, mint.lp), *unused.items())
 
 
@@ -99,7 +101,7 @@ def withdraw(frame: Frame, pool: Pool, burn: Burn, lp: int, fees_to: bytes) -> N
     frame.burn(pool.address, pool.lp_token, lp)
     paid = dict(zip(pool.tokens, burn.amounts, strict=True))
     settle(frame, pool, burn.pool, {}, paid, fees_to)
-    log_liquidity(frame, "removeLiquidity", pool, burn.pool, burn.amounts, lp)
+    log_liquidity(frame, frame.call.function, frame.caller, pool, burn.pool, burn.amounts, lp)
 
 
 def add_any(contract: PoolContract, frame: Frame, minimum: int) -> None:
@@ -107,7 +109,7 @@ def add_any(contract: PoolContract, frame: Frame, minimum: int) -> None:
     pool = contract.pool(frame)
     amounts = payments_in_any_order(frame, pool.tokens)
     mint = pool.mint(amounts)
-    at_least((mint.lp,), (minimum,))
+    at_least((mint.lp,), (minimum,), contract.slippage)
     deposit(frame, pool, mint, dict(zip(pool.tokens, amounts, strict=True)), contract.fee_receiver)
 
 
@@ -118,7 +120,7 @@ def remove_shares(contract: PoolContract, frame: Frame, minima: Sequence[int]) -
         raise ContractError(f"expected {len(pool.tokens)} minimum amounts, got {len(minima)}")
     lp = lp_payment(frame, pool)
     burn = pool.burn(lp)
-    at_least(burn.amounts, minima)
+    at_least(burn.amounts, minima, contract.slippage)
     withdraw(frame, pool, burn, lp, contract.fee_receiver)
     frame.pay(contract.address, frame.caller, *zip(pool.tokens, burn.amounts, strict=True))
 
@@ -128,7 +130,7 @@ def remove_one(contract: PoolContract, frame: Frame, token_out: str, minimum: in
     pool = contract.pool(frame)
     lp, j = lp_payment(frame, pool), pool.index(token_out)
     burn = pool.burn_single(lp, j)
-    at_least((burn.amounts[j],), (minimum,))
+    at_least((burn.amounts[j],), (minimum,), contract.slippage)
     withdraw(frame, pool, burn, lp, contract.fee_receiver)
     frame.pay(contract.address, frame.caller, (token_out, burn.amounts[j]))
 
@@ -158,59 +160,8 @@ def lp_payment(frame: Frame, pool: Pool) -> int:
     return payment.amount
 
 
-def at_least(what: Sequence[int], minima: Sequence[int]) -> None:
-    """Raise unless every amount reaches its minimum."""
+def at_least(what: Sequence[int], minima: Sequence[int], text: str = SLIPPAGE) -> None:
+    """Raise, in the exchange's words and with both numbers, unless every amount reaches its minimum."""
     for amount, minimum in zip(what, minima, strict=True):
         if amount < minimum:
-            raise ContractError(f"{SLIPPAGE}: have {amount}, need {minimum}")
-
-
-def log_trade(
-    frame: Frame,
-    function: str,
-    trader: bytes,
-    sold: tuple[str, int],
-    bought: tuple[str, int],
-    fee: int,
-    after: Pool,
-) -> None:
-    """The event of a swap, named after the exchange's function.
-
-    Topics: `swap`, sold and bought token, trader, epoch; data, nested: trader, sold, bought, fee, both
-    reserves after the call, block.
-    """
-    (token_in, amount_in), (token_out, amount_out) = sold, bought
-    data = b"".join(
-        (
-            trader,
-            nested_bytes(token_in.encode()) + nested_biguint(amount_in),
-            nested_bytes(token_out.encode()) + nested_biguint(amount_out),
-            nested_biguint(fee),
-            nested_biguint(after.reserves[after.index(token_in)]),
-            nested_biguint(after.reserves[after.index(token_out)]),
-            _when(frame),
-        )
-    )
-    topics = (b"swap", token_in.encode(), token_out.encode(), trader, top_uint(frame.state.block.epoch))
-    frame.emit(after.address, function, *topics, data=data)
-
-
-def log_liquidity(frame: Frame, name: str, before: Pool, after: Pool, amounts: Sequence[int], lp: int) -> None:
-    """The event of a deposit or withdrawal.
-
-    Topics: name, tokens, caller, epoch; data: caller, token, amount and reserve of each, LP units and supply.
-    """
-    tokens = before.tokens
-    pieces = [frame.caller]
-    for token, amount, reserve in zip(tokens, amounts, after.reserves, strict=True):
-        pieces.append(nested_bytes(token.encode()) + nested_biguint(amount) + nested_biguint(reserve))
-    pieces.append(nested_bytes(before.lp_token.encode()) + nested_biguint(lp) + nested_biguint(after.lp_supply))
-    pieces.append(_when(frame))
-    topics = (name.encode(), *(token.encode() for token in tokens), frame.caller)
-    epoch = top_uint(frame.state.block.epoch)
-    frame.emit(before.address, name, *topics, epoch, data=b"".join(pieces))
-
-
-def _when(frame: Frame) -> bytes:
-    block = frame.state.block
-    return b"".join(nested_uint(value, 8) for value in (block.nonce, block.epoch, block.timestamp))
+            raise ContractError(f"{text}: have {amount}, need {minimum}")

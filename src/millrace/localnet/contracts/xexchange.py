@@ -64,7 +64,7 @@ class XExchangePair(PoolContract):
         pool = self.pool(frame)
         amounts = payments_in_order(frame, pool.tokens)
         mint = pool.mint(amounts)
-        at_least(mint.used, minima)
+        at_least(mint.used, minima, "Insufficient token computed amount")
         deposit(frame, pool, mint, dict(zip(pool.tokens, amounts, strict=True)), self.fee_receiver)
 
     def _remove(self, frame: Frame) -> None:
