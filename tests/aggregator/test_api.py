@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import random
 import time
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -250,3 +251,89 @@ async def test_more_than_the_rate_gets_429_with_retry_after() -> None:
         await task
         await running.session.close()
         await server.stop()
+
+
+async def test_a_price_ladder_answers_every_amount(service: Service) -> None:
+    """Each step equals the quote of its own amount."""
+    amounts = [10**16, 10**18, 10**20]
+    query = {"from": "EGLD", "to": USDC, "amounts": ",".join(map(str, amounts))}
+    status, body = await service.get("/api/v1/price-ladder", **query)
+    assert status == 200
+    for amount, step in zip(amounts, body["steps"], strict=True):
+        _, alone = await service.get("/api/v1/quote", **{"from": "EGLD", "to": USDC, "amountIn": str(amount)})
+        assert step["amountOut"] == alone["amountOut"]
+
+
+async def test_a_batch_sells_many_inputs_in_one_call(service: Service) -> None:
+    """The batch's `txData` pays its `amountOut`; unsellable inputs are listed with a reason."""
+    tokens = [info.identifier for info in MARKET.tokens if not info.is_lp and info.identifier != USDC][:12]
+    inputs = [{"token": token, "amount": str(10**16)} for token in tokens]
+    inputs += [{"token": "NOPE-123456", "amount": "5"}, {"token": "EGLD", "amount": "x"}]
+    async with service.session.post(
+        service.base + "/api/v1/batch-quote", json={"inputs": inputs, "to": USDC}
+    ) as answer:
+        assert answer.status == 200
+        body = msgspec.json.decode(await answer.read())
+    reasons = {failed["token"]: failed["reason"] for failed in body["failedTokens"]}
+    assert reasons["NOPE-123456"] == "unknown_token"
+    assert reasons["EGLD"] == "invalid_amount"
+    assert len(body["batches"]) >= 1
+    for batch in body["batches"]:
+        data = call.parse(base64.b64decode(batch["txData"]))
+        count = int.from_bytes(data.args[1], "big")
+        assert count == len(batch["inputs"])
+        rest = data.args[2 + 3 * count :]
+        payments = [TokenPayment(item["token"], 0, int(item["amount"])) for item in batch["inputs"]]
+        result = execute(decode_arguments(rest[1:]), payments, DictMarket(MARKET.pools, WRAPPED))
+        assert result.amount_out == int(batch["amountOut"])
+        assert result.kept == {}
+
+
+async def test_a_stream_pushes_a_quote_per_snapshot(service: Service) -> None:
+    """The first event comes at once, the next with the next snapshot; the service stops cleanly."""
+    async with service.session.get(service.base + "/api/v1/quote/stream", params=GOOD) as answer:
+        assert answer.content_type == "text/event-stream"
+        first = await answer.content.readuntil(b"\n\n")
+        service.upstream.body = encode(make_market(60, seed=12))
+        second = await answer.content.readuntil(b"\n\n")
+    assert first.startswith(b"event: quote")
+    assert second.startswith((b"event: quote", b"event: error"))
+    assert first.split(b"\n")[1] != second.split(b"\n")[1]
+
+
+async def test_the_openapi_document_describes_the_routes(service: Service) -> None:
+    """/openapi.json names every route and every documented response type."""
+    status, body = await service.get("/openapi.json")
+    assert status == 200
+    assert {"/api/v1/quote", "/api/v1/pair-config", "/health"} <= set(body["paths"])
+    fields = body["components"]["schemas"]["QuoteResponse"]["properties"]
+    assert {"txData", "amountOutMin", "priceImpact", "estimatedGasLimit", "optimalityGap"} <= set(fields)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/batch-quote"])
+@pytest.mark.parametrize("body", [b"", b"{", b"[" * 5000, b'{"inputs": [], "to": "EGLD"}', b"\xff", b'{"to": 5}'])
+async def test_unreadable_bodies_are_400(service: Service, path: str, body: bytes) -> None:
+    """Whatever the body, the answer is a 400 with one field `error`."""
+    async with service.session.post(service.base + path, data=body) as answer:
+        assert answer.status == 400
+        assert list(msgspec.json.decode(await answer.read())) == ["error"]
+
+
+async def test_arbitrage_refuses_a_wanted_output(service: Service) -> None:
+    """`from` equal to `to` with `amountOut` is `invalid amount_out`."""
+    status, body = await service.get("/api/v1/quote", **{"from": "EGLD", "to": "EGLD", "amountOut": "5"})
+    assert status == 400
+    assert "invalid amount_out" in body["error"]
+
+
+async def test_a_query_of_noise_gets_documented_errors_only(service: Service) -> None:
+    """Random parameters never cause a 5xx answer."""
+    rng = random.Random(0)
+    pieces = ["EGLD", USDC, WRAPPED, "", "0", "-1", "1e18", "NaN", "9" * 77, "١", "\x00", "true", "1.5", "a" * 300]
+    names = ["from", "to", "amountIn", "amountOut", "slippage", "algorithm", "includePaths", "maxHops", "sender"]
+    for _ in range(300):
+        query = [(rng.choice(names), rng.choice(pieces)) for _ in range(rng.randrange(1, 7))]
+        async with service.session.get(service.base + "/api/v1/quote", params=query) as answer:
+            body = msgspec.json.decode(await answer.read())
+            assert answer.status in (200, 400), (query, body)
+            assert answer.status == 200 or list(body) == ["error"]

@@ -6,21 +6,27 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import prometheus_client
 from aiohttp import web
 
 from millrace.aggregator import errors, quote
+from millrace.aggregator.batch import BatchRequest, batch_quote, price_ladder
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.limiter import ClientAddress, RateLimiter
-from millrace.aggregator.query import Query, parse_quote
+from millrace.aggregator.openapi import PAGE, document
+from millrace.aggregator.query import Query, parse_amount, parse_quote, parse_slippage
 from millrace.aggregator.responses import Health
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
+from millrace.aggregator.stream import Streams
 from millrace.runtime.http import error_response, json_response, make_app, metrics_handler
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAX_QUERY = 8192
+ITEMS_PER_REQUEST = 10
+_BATCH = msgspec.json.Decoder(BatchRequest)
 
 
 class Metrics:
@@ -73,12 +79,19 @@ class Api:
         self._limiter = RateLimiter(settings.requests_per_second, settings.max_clients)
         self._clients = ClientAddress(settings.trusted_proxies)
         self.metrics = Metrics(feed)
+        self.streams = Streams(settings, feed)
+        self._openapi = document(settings)
 
     def application(self) -> web.Application:
         """The routes. /health and /metrics are for operators and not rate limited."""
         app = make_app(max_body=1 << 20)
         app.router.add_get("/api/v1/quote", self._guarded("quote", self.quote), allow_head=False)
         app.router.add_get("/api/v1/pair-config", self._guarded("pair-config", self.pair_config), allow_head=False)
+        app.router.add_get("/api/v1/price-ladder", self._guarded("ladder", self.ladder), allow_head=False)
+        app.router.add_get("/api/v1/quote/stream", self._guarded("stream", self.stream), allow_head=False)
+        app.router.add_post("/api/v1/batch-quote", self._guarded("batch", self.batch))
+        app.router.add_get("/openapi.json", self.openapi)
+        app.router.add_get("/docs", self.page)
         app.router.add_get("/health", self.health)
         app.router.add_get("/metrics", metrics_handler(self.metrics.registry))
         return app
@@ -106,6 +119,11 @@ class Api:
         if wait > 0.0:
             raise errors.rate_limited(wait)
 
+    def _charge(self, request: web.Request, items: int) -> None:
+        """Count a request with many items as one more request per ten of them."""
+        for _ in range(min(items, self._settings.max_batch) // ITEMS_PER_REQUEST):
+            self._admit(request)
+
     def usable(self) -> Snapshot:
         """The snapshot to answer from. Raises the documented 503."""
         snapshot = self._feed.usable()
@@ -128,6 +146,47 @@ class Api:
         query = _query(request)
         token_in, token_out = (query.get(name, [""])[0] for name in ("from", "to"))
         return json_response(quote.pair_config(snapshot, token_in, token_out), headers=self._age(snapshot))
+
+    async def ladder(self, request: web.Request) -> web.Response:
+        """GET /api/v1/price-ladder: one question, several inputs."""
+        snapshot = self.usable()
+        query = dict(_query(request))
+        texts = ",".join(query.pop("amounts", [])).split(",")
+        amounts = [amount for text in texts if (amount := parse_amount(text)) is not None]
+        if len(amounts) != len(texts):
+            raise errors.invalid_amount_in()
+        if len(amounts) > self._settings.max_batch:
+            raise ApiError(f"too many amounts: at most {self._settings.max_batch}")
+        self._charge(request, len(amounts))
+        query.pop("amountOut", None)
+        question = parse_quote(query | {"amountIn": [texts[0]]}, self._settings)
+        body = await price_ladder(snapshot, question, amounts, self._settings)
+        return json_response(body, headers=self._age(snapshot))
+
+    async def batch(self, request: web.Request) -> web.Response:
+        """POST /api/v1/batch-quote: many inputs, one output."""
+        snapshot = self.usable()
+        try:
+            asked = _BATCH.decode(await request.read())
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ApiError(f"invalid body: {error}"[:300]) from None
+        self._charge(request, len(asked.inputs))
+        text = self._settings.default_slippage if asked.slippage is None else str(asked.slippage)
+        body = await batch_quote(snapshot, asked, parse_slippage(text), self._settings)
+        return json_response(body, headers=self._age(snapshot))
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """GET /api/v1/quote/stream: a quote per snapshot."""
+        self.usable()
+        return await self.streams.serve(request, parse_quote(_query(request), self._settings))
+
+    async def openapi(self, _: web.Request) -> web.Response:
+        """GET /openapi.json."""
+        return json_response(self._openapi)
+
+    async def page(self, _: web.Request) -> web.Response:
+        """GET /docs."""
+        return web.Response(text=PAGE, content_type="text/html")
 
     async def health(self, _: web.Request) -> web.Response:
         """GET /health: 200 while quotes are served, else 503 with the same body."""

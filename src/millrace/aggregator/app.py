@@ -27,11 +27,13 @@ async def run(settings: AggregatorSettings, stop: asyncio.Event) -> None:
     await asyncio.get_running_loop().run_in_executor(None, warm)
     log.info("kernels ready", extra={"seconds": round(time.monotonic() - started, 2)})
     feed = Feed(settings)
-    server = HttpServer(Api(settings, feed).application())
+    api = Api(settings, feed)
+    server = HttpServer(api.application())
     port = await server.start(settings.host, settings.port)
     log.info("ready", extra={"port": port, "source": settings.pools_url, "contract": settings.contract})
     try:
         await wait_first(stop, feed.run())
     finally:
+        api.streams.close()
         await server.stop()
         feed.close()

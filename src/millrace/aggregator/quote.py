@@ -8,7 +8,7 @@ import time
 import msgspec
 
 from millrace.aggregator import errors
-from millrace.aggregator.paths import Hop, split_paths
+from millrace.aggregator.paths import split_paths
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import (
     PairConfig,
@@ -80,6 +80,8 @@ def _require_known(snapshot: Snapshot, request: QuoteRequest) -> None:
         raise errors.unknown_token_in(request.token_in)
     if not snapshot.knows(request.token_out):
         raise errors.unknown_token_out(request.token_out)
+    if request.token_in == request.token_out and request.amount_in is None:
+        raise errors.invalid_amount_out()
 
 
 def _route(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings) -> Route:
@@ -101,13 +103,21 @@ def _route(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettin
     limits = Limits(min(request.max_pools, pool_cap(settings)), request.max_splits, request.max_hops)
     try:
         if amount is not None:
-            return planner.forward(token_in, token_out, amount, limits, request.algorithm, deadline)
+            route = planner.forward(token_in, token_out, amount, limits, request.algorithm, deadline)
+            if token_in == token_out and _profit_bps(route) < request.min_profit_bps:
+                raise errors.no_path()
+            return route
         assert request.amount_out is not None
         return planner.reverse(token_in, token_out, request.amount_out, limits, request.algorithm, deadline)
     except NoRoute:
         raise errors.no_path() from None
     except PlanError:
         raise errors.simulation_failed() from None
+
+
+def _profit_bps(route: Route) -> int:
+    done = route.execution
+    return (done.amount_out - done.amount_in) * 10_000 // done.amount_in
 
 
 def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings, route: Route) -> QuoteResponse:
@@ -150,7 +160,7 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
         fee_amount_short=0.0,
         pool_fees=_pool_fees(snapshot, done.fills),
         optimality_gap=route.gap,
-        snapshot=_snapshot_info(snapshot),
+        snapshot=snapshot_info(snapshot),
         profit=str(done.amount_out - done.amount_in) if cycle else msgspec.UNSET,
         profit_short=short(done.amount_out - done.amount_in, decimals_out) if cycle else msgspec.UNSET,
         paths=_paths(snapshot, request, done) if request.include_paths else msgspec.UNSET,
@@ -165,7 +175,8 @@ def _gas(program: Program, data_bytes: int) -> int:
     return work + GAS_MOVE + GAS_PER_BYTE * data_bytes
 
 
-def _snapshot_info(snapshot: Snapshot) -> SnapshotInfo:
+def snapshot_info(snapshot: Snapshot) -> SnapshotInfo:
+    """Which market state an answer was computed on."""
     block = snapshot.document.block
     return SnapshotInfo(id=snapshot.id, block_nonce=block.nonce, timestamp=block.timestamp)
 
@@ -213,7 +224,7 @@ def _paths(snapshot: Snapshot, request: QuoteRequest, done: Execution) -> list[P
         return [_wrapper_path(snapshot, request, done.amount_in)]
     parts = []
     for share in split_paths(done.fills, source, sink):
-        swaps = [_hop(snapshot, hop) for hop in share.hops]
+        swaps = [swap_hop(snapshot, Fill(hop.fill.trade, hop.amount_in, hop.amount_out)) for hop in share.hops]
         if request.token_in == NATIVE:
             swaps.insert(0, _wrapper_hop(NATIVE, snapshot.wrapped, share.amount_in))
         if request.token_out == NATIVE:
@@ -231,17 +242,18 @@ def _paths(snapshot: Snapshot, request: QuoteRequest, done: Execution) -> list[P
     return parts
 
 
-def _hop(snapshot: Snapshot, hop: Hop) -> SwapHop:
-    trade = hop.fill.trade
+def swap_hop(snapshot: Snapshot, fill: Fill) -> SwapHop:
+    """One executed trade (or LP move) as the interface shows it."""
+    trade = fill.trade
     return SwapHop(
         dex=DEX_NAMES[trade.pool.exchange],
         address=address.encode(trade.pool.address),
         from_=trade.token_in,
         to=trade.token_out,
-        amount_in=str(hop.amount_in),
-        amount_out=str(hop.amount_out),
-        amount_in_short=short(hop.amount_in, snapshot.decimals(trade.token_in)),
-        amount_out_short=short(hop.amount_out, snapshot.decimals(trade.token_out)),
+        amount_in=str(fill.amount_in),
+        amount_out=str(fill.amount_out),
+        amount_in_short=short(fill.amount_in, snapshot.decimals(trade.token_in)),
+        amount_out_short=short(fill.amount_out, snapshot.decimals(trade.token_out)),
         pair_id=getattr(trade.pool, "pair_id", None),
     )
 

@@ -126,3 +126,77 @@ class Health(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
     block_nonce: int | None
     source: str
     last_error: str | None
+
+
+class LadderStep(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name, omit_defaults=True):
+    """One amount of a price ladder: its answer, or the error it would get."""
+
+    amount_in: str
+    amount_out: str | None = None
+    rate: float | None = None
+    price_impact: float | None = None
+    optimality_gap: float | None = None
+    error: str | None = None
+
+
+class LadderResponse(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+    """The answer of `/api/v1/price-ladder`, one step per amount in the order asked."""
+
+    from_: str
+    to: str
+    steps: list[LadderStep]
+    snapshot: SnapshotInfo
+
+
+class BatchInput(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+    """One input that a batch sells."""
+
+    token: str
+    amount: str
+    amount_short: float
+
+
+class BatchRoute(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+    """The swaps that one input takes, in execution order."""
+
+    token: str
+    swaps: list[SwapHop]
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+    """One transaction of a batch quote; its receiver is the sender itself (a multi-transfer)."""
+
+    batch_index: int
+    inputs: list[BatchInput]
+    amount_out: str
+    amount_out_short: float
+    amount_out_min: str
+    routes: list[BatchRoute]
+    tx_data: str
+    estimated_gas_limit: int
+
+
+class FailedToken(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+    """An input that is not sold, and why: `unknown_token`, `invalid_amount`, `zero_liquidity`, …"""
+
+    token: str
+    amount: str
+    amount_short: float
+    reason: str
+
+
+class BatchResponse(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+    """The answer of POST /api/v1/batch-quote."""
+
+    to: str
+    amount_out: str
+    amount_out_short: float
+    batches: list[Batch]
+    failed_tokens: list[FailedToken]
+    snapshot: SnapshotInfo
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """Every error: one field, the message."""
+
+    error: str

@@ -47,7 +47,7 @@ def redeem(pool: Pool, amount: int, token_out: str, find: FindPaths, market: Dic
     legs: list[AnyLeg] = [LpLeg(pool, None)]
     for token, share in zip(pool.tokens, shares, strict=True):
         if token != token_out:
-            legs.extend(_sell(find(token, token_out, share)))
+            legs.extend(sell_legs(find(token, token_out, share)))
     return run(legs, Ends(pool.lp_token, token_out), amount, market)
 
 
@@ -111,7 +111,7 @@ def _search(amount: int, divided: Callable[[Sequence[int]], Execution | None]) -
     return best
 
 
-def _sell(paths: Paths) -> list[Leg]:
+def sell_legs(paths: Paths) -> list[Leg]:
     """Legs that sell the whole balance of a token along paths: parts per million, the last takes all."""
     legs = []
     left = sum(part for _, part in paths)

@@ -1,0 +1,230 @@
+"""Many small inputs to one output: the "dust" conversion of wallets, and the price ladder.
+
+Both give way to other requests between two items.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+import msgspec
+
+from millrace.aggregator import errors
+from millrace.aggregator.errors import ApiError
+from millrace.aggregator.query import QuoteRequest, parse_amount
+from millrace.aggregator.quote import (
+    GAS_BASE,
+    GAS_MOVE,
+    GAS_PER_BYTE,
+    GAS_PER_SWAP,
+    GAS_PER_WRAP,
+    answer,
+    snapshot_info,
+    swap_hop,
+)
+from millrace.aggregator.responses import (
+    Batch,
+    BatchInput,
+    BatchResponse,
+    BatchRoute,
+    FailedToken,
+    LadderResponse,
+    LadderStep,
+)
+from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.snapshot import Filter, Snapshot
+from millrace.chain import address, call
+from millrace.chain.amount import apply_slippage, short
+from millrace.chain.call import TokenPayment
+from millrace.chain.token import NATIVE
+from millrace.dex.aggregator_contract import ENDPOINT, encode_arguments
+from millrace.dex.run import Step
+from millrace.dex.vault import VaultError, execute
+from millrace.routing.liquidity import sell_legs
+from millrace.routing.plan import Ends, Fill, Leg, PlanError, make_program
+from millrace.routing.router import Limits
+
+INPUTS_PER_BATCH = 10  # tokens in one transaction
+PATHS_PER_INPUT = 2
+
+
+class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One input of a batch request: a token and an amount in smallest units."""
+
+    token: str
+    amount: str
+
+
+class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The body of POST /api/v1/batch-quote."""
+
+    inputs: list[BatchItem]
+    to: str
+    slippage: str | float | None = None
+    max_hops: int = 4
+
+
+class _Given(NamedTuple):
+    """One checked input and the legs that sell it."""
+
+    token: str
+    amount: int
+    legs: list[Leg]
+
+
+async def batch_quote(
+    snapshot: Snapshot, request: BatchRequest, slippage: Decimal, settings: AggregatorSettings
+) -> BatchResponse:
+    """One call of the contract per group of inputs; inputs that cannot be sold are listed with a reason."""
+    if not request.inputs:
+        raise ApiError("inputs must not be empty")
+    if len(request.inputs) > settings.max_batch:
+        raise ApiError(f"too many inputs: at most {settings.max_batch}")
+    if not snapshot.knows(request.to):
+        raise errors.unknown_token_out(request.to)
+    failed: list[FailedToken] = []
+    given: list[_Given] = []
+    seen: set[str] = set()
+    for item in request.inputs:
+        await asyncio.sleep(0)
+        found = _prepare(snapshot, item, request, seen)
+        if isinstance(found, _Given):
+            given.append(found)
+            seen.add(item.token)
+        else:
+            failed.append(found)
+    batches: list[Batch] = []
+    for start in range(0, len(given), INPUTS_PER_BATCH):
+        group = given[start : start + INPUTS_PER_BATCH]
+        batches.append(_batch(snapshot, len(batches), group, request.to, slippage, settings))
+    total = sum(int(batch.amount_out) for batch in batches)
+    return BatchResponse(
+        to=request.to,
+        amount_out=str(total),
+        amount_out_short=short(total, snapshot.decimals(request.to)),
+        batches=batches,
+        failed_tokens=failed,
+        snapshot=snapshot_info(snapshot),
+    )
+
+
+def _prepare(snapshot: Snapshot, item: BatchItem, request: BatchRequest, seen: set[str]) -> _Given | FailedToken:
+    """Find the paths of one input and try them alone."""
+    known = snapshot.knows(item.token)
+    amount = parse_amount(item.amount)
+    reason = ""
+    if not known:
+        reason = "unknown_token"
+    elif amount is None:
+        reason = "invalid_amount"
+    elif item.token in seen:
+        reason = "duplicate_token"
+    elif snapshot.inner(item.token) == snapshot.inner(request.to):
+        reason = "same_token"
+    if reason or amount is None:
+        return _failed(snapshot, item, amount, reason)
+    source, sink = snapshot.inner(item.token), snapshot.inner(request.to)
+    router = snapshot.planner(Filter()).router
+    limits = Limits(pools=8, paths=PATHS_PER_INPUT, hops=min(max(request.max_hops, 1), 10))
+    for paths in (PATHS_PER_INPUT, 1):
+        try:
+            legs = sell_legs(router.find_paths(source, sink, amount, limits._replace(paths=paths)))
+            program = make_program(legs, Ends(source, sink), snapshot.wrapped, 0, 0)
+            execute(program, [TokenPayment(source, 0, amount)], snapshot.market)
+        except PlanError:
+            reason = "no_path"
+        except VaultError:
+            reason = "zero_liquidity"
+        else:
+            return _Given(item.token, amount, legs)
+    return _failed(snapshot, item, amount, reason)
+
+
+def _failed(snapshot: Snapshot, item: BatchItem, amount: int | None, reason: str) -> FailedToken:
+    scaled = 0.0
+    if amount is not None and snapshot.knows(item.token):
+        scaled = short(amount, snapshot.decimals(item.token))
+    return FailedToken(token=item.token[:64], amount=item.amount[:80], amount_short=scaled, reason=reason)
+
+
+def _batch(
+    snapshot: Snapshot,
+    number: int,
+    group: Sequence[_Given],
+    to: str,
+    slippage: Decimal,
+    settings: AggregatorSettings,
+) -> Batch:
+    """One transaction: all inputs of the group as payments, their paths one after the other."""
+    legs = [leg for given in group for leg in given.legs]
+    source = NATIVE if any(given.token == NATIVE for given in group) else group[0].token
+    payments = [TokenPayment(given.token, 0, given.amount) for given in group]
+    ends = Ends(source, to)
+    try:
+        result = execute(make_program(legs, ends, snapshot.wrapped, 0, 0), payments, snapshot.market)
+    except (PlanError, VaultError) as error:
+        raise errors.simulation_failed(str(error)) from None
+    least = apply_slippage(result.amount_out, slippage)
+    program = make_program(legs, ends, snapshot.wrapped, least, 0)
+    arguments = encode_arguments(program)
+    data = call.multi_transfer(address.decode(settings.contract), payments, ENDPOINT, *arguments)
+    gas = GAS_BASE + GAS_PER_SWAP * len(legs) + 2 * GAS_PER_WRAP + GAS_MOVE + GAS_PER_BYTE * len(data)
+    swaps = result.steps[1:] if source == NATIVE else result.steps
+    return Batch(
+        batch_index=number,
+        inputs=[_input(snapshot, given) for given in group],
+        amount_out=str(result.amount_out),
+        amount_out_short=short(result.amount_out, snapshot.decimals(to)),
+        amount_out_min=str(least),
+        routes=_routes(snapshot, group, swaps),
+        tx_data=base64.b64encode(data).decode("ascii"),
+        estimated_gas_limit=gas,
+    )
+
+
+def _input(snapshot: Snapshot, given: _Given) -> BatchInput:
+    scaled = short(given.amount, snapshot.decimals(given.token))
+    return BatchInput(token=given.token, amount=str(given.amount), amount_short=scaled)
+
+
+def _routes(snapshot: Snapshot, group: Sequence[_Given], steps: Sequence[Step]) -> list[BatchRoute]:
+    """The executed swaps, by input."""
+    routes = []
+    start = 0
+    for given in group:
+        part = steps[start : start + len(given.legs)]
+        start += len(given.legs)
+        hops = [
+            swap_hop(snapshot, Fill(leg.trade, step.inputs[0].amount, step.outputs[0].amount))
+            for leg, step in zip(given.legs, part, strict=True)
+        ]
+        routes.append(BatchRoute(token=given.token, swaps=hops))
+    return routes
+
+
+async def price_ladder(
+    snapshot: Snapshot, request: QuoteRequest, amounts: Sequence[int], settings: AggregatorSettings
+) -> LadderResponse:
+    """The same question for several inputs. An amount that cannot be executed has an `error` instead."""
+    steps = []
+    for amount in amounts:
+        await asyncio.sleep(0)
+        try:
+            quote = answer(snapshot, msgspec.structs.replace(request, amount_in=amount), settings)
+        except ApiError as error:
+            steps.append(LadderStep(amount_in=str(amount), error=error.text))
+            continue
+        steps.append(
+            LadderStep(
+                amount_in=quote.amount_in,
+                amount_out=quote.amount_out,
+                rate=quote.rate,
+                price_impact=quote.price_impact,
+                optimality_gap=quote.optimality_gap,
+            )
+        )
+    return LadderResponse(from_=request.token_in, to=request.token_out, steps=steps, snapshot=snapshot_info(snapshot))
