@@ -47,6 +47,10 @@ class _Wallet:
         self.seen_nonce = 0
         self.waited = 0
 
+    def forget(self) -> None:
+        """Start from the chain's nonce next time, whatever was sent before."""
+        self.next_nonce = self.seen_nonce = self.waited = 0
+
     def ready(self, nonce: int) -> bool:
         """Whether it may send, given its nonce on the chain."""
         self.waited = self.waited + 1 if nonce == self.seen_nonce and nonce < self.next_nonce else 0
@@ -59,7 +63,10 @@ class _Wallet:
 
 
 class Traders:
-    """The traders of a market. `enabled` pauses them; `rate` is swaps per thousand seconds."""
+    """The traders of a market. `rate` is swaps per thousand seconds.
+
+    `enabled` pauses them; what they sent before may be dropped meanwhile.
+    """
 
     def __init__(self, market: Market, profile: NetworkProfile, rate: int = 4_000) -> None:
         self.enabled = True
@@ -104,6 +111,8 @@ class Traders:
     def next(self, state: State, count: int) -> list[Transaction]:
         """Up to `count` signed swaps. Fewer when paused, or when the chain does not keep up."""
         if not self.enabled:
+            for wallet in self._wallets:
+                wallet.forget()
             return []
         ready = [wallet for wallet in self._wallets if wallet.ready(state.ledger.account(wallet.key.public).nonce)]
         transactions = []
