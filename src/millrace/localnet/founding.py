@@ -296,8 +296,10 @@ def blemish(pool: Pool, dice: Dice) -> Pool:
     if fate < 45 and isinstance(pool, OneDexPool):
         return msgspec.structs.replace(pool, enabled=False)
     if fate < 60 and pool.kind == "constant_product":
-        # Someone once bought nearly all of it: a handful of units is left on one side.
-        return pool.with_reserves((dice.between(40, 900), pool.reserves[1]))
+        # Almost everything was withdrawn: a handful of units is left of one token, and their worth of the other.
+        first = dice.between(40, 900)
+        worth = pool.reserves[1] * first // pool.reserves[0]
+        return pool.with_reserves((first, max(worth, dice.between(40, 900))))
     return pool
 
 

@@ -11,6 +11,7 @@ import asyncio
 import base64
 import contextlib
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -40,7 +41,7 @@ RELAYED_EXTRA_GAS = 50_000
 
 async def main(*, seed: int, log_directory: Path | None, console: Console | None = None) -> int:
     """Run the demonstration; 0 when every check held, 1 when one did not, 130 when interrupted."""
-    console = console or Console()
+    console = console or Console(soft_wrap=not sys.stdout.isatty())
     task = asyncio.ensure_future(_run(console, seed, log_directory))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -182,6 +183,7 @@ class Scene:
         self.story.check("the nonce is used up", await self.chain.nonce(self.address) == transaction.nonce + 1)
 
     async def _quote(self) -> dict[str, Any]:
+        await self._until(self._snapshot_reaches(await self.chain.newest_block()), "the aggregator is up to date")
         with self.story.step(f"quote {_amount(AMOUNT_IN, 6)} {PAY} → {GET}") as notes:
             begun = time.perf_counter()
             quote = await self.aggregator.quote(
@@ -268,6 +270,7 @@ class Scene:
             await self.relayer.broadcast(signed)
             status = await self.relayer.next_message(f"tx-status/{tx_hash}", STATUS_SECONDS)
             notes.append(str(status["data"]["status"]))
+        self.story.check("its swap succeeded", status["data"]["status"] == "success")
 
     async def _wait_for_balance(self, token: str, amount: int) -> dict[str, int]:
         async def funded() -> bool:
@@ -278,8 +281,7 @@ class Scene:
 
     def _snapshot_reaches(self, block_nonce: int) -> Callable[[], Awaitable[bool]]:
         async def reached() -> bool:
-            snapshot = (await self.aggregator.health())["snapshot"]
-            return bool(snapshot["blockNonce"] >= block_nonce)
+            return bool((await self.aggregator.health())["blockNonce"] >= block_nonce)
 
         return reached
 

@@ -42,6 +42,10 @@ class LocalChain:
         """Give `amount` smallest units of `token` (or `EGLD`) to an account."""
         await self._post("/faucet", {"address": address, "token": token, "amount": str(amount)})
 
+    async def newest_block(self) -> int:
+        """The block nonce of the pool document: the market's newest state."""
+        return int((await self._get("/pools"))["block"]["nonce"])
+
     async def stop_traders(self) -> int:
         """Pause the background traders; the market stands still from the block nonce that is returned."""
         answer = await self._post("/control/traders", {"enabled": False})
