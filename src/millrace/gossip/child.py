@@ -21,7 +21,7 @@ _Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 _READ_PIECE = 64 * 1024
 _LINE_BYTES = 64 * 1024
-_END_SECONDS = 1.6
+_END_SECONDS = 1.4
 
 
 class GossipError(Exception):
@@ -54,8 +54,9 @@ class Child:
         accepted: asyncio.Queue[_Pair] = asyncio.Queue()
         try:
             path = directory / "peer.sock"
-            server = await asyncio.start_unix_server(lambda *pair: accepted.put_nowait(pair), path)
-            async with server:
+            server = await asyncio.start_unix_server(lambda *pair: accepted.put_nowait(pair), path, start_serving=False)
+            try:  # not `async with`: from Python 3.12 on that waits for the connection to end
+                await server.start_serving()
                 process = await _execute(path, log_level)
                 logs = LogLines(process)
                 try:
@@ -66,6 +67,8 @@ class Child:
                     if isinstance(error, GossipError):
                         raise GossipError(f"{error}: {logs.last or 'it wrote nothing'}") from None
                     raise
+            finally:
+                server.close()
             return cls(process, reader, writer, logs)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
@@ -101,7 +104,7 @@ class Child:
             self._process.kill()
 
     async def end(self) -> None:
-        """Close the socket, which asks it to leave; kill it if it has not gone within 1.6 s."""
+        """Close the socket, which asks it to leave; kill it if it has not gone within 1.4 s."""
         self._writer.close()
         try:
             await asyncio.wait_for(self._process.wait(), _END_SECONDS)

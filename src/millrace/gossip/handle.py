@@ -97,7 +97,7 @@ class GossipHandle:
             raise
 
     async def stop(self) -> None:
-        """End the process, killing it if it takes longer than 1.6 s; publishes under way return 0."""
+        """End the process, killing it if it takes longer than 1.4 s; publishes under way return 0."""
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is not None:
             supervisor.cancel()

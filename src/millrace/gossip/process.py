@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 _WRITE_PIECE = 256 * 1024
 _READ_PIECE = 64 * 1024
 _FLUSH_SECONDS = 0.3
-_CLOSE_SECONDS = 1.2
+_CLOSE_SECONDS = 1.0
 
 
 class Outlet:
