@@ -175,6 +175,8 @@ def test_whatever_is_asked_is_answered(pool: AshCryptoPool, amount: int, i: int,
         lambda: pool.amount_in(i, j, amount),
         lambda: pool.mint((amount, amount)),
         lambda: pool.mint((amount, 0)),
+        lambda: pool.mint((0, amount)),
+        lambda: pool.mint((0, 1)),
         lambda: pool.burn(amount),
         lambda: pool.burn_single(amount, j),
     )
@@ -217,6 +219,12 @@ def test_the_first_deposit_mints_the_balanced_product() -> None:
     mint = pool.mint((400 * 10**6, 100 * UNIT))
     assert abs(mint.lp - 200 * UNIT) <= 10
     assert mint.pool.lp_supply == mint.lp
+
+
+def test_deposits_worth_nothing() -> None:
+    """A deposit that scales to nothing is refused, not divided by."""
+    with pytest.raises(InvalidAmount, match="worth nothing"):
+        usdt_ash().mint((0, 1))
 
 
 def test_states_and_tokens() -> None:

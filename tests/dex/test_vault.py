@@ -635,18 +635,3 @@ def test_what_is_encoded_is_what_runs(plan: Program) -> None:
         except VaultError as error:
             outcomes.append(str(error))
     assert outcomes[0] == outcomes[1]
-
-
-def test_markets_find_pools_as_the_contract_does() -> None:
-    """By pair in either order, by pair id, by LP token or by address; of two equal pairs only the first."""
-    book = market()
-    assert book.xexchange(USDC, WEGLD) == book.xexchange(WEGLD, USDC) == pools()["x"]
-    assert book.onedex(MEX, USDC) == book.onedex_pair(9) == book.onedex_lp("LPO-000002") == pools()["o"]
-    assert book.at(at(3)) == pools()["j"]
-    assert book.at(ROUTER) is None
-    assert book.xexchange(USDC, USDT) is book.onedex_pair(1) is book.onedex_lp("LPX-000001") is None
-    second = msgspec.structs.replace(pools()["x"], id="x2", address=at(9), lp_token="LPZ-000009")
-    crowded = DictMarket([*pools().values(), second], WEGLD)
-    assert crowded.xexchange(WEGLD, USDC) == pools()["x"]
-    assert crowded.reaches(pools()["x"])
-    assert not crowded.reaches(second)

@@ -163,6 +163,8 @@ class AshCryptoPool(Pool, frozen=True, kw_only=True):
         """Fee rate of a deposit over 10^10: by how far it is from an even one."""
         fee = fee_rate(xp, self.fee_gamma, self.mid_fee, self.out_fee) * 2 // 4
         total = sum(deposited)
+        if total == 0:
+            raise InvalidAmount("the deposit is too small: it is worth nothing at the price scale")
         average = total // 2
         distance = sum(abs(amount - average) for amount in deposited)
         return fee * distance // total + NOISE_FEE
