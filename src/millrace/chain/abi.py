@@ -41,7 +41,7 @@ def top_option(value: bytes | None) -> bytes:
 def nested_uint(number: int, size: int) -> bytes:
     """An unsigned number of `size` bytes (u8: 1, u16: 2, u32: 4, u64: 8). Raises `AbiError` beyond that."""
     if not 0 <= number < 1 << 8 * size:
-        raise AbiError(f"{number} is no unsigned number of {size} bytes")
+        raise AbiError(f"the number does not fit into {size} unsigned bytes")
     return number.to_bytes(size, "big")
 
 
@@ -50,7 +50,7 @@ def nested_int(number: int, size: int) -> bytes:
     try:
         return number.to_bytes(size, "big", signed=True)
     except OverflowError:
-        raise AbiError(f"{number} is no signed number of {size} bytes") from None
+        raise AbiError(f"the number does not fit into {size} signed bytes") from None
 
 
 def nested_biguint(number: int) -> bytes:
@@ -88,7 +88,7 @@ def decode_uint(data: bytes, size: int | None = None) -> int:
     """A top-encoded unsigned number. Raises `AbiError` if it needs more than `size` bytes."""
     number = int.from_bytes(data, "big")
     if size is not None and number >= 1 << 8 * size:
-        raise AbiError(f"{data.hex()} is no unsigned number of {size} bytes")
+        raise AbiError(f"{_shown(data)} is no unsigned number of {size} bytes")
     return number
 
 
@@ -96,7 +96,7 @@ def decode_int(data: bytes, size: int | None = None) -> int:
     """A top-encoded signed number. Raises `AbiError` if it needs more than `size` bytes."""
     number = int.from_bytes(data, "big", signed=True)
     if size is not None and not -(1 << 8 * size - 1) <= number < 1 << 8 * size - 1:
-        raise AbiError(f"{data.hex()} is no signed number of {size} bytes")
+        raise AbiError(f"{_shown(data)} is no signed number of {size} bytes")
     return number
 
 
@@ -104,7 +104,7 @@ def decode_bool(data: bytes) -> bool:
     """A top-encoded truth value."""
     number = decode_uint(data)
     if number > 1:
-        raise AbiError(f"{data.hex()} is no truth value")
+        raise AbiError(f"{_shown(data)} is no truth value")
     return number == 1
 
 
@@ -187,3 +187,7 @@ class Reader:
 
 def _signed_size(number: int) -> int:
     return (number.bit_length() if number > 0 else (number + 1).bit_length()) // 8 + 1
+
+
+def _shown(data: bytes) -> str:
+    return data[:40].hex() + ("…" if len(data) > 40 else "")

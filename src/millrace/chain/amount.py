@@ -23,10 +23,16 @@ def parse(text: str) -> int:
 
 def short(amount: int, decimals: int) -> float:
     """The amount in whole tokens, for people's eyes only: the nearest float."""
-    return float(Decimal(amount).scaleb(-decimals))
+    whole: int = 10**decimals
+    return amount / whole
 
 
 def apply_slippage(amount: int, slippage: Decimal) -> int:
-    """`floor(amount * (1 - slippage))` in exact arithmetic; the slippage is a fraction."""
+    """`floor(amount * (1 - slippage))` in exact arithmetic; the slippage is a fraction in [0, 1].
+
+    Raises `ValueError` for another one. The caller bounds its digits: exact arithmetic pays for every one.
+    """
+    if not 0 <= slippage <= 1:
+        raise ValueError(f"a slippage of {slippage} is no fraction from 0 to 1")
     numerator, denominator = slippage.as_integer_ratio()
     return amount * (denominator - numerator) // denominator

@@ -15,7 +15,11 @@ from millrace.chain.transaction import Transaction
 ESDT_TRANSFER = "ESDTTransfer"
 NFT_TRANSFER = "ESDTNFTTransfer"
 MULTI_TRANSFER = "MultiESDTNFTTransfer"
+MAX_AMOUNT_BYTES = 100
+"""The longest amount that nodes accept in a token transfer (`MaxLenForESDTIssueMint`)."""
 RELAYED_FUNCTIONS = frozenset({"relayedTx", "relayedTxV2", "relayedTxV3"})
+
+_NATIVE_ARGUMENT = NATIVE_IN_TRANSFERS.encode()
 
 
 class CallError(ValueError):
@@ -66,7 +70,12 @@ def _argument(text: bytes) -> bytes:
 
 
 def esdt_transfer(token: str, amount: int, function: str | None = None, *args: bytes) -> bytes:
-    """The data that sends one fungible token to the transaction's receiver, and calls a function there."""
+    """The data that sends one fungible token to the transaction's receiver, and calls a function there.
+
+    Raises `CallError` for the native coin, which travels as the transaction's value.
+    """
+    if token in (NATIVE, NATIVE_IN_TRANSFERS):
+        raise CallError(f"{token} is no token: send it as the transaction's value")
     rest = () if function is None else (function.encode(), *args)
     return encode(ESDT_TRANSFER, token.encode(), abi.top_uint(amount), *rest)
 
@@ -111,7 +120,7 @@ def parse_transfer(sender: bytes, receiver: bytes, value: int, data: bytes) -> P
 def _parse_esdt(receiver: bytes, native: tuple[TokenPayment, ...], call: Call) -> ParsedCall:
     if len(call.args) < 2:
         raise CallError(f"{ESDT_TRANSFER} takes a token and an amount")
-    payment = TokenPayment(_token(call.args[0]), 0, abi.decode_uint(call.args[1]))
+    payment = TokenPayment(_token(call.args[0]), 0, _amount(call.args[1]))
     return _with_function(receiver, (*native, payment), call.args[2:])
 
 
@@ -119,20 +128,26 @@ def _parse_nft(native: tuple[TokenPayment, ...], call: Call) -> ParsedCall:
     if len(call.args) < 4:
         raise CallError(f"{NFT_TRANSFER} takes a token, a nonce, an amount and a receiver")
     token, nonce, amount, receiver, *rest = call.args
-    payment = TokenPayment(_token(token), abi.decode_uint(nonce), abi.decode_uint(amount))
+    payment = TokenPayment(_token(token), _u64(nonce), _amount(amount))
     return _with_function(_receiver(receiver), (*native, payment), tuple(rest))
 
 
 def _parse_multi(receiver: bytes, native: tuple[TokenPayment, ...], args: tuple[bytes, ...]) -> ParsedCall:
-    count = abi.decode_uint(args[0]) if args else 0
+    count = _u64(args[0]) if args else 0
     end = 1 + 3 * count
     if count == 0 or end > len(args):
         raise CallError(f"{MULTI_TRANSFER} names {count} payments and holds {max(0, len(args) - 1) // 3}")
-    payments = tuple(
-        TokenPayment(_token(args[at]), abi.decode_uint(args[at + 1]), abi.decode_uint(args[at + 2]))
-        for at in range(1, end, 3)
-    )
+    payments = tuple(_one_of_many(*args[at : at + 3]) for at in range(1, end, 3))
     return _with_function(receiver, (*native, *payments), args[end:])
+
+
+def _one_of_many(token: bytes, nonce: bytes, amount: bytes) -> TokenPayment:
+    number = _u64(nonce)
+    if token != _NATIVE_ARGUMENT:
+        return TokenPayment(_token(token), number, _amount(amount))
+    if number:
+        raise CallError(f"{NATIVE_IN_TRANSFERS} has no nonce")
+    return TokenPayment(NATIVE, 0, _amount(amount))
 
 
 def _with_function(receiver: bytes, payments: tuple[TokenPayment, ...], rest: tuple[bytes, ...]) -> ParsedCall:
@@ -149,7 +164,23 @@ def _token(raw: bytes) -> str:
         token = raw.decode("ascii")
     except UnicodeDecodeError:
         raise CallError("a token identifier is ASCII text") from None
-    return NATIVE if token == NATIVE_IN_TRANSFERS else token
+    if token in (NATIVE, NATIVE_IN_TRANSFERS):
+        # Taken for a token it would pass for the native coin itself, which a transfer names in one way only.
+        raise CallError(f"{token} is no token; only {MULTI_TRANSFER} sends the native coin, as {NATIVE_IN_TRANSFERS}")
+    return token
+
+
+def _amount(raw: bytes) -> int:
+    if len(raw) > MAX_AMOUNT_BYTES:
+        raise CallError(f"an amount has at most {MAX_AMOUNT_BYTES} bytes")
+    return abi.decode_uint(raw)
+
+
+def _u64(raw: bytes) -> int:
+    try:
+        return abi.decode_uint(raw, 8)
+    except abi.AbiError as error:
+        raise CallError(str(error)) from None
 
 
 def _receiver(raw: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What travels inside gossip messages: the wrapper with its time, batches of transactions, heartbeats.
+"""What travels inside gossip messages: the wrapper with its time, transactions, what nodes say of themselves.
 
 Rules of mx-chain-communication-go 1.3.0 and mx-chain-go 1.11.5. A receiver black-lists whoever breaks them, so the
 same rules are checked on both sides here.
@@ -13,6 +13,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from millrace.chain.proto import p2p_pb2 as pb
+from millrace.chain.shard import METACHAIN
 
 VERSION = 1
 MAX_MESSAGE = 2 * 1024 * 1024 - 64 * 1024
@@ -22,6 +23,8 @@ MAX_BATCH = 256 * 1024
 OLDEST_SECONDS, NEWEST_SECONDS = 600, 20
 """A message's time must lie within these bounds around the receiver's clock."""
 MAX_TEXT = 128
+"""Bytes of any one field of a heartbeat or peer authentication."""
+PEER_SUBTYPES = (0, 1)
 HEARTBEAT_SECONDS = 60
 PEER_AUTHENTICATION_TOPIC = "peerAuthentication"
 CONNECTION_TOPIC = "connection"
@@ -45,11 +48,34 @@ class Heartbeat(msgspec.Struct, frozen=True):
     identity: str = ""
     nonce: int = 0
     peer_subtype: int = 0
+    """0 a regular node, 1 one with the full history."""
+    trie_nodes_synced: int = 0
+
+
+class PeerAuthentication(msgspec.Struct, frozen=True):
+    """A validator's proof that its BLS key and its peer id belong together; the signatures are not checked here."""
+
+    public_key: bytes
+    """96-byte BLS key."""
+    signature: bytes
+    """BLS signature over the peer id."""
+    peer_id: bytes
+    timestamp: int
+    """Seconds since the epoch."""
+    payload_signature: bytes
+    """The peer's own signature over the payload, which holds the time."""
+    hardfork_message: str = ""
 
 
 def wrap(payload: bytes, now: int) -> bytes:
-    """The data of a gossip message: the payload with version and time (seconds since the epoch)."""
-    return pb.TopicMessage(Version=VERSION, Payload=payload, Timestamp=now).SerializeToString()
+    """The data of a gossip message: the payload with version and time (seconds since the epoch).
+
+    Raises `GossipError` when the message would be larger than nodes accept.
+    """
+    data = pb.TopicMessage(Version=VERSION, Payload=payload, Timestamp=now).SerializeToString()
+    if len(data) > MAX_MESSAGE:
+        raise GossipError(f"a gossip message of {len(data)} bytes; {MAX_MESSAGE} are accepted")
+    return data
 
 
 def unwrap(data: bytes, now: int) -> bytes:
@@ -119,6 +145,7 @@ def wrap_heartbeat(beat: Heartbeat, now: int) -> bytes:
         Nonce=beat.nonce,
         PeerSubType=beat.peer_subtype,
         Pubkey=beat.public_key,
+        NumTrieNodesSynced=beat.trie_nodes_synced,
     )
     return wrap(message.SerializeToString(), now)
 
@@ -130,10 +157,10 @@ def unwrap_heartbeat(data: bytes, now: int) -> Heartbeat:
         stamp = pb.Payload.FromString(message.Payload)
     except DecodeError:
         raise GossipError("not a heartbeat") from None
-    required = (message.Payload, message.VersionNumber, message.Pubkey)
-    optional = (message.NodeDisplayName, message.Identity)
-    if any(not 1 <= len(item) <= MAX_TEXT for item in required) or any(len(item) > MAX_TEXT for item in optional):
-        raise GossipError("a heartbeat's field has an impossible length")
+    _require_lengths(1, message.Payload, message.VersionNumber.encode(), message.Pubkey)
+    _require_lengths(0, message.NodeDisplayName.encode(), message.Identity.encode())
+    if message.PeerSubType not in PEER_SUBTYPES:
+        raise GossipError(f"unknown peer subtype {message.PeerSubType}")
     return Heartbeat(
         public_key=message.Pubkey,
         timestamp=stamp.Timestamp,
@@ -142,4 +169,60 @@ def unwrap_heartbeat(data: bytes, now: int) -> Heartbeat:
         identity=message.Identity,
         nonce=message.Nonce,
         peer_subtype=message.PeerSubType,
+        trie_nodes_synced=message.NumTrieNodesSynced,
     )
+
+
+def wrap_peer_authentication(proof: PeerAuthentication, now: int) -> bytes:
+    """One gossip message with a validator's proof, which travels in a batch of one."""
+    stamp = pb.Payload(Timestamp=proof.timestamp, HardforkMessage=proof.hardfork_message).SerializeToString()
+    message = pb.PeerAuthentication(
+        Pubkey=proof.public_key,
+        Signature=proof.signature,
+        Pid=proof.peer_id,
+        Payload=stamp,
+        PayloadSignature=proof.payload_signature,
+    )
+    return wrap(pb.Batch(data=[message.SerializeToString()]).SerializeToString(), now)
+
+
+def unwrap_peer_authentication(data: bytes, now: int) -> PeerAuthentication:
+    """The proof in a gossip message. Raises `GossipError` when a rule is broken, but checks no signature."""
+    items = unwrap_transactions(data, now)
+    if len(items) != 1:
+        raise GossipError("peer authentications travel one by one")
+    try:
+        message = pb.PeerAuthentication.FromString(items[0])
+        stamp = pb.Payload.FromString(message.Payload)
+    except DecodeError:
+        raise GossipError("not a peer authentication") from None
+    _require_lengths(1, message.Pubkey, message.Signature, message.Pid, message.Payload, message.PayloadSignature)
+    return PeerAuthentication(
+        public_key=message.Pubkey,
+        signature=message.Signature,
+        peer_id=message.Pid,
+        timestamp=stamp.Timestamp,
+        payload_signature=message.PayloadSignature,
+        hardfork_message=stamp.HardforkMessage,
+    )
+
+
+def wrap_peer_shard(shard: int, now: int) -> bytes:
+    """One gossip message that says which shard its sender serves; it travels bare, the shard in decimal text."""
+    return wrap(pb.PeerShard(shardId=str(shard)).SerializeToString(), now)
+
+
+def unwrap_peer_shard(data: bytes, now: int) -> int:
+    """The shard in a gossip message. Raises `GossipError` when a rule is broken."""
+    try:
+        text = pb.PeerShard.FromString(unwrap(data, now)).shardId
+    except DecodeError:
+        raise GossipError("not a peer's shard") from None
+    if not text.isascii() or not text.isdigit() or len(text) > 10 or int(text) > METACHAIN:
+        raise GossipError("a shard is a decimal number of 32 bits")
+    return int(text)
+
+
+def _require_lengths(least: int, *items: bytes) -> None:
+    if any(not least <= len(item) <= MAX_TEXT for item in items):
+        raise GossipError(f"a field of fewer than {least} or more than {MAX_TEXT} bytes")

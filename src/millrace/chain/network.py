@@ -32,12 +32,13 @@ class NetworkProfile(msgspec.Struct, frozen=True):
     def transactions_topic(self, sender_shard: int, receiver_shard: int) -> str:
         """The gossip topic of a transaction between two shards."""
         if self.topic_scheme == "documented":
-            return f"transactions_{sender_shard}_{receiver_shard}"
-        return f"transactions_{sender_shard}"
+            return f"transactions_{shard_name(sender_shard)}_{shard_name(receiver_shard)}"
+        return "transactions" + communication_identifier(sender_shard, sender_shard)
 
     def transactions_topics(self, sender_shard: int) -> tuple[str, ...]:
         """Every topic on which transactions of senders in one shard travel."""
-        return tuple(dict.fromkeys(self.transactions_topic(sender_shard, to) for to in range(self.shards)))
+        receivers = [*range(self.shards), *([METACHAIN] if self.shard_rule == "mask" else [])]
+        return tuple(dict.fromkeys(self.transactions_topic(sender_shard, to) for to in receivers))
 
     def heartbeat_topic(self, shard: int) -> str:
         """The topic of a shard's (or the metachain's) heartbeats."""

@@ -119,7 +119,10 @@ def decode_header(header_type: str, header: bytes) -> pb.Header | pb.HeaderV2 | 
 
 
 def decode_reserved(header: pb.MiniBlockHeader) -> pb.MiniBlockHeaderReserved:
-    """How much of a miniblock was executed: the reserved field, or its meaning when it is empty (all of it)."""
+    """How much of a miniblock was executed: the reserved field, or its meaning when it is empty (all of it).
+
+    Raises `OutportError` for a reserved field that is something else.
+    """
     if not header.reserved:
         return pb.MiniBlockHeaderReserved(indexOfLastTxProcessed=max(0, header.txCount - 1))
     try:
@@ -129,7 +132,10 @@ def decode_reserved(header: pb.MiniBlockHeader) -> pb.MiniBlockHeaderReserved:
 
 
 def serialize(message: Message) -> bytes:
-    """The bytes as a Go node writes them: map keys sorted, empty big integers and messages written."""
+    """The bytes as a Go node writes them: map keys sorted, empty big integers and messages written.
+
+    The empty fields are filled in the message itself, see `fill_empty`.
+    """
     fill_empty(message)
     return message.SerializeToString(deterministic=True)
 

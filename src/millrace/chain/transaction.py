@@ -16,6 +16,7 @@ from Crypto.Hash import keccak
 from google.protobuf.message import DecodeError
 
 from millrace.chain import address, bigint
+from millrace.chain.keys import SIGNATURE_SIZE
 from millrace.chain.proto import outport_pb2
 
 HASH_SIGNED = 1
@@ -26,6 +27,7 @@ GUARDED = 2
 MAX_DATA = 1_048_576
 MAX_USERNAME = 32
 MAX_VALUE_DIGITS = 80
+MAX_VALUE = 10**MAX_VALUE_DIGITS - 1
 MAX_U64, MAX_U32 = 2**64 - 1, 2**32 - 1
 
 _VALUE = re.compile(r"0|[1-9][0-9]{0,79}", re.ASCII)
@@ -149,27 +151,24 @@ def client_hash(tx: Transaction) -> bytes:
 def from_proto(data: bytes) -> Transaction:
     """The transaction in a protobuf message.
 
-    Raises `TransactionError` for bytes that are no transaction, lack an address or are not in the canonical form:
-    nodes hash the bytes as received, so another form of the same fields would be another transaction.
+    Raises `TransactionError` for bytes that are no transaction, hold an impossible field or are not in the
+    canonical form. Nodes hash the bytes as received and bear up to a tenth of padding; here one transaction has
+    one form, and so one hash.
     """
     message = outport_pb2.Transaction()
     try:
         message.ParseFromString(data)
     except DecodeError:
         raise TransactionError("transaction", "not a protobuf transaction") from None
-    try:
-        value = bigint.decode(message.value)
-        chain_id = message.chainID.decode("ascii")
-    except ValueError:
-        raise TransactionError("transaction", "impossible value or chain id") from None
+    value = _decode_value(message.value)
     tx = Transaction(
         nonce=message.nonce,
-        value=0 if value is None else value,
+        value=value,
         receiver=message.receiver,
         sender=message.sender,
         gas_price=message.gasPrice,
         gas_limit=message.gasLimit,
-        chain_id=chain_id,
+        chain_id=message.chainID.decode("latin-1"),  # `_check` refuses whatever is not ASCII
         data=message.data,
         version=message.version,
         options=message.options,
@@ -181,10 +180,9 @@ def from_proto(data: bytes) -> Transaction:
         guardian_signature=message.guardianSignature,
         relayer_signature=message.relayerSignature,
     )
+    _check(tx)
     if to_proto(tx) != data:
         raise TransactionError("transaction", "not in the canonical protobuf form")
-    _require_address("receiver", tx.receiver)
-    _require_address("sender", tx.sender)
     return tx
 
 
@@ -218,16 +216,7 @@ def from_json(obj: TransactionJson) -> Transaction:
     """
     if not _VALUE.fullmatch(obj.value):
         raise TransactionError("value", f"a decimal integer of at most {MAX_VALUE_DIGITS} digits")
-    if not _CHAIN_ID.fullmatch(obj.chain_id):
-        raise TransactionError("chainID", "1 to 64 letters, digits, spaces, dots or hyphens")
-    _require_range("nonce", obj.nonce, MAX_U64)
-    _require_range("gasPrice", obj.gas_price, MAX_U64)
-    _require_range("gasLimit", obj.gas_limit, MAX_U64)
-    _require_range("version", obj.version, MAX_U32)
-    _require_range("options", obj.options, MAX_U32)
-    if obj.version < 1 or (obj.version == 1 and obj.options):
-        raise TransactionError("version", "invalid transaction version: options need version 2")
-    return Transaction(
+    tx = Transaction(
         nonce=obj.nonce,
         value=int(obj.value),
         receiver=_address("receiver", obj.receiver),
@@ -246,6 +235,8 @@ def from_json(obj: TransactionJson) -> Transaction:
         guardian_signature=_decode_signature("guardianSignature", obj.guardian_signature),
         relayer_signature=_decode_signature("relayerSignature", obj.relayer_signature),
     )
+    _check(tx)
+    return tx
 
 
 def to_json(tx: Transaction) -> TransactionJson:
@@ -282,14 +273,49 @@ def _optional_address(field: str, text: str) -> bytes:
     return _address(field, text) if text else b""
 
 
-def _require_address(field: str, raw: bytes) -> None:
-    if len(raw) != address.SIZE:
-        raise TransactionError(field, "an address has 32 bytes")
+def _check(tx: Transaction) -> None:
+    """What must hold of every transaction, wherever it comes from. Raises `TransactionError`."""
+    _require_range("nonce", tx.nonce, MAX_U64)
+    _require_range("value", tx.value, MAX_VALUE)
+    _require_size("receiver", tx.receiver, address.SIZE)
+    _require_size("sender", tx.sender, address.SIZE)
+    _require_range("gasPrice", tx.gas_price, MAX_U64)
+    _require_range("gasLimit", tx.gas_limit, MAX_U64)
+    if not _CHAIN_ID.fullmatch(tx.chain_id):
+        raise TransactionError("chainID", "1 to 64 letters, digits, spaces, dots, underscores or hyphens")
+    _require_range("version", tx.version, MAX_U32)
+    _require_range("options", tx.options, MAX_U32)
+    if tx.version < 1 or (tx.version == 1 and tx.options):
+        raise TransactionError("version", "invalid transaction version: at least 1, and 2 with options")
+    for field, name in (("senderUsername", tx.sender_username), ("receiverUsername", tx.receiver_username)):
+        if len(name) > MAX_USERNAME:
+            raise TransactionError(field, f"at most {MAX_USERNAME} bytes")
+    _require_size("guardian", tx.guardian, 0, address.SIZE)
+    _require_size("relayer", tx.relayer, 0, address.SIZE)
+    _require_size("signature", tx.signature, 0, SIGNATURE_SIZE)
+    _require_size("guardianSignature", tx.guardian_signature, 0, SIGNATURE_SIZE)
+    _require_size("relayerSignature", tx.relayer_signature, 0, SIGNATURE_SIZE)
+
+
+def _require_size(field: str, raw: bytes, *sizes: int) -> None:
+    if len(raw) not in sizes:
+        raise TransactionError(field, f"{sizes[-1]} bytes, not {len(raw)}")
 
 
 def _require_range(field: str, number: int, highest: int) -> None:
-    if not 0 <= number <= highest:
+    # A truth value is an int to Python, and a float compares like one.
+    if type(number) is not int or not 0 <= number <= highest:
         raise TransactionError(field, f"an integer from 0 to {highest}")
+
+
+def _decode_value(data: bytes) -> int:
+    try:
+        value = bigint.decode(data)
+    except ValueError as error:
+        raise TransactionError("value", str(error)) from None
+    if value is None:
+        raise TransactionError("value", "absent")
+    return value
 
 
 def _decode_base64(field: str, text: str, longest: int) -> bytes:
