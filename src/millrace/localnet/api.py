@@ -6,6 +6,7 @@ Shapes follow the public chain API (`GET /transactions/{hash}`, `GET /accounts/{
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -25,6 +26,10 @@ from millrace.localnet.faucet import FaucetError
 from millrace.runtime.http import json_response, make_app
 
 _REASONS = {400: "Bad Request", 404: "Not Found", 503: "Service Unavailable"}
+
+
+_FAUCET_SECONDS = 10.0
+"""How long a faucet request waits until its receiver has what it asked for."""
 
 
 class Grant(msgspec.Struct, forbid_unknown_fields=True):
@@ -160,12 +165,21 @@ class Api:
         try:
             grant = msgspec.json.decode(await request.read(), type=Grant)
             receiver = address.decode(grant.address)
-            self._chain.give(receiver, grant.token, amount.parse(grant.amount))
+            delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            grant_hash = self._chain.give(receiver, grant.token, amount.parse(grant.amount), lambda: _set(delivered))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ApiError(400, f"expected address, token and amount: {error}") from None
         except (address.AddressError, amount.AmountError, FaucetError) as error:
             raise ApiError(400, str(error)) from None
-        return json_response({"address": grant.address, "token": grant.token, "amount": grant.amount})
+        try:
+            async with asyncio.timeout(_FAUCET_SECONDS):
+                await delivered
+        except TimeoutError:
+            raise ApiError(503, "no block delivered it in time: is a shard stopped?") from None
+        finally:
+            self._chain.unwatch(grant_hash)
+        body = {"address": grant.address, "token": grant.token, "amount": grant.amount, "hash": grant_hash.hex()}
+        return json_response(body)
 
     async def _act(self, request: web.Request) -> web.Response:
         raw = await request.read()
@@ -176,6 +190,11 @@ class Api:
             raise ApiError(400, f"expected a JSON object: {error}") from None
         except ControlError as error:
             raise ApiError(404 if error.unknown else 400, str(error)) from None
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class ApiError(Exception):

@@ -68,6 +68,10 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     max_mempool_per_sender: Count = 5_000
     max_block_gas: Count = 1_500_000_000
     """Gas of the transactions in one block."""
+    max_block_items: Count = 1_000
+    """Transactions and results one block executes, so that it is made well within its round."""
+    max_grants: Count = 1_000
+    """Grants of the faucet that wait for a block; further ones are refused."""
     max_known_transactions: Count = 200_000
     """Transactions the chain API remembers; the oldest are forgotten."""
 

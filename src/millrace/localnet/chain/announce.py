@@ -25,7 +25,10 @@ def save_block(block: Block, final: Block | None, leader_index: int, shards: int
         blockData=block_data(block),
         transactionPool=_pool(block.content),
         headerGasConsumption=pb.HeaderGasConsumption(
-            gasProvided=block.content.gas_provided, gasRefunded=block.content.gas_refunded, maxGasPerBlock=max_gas
+            gasProvided=block.content.gas_provided,
+            gasRefunded=block.content.gas_refunded,
+            gasPenalized=block.content.gas_penalized,
+            maxGasPerBlock=max_gas,
         ),
         alteredAccounts=block.altered_accounts,
         notarizedHeadersHashes=[block_hash.hex() for block_hash in block.notarized],

@@ -43,6 +43,15 @@ class MiniBlock(msgspec.Struct, frozen=True):
         )
 
 
+class Grant(msgspec.Struct, frozen=True):
+    """Something the faucet gives to an account of any shard; the hash names it in events."""
+
+    hash: bytes
+    receiver: bytes
+    token: str
+    amount: int
+
+
 class Block(msgspec.Struct):
     """A block with everything needed to announce it, finalise it or take it back."""
 
@@ -64,6 +73,8 @@ class Block(msgspec.Struct):
     """The ledger's state before the block; 0 for the metachain, which has no accounts here."""
     incoming: list[MiniBlock] = []
     """Miniblocks of other shards that the block executed."""
+    grants: list[Grant] = []
+    """What the faucet gave in this block."""
     final: bool = False
     notarized: tuple[bytes, ...] = ()
     """Header hashes of the shard blocks that a metachain block names."""

@@ -108,10 +108,20 @@ class Content:
         self.developer_fees = 0
         self.gas_provided = 0
         self.gas_refunded = 0
+        self.gas_penalized = 0
+        self.minted = 0
+        """EGLD that the faucet made, in smallest units."""
         self.statuses: list[tuple[bytes, str, str]] = []
         """Transactions that reached their end here: hash, `success` or `fail`, reason."""
         self.fee_only: set[bytes] = set()
+        """Relayers that paid fees here."""
+        self.credited: set[bytes] = set()
+        """Accounts that received something here."""
+
+    @property
+    def unannounced(self) -> set[bytes]:
         """Relayers whose balance changed by fees alone: nodes leave them out of the altered accounts."""
+        return self.fee_only - self.credited
 
     def add(self, tx_hash: bytes, item: Transaction | Result, key: MiniBlockKey | None) -> Entry:
         """Append an item to its miniblock; without a key it is a result that stays in the shard."""

@@ -8,6 +8,8 @@ named, and that only final blocks send: taking back what is not final never touc
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from hashlib import blake2b
 
 import msgspec
 
@@ -20,13 +22,13 @@ from millrace.dex.document import PoolDocument
 from millrace.localnet import market as markets
 from millrace.localnet.calls import State
 from millrace.localnet.chain import admission, announce
-from millrace.localnet.chain.block import Block, Place, meta_header, seal
-from millrace.localnet.chain.content import Content
+from millrace.localnet.chain.block import Block, Grant, Place, meta_header, seal
+from millrace.localnet.chain.content import Content, Result
 from millrace.localnet.chain.index import TransactionIndex
 from millrace.localnet.chain.mempool import Mempool
 from millrace.localnet.chain.shard import GENESIS, Arrival, Shard
 from millrace.localnet.chain.validators import Validators
-from millrace.localnet.faucet import grant
+from millrace.localnet.faucet import FaucetError, grant
 from millrace.localnet.ledger import Account, Ledger
 from millrace.localnet.settings import LocalnetSettings
 from millrace.localnet.traders import Traders
@@ -62,6 +64,8 @@ class Chain:
         self.traders.fund(self.shards[self.home].state)
         self._last_round = dict.fromkeys([*self.shards, METACHAIN], 0)
         self._to_notarise: deque[Block] = deque()
+        self._grants = 0
+        self._undelivered: dict[bytes, Callable[[], None]] = {}
         self._fund_relayers()
 
     # Reading
@@ -103,10 +107,30 @@ class Chain:
         self.index.add(tx_hash, tx, self._timestamp_ms(self.round))
         return tx_hash
 
-    def give(self, receiver: bytes, token: str, amount: int) -> None:
-        """The faucet. Raises `FaucetError`."""
-        home = self.shards[self.home].state
-        grant(self.market, home, self.ledger_of(receiver), receiver, token, amount)
+    def give(self, receiver: bytes, token: str, amount: int, on_delivery: Callable[[], None] | None = None) -> bytes:
+        """Have the faucet give something; the hash that names it in events. Raises `FaucetError`.
+
+        It is made in the next block of the contracts' shard, and travels from there as a result.
+        `on_delivery` is called once, after the block in which the receiver gets it, unless `unwatch` comes first.
+        """
+        home = self.shards[self.home]
+        if len(home.grants) >= self.settings.max_grants:
+            raise FaucetError("too many grants are waiting; ask again in a moment")
+        checkpoint = home.state.ledger.checkpoint()
+        try:  # a rehearsal, for what can be said at once
+            grant(self.market, home.state, home.state.ledger, self.market.addresses.provider, token, amount)
+        finally:
+            home.state.ledger.rollback(checkpoint)
+        self._grants += 1
+        grant_hash = blake2b(f"faucet/{self._grants}".encode(), digest_size=32).digest()
+        home.grants.append(Grant(grant_hash, receiver, token, amount))
+        if on_delivery is not None:
+            self._undelivered[grant_hash] = on_delivery
+        return grant_hash
+
+    def unwatch(self, grant_hash: bytes) -> None:
+        """Whoever waited for a grant does so no more."""
+        self._undelivered.pop(grant_hash, None)
 
     def pause_traders(self) -> int:
         """Stop the background traders and forget what they have waiting; the block from which nothing moves."""
@@ -140,8 +164,9 @@ class Chain:
             if not shard.stopped and number not in held:
                 made = shard.make_block(self._place(number, shard.next_nonce, shard.head, shard.forks))
                 self.index.take(made)
+                self._note_deliveries(made)
                 made.altered_accounts = announce.altered_accounts(
-                    made.altered, shard.state.ledger, made.content.fee_only
+                    made.altered, shard.state.ledger, made.content.unannounced
                 )
             events += self._announce(made, self._finalise(shard))
         if METACHAIN not in held:
@@ -166,12 +191,19 @@ class Chain:
 
         state = markets.install(self.market, ledger, is_local) if shard == self.home else State(ledger, {}, is_local)
         mempool = Mempool(self.network.gas, settings.max_mempool, settings.max_mempool_per_sender)
-        return Shard(shard, self.network, state, mempool, settings.max_block_gas)
+        market = self.market if shard == self.home else None
+        return Shard(shard, self.network, state, mempool, settings.max_block_gas, settings.max_block_items, market)
 
     def _fund_relayers(self) -> None:
         for text in self.settings.relayers:
             pubkey = address.decode(text)
             self.ledger_of(pubkey).credit(pubkey, NATIVE, self.settings.relayer_egld * EGLD)
+
+    def _note_deliveries(self, block: Block) -> None:
+        """Tell whoever waits for a grant that its receiver has it."""
+        for entry in block.content.entries.values() if self._undelivered else ():
+            if isinstance(entry.item, Result) and self.shard_of(entry.item.receiver) == block.shard:
+                self._undelivered.pop(entry.item.original, lambda: None)()
 
     def _let_traders_act(self) -> None:
         shard = self.shards[self.home]

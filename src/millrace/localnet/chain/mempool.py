@@ -63,8 +63,8 @@ class Mempool:
         entry = self._by_sender.get(sender, {}).get(nonce)
         return entry is not None and entry[0] == tx_hash
 
-    def select(self, ledger: Ledger, max_gas: int) -> Iterator[tuple[bytes, Transaction]]:
-        """Take executable transactions, best price per unit first, until the block's gas is used up.
+    def select(self, ledger: Ledger, max_gas: int, max_count: int) -> Iterator[tuple[bytes, Transaction]]:
+        """Take executable transactions, best price per unit first, until the block's gas or room is used up.
 
         Whoever iterates executes each one before asking for the next: the sender's following nonce becomes
         executable by it. A transaction whose nonce has passed is forgotten on the way.
@@ -73,11 +73,12 @@ class Mempool:
         for sender in list(self._by_sender):
             self._offer(heap, ledger, sender)
         heapq.heapify(heap)
-        while heap:
+        while heap and max_count > 0:
             _, _, tx_hash, tx = heapq.heappop(heap)
             if tx.gas_limit > max_gas:
                 continue
             max_gas -= tx.gas_limit
+            max_count -= 1
             self._forget(tx.sender, tx.nonce)
             yield tx_hash, tx
             if ledger.account(tx.sender).nonce == tx.nonce + 1:

@@ -7,6 +7,9 @@ contracts pay to other shards, refunds and returned payments travel as results i
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+
 import msgspec
 
 from millrace.chain import call as calls
@@ -14,6 +17,7 @@ from millrace.chain import fees
 from millrace.chain.address import is_contract
 from millrace.chain.call import CallError, ParsedCall, TokenPayment
 from millrace.chain.network import NetworkProfile
+from millrace.chain.shard import METACHAIN
 from millrace.chain.token import NATIVE
 from millrace.chain.transaction import Transaction
 from millrace.localnet import builtin
@@ -26,6 +30,8 @@ DEVELOPER_SHARE = 30  # percent of a call's processing fee
 REFUND_TO_RELAYER = "gas refund for relayer"
 OK_DATA = b"@6f6b"
 INSUFFICIENT_FUNDS = "insufficient funds"
+
+log = logging.getLogger(__name__)
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -60,8 +66,13 @@ class Processor:
         fee = fees.initially_paid_fee(tx, self._network.gas)
         if self._ledger.balance_of(payer) < fee or self._ledger.account(tx.sender).guardian != tx.guardian:
             return False
+        if tx.relayer and self._ledger.account(tx.relayer).guardian:
+            return False
+        try:
+            self._ledger.set_nonce(tx.sender, tx.nonce + 1)
+        except LedgerError:
+            return False  # a full ledger opens no account, so this sender cannot begin
         self._ledger.debit(payer, NATIVE, fee)
-        self._ledger.set_nonce(tx.sender, tx.nonce + 1)
         if tx.relayer:
             self._content.fee_only.add(tx.relayer)
         self._content.gas_provided += tx.gas_limit
@@ -71,6 +82,7 @@ class Processor:
         try:
             parsed = calls.payments_of(tx)
             payments = tuple(payment for payment in parsed.payments if payment.token != NATIVE or payment.amount)
+            self._require_transfer_gas(tx, payments)
             if payments:
                 builtin.send(self._ledger, tx.sender, payments)
         except (CallError, LedgerError) as error:
@@ -105,11 +117,32 @@ class Processor:
             self._complete(result_hash, result.receiver, result.original)
             self._content.finish(result.original, "success")
 
+    def execute_grant(self, payer: bytes, receiver: bytes, payment: TokenPayment, grant_hash: bytes) -> None:
+        """Send what the faucet put into `payer` to its receiver, as a result: it travels where it must."""
+        builtin.send(self._ledger, payer, (payment,))
+        tokens = [payment] if payment.token != NATIVE else []
+        self._emit(
+            Result(
+                nonce=0,
+                sender=payer,
+                receiver=receiver,
+                data=_token_data(receiver, tokens, None),
+                original=grant_hash,
+                original_sender=payer,
+                payments=(payment,),
+            )
+        )
+
     # At the source
+
+    def _require_transfer_gas(self, tx: Transaction, payments: tuple[TokenPayment, ...]) -> None:
+        tokens = [payment for payment in payments if payment.token != NATIVE]
+        if tokens and self._gas_left(tx, tokens) < 0:
+            raise builtin.TransferError("not enough gas: insufficient funds for execution")
 
     def _route(self, tx_hash: bytes, tx: Transaction, parsed: ParsedCall, fee: int) -> None:
         here = self._shard
-        target = self._network.shard_of(parsed.receiver)
+        target = self._shard_of(parsed.receiver)
         through_self = parsed.receiver != tx.receiver
         entry = self._content.add(tx_hash, tx, (here, here if through_self or target == here else target, TX_BLOCK))
         entry.fee.initially_paid = fee
@@ -127,20 +160,19 @@ class Processor:
 
     def _send_on(self, tx_hash: bytes, tx: Transaction, parsed: ParsedCall) -> None:
         """A transfer of several tokens goes to the sender itself; a result carries it to another shard."""
-        tail = (parsed.function.encode(), *parsed.args) if parsed.function else ()
-        data = calls.multi_transfer(parsed.receiver, list(parsed.payments), None).split(b"@", 2)
+        tokens = [payment for payment in parsed.payments if payment.token != NATIVE]
         self._emit(
             Result(
                 nonce=tx.nonce,
                 sender=tx.sender,
                 receiver=parsed.receiver,
-                data=b"@".join([data[0], data[2], *(part.hex().encode() for part in tail)]),
+                data=_call_data(parsed.receiver, tokens, parsed.function, parsed.args),
                 original=tx_hash,
                 original_sender=tx.sender,
                 payments=parsed.payments,
                 function=parsed.function,
                 args=parsed.args,
-                gas_limit=self._gas_left(tx, parsed),
+                gas_limit=self._gas_left(tx, parsed.payments),
                 gas_price=tx.gas_price,
                 relayer=tx.relayer,
             )
@@ -151,6 +183,7 @@ class Processor:
         entry.invalid = INSUFFICIENT_FUNDS
         entry.fee.gas_used, entry.fee.fee, entry.fee.initially_paid = tx.gas_limit, fee, fee
         self._content.fees += fee
+        self._content.gas_penalized += tx.gas_limit
         self._content.finish(tx_hash, "fail", INSUFFICIENT_FUNDS)
 
     def _fail_at_source(self, tx_hash: bytes, tx: Transaction, fee: int, message: str) -> None:
@@ -158,6 +191,7 @@ class Processor:
         entry = self._content.add(tx_hash, tx, (self._shard, self._shard, TX_BLOCK))
         entry.fee.gas_used, entry.fee.fee, entry.fee.initially_paid = tx.gas_limit, fee, fee
         self._content.fees += fee
+        self._content.gas_penalized += tx.gas_limit
         self._log_failure(tx_hash, tx.sender, tx.receiver, "execution failed", message)
         self._content.finish(tx_hash, "fail", f"execution failed: {message}")
 
@@ -165,12 +199,13 @@ class Processor:
 
     def _job(self, tx_hash: bytes, tx: Transaction, parsed: ParsedCall) -> Job:
         return Job(
-            tx_hash, tx_hash, tx.sender, parsed, self._gas_left(tx, parsed), tx.gas_price, tx.relayer or tx.sender,
-            bool(tx.relayer),
+            tx_hash, tx_hash, tx.sender, parsed, self._gas_left(tx, parsed.payments), tx.gas_price,
+            tx.relayer or tx.sender, bool(tx.relayer),
         )  # fmt: skip
 
-    def _gas_left(self, tx: Transaction, parsed: ParsedCall) -> int:
-        tokens = [payment for payment in parsed.payments if payment.token != NATIVE]
+    def _gas_left(self, tx: Transaction, payments: Sequence[TokenPayment]) -> int:
+        """Gas for execution, after moving the transaction and its tokens."""
+        tokens = [payment for payment in payments if payment.token != NATIVE]
         return tx.gas_limit - fees.move_gas(tx, self._network.gas) - builtin.gas(tokens)
 
     def _run(self, job: Job) -> None:
@@ -186,7 +221,7 @@ class Processor:
         if any(payment.token != NATIVE for payment in parsed.payments):
             self._complete(job.item, parsed.receiver, job.original)
         entry = self._content.entries[job.item]
-        if isinstance(entry.item, Transaction) and self._network.shard_of(entry.item.sender) == self._shard:
+        if isinstance(entry.item, Transaction) and self._shard_of(entry.item.sender) == self._shard:
             entry.fee.gas_used, entry.fee.fee = entry.item.gas_limit, entry.fee.initially_paid
             self._content.fees += entry.fee.initially_paid
         self._content.finish(job.original, "success")
@@ -226,7 +261,8 @@ class Processor:
         parsed, message = job.parsed, result.return_message
         self._log_failure(job.item, job.sender, parsed.receiver, result.return_code, message)
         code = result.return_code.encode()
-        home = self._network.shard_of(job.sender)
+        self._content.gas_penalized += max(job.gas, 0)
+        home = self._shard_of(job.sender)
         tokens = [payment for payment in parsed.payments if payment.token != NATIVE]
         payments: tuple[TokenPayment, ...] = ()
         if home == self._shard:
@@ -305,7 +341,7 @@ class Processor:
         if isinstance(entry.item, Transaction):
             tx = entry.item
             paid = fees.initially_paid_fee(tx, self._network.gas)
-            if self._network.shard_of(tx.sender) != self._shard:
+            if self._shard_of(tx.sender) != self._shard:
                 paid -= fees.move_gas(tx, self._network.gas) * tx.gas_price
             return paid - refunded * price
         # The result carries what a call through the sender's own account had left; the tokens' own gas goes along.
@@ -318,18 +354,30 @@ class Processor:
         """Put a result into the block; one for this shard takes effect now, unless it has (`delivered`)."""
         self._results += 1
         numbered = msgspec.structs.replace(result, nonce=result.nonce + self._results)
-        target = self._network.shard_of(result.receiver)
+        target = self._shard_of(result.receiver)
         self._content.add(
             numbered.hash(), numbered, None if target == self._shard else (self._shard, target, RESULT_BLOCK)
         )
         if target == self._shard and not delivered:
             self._credit(result.receiver, result.payments)
-            if result.is_refund:
-                self._content.fee_only.discard(result.receiver)
+        if delivered:
+            self._content.credited.add(result.receiver)
+
+    def _shard_of(self, pubkey: bytes) -> int:
+        """The shard of an address; system contracts, which this chain does not run, count to shard 0."""
+        shard = self._network.shard_of(pubkey)
+        return 0 if shard == METACHAIN else shard
 
     def _credit(self, receiver: bytes, payments: tuple[TokenPayment, ...]) -> None:
-        if payments:
+        """Add payments to an account. A full ledger opens none; what was meant for a new one is then lost."""
+        if not payments:
+            return
+        try:
             builtin.receive(self._ledger, receiver, payments)
+        except LedgerError as error:
+            log.warning("payments burnt", extra={"receiver": receiver.hex(), "why": str(error)})
+            return
+        self._content.credited.add(receiver)
 
     def _log_tokens(self, item: bytes, sender: bytes, receiver: bytes, payments: tuple[TokenPayment, ...]) -> None:
         tokens = [payment for payment in payments if payment.token != NATIVE]
@@ -359,6 +407,17 @@ def _token_data(receiver: bytes, tokens: list[TokenPayment], code: bytes | None)
         return calls.esdt_transfer(tokens[0].token, tokens[0].amount) + suffix
     name, _, rest = calls.multi_transfer(receiver, tokens).split(b"@", 2)
     return name + b"@" + rest + suffix
+
+
+def _call_data(receiver: bytes, tokens: list[TokenPayment], function: str, args: tuple[bytes, ...]) -> bytes:
+    """The data of a result that brings tokens (EGLD is its value) and calls a function, if one is named."""
+    if not function:
+        return _token_data(receiver, tokens, None)
+    call = calls.encode(function, *args)
+    if not tokens:
+        return call
+    name, *rest = call.split(b"@")
+    return b"@".join([_token_data(receiver, tokens, None), name.hex().encode(), *rest])
 
 
 def _by_receiver(transfers: tuple[Transfer, ...]) -> dict[tuple[bytes, bytes, bool], tuple[TokenPayment, ...]]:

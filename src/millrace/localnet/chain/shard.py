@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 
+from millrace.chain.call import TokenPayment
 from millrace.chain.network import NetworkProfile
+from millrace.chain.token import NATIVE
 from millrace.chain.transaction import Transaction
+from millrace.localnet import faucet
 from millrace.localnet.calls import BlockInfo, State
 from millrace.localnet.chain.block import (
     Block,
+    Grant,
     MiniBlock,
     Place,
     intra_miniblocks_of,
@@ -19,6 +24,9 @@ from millrace.localnet.chain.block import (
 from millrace.localnet.chain.content import TX_BLOCK, Content, Result
 from millrace.localnet.chain.mempool import Mempool
 from millrace.localnet.chain.processor import Processor
+from millrace.localnet.market import WRAPPED, Market
+
+log = logging.getLogger(__name__)
 
 KEPT_FINAL = 64  # final blocks kept for look-ups; older ones are forgotten
 GENESIS = bytes(32)
@@ -38,7 +46,16 @@ class Arrival:
 class Shard:
     """The state machine of one shard; `make_block` is its only way forward, `take_back` the only way back."""
 
-    def __init__(self, shard: int, network: NetworkProfile, state: State, mempool: Mempool, max_block_gas: int) -> None:
+    def __init__(
+        self,
+        shard: int,
+        network: NetworkProfile,
+        state: State,
+        mempool: Mempool,
+        max_block_gas: int,
+        max_block_items: int,
+        market: Market | None = None,
+    ) -> None:
         self.id = shard
         self.network = network
         self.state = state
@@ -47,10 +64,14 @@ class Shard:
         """Newest last: all that are not final, and the newest final ones."""
         self.waiting: deque[Arrival] = deque()
         """Miniblocks that the metachain has notarised for this shard, oldest first."""
+        self.grants: deque[Grant] = deque()
+        """What the faucet owes; only the contracts' shard, which has the `market`, has any."""
         self.stopped = False
         self.forks = 0
         self._executed: dict[bytes, list[Arrival]] = {}
         self._max_block_gas = max_block_gas
+        self._max_block_items = max_block_items
+        self._market = market
         self._genesis_nonce = 0
 
     @property
@@ -70,11 +91,16 @@ class Shard:
         self.state.block = BlockInfo(place.nonce, place.round, place.epoch, place.timestamp_ms // 1000)
         content = Content()
         processor = Processor(self.network, self.id, self.state, content)
-        arrivals = list(self.waiting)
-        self.waiting.clear()
-        for arrival in arrivals:
-            self._execute_arrival(processor, arrival)
-        for tx_hash, tx in self.mempool.select(ledger, self._max_block_gas):
+        grants = list(self.grants)
+        self.grants.clear()
+        for grant in grants:
+            self._execute_grant(processor, content, grant)
+        arrivals = []
+        while self.waiting and len(content.entries) < self._max_block_items:
+            arrivals.append(self.waiting.popleft())
+            self._execute_arrival(processor, arrivals[-1])
+        room = self._max_block_items - len(content.entries)
+        for tx_hash, tx in self.mempool.select(ledger, self._max_block_gas, room):
             if not processor.execute_new(tx_hash, tx):
                 content.finish(tx_hash, "dropped", "it could not be charged")
         miniblocks = miniblocks_of(content)
@@ -97,6 +123,7 @@ class Shard:
             altered=altered,
             checkpoint=checkpoint,
             incoming=[arrival.miniblock for arrival in arrivals],
+            grants=grants,
         )
         self._executed[block_hash] = arrivals
         self.blocks.append(block)
@@ -123,6 +150,7 @@ class Shard:
         self.forks += 1
         for block in reverted:
             self.waiting.extendleft(reversed(self._executed.pop(block.hash)))
+            self.grants.extendleft(reversed(block.grants))
             for key, hashes in block.content.miniblocks.items():
                 for tx_hash in hashes:
                     item = block.content.entries[tx_hash].item
@@ -133,6 +161,18 @@ class Shard:
     def outgoing(self, block: Block) -> list[MiniBlock]:
         """The miniblocks of a block that other shards execute."""
         return [mini for mini in block.miniblocks if mini.sender_shard == self.id != mini.receiver_shard]
+
+    def _execute_grant(self, processor: Processor, content: Content, grant: Grant) -> None:
+        """Make what the faucet owes and send it off; one that cannot be made is dropped."""
+        assert self._market is not None
+        ledger, payer = self.state.ledger, self._market.addresses.provider
+        try:
+            faucet.grant(self._market, self.state, ledger, payer, grant.token, grant.amount)
+        except faucet.FaucetError as error:
+            log.warning("the faucet cannot give", extra={"token": grant.token, "why": str(error)})
+            return
+        content.minted += grant.amount if grant.token in (NATIVE, WRAPPED) else 0
+        processor.execute_grant(payer, grant.receiver, TokenPayment(grant.token, 0, grant.amount), grant.hash)
 
     def _execute_arrival(self, processor: Processor, arrival: Arrival) -> None:
         mini = arrival.miniblock
