@@ -13,6 +13,8 @@ from millrace.relayer.reasons import Refused
 
 REFRESH_SECONDS = 1.0
 """An answer younger than this is not asked for again."""
+SILENT_SECONDS = 0.5
+"""After a failure nothing is asked for so long."""
 
 
 class AccountSource:
@@ -23,6 +25,9 @@ class AccountSource:
         self._api = api
         self._clock = clock
         self._asking: dict[bytes, asyncio.Task[None]] = {}
+        self._silent_until = 0.0
+        self.on_nonce: Callable[[bytes, int], None] = lambda pubkey, nonce: None
+        """Told of every answer's nonce."""
         self.failures = 0
 
     async def know(self, pubkey: bytes) -> Account:
@@ -47,7 +52,7 @@ class AccountSource:
         return True
 
     async def _ask(self, pubkey: bytes) -> None:
-        if self._api is None:
+        if self._api is None or self._clock() < self._silent_until:
             return
         task = self._asking.get(pubkey)
         if task is None:
@@ -60,6 +65,9 @@ class AccountSource:
         try:
             nonce, balance = await api.account(pubkey)
         except ChainApiError:
+            # Whole batches would wait for its timeouts one by one; a moment later it is asked again.
+            self._silent_until = self._clock() + SILENT_SECONDS
             self.failures += 1
             return
         self.book.learn_from_api(pubkey, nonce, balance, asked, self._clock())
+        self.on_nonce(pubkey, nonce)

@@ -43,6 +43,8 @@ POLICY_SECONDS = 1.0
 BALANCE_SECONDS = 15.0
 PEERS_SECONDS = 2.0
 COUNT_SECONDS = 1.0
+TIDY_SECONDS = 60.0
+TIDY_ACCOUNTS = 64
 DAY_MS = 86_400_000
 
 
@@ -86,6 +88,7 @@ class Service:
         await self._start_signer()
         self._restore()
         self.accounts = AccountSource(self.book, self.api)
+        self.accounts.on_nonce = self.desk.nonce_heard
         self.broadcaster = Broadcaster(
             self.network,
             self._publish,
@@ -118,6 +121,7 @@ class Service:
             self._keep_cursor(),
             self._keep_policy(),
             self._keep_balances(),
+            self._tidy(),
             self.statistics.run(self.gateway),
         ]
         if self.settings.hub_url:
@@ -306,6 +310,16 @@ class Service:
                     if balance < self.desk.policy.budget.alert_balance:
                         log.warning("relayer balance is low", extra={"shard": shard, "balance": str(balance)})
             await asyncio.sleep(BALANCE_SECONDS)
+
+    async def _tidy(self) -> None:
+        """Forget what is long over, and find out what became of transactions that were given up."""
+        while True:
+            retention_ms = int(self.settings.retention_hours * 3_600_000)
+            self.journal.prune(time.time_ns() // 1_000_000 - retention_ms)
+            given_up = [entry for entry in self.desk.inflight.entries() if entry.state == "expired"]
+            for entry in given_up[:TIDY_ACCOUNTS]:
+                await self.accounts.refresh(entry.tx.sender)
+            await asyncio.sleep(TIDY_SECONDS)
 
     # ---- looking in
 

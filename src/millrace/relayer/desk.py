@@ -135,17 +135,18 @@ class Desk:
 
     def journalled(self, entry: Entry) -> None:
         """The entry's row is on disk."""
-        entry.state = "journalled"
-        entry.broadcast = entry.kind != "sign"
-        _tell(entry, None)
+        if entry.state == "reserved":
+            entry.state = "journalled"
+            entry.broadcast = entry.kind != "sign"
+        _tell(entry)
 
     async def decided(self, entry: Entry) -> Reason | None:
         """Wait until an entry is journalled or released; why it was released, if it was."""
-        if entry.state != "reserved":
-            return None
-        waiter: asyncio.Future[Reason | None] = asyncio.get_running_loop().create_future()
-        entry.waiters.append(waiter)
-        return await waiter
+        if entry.state == "reserved":
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            entry.waiters.append(waiter)
+            await waiter
+        return entry.refusal
 
     def release(self, entry: Entry, reason: Reason) -> None:
         """The entry did not get to the disk: nothing was promised."""
@@ -153,12 +154,13 @@ class Desk:
         reservation = self._reservations.pop(entry.client_hash, None)
         if reservation is not None:
             self.ledger.refund(reservation, self._clock())
-        _tell(entry, reason)
+        entry.state, entry.refusal = "over", reason
+        _tell(entry)
 
     def withdraw(self, entry: Entry, reason: Reason) -> None:
         """The signing process refused a journalled entry: it was never signed and never will be."""
+        entry.refusal = reason
         self._end(entry, "superseded", 0)
-        _tell(entry, reason)
 
     def signed(self, entry: Entry, tx: Transaction) -> None:
         """The entry has all its signatures."""
@@ -174,16 +176,16 @@ class Desk:
         if entry.state == "expired":
             entry.created_ms = self._wall_ms()
         changed = not entry.broadcast or entry.state == "expired"
-        entry.broadcast, entry.state, entry.next_send = True, "signed", 1.0
+        entry.broadcast, entry.state, entry.sending = True, "signed", True
         if changed:
             self._update(entry, "broadcast = 1, state = 'signed'")
 
     def expire(self, entry: Entry) -> None:
         """Stop broadcasting. A co-signed transaction can still run, so it keeps its (sender, nonce)."""
         entry.state = "expired"
-        entry.next_send = 0.0
+        entry.sending = False
         if entry.kind == "broadcast":
-            self._end(entry, "expired", None)
+            self._end(entry, "dropped", None)
         else:
             self._update(entry, "state = 'expired'")
 
@@ -204,8 +206,15 @@ class Desk:
         Their fee counts as spent: after a gap in the events it is not known whether a block had them.
         """
         for entry in [item for at, item in self.inflight.of_sender(sender).items() if at < nonce]:
+            if not entry.chain_hash:
+                entry.refusal = reasons.NONCE_TOO_LOW
             self._end(entry, "superseded", entry.fee)
-            _tell(entry, reasons.NONCE_TOO_LOW)
+
+    def nonce_heard(self, sender: bytes, nonce: int) -> None:
+        """The chain API is at `nonce`, maybe by a block not yet final: only what is sent no more is let go."""
+        for entry in [item for at, item in self.inflight.of_sender(sender).items() if at < nonce]:
+            if entry.state == "expired":
+                self._end(entry, "superseded", entry.fee)
 
     def ended(self, tx_hash: bytes, *, failed: bool) -> None:
         """A transaction has come to its end: its sender's reputation follows, if we sponsored it."""
@@ -255,6 +264,8 @@ class Desk:
     def _end(self, entry: Entry, state: str, cost: int | None) -> None:
         """The entry is over, for `cost` where one of our keys paid."""
         self.inflight.remove(entry)
+        entry.state = "over"
+        _tell(entry)
         reservation = self._reservations.pop(entry.client_hash, None)
         if reservation is not None and cost is not None:
             self.ledger.settle(reservation, cost, self._clock())
@@ -281,8 +292,8 @@ class Desk:
         self._journal.change(write)
 
 
-def _tell(entry: Entry, reason: Reason | None) -> None:
+def _tell(entry: Entry) -> None:
     for waiter in entry.waiters:
         if not waiter.done():
-            waiter.set_result(reason)
+            waiter.set_result(None)
     entry.waiters = []

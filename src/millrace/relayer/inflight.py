@@ -14,8 +14,9 @@ from millrace.chain.transaction import Transaction
 from millrace.relayer.reasons import Reason
 from millrace.relayer.stages import Kind
 
-State = Literal["reserved", "journalled", "signed", "expired"]
-"""`reserved`: in memory only; `journalled`: on disk; `signed`: may be on its way; `expired`: sent no more."""
+State = Literal["reserved", "journalled", "signed", "expired", "over"]
+"""`reserved`: in memory only; `journalled`: on disk; `signed`: may be on its way; `expired`: sent no more, but can
+still run; `over`: refused, finished or superseded, and no longer in flight."""
 
 
 class Entry(msgspec.Struct, eq=False):
@@ -35,11 +36,11 @@ class Entry(msgspec.Struct, eq=False):
     state: State = "reserved"
     broadcast: bool = False
     """Whether it is to be gossiped until included; false for what was only signed."""
-    included: bool = False
-    """Whether a final block has it (its result may still be on its way in another shard)."""
-    next_send: float = 0.0
-    """Monotonic seconds of the next broadcast."""
-    waiters: list[asyncio.Future[Reason | None]] = []
+    sending: bool = False
+    """Whether the broadcaster has it."""
+    refusal: Reason | None = None
+    """Why it is over, if it was never accepted."""
+    waiters: list[asyncio.Future[None]] = []
     """Later submissions of the same bytes, which get the first one's outcome."""
 
     @property

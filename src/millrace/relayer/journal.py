@@ -39,9 +39,8 @@ CREATE TABLE IF NOT EXISTS submissions (
     cost TEXT,                    -- what it did cost, once known
     ip TEXT NOT NULL,
     created_ms INTEGER NOT NULL,
-    state TEXT NOT NULL,          -- journalled, signed, expired; then finished or superseded
+    state TEXT NOT NULL,          -- journalled, signed, expired; over: finished, superseded, dropped
     broadcast INTEGER NOT NULL,
-    included INTEGER NOT NULL DEFAULT 0,
     ended_ms INTEGER,
     PRIMARY KEY (sender, nonce)
 ) WITHOUT ROWID;
@@ -90,7 +89,6 @@ class Record(msgspec.Struct, frozen=True):
     created_ms: int
     state: str
     broadcast: bool
-    included: bool
 
 
 _COLUMNS = ", ".join(Record.__struct_fields__)
@@ -174,6 +172,14 @@ class Journal:
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO meta VALUES ('cursor', ?)", (str(sequence),))
+
+        self.change(write)
+
+    def prune(self, before_ms: int) -> None:
+        """Forget submissions that were over before a time; the audit log is kept for ever."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM submissions WHERE ended_ms < ?", (before_ms,))
 
         self.change(write)
 
@@ -312,8 +318,7 @@ _INSERT = (
     f"INSERT INTO submissions ({_COLUMNS}) VALUES ({', '.join('?' * len(Record.__struct_fields__))}) "
     "ON CONFLICT (sender, nonce) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in Record.__struct_fields__)
-    + ", ended_ms = NULL WHERE submissions.state IN ('finished', 'superseded') "
-    "OR (submissions.state = 'expired' AND submissions.relayer IS NULL)"
+    + ", ended_ms = NULL WHERE submissions.state IN ('finished', 'superseded', 'dropped')"
 )
 
 
@@ -346,5 +351,4 @@ def _record(row: tuple[Any, ...]) -> Record:
     values["fee"] = int(values["fee"])
     values["cost"] = None if values["cost"] is None else int(values["cost"])
     values["broadcast"] = bool(values["broadcast"])
-    values["included"] = bool(values["included"])
     return Record(**values)

@@ -202,8 +202,10 @@ class Submitter:
         unsigned = []
         for item, journalled in items:
             entry = item.entry
-            if entry.state in ("signed", "expired"):
-                done.append((item, Signed(journalled, entry.tx)))
+            if entry.chain_hash and entry.refusal is None:
+                done.append((item, Signed(journalled, entry.tx)))  # an earlier submission has come this far
+            elif entry.state == "over":
+                batch.results[item.position] = entry.refusal or reasons.NONCE_TOO_LOW
             elif entry.kind == "broadcast":
                 self._desk.signed(entry, entry.tx)
                 done.append((item, Signed(journalled, entry.tx)))
@@ -234,10 +236,9 @@ class Submitter:
 
     def _to_network(self, entry: Entry, signed: Signed) -> None:
         """Gossip a transaction, unless that is already going on."""
-        if entry.broadcast and entry.state == "signed" and entry.next_send:
-            return
-        self._desk.on_its_way(entry)
-        self._send(entry)
+        if not entry.sending and entry.state != "over":
+            self._desk.on_its_way(entry)
+            self._send(entry)
 
     async def recover(self) -> None:
         """After a start: sign what was journalled and never signed, send what may not have been sent."""
@@ -281,7 +282,6 @@ def record_of(entry: Entry) -> Record:
         created_ms=entry.created_ms,
         state="journalled",
         broadcast=entry.kind != "sign",
-        included=False,
     )
 
 

@@ -8,6 +8,7 @@ conflated: while anything waits they are left out, and the next one, which is ne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import deque
@@ -37,6 +38,8 @@ FLOOD_MESSAGES, FLOOD_SECONDS = 256, 5.0
 """So many refused messages in so many seconds close a connection with 1008."""
 MAX_WAITING = 64
 """Submissions of one connection that may be under way; further ones are refused."""
+DRAIN_SECONDS = 5.0
+"""What is under way at a shutdown may take so long to be answered."""
 SLICE = 256
 """Sessions written to before other tasks get their turn."""
 
@@ -64,6 +67,9 @@ class Gateway:
         self.refused: dict[str, int] = {}
         self.conflated = 0
         """Statistics left out for readers who were behind."""
+        self.stopping = False
+        self.under_way = 0
+        """Submissions not yet answered, of all connections."""
         self._server: websocket.WsServer | None = None
 
     async def start(self) -> int:
@@ -81,9 +87,14 @@ class Gateway:
         return self._server.port
 
     async def stop(self) -> None:
-        """Say goodbye to everyone and close."""
+        """Answer what is under way, say goodbye to everyone and close."""
         if self._server is None:
             return
+        self.stopping = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while self.under_way:
+                    await asyncio.sleep(0.01)
         goodbye = text_frame(messages.encode(messages.ShutdownMessage()))
         for session in list(self._server.sessions):
             session.send_frames(goodbye)
@@ -156,7 +167,7 @@ class StatsSession(websocket.Session):
             self.send_frames(snapshot())
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
-        self.close(websocket.POLICY_VIOLATION, "this stream takes no messages; use /ws")
+        """This stream is read-only; whatever is sent to it means nothing."""
 
     def on_close(self) -> None:
         self._gateway.stats_sessions.discard(self)
@@ -198,6 +209,7 @@ class PublicSession(websocket.Session):
 
     def on_close(self) -> None:
         self._gateway.subscriptions.drop(self)
+        self._done(len(self._waiting))
         self._waiting.clear()
 
     def _over_control_limit(self) -> Reason | None:
@@ -243,6 +255,9 @@ class PublicSession(websocket.Session):
 
     def _submit(self, request: Relay | Broadcast) -> None:
         action = "relay" if isinstance(request, Relay) else "broadcast"
+        if self._gateway.stopping:
+            self._refuse(action, reasons.NOT_READY.but("shutting down", 1_000), request.request_id)
+            return
         if self._under_way >= MAX_WAITING:
             self._refuse(action, reasons.BUSY.but("wait for earlier replies", 100), request.request_id)
             return
@@ -253,6 +268,7 @@ class PublicSession(websocket.Session):
             self._refuse(action, reason, request.request_id)
             return
         self._under_way += 1
+        self._gateway.under_way += 1
         self._waiting.append(request)
         if self._worker is None:
             self._worker = asyncio.create_task(self._work())
@@ -269,6 +285,7 @@ class PublicSession(websocket.Session):
                 task.add_done_callback(self._finishing.discard)
         except Exception:
             log.exception("a submission was not taken")
+            self._done(1)
             self.close(1011, "internal error")
         finally:
             self._worker = None
@@ -287,12 +304,16 @@ class PublicSession(websocket.Session):
             self.close(1011, "internal error")
             return
         finally:
-            self._under_way -= 1
+            self._done(1)
         for result in results:
             if isinstance(result, Reason):
                 self._gateway.count(result)
         reply = submission_reply(action, results, request.request_id, subscribed)
         self.send_text(messages.encode(reply))
+
+    def _done(self, count: int) -> None:
+        self._under_way -= count
+        self._gateway.under_way -= count
 
     def _auto_subscribe(self, entry: Entry) -> dict[bytes, str]:
         """Subscribe to the fate of an accepted transaction, if there is still room for a topic."""

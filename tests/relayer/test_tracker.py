@@ -1,0 +1,190 @@
+"""Transaction status: every order of saves, finalities and reverts against a small model."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millrace.relayer.blocks import BlockFacts, TxFact
+from millrace.relayer.tracker import EARLY_FINALITY_SECONDS, Tracker, join, judge
+
+TX = b"\x07" * 32
+
+
+def block(shard: int, nonce: int, *facts: TxFact, prev: bytes = b"", fork: int = 0) -> BlockFacts:
+    """A block whose hash says shard, nonce and fork."""
+    previous = prev or bytes((shard, nonce - 1, 0))
+    return BlockFacts(shard, bytes((shard, nonce, fork)), previous, nonce, nonce * 6000, facts)
+
+
+def fact(**fields: Any) -> TxFact:
+    """A fact about the one transaction."""
+    return TxFact(TX, **fields)
+
+
+SOURCE = fact(included=True, is_call=True, fee=5)
+DESTINATION = fact(executed=True, is_call=True, ran_ok=True, results_out=frozenset({b"r"}))
+CALLBACK = fact(results_in=frozenset({b"r"}), completed=True)
+
+
+def statuses(releases: list[Any]) -> list[str]:
+    return [outcome.status for release in releases for outcome in release.outcomes]
+
+
+def play(events: tuple[tuple[str, BlockFacts], ...]) -> list[str]:
+    """Feed saves and finalities in an order; the statuses that came out."""
+    tracker = Tracker()
+    releases = []
+    for number, (kind, item) in enumerate(events):
+        if kind == "save":
+            releases.append(tracker.save(item, number, 0.0))
+        else:
+            releases.append(tracker.finalise(item.shard, item.block_hash, 0.0))
+    return statuses(releases)
+
+
+def test_every_order_of_a_cross_shard_call() -> None:
+    """Three shards, six events, 720 orders: one success each, and only when all three blocks are final."""
+    blocks = [block(0, 1, SOURCE), block(1, 1, DESTINATION), block(2, 1, CALLBACK)]
+    events = [(kind, item) for item in blocks for kind in ("save", "final")]
+    for order in itertools.permutations(events):
+        assert play(order) == ["success"]
+        last = next(at for at in range(6, 0, -1) if play(order[:at]) == [])
+        done = {id(item) for kind, item in order[: last + 1] if kind == "save"} & {
+            id(item) for kind, item in order[: last + 1] if kind == "final"
+        }
+        # the destination's words alone end nothing; a completed chain of calls does
+        assert id(blocks[1]) in done and id(blocks[2]) in done
+
+
+def test_failure_anywhere_wins_once() -> None:
+    """A failure at the source or the destination ends the transaction, in whatever order, exactly once."""
+    for failing in (0, 1):
+        facts = [SOURCE, DESTINATION]
+        facts[failing] = fact(included=failing == 0, executed=failing == 1, failed="execution failed: x")
+        blocks = [block(shard, 1, item) for shard, item in enumerate(facts)]
+        events = [(kind, item) for item in blocks for kind in ("save", "final")]
+        for order in itertools.permutations(events):
+            assert play(order) == ["fail"]
+
+
+def test_nothing_before_finality() -> None:
+    """A saved block says nothing until it is final."""
+    tracker = Tracker()
+    plain = fact(included=True, executed=True)
+    assert tracker.save(block(0, 1, plain), 1, 0.0).outcomes == ()
+    (outcome,) = tracker.finalise(0, bytes((0, 1, 0)), 0.0).outcomes
+    assert (outcome.status, outcome.tx_hash) == ("success", TX)
+
+
+def test_finality_covers_earlier_blocks() -> None:
+    """A final block makes its ancestors final, oldest first, and voids what forked from them."""
+    tracker = Tracker()
+    failed = fact(included=True, failed="execution failed")
+    good = fact(included=True, executed=True)
+    tracker.save(block(0, 1, good), 1, 0.0)
+    tracker.save(block(0, 2, failed, fork=9), 2, 0.0)
+    tracker.save(block(0, 2), 3, 0.0)
+    release = tracker.finalise(0, bytes((0, 2, 0)), 0.0)
+    assert [item.nonce for item in release.blocks] == [1, 2]
+    assert statuses([release]) == ["success"]
+    assert tracker.finalise(0, bytes((0, 2, 9)), 0.0).outcomes == ()
+    assert tracker.low_water is None
+
+
+def test_revert_takes_back_what_was_not_released() -> None:
+    """A reverted block counts for nothing, also when its finality came first; saved again it counts."""
+    tracker = Tracker()
+    item = block(0, 1, fact(included=True, failed="execution failed"))
+    tracker.save(item, 1, 0.0)
+    assert tracker.revert(0, item.block_hash)
+    assert tracker.finalise(0, item.block_hash, 0.0).outcomes == ()
+    assert tracker.revert(0, item.block_hash)
+    assert tracker.save(item, 2, 0.0).outcomes == ()
+    assert statuses([tracker.finalise(0, item.block_hash, 0.0)]) == ["fail"]
+    assert not tracker.revert(0, item.block_hash), "a final block that is reverted is an alarm"
+    assert tracker.reverted_final == 1
+
+
+def test_early_finality_is_kept_for_a_minute() -> None:
+    """A finality whose block never comes is forgotten after 60 s."""
+    tracker = Tracker()
+    item = block(0, 1, fact(included=True, executed=True))
+    tracker.finalise(0, item.block_hash, 0.0)
+    assert tracker.save(item, 1, EARLY_FINALITY_SECONDS).outcomes == ()
+    assert tracker.sizes["early_finality"] == 0
+
+
+def test_low_water_is_the_oldest_event_still_needed() -> None:
+    """After a restart reading begins at the oldest block not final or transaction not ended."""
+    tracker = Tracker()
+    tracker.save(block(0, 1, SOURCE), 10, 0.0)
+    assert tracker.low_water == 10
+    tracker.finalise(0, bytes((0, 1, 0)), 0.0)
+    assert tracker.low_water == 10, "its destination has not spoken"
+    tracker.save(block(1, 1, DESTINATION, CALLBACK), 12, 0.0)
+    tracker.finalise(1, bytes((1, 1, 0)), 0.0)
+    assert tracker.low_water is None
+
+
+FACTS = st.builds(
+    TxFact,
+    st.just(TX),
+    failed=st.sampled_from(["", "", "", "execution failed"]),
+    included=st.booleans(),
+    executed=st.booleans(),
+    is_call=st.booleans(),
+    completed=st.booleans(),
+    ran_ok=st.booleans(),
+    results_out=st.frozensets(st.sampled_from([b"1", b"2"])),
+    results_in=st.frozensets(st.sampled_from([b"1", b"2"])),
+)
+STEPS = st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["save", "final", "revert"])), max_size=24)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(FACTS, min_size=6, max_size=6), STEPS)
+def test_any_order_against_the_model(facts: list[TxFact], steps: list[tuple[int, str]]) -> None:
+    """In any order of save, final and revert the status is what the final saved blocks together say, once."""
+    # Six blocks in six shards: ancestry plays no part, so a block is final exactly when its own mark stands.
+    blocks = [block(shard, 1, item) for shard, item in enumerate(facts)]
+    tracker = Tracker()
+    saved: set[int] = set()
+    marked: set[int] = set()
+    counted: set[int] = set()
+    told: list[str] = []
+    expected: list[str] = []
+    for number, (at, kind) in enumerate(steps):
+        item = blocks[at]
+        if kind == "save":
+            told += statuses([tracker.save(item, number, 0.0)])
+            saved.add(at)
+        elif kind == "final":
+            told += statuses([tracker.finalise(item.shard, item.block_hash, 0.0)])
+            marked.add(at)
+        else:
+            tracker.revert(item.shard, item.block_hash)
+            saved.discard(at)
+            marked.discard(at)
+        counted |= saved & marked
+        if counted and not expected:
+            whole = TxFact(TX)
+            for each in counted:
+                whole = join(whole, facts[each])
+            status = judge(whole)
+            expected = [status] if status else []
+        assert told == expected
+
+
+def test_tables_are_bounded() -> None:
+    """Beyond its capacity the oldest unfinished transaction is forgotten and counted."""
+    tracker = Tracker(capacity=2)
+    facts = [TxFact(bytes((number,)) * 32, included=True) for number in range(3)]
+    tracker.save(block(0, 1, *facts), 1, 0.0)
+    tracker.finalise(0, bytes((0, 1, 0)), 0.0)
+    assert tracker.sizes["pending"] == 2 and tracker.forgotten == 1
+    tracker.save(block(0, 2), 2, 10_000.0)
+    assert tracker.sizes["pending"] == 0, "what no block speaks of for long is forgotten too"
