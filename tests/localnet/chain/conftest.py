@@ -8,14 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from millrace.chain import bigint, outport
+from millrace.chain import outport
 from millrace.chain.address import encode
 from millrace.chain.call import TokenPayment, multi_transfer
 from millrace.chain.keys import KeyPair
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.token import NATIVE
 from millrace.chain.transaction import Transaction, signing_message
-from millrace.localnet.chain.content import Result
 from millrace.localnet.chain.machine import Chain, NodeEvent
 from millrace.localnet.settings import LocalnetSettings
 
@@ -46,8 +45,6 @@ class Bench:
             LocalnetSettings(**({**SMALL, "relayers": relayers} | settings)), genesis_ms=1_700_000_000_000
         )
         self.events: list[NodeEvent] = []
-        self.granted = 0
-        self.fees = 0
         self.initial = self.held()
 
     # Acting
@@ -133,19 +130,6 @@ class Bench:
         ]
 
 
-def accounted(bench: Bench) -> int:
-    """EGLD that a sum over accounts, collected fees and what travels must equal, told by the events alone.
-
-    Fees come from the headers. What travels is what left a shard in a miniblock and was not executed in another.
-    """
-    fees = 0
-    for block in bench.saved():
-        header = outport.decode_header(block.blockData.headerType, block.blockData.headerBytes)
-        if isinstance(header, pb.HeaderV2):
-            fees += bigint.decode(header.header.accumulatedFees) or 0
-    return fees
-
-
 @pytest.fixture
 def make_bench() -> Callable[..., Bench]:
     """Makes a chain with settings of choice."""
@@ -162,15 +146,3 @@ def bench() -> Bench:
 def wallet() -> Callable[..., KeyPair]:
     """Makes the same wallets each time: `wallet(shard, number)`."""
     return key_in
-
-
-@pytest.fixture
-def fees_of() -> Callable[[Bench], int]:
-    """Sums the fees in the headers that a chain told."""
-    return accounted
-
-
-@pytest.fixture
-def is_result() -> Callable[[object], bool]:
-    """Whether an item of a block is a smart-contract result."""
-    return lambda item: isinstance(item, Result)
