@@ -190,7 +190,8 @@ def smallest_input(amount_out: Callable[[int], int], wanted: int, guess: int) ->
             return False
 
     low, high = 0, max(guess, 1)
-    step = 1
+    # All inputs within one unit of output are as good as each other: begin with a step of that size.
+    step = max(high // max(wanted, 1), 1)
     if covers(high):
         while high > 1:
             probe = max(high - step, 1)

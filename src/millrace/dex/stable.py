@@ -60,7 +60,8 @@ class StablePool(Pool, frozen=True, kw_only=True):
     def amount_in(self, i: int, j: int, amount_out: int) -> int:
         guess = self.view_amount_in(i, j, amount_out)
         maths, reserves = self.maths(), self.reserves
-        return smallest_input(lambda a: maths.swap_output(reserves, i, j, a).amount, amount_out, guess)
+        d = maths.invariant(maths.xp(reserves))
+        return smallest_input(lambda a: maths.swap_output(reserves, i, j, a, d).amount, amount_out, guess)
 
     def view_amount_in(self, i: int, j: int, amount_out: int) -> int:
         """View `estimateAmountIn`. It rounds down, so it can be a unit or two short."""

@@ -118,10 +118,11 @@ class StableMaths(msgspec.Struct, frozen=True, kw_only=True):
         """Scaled balance of coin `j` that gives `d`."""
         return balance_for(xp, self.amp, d, j, self.precision)
 
-    def swap_output(self, balances: Sequence[int], i: int, j: int, amount: int) -> Output:
-        """Outcome, in units of coin `j`, of selling `amount` of coin `i`."""
+    def swap_output(self, balances: Sequence[int], i: int, j: int, amount: int, d: int | None = None) -> Output:
+        """Outcome, in units of coin `j`, of selling `amount` of coin `i`. `d`: the invariant, if at hand."""
         xp = self.xp(balances)
-        d = self.invariant(xp)
+        if d is None:
+            d = self.invariant(xp)
         if d == 0:
             raise InsufficientLiquidity("the pool holds nothing")
         before = xp[j]
