@@ -22,6 +22,7 @@ from millrace.dex.stable import JexStablePool
 from millrace.dex.vault import Referral
 from millrace.localnet import founding
 from millrace.localnet.calls import State
+from millrace.localnet.contracts import views
 from millrace.localnet.contracts.aggregator import Aggregator, set_referral
 from millrace.localnet.contracts.ashswap import AshCrypto, AshStable
 from millrace.localnet.contracts.frame import Contract
@@ -29,7 +30,7 @@ from millrace.localnet.contracts.jex import JexPair, JexStable
 from millrace.localnet.contracts.onedex import OneDexRouter
 from millrace.localnet.contracts.pools import PoolContract
 from millrace.localnet.contracts.wrapper import Wrapper
-from millrace.localnet.contracts.xexchange import XExchangePair
+from millrace.localnet.contracts.xexchange import XExchangePair, XExchangeRouter
 from millrace.localnet.dice import CONTEXT, Dice
 from millrace.localnet.founding import ATTO, Ground, Token
 from millrace.localnet.ledger import Ledger
@@ -225,18 +226,21 @@ def _contracts(market: Market, ledger: Ledger) -> dict[bytes, Contract]:
     wrapper = Wrapper(at.wrapper, WRAPPED)
     live = DictMarket(market.pools, WRAPPED, at.wrapper)
     live.pools = ledger.pools  # the contract sees the pools as they are at each moment
-    onedex = [pool for pool in market.pools if isinstance(pool, OneDexPool)]
+    esdt = Contract(address.ESDT_SYSTEM_CONTRACT)
+    esdt.views = views.token_properties({info.identifier: (info.name, info.decimals) for info in market.infos})
     contracts: list[Contract] = [
+        esdt,
         wrapper,
         Aggregator(at.aggregator, live, wrapper, at.fee_receivers),
         OneDexRouter(
             at.onedex,
-            {frozenset(pool.tokens): pool.id for pool in onedex},
-            {pool.lp_token: pool.id for pool in onedex},
+            [pool for pool in market.pools if isinstance(pool, OneDexPool)],
+            _main_tokens(market),
             wrapper,
             at.fee_receivers["OneDex"],
         ),
-        *(Contract(receiver) for receiver in (*at.fee_receivers.values(), at.provider, at.xexchange_router)),
+        XExchangeRouter(at.xexchange_router, tuple(p.id for p in market.pools if p.exchange == "XExchange")),
+        *(Contract(receiver) for receiver in (*at.fee_receivers.values(), at.provider)),
     ]
     for pool in market.pools:
         code = _CODE.get((pool.exchange, pool.kind))
@@ -254,6 +258,10 @@ _CODE: Final[dict[tuple[str, str], type[PoolContract]]] = {
 }
 
 
+def _main_tokens(market: Market) -> tuple[str, ...]:
+    return tuple(token for token in MAIN_PAIR_TOKENS if token in market.decimals)
+
+
 def document(market: Market, state: State, block: Block) -> PoolDocument:
     """The pools as they are now. Pools from which everything was withdrawn are left out."""
     return PoolDocument(
@@ -261,7 +269,7 @@ def document(market: Market, state: State, block: Block) -> PoolDocument:
         wrapped_native_token=WRAPPED,
         tokens=market.infos,
         pools=tuple([pool for pool in state.ledger.pools.values() if all(pool.reserves)]),
-        main_pair_tokens=tuple(token for token in MAIN_PAIR_TOKENS if token in market.decimals),
+        main_pair_tokens=_main_tokens(market),
         onedex_router=market.addresses.onedex,
         xexchange_router=market.addresses.xexchange_router,
     )

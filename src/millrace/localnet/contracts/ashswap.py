@@ -6,6 +6,7 @@ Functions and arguments are those of the published contract interfaces (`ash-sdk
 from millrace.chain.abi import Reader, top_uint
 from millrace.localnet import gas
 from millrace.localnet.calls import State
+from millrace.localnet.contracts import views
 from millrace.localnet.contracts.frame import Arguments, ContractError, Endpoint, Frame
 from millrace.localnet.contracts.pools import (
     PoolContract,
@@ -29,7 +30,7 @@ class AshStable(PoolContract):
             "removeLiquidity": Endpoint(self._remove, gas.CALL + gas.REMOVE),
             "removeLiquidityOneCoin": Endpoint(self._remove_one_coin, gas.CALL + gas.REMOVE),
         }
-        self.views = {"estimateAmountOut": self._amount_out}
+        self.views = {"estimateAmountOut": self._amount_out, **views.ash_stable(pool_id)}
 
     def _exchange(self, frame: Frame) -> None:
         """`exchange(token_out, amount_out_min)`."""
@@ -76,7 +77,7 @@ class AshCrypto(PoolContract):
             "removeLiquidity": Endpoint(self._remove, gas.CALL + gas.REMOVE),
             "removeLiquidityOneCoin": Endpoint(self._remove_one_coin, gas.CALL + gas.REMOVE),
         }
-        self.views = {"estimateAmountOut": self._amount_out}
+        self.views = {"estimateAmountOut": self._amount_out, **views.ash_crypto(pool_id)}
 
     def _exchange(self, frame: Frame) -> None:
         """`exchange(min_dy)`."""

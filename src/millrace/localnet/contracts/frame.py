@@ -38,7 +38,7 @@ class Contract:
     def __init__(self, address: bytes) -> None:
         self.address = address
         self.endpoints: Mapping[str, Endpoint] = {}
-        self.views: Mapping[str, Callable[[State, Arguments], list[bytes]]] = {}
+        self.views: Mapping[str, View] = {}
 
 
 class Arguments:
@@ -84,6 +84,10 @@ class Arguments:
         """There must be no more."""
         if self.rest():
             raise ContractError("wrong number of arguments")
+
+
+View = Callable[[State, Arguments], list[bytes]]
+"""A question to a contract: answers with values, changes nothing."""
 
 
 class Frame:

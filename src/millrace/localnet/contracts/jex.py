@@ -7,6 +7,7 @@ from millrace.chain.abi import top_uint
 from millrace.dex.constant_product import JexPool
 from millrace.localnet import gas
 from millrace.localnet.calls import State
+from millrace.localnet.contracts import views
 from millrace.localnet.contracts.frame import Arguments, ContractError, Endpoint, Frame
 from millrace.localnet.contracts.pools import (
     PoolContract,
@@ -41,7 +42,11 @@ class JexPair(PoolContract):
             "removeLiquidity": Endpoint(self._remove, gas.CALL + gas.REMOVE),
             "removeLiquiditySingle": Endpoint(self._remove_single, gas.CALL + gas.REMOVE),
         }
-        self.views = {"estimateAmountOut": self._amount_out, "estimateAmountIn": self._amount_in}
+        self.views = {
+            "estimateAmountOut": self._amount_out,
+            "estimateAmountIn": self._amount_in,
+            **views.jex(pool_id, views.jex_status),
+        }
 
     def _fixed_input(self, frame: Frame) -> None:
         """`swapTokensFixedInput(min_amount_out)`."""
@@ -130,7 +135,10 @@ class JexStable(PoolContract):
             "removeLiquidity": Endpoint(self._remove, gas.CALL + gas.REMOVE),
             "removeLiquidityOneToken": Endpoint(self._remove_one_token, gas.CALL + gas.REMOVE),
         }
-        self.views = {"estimateAmountOut": self._amount_out}
+        self.views = {
+            "estimateAmountOut": self._amount_out,
+            **views.jex(pool_id, views.jex_stable_status),
+        }
 
     def _swap(self, frame: Frame) -> None:
         """`swap(token_out, min_amount_out)`."""

@@ -3,7 +3,7 @@
 Functions and arguments are those of the deployed contract's ABI.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import cast
 
@@ -13,6 +13,7 @@ from millrace.chain.token import NATIVE
 from millrace.dex.constant_product import OneDexPool
 from millrace.localnet import gas
 from millrace.localnet.calls import State
+from millrace.localnet.contracts import views
 from millrace.localnet.contracts.events import log_onedex_swap
 from millrace.localnet.contracts.frame import Arguments, Contract, ContractError, Endpoint, Frame
 from millrace.localnet.contracts.pools import (
@@ -31,19 +32,19 @@ TOO_LITTLE = "Insufficient output token computed amount"
 
 
 class OneDexRouter(Contract):
-    """`pairs` maps a pair of tokens, and `lp_tokens` an LP token, to the id of its pool."""
+    """`pools` are the pairs as they began; what never changes about them is how they are found."""
 
     def __init__(
         self,
         address: bytes,
-        pairs: Mapping[frozenset[str], str],
-        lp_tokens: Mapping[str, str],
+        pools: Sequence[OneDexPool],
+        main_tokens: tuple[str, ...],
         wrapper: Wrapper,
         fee_receiver: bytes,
     ) -> None:
         super().__init__(address)
-        self.pairs = pairs
-        self.lp_tokens = lp_tokens
+        self.pairs = {frozenset(pool.tokens): pool.id for pool in pools}
+        self.lp_tokens = {pool.lp_token: pool.id for pool in pools}
         self.wrapper = wrapper
         self.fee_receiver = fee_receiver
         self.endpoints = {
@@ -56,6 +57,7 @@ class OneDexRouter(Contract):
             "getAmountOut": self._amount_out,
             "getAmountIn": self._amount_in,
             "getPairReserve": self._reserves,
+            **views.onedex({pool.pair_id: pool.id for pool in pools}, main_tokens),
         }
 
     def _fixed_input(self, frame: Frame) -> None:

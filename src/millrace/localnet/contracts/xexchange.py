@@ -6,7 +6,8 @@ Functions, argument order and which payments they take are those of `mx-exchange
 from millrace.chain.abi import top_uint
 from millrace.localnet import gas
 from millrace.localnet.calls import State
-from millrace.localnet.contracts.frame import Arguments, ContractError, Endpoint, Frame
+from millrace.localnet.contracts import views
+from millrace.localnet.contracts.frame import Arguments, Contract, ContractError, Endpoint, Frame
 from millrace.localnet.contracts.pools import (
     PoolContract,
     at_least,
@@ -17,6 +18,14 @@ from millrace.localnet.contracts.pools import (
     remove_shares,
     sell,
 )
+
+
+class XExchangeRouter(Contract):
+    """Knows the pairs; they are not opened here."""
+
+    def __init__(self, address: bytes, pool_ids: tuple[str, ...]) -> None:
+        super().__init__(address)
+        self.views = views.xexchange_router(pool_ids)
 
 
 class XExchangePair(PoolContract):
@@ -34,6 +43,7 @@ class XExchangePair(PoolContract):
             "getReservesAndTotalSupply": self._reserves,
             "getAmountOut": self._amount_out,
             "getAmountIn": self._amount_in,
+            **views.xexchange_pair(pool_id),
         }
 
     def _fixed_input(self, frame: Frame) -> None:
