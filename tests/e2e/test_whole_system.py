@@ -14,12 +14,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import pytest_asyncio
 from rich.console import Console
 
 from millrace.chain.transaction import client_hash
 from millrace.client import AggregatorClient, RelayerClient
 from millrace.system.demo import AMOUNT_IN, GET, PAY, Scene, start
-from millrace.system.local_chain import LocalChain
+from millrace.system.local_chain import LocalChain, LocalChainError
 from millrace.system.plan import Plan, Ports
 from millrace.system.processes import Processes
 from millrace.system.story import Story
@@ -27,7 +28,7 @@ from millrace.system.story import Story
 DEADLINE = 30.0
 
 
-@pytest.fixture(scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
     """The whole system, started once for this module, with a funded wallet and the market at rest."""
     folder = tmp_path_factory.mktemp("system")
@@ -96,7 +97,10 @@ async def test_a_revert_takes_back_what_was_not_final(scene: Scene) -> None:
     assert reply["status"] == "completed", reply
 
     async def executed() -> bool:
-        return "receiverBlockHash" in await scene.chain.transaction(tx_hash)
+        try:
+            return "receiverBlockHash" in await scene.chain.transaction(tx_hash)
+        except LocalChainError:
+            return False  # gossip has not brought it yet
 
     await eventually(executed, "the swap is in a block")
     first = (await scene.chain.transaction(tx_hash))["receiverBlockHash"]

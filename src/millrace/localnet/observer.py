@@ -116,7 +116,7 @@ class Observer:
 
     async def _tell(self, link: _Link) -> None:
         """Send one message after the other until the connection ends."""
-        while await self._until(link, lambda: bool(self._replies or self._outbox)):
+        while not link.closed and await self._until(link, lambda: bool(self._replies or self._outbox)):
             is_reply = self._replies > 0
             topic, payload = (outport.SETTINGS, self._own_settings()) if is_reply else self._outbox[0]
             if not await self._send(link, topic, payload):
