@@ -232,16 +232,21 @@ async def test_service_that_does_not_listen_loses_the_oldest_and_is_told(
 
 
 async def test_identity_comes_from_seed_or_file(network: Network, tmp_path: Path) -> None:
-    """The same seed or key file is the same secp256k1 peer id; without either each handle is new."""
+    """The same seed or key file is the same secp256k1 peer id; without either each handle is new. Addresses
+    are those listened on, or the announced ones."""
     file = str(tmp_path / "peer.key")
     first = await network.start(PeerSettings(key_seed="s"), PeerSettings(key_file=file), PeerSettings())
     await first.stop()
-    second = await network.start(PeerSettings(key_seed="s"), PeerSettings(key_file=file), PeerSettings())
+    announced = ("/dns4/relayer.example/tcp/10000",)
+    second = await network.start(
+        PeerSettings(key_seed="s"), PeerSettings(key_file=file), PeerSettings(announce=announced)
+    )
     assert first.peer_ids[:2] == second.peer_ids[:2]
     assert first.peer_ids[2] != second.peer_ids[2]
     assert all(peer_id.startswith("16Uiu2") for peer_id in first.peer_ids)
     assert second.addresses[0].startswith("/ip4/127.0.0.1/tcp/")
     assert second.addresses[0].endswith("/p2p/" + second.peer_ids[0])
+    assert second.addresses_of(2) == (f"{announced[0]}/p2p/{second.peer_ids[2]}",)
 
 
 async def test_start_that_cannot_work_says_why(

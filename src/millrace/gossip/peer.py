@@ -73,7 +73,7 @@ class Peer:
         self._nursery: trio.Nursery
         self._kept: set[str] = set()
         secret = secret_key(settings.key_file, settings.key_seed)
-        self._host = _host(create_new_key_pair(secret))
+        self._host = _host(create_new_key_pair(secret), settings.announce)
         self._messages = Messages(
             self._host,
             lambda topic, data, source: deliver(index, topic, data, source),
@@ -253,7 +253,7 @@ class Peer:
         )
 
 
-def _host(key: KeyPair) -> BasicHost:
+def _host(key: KeyPair, announce: tuple[str, ...] = ()) -> BasicHost:
     """TCP, noise, yamux; a fixed bound on connections instead of the library's adaptive guards.
 
     Its default resource manager refuses all connections for a minute after five failures.
@@ -279,7 +279,12 @@ def _host(key: KeyPair) -> BasicHost:
     )
     assert isinstance(swarm, Swarm)
     swarm.auto_connector = _NoDials(swarm)
-    return BasicHost(network=swarm, resource_manager=resources, disable_identify_address_discovery=True)
+    return BasicHost(
+        network=swarm,
+        resource_manager=resources,
+        disable_identify_address_discovery=True,
+        announce_addrs=[Multiaddr(address) for address in announce] or None,
+    )
 
 
 def _target(address: str) -> PeerInfo:

@@ -118,7 +118,7 @@ async def serve(path: str) -> None:
         if settings.interconnect:
             for index, peer in enumerate(peers):
                 for other in described[index + 1 :]:
-                    peer.keep(other.addresses[0])
+                    peer.keep(f"{other.listening[0]}/p2p/{other.peer_id}")
         nursery.start_soon(outlet.drain_to, stream)
         outlet.answer(Ready(described))
         async for command in commands:

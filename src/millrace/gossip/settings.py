@@ -22,6 +22,8 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     key_seed: str = ""
     listen: tuple[str, ...] = ("/ip4/127.0.0.1/tcp/0",)
     """Multiaddresses; port 0 takes a free one and keeps it over restarts of the process."""
+    announce: tuple[str, ...] = ()
+    """Multiaddresses told to others instead of those we listen on (behind 0.0.0.0, a container, a NAT)."""
     bootstrap: tuple[str, ...] = ()
     """Multiaddresses ending in `/p2p/<peer id>`, dialled again for ever while not connected."""
     subscribe: tuple[str, ...] = ()
