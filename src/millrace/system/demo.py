@@ -33,7 +33,7 @@ from millrace.system.story import CheckFailed, Story
 PAY, GET = "USDC-c76f1f", "UTK-2f80e9"
 AMOUNT_IN = 2_500 * 10**6
 SLIPPAGE = "0.005"
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0
 STATUS_SECONDS = 30.0
 GAS_PRICE = 10**9
 RELAYED_EXTRA_GAS = 50_000
