@@ -191,10 +191,11 @@ async def test_send_twice_repeats_one_event(consumer: Consumer) -> None:
 async def test_a_dropped_connection_comes_back(consumer: Consumer) -> None:
     """`drop_connection` ends it without a word; the observer is there again by itself."""
     async with observing(consumer) as observer:
-        await consumer.until(lambda: bool(consumer.sessions))
-        assert observer.drop_connection()
         observer.offer("SaveBlock", b"one")
         await consumer.until(lambda: bool(consumer.received))
+        assert observer.drop_connection() and not observer.drop_connection()
+        observer.offer("SaveBlock", b"two")
+        await consumer.until(lambda: consumer.payloads[-1:] == [b"two"])
     assert len(consumer.sessions) == 2
 
 

@@ -102,9 +102,10 @@ class Observer:
     async def run(self) -> None:
         """Connect, tell, connect again; until cancelled."""
         while True:
-            link = self._link = _Link(self)
+            link = _Link(self)
             try:
                 await websocket.connect(self._settings.notifier_url, link, timeout=_CONNECT_SECONDS)
+                self._link = link
                 self.connections += 1
                 await self._tell(link)
                 log.info("connection to the notifier lost", extra=self._context())
