@@ -1,0 +1,1 @@
+"""How the four exchanges price trades, in exact integers; the pool document; the aggregator contract."""

@@ -1,0 +1,79 @@
+"""Tokens' decimals: asked once, remembered in a file, never guessed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from millrace.collector.gateway import Gateway, GatewayError
+from millrace.collector.settings import CollectorSettings
+from millrace.collector.tokens import TokenBook
+
+
+@pytest.fixture
+async def gateway(standin: Any) -> AsyncIterator[Gateway]:
+    async with aiohttp.ClientSession() as session:
+        yield Gateway(session, CollectorSettings(gateway=standin.url, attempts=1))
+
+
+async def test_a_token_is_asked_once(gateway: Gateway, standin: Any) -> None:
+    """However many want to know at the same time, and later, there is one question."""
+    book = TokenBook(gateway)
+    assert await asyncio.gather(*[book.decimals("USDC-c76f1f") for _ in range(20)]) == [6] * 20
+    assert await book.decimals("USDC-c76f1f") == 6
+    assert standin.asked["getTokenProperties"] == 1
+    assert (book.info("USDC-c76f1f").ticker, book.info("USDC-c76f1f").decimals) == ("USDC", 6)
+
+
+async def test_whoever_gives_up_leaves_the_question_to_the_others(gateway: Gateway) -> None:
+    """Cancelling one of those who wait does not cancel the answer."""
+    book = TokenBook(gateway)
+    first, second = (asyncio.ensure_future(book.decimals("USDC-c76f1f")) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == 6
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+@pytest.mark.parametrize("token", ["", "EGLD", "usdc-c76f1f", "USDC-c76f1f@00", "é" * 10])
+async def test_only_identifiers_are_asked(gateway: Gateway, standin: Any, token: str) -> None:
+    """What is no token identifier never reaches the gateway."""
+    with pytest.raises(GatewayError, match="not a token identifier"):
+        await TokenBook(gateway).decimals(token)
+    assert not standin.asked
+
+
+async def test_a_failure_is_not_remembered(gateway: Gateway, standin: Any) -> None:
+    """A token that could not be learnt is asked again the next time."""
+    book = TokenBook(gateway)
+    key = next(key for key in standin.views if key[2] == (b"USDC-c76f1f",) and key[1] == "getTokenProperties")
+    values = standin.views.pop(key)
+    with pytest.raises(GatewayError):
+        await book.decimals("USDC-c76f1f")
+    standin.views[key] = values
+    assert await book.decimals("USDC-c76f1f") == 6
+
+
+async def test_the_file_keeps_what_is_known(gateway: Gateway, standin: Any, tmp_path: Path) -> None:
+    """A second book reads the file; saving without news writes nothing."""
+    file = tmp_path / "tokens.json"
+    book = TokenBook(gateway, file)
+    await book.decimals("USDC-c76f1f")
+    book.save()
+    written = file.stat().st_mtime_ns
+    book.save()
+    assert file.stat().st_mtime_ns == written
+    assert await TokenBook(gateway, file).decimals("USDC-c76f1f") == 6
+    assert standin.asked["getTokenProperties"] == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"USDC-c76f1f": [99, "x"]}', b'{"USDC-c76f1f": 6}', b"\xff"])
+async def test_a_damaged_file_is_no_answer(gateway: Gateway, tmp_path: Path, content: bytes) -> None:
+    """What cannot be read, or is no number of decimals, is asked again."""
+    file = tmp_path / "tokens.json"
+    file.write_bytes(content)
+    assert await TokenBook(gateway, file).decimals("USDC-c76f1f") == 6
