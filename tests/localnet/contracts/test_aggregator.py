@@ -267,6 +267,30 @@ def test_only_an_active_referral_costs(world: Any, referral: int, bps: tuple[int
     assert world.held(second, CONTRACT) == fees
 
 
+def test_several_inputs_become_one_output(world: Any) -> None:
+    """EGLD and two tokens paid in one call are turned into a fourth token, to the unit."""
+    pools = [pool for pool in world.pools("OneDex") if WRAPPED in pool.tokens][:3]
+    write, pay = Writer(), [(NATIVE, 10**15)]
+    target = pools[0].tokens[1 - pools[0].index(WRAPPED)]
+    gathered = 10**15
+    for pool in pools[1:]:
+        i = 1 - pool.index(WRAPPED)
+        amount = pool.reserves[i] // 10_000
+        pay.append((pool.tokens[i], amount))
+        gathered += pool.amount_out(i, 1 - i, amount)
+        write.swap(pool, pool.tokens[i], WRAPPED)
+    write.wrap(Action.WRAP)
+    write.swap(pools[0], WRAPPED, target)
+    i = pools[0].index(WRAPPED)
+    expected = pools[0].amount_out(i, 1 - i, gathered)
+    before = world.held(target)
+    result = world.call(CONTRACT, "xo", *xo.encode_arguments(write.program(target, minimum=expected)), pay=pay)
+    assert result.ok, result.return_message
+    assert world.held(target) - before == expected
+    assert world.ledger.account(CONTRACT).tokens == {}
+    world.check_solvent()
+
+
 def test_gas_grows_with_the_program(world: Any) -> None:
     """Each instruction has its price, which is charged before anything runs."""
     pool = world.pools("OneDex")[0]
