@@ -301,6 +301,10 @@ async def test_killed_process_comes_back_and_rejoins(network: Network) -> None:
     await victim.add_bootstrap(others.addresses_of(0)[0])
     await others.add_bootstrap(victim.addresses[0], peer=1)
     await asyncio.gather(*(network.knows(others, TOPIC, peer=peer) for peer in (0, 1)))
+    for number in range(3):
+        await others.publish(TOPIC, b"%d" % number)
+    await inbox.wait(3)
+    assert (await victim.stats()).delivered == 3
     before = (victim.peer_ids, victim.addresses)
     pid = victim.pid
     assert pid is not None
@@ -320,6 +324,8 @@ async def test_killed_process_comes_back_and_rejoins(network: Network) -> None:
 
         await network.until(heard)
         await inbox.wait(1)
+    stats = await victim.stats()
+    assert stats.delivered == stats.topics[TOPIC].delivered == 5
 
 
 async def test_peers_that_dial_each_other_get_along(network: Network) -> None:

@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.gossip.settings import GossipSettings, PeerSettings
-from millrace.gossip.wire import MAX_FRAME, Command, Message, Publish, Report, Start, Unframer, frame
+from millrace.gossip.wire import (
+    MAX_FRAME,
+    Command,
+    GossipStats,
+    Message,
+    Publish,
+    Report,
+    Start,
+    TopicStats,
+    Unframer,
+    frame,
+)
 
 
 @given(st.lists(st.binary(max_size=300), max_size=10), st.lists(st.integers(1, 400), max_size=20))
@@ -38,6 +49,22 @@ def test_reports_and_commands_do_not_mix() -> None:
     assert msgspec.msgpack.decode(body, type=Report) == Message(0, "t", b"", "p", 1)
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.decode(body, type=Command)
+
+
+def test_counters_continue_and_state_does_not() -> None:
+    """Counters of a new process are added to those before, per topic too; peers and mesh are those of now."""
+    past = GossipStats(
+        peer_id="p", connected_peers=9, delivered=10, duplicates=3, invalid=1,
+        topics={"old": TopicStats(peers=5, delivered=4), "both": TopicStats(peers=2, mesh=2, delivered=6)},
+    )  # fmt: skip
+    now = GossipStats(
+        peer_id="p", connected_peers=1, delivered=1, published=7, topics={"both": TopicStats(peers=1, delivered=1)}
+    )
+    assert now.continuing(past) == GossipStats(
+        peer_id="p", connected_peers=1, delivered=11, duplicates=3, published=7, invalid=1,
+        topics={"old": TopicStats(delivered=4), "both": TopicStats(peers=1, delivered=7)},
+    )  # fmt: skip
+    assert now.continuing(GossipStats()) == now
 
 
 def test_too_long_a_frame_ends_the_stream() -> None:

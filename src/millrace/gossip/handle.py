@@ -75,6 +75,8 @@ class GossipHandle:
         self._publishing = 0
         self._publishing_bytes = 0
         self._refused = 0
+        self._counted: dict[int, GossipStats] = {}
+        self._counted_before: dict[int, GossipStats] = {}
         self._restarts = 0
         self._listening: dict[int, tuple[str, ...]] = {}
         self._child: Child | None = None
@@ -191,14 +193,16 @@ class GossipHandle:
         self._peers[peer] = msgspec.structs.replace(self._peers[peer], bootstrap=bootstrap)
 
     async def stats(self, peer: int = 0) -> GossipStats:
-        """Counters and state of one peer, now. While the process is down: nothing connected, all zero."""
+        """State of one peer and its counters, which never go back. While the process is down: no peers."""
         self._check_index(peer)
         try:
             answer = await self._ask(lambda request: GetStats(request, peer))
+            assert isinstance(answer, Stats)
+            own = self._counted[peer] = answer.stats
         except GossipError:
-            answer = Stats(0, GossipStats(peer_id=self._peer_ids[peer] if self._peer_ids else ""))
-        assert isinstance(answer, Stats)
-        return msgspec.structs.replace(answer.stats, restarts=self._restarts, refused=self._refused)
+            own = GossipStats(peer_id=self._peer_ids[peer] if self._peer_ids else "")
+        total = own.continuing(self._counted_before.get(peer, GossipStats()))
+        return msgspec.structs.replace(total, restarts=self._restarts, refused=self._refused)
 
     async def _ask(self, command: Callable[[int], Command]) -> Report:
         if self._child is None or not self.running:
@@ -260,6 +264,9 @@ class GossipHandle:
             watchdog.cancel()
             self._child = None
             self._fail_waiting()
+            for peer, counted in self._counted.items():
+                self._counted_before[peer] = counted.continuing(self._counted_before.get(peer, GossipStats()))
+            self._counted.clear()
             await child.end()
         raise GossipError(child.last_words)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -88,7 +89,7 @@ class Message(_Record, frozen=True, tag="message"):
 
 
 class TopicStats(msgspec.Struct, frozen=True):
-    """Counters of one topic since the process started."""
+    """Counters of one topic since the handle was made."""
 
     peers: int = 0
     """Remote peers subscribed, now."""
@@ -102,7 +103,10 @@ class TopicStats(msgspec.Struct, frozen=True):
 
 
 class GossipStats(msgspec.Struct, frozen=True):
-    """State and counters of one peer. Counters begin at 0 with each process: see `restarts`."""
+    """State of one peer now, and its counters since the handle was made.
+
+    Over a restart the counters go on; what a lost process had counted since the last question is missing.
+    """
 
     peer_id: str = ""
     connected_peers: int = 0
@@ -121,10 +125,29 @@ class GossipStats(msgspec.Struct, frozen=True):
     refused: int = 0
     """Publishes refused with `GossipBusy`. Filled in by the handle."""
 
+    def continuing(self, past: GossipStats) -> GossipStats:
+        """These counters added to those of processes before; state (peers, mesh) stays that of now."""
+        topics = {
+            name: msgspec.structs.replace(
+                self.topics.get(name, TopicStats()),
+                **_sums(("delivered", "duplicates", "published"), self.topics.get(name), past.topics.get(name)),
+            )
+            for name in sorted({*self.topics, *past.topics})
+        }
+        return msgspec.structs.replace(self, topics=topics, **_sums(_COUNTERS, self, past))
+
     @property
     def peers_by_topic(self) -> dict[str, int]:
         """Remote subscribers by topic."""
         return {name: topic.peers for name, topic in self.topics.items()}
+
+
+_COUNTERS = ("delivered", "duplicates", "published", "invalid", "dropped_inbound", "dropped_outbound")
+
+
+def _sums(names: tuple[str, ...], *parts: GossipStats | TopicStats | None) -> dict[str, Any]:
+    """Field by field, the sum over the parts there are."""
+    return {name: sum(getattr(part, name) for part in parts if part is not None) for name in names}
 
 
 class Stats(_Record, frozen=True, tag="stats"):
