@@ -200,6 +200,16 @@ def test_contracts_live_in_the_aggregators_shard_under_any_profile(name: str) ->
     assert {network.shard_of(contract) for contract in everything} == {network.shard_of(CONTRACT)}
 
 
+def test_few_tokens_with_many_pools_are_listed_more_often() -> None:
+    """When OneDex has every pair already, further pools go to JEX, which takes a pair twice."""
+    market = generate(1, LOCAL, pools=120, tokens=10)
+    assert len(market.pools) == 120
+    pairs = Counter(frozenset(pool.tokens) for pool in market.pools if pool.exchange == "Jex")
+    assert max(pairs.values()) == 2
+    finder = DictMarket(market.pools, WRAPPED)
+    assert all(finder.reaches(pool) for pool in market.pools)
+
+
 @pytest.mark.parametrize(("pools", "tokens"), [(10, 60), (500, 3), (10, 2)])
 def test_numbers_that_do_not_fit_are_refused(pools: int, tokens: int) -> None:
     """A market that cannot be made is an error in words, not an endless search."""

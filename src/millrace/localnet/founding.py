@@ -107,6 +107,10 @@ class _Taken:
         self.left = {sort: wanted[sort] for sort in CONSTANT_PRODUCT}
         self.pairs: dict[tuple[str, frozenset[int]], int] = {}
 
+    def leave_to_jex(self) -> None:
+        """With few tokens an exchange may run out of pairs; JEX, which lists a pair twice, takes over the rest."""
+        self.left = dict.fromkeys(CONSTANT_PRODUCT, 0) | {"Jex": sum(self.left.values())}
+
     def place(self, a: int, b: int, dice: Dice, *, needed: bool = False) -> Site | None:
         """A pool of the two tokens on an exchange that has room and does not list the pair yet."""
         pair = frozenset((a, b))
@@ -142,9 +146,12 @@ def _further(tokens: int, wanted: int, dice: Dice, taken: _Taken, placed: Sequen
     popular = _running(1_000_000_000 // (token + 1) for token in range(tokens))
     hub_popular = popular[:hubs]
     pairs = [site.tokens for site in placed if site.sort in CONSTANT_PRODUCT]
-    for _ in range(400 * (wanted + 1)):
+    patience = 200 * (wanted + 1)
+    for attempt in range(2 * patience):
         if wanted <= 0:
             return
+        if attempt == patience:
+            taken.leave_to_jex()
         kind = dice.below(100)
         if kind < 15:
             a, b = dice.below(hubs), dice.below(hubs)
