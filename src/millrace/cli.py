@@ -19,12 +19,14 @@ _SERVICES = {
     "aggregator": ("millrace.aggregator.settings:AggregatorSettings", "millrace.aggregator.app", True),
     "relayer": ("millrace.relayer.settings:RelayerSettings", "millrace.relayer.app", False),
     "notifier": ("millrace.notifier.settings:NotifierSettings", "millrace.notifier.app", False),
+    "pools": ("millrace.collector.settings:CollectorSettings", "millrace.collector.app", True),
     "localnet": ("millrace.localnet.settings:LocalnetSettings", "millrace.localnet.app", False),
 }
 _SUMMARIES = {
     "aggregator": "Answer swap quotes over REST.",
     "relayer": "Co-sign and broadcast transactions; stream their fate.",
     "notifier": "Take block events from nodes and deliver them to consumers.",
+    "pools": "Collect the pools of all exchanges through a gateway and serve the pool document.",
     "localnet": "Run a chain in a box, for development and tests.",
 }
 
@@ -96,7 +98,7 @@ def up(data: Path, seed: int) -> None:
     """Run the local chain and all three services until Ctrl-C."""
     from millrace.system import up as everything
 
-    sys.exit(asyncio.run(everything.main(data=data, seed=seed)))
+    sys.exit(asyncio.run(everything.main(data=data.absolute(), seed=seed)))
 
 
 if __name__ == "__main__":
