@@ -23,7 +23,7 @@ class DeadLetters:
         self._old = directory / "dead-letters.1.jsonl"
         self._max = max_bytes
         self._file: BinaryIO | None = None
-        self._dirty = False
+        self._synced = 0  # size of the file when it was last known to be on disk
 
     def add(self, at: int, remote: str, topic: str, version: int, reason: str, payload: bytes) -> None:
         """Append one letter. It is safe on disk after `sync`."""
@@ -35,22 +35,31 @@ class DeadLetters:
             "reason": reason,
             "payload": base64.b64encode(payload).decode(),
         }
+        file = self._ready_file()
+        left = memoryview(_encoder.encode(line) + b"\n")
+        while left:
+            left = left[file.write(left) :]
+
+    def _ready_file(self) -> BinaryIO:
+        if self._file is not None and self._file.tell() >= self._max:
+            self.close()
+            self.path.replace(self._old)
         if self._file is None:
             self._file = self.path.open("ab", buffering=0)
-        if self._file.tell() >= self._max:
-            self._file.close()
-            self.path.replace(self._old)
-            self._file = self.path.open("ab", buffering=0)
-        written = memoryview(_encoder.encode(line) + b"\n")
-        while written:
-            written = written[self._file.write(written) :]
-        self._dirty = True
+            self._synced = self._file.tell()
+        return self._file
 
     def sync(self) -> None:
         """Return once every letter is on disk."""
-        if self._dirty and self._file is not None:
+        if self._file is not None and self._file.tell() > self._synced:
             os.fsync(self._file.fileno())
-            self._dirty = False
+            self._synced = self._file.tell()
+
+    def undo(self) -> None:
+        """Take back what was added since the last `sync`, half a line included."""
+        if self._file is not None:
+            self._file.truncate(self._synced)
+            self._file.seek(self._synced)
 
     def close(self) -> None:
         if self._file is not None:

@@ -132,12 +132,17 @@ class Journal:
     # The writer's thread.
 
     def _write_forever(self) -> None:
+        problem: BaseException
         try:
             self._write_until_stopped()
+            return
+        except sqlite3.DatabaseError as error:
+            problem = JournalUnusable.damaged(self._store.path, error)
         except BaseException as error:
-            # The loop may be gone already when the process is being torn down.
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._give_up, error)
+            problem = error
+        # The loop may be gone already when the process is being torn down.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._give_up, problem)
 
     def _give_up(self, error: BaseException) -> None:
         if not self.defect.done():
@@ -178,6 +183,7 @@ class Journal:
                 entries = self._try_commit(batch)
             except (sqlite3.OperationalError, OSError) as error:
                 self._store.rollback()
+                self._dead.undo()
                 self._metrics.commit_failures.inc()
                 self.failing = str(error)
                 log.error("the disk refuses; nodes are not answered until it takes events", extra={"why": self.failing})

@@ -26,6 +26,7 @@ CREATE TABLE events (
     sequence INTEGER PRIMARY KEY, topic TEXT NOT NULL, shard INTEGER NOT NULL, marks INTEGER NOT NULL,
     message_id TEXT NOT NULL, received_ms INTEGER NOT NULL, checksum INTEGER NOT NULL, size INTEGER NOT NULL,
     payload BLOB NOT NULL);
+CREATE INDEX events_sizes ON events (size);
 CREATE TABLE blocks (
     shard INTEGER NOT NULL, hash BLOB NOT NULL, generation INTEGER NOT NULL, state INTEGER NOT NULL, nonce INTEGER,
     digest BLOB NOT NULL, first_sequence INTEGER NOT NULL, announced INTEGER NOT NULL, held_since INTEGER NOT NULL,
@@ -44,7 +45,15 @@ CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 
 
 class JournalUnusable(OSError):
-    """The journal cannot be opened; the text says what an operator can do."""
+    """The journal cannot be opened or used any further; the text says what an operator can do."""
+
+    @classmethod
+    def damaged(cls, path: Path, what: object) -> JournalUnusable:
+        """The file is not what it was when it was written."""
+        return cls(
+            f"{path}: {what}. The file is damaged. Restore it from a backup, or move it away and start again: nodes"
+            " then send what follows, and consumers are told which sequences are gone."
+        )
 
 
 class Store:
@@ -59,7 +68,7 @@ class Store:
             self._open(writer)
         except sqlite3.DatabaseError as error:
             self._db.close()
-            raise JournalUnusable(f"{self.path}: {error}. {_ADVICE}") from error
+            raise JournalUnusable.damaged(self.path, error) from error
         except JournalUnusable:
             self._db.close()
             raise
@@ -112,12 +121,12 @@ class Store:
         newest = self._db.execute(f"{_SELECT} ORDER BY sequence DESC LIMIT ?", (_CHECKED_AT_START,))
         for row in newest:
             if not _intact(row):
-                raise JournalUnusable(f"{self.path}: event {row[0]} fails its checksum. {_ADVICE}")
+                raise JournalUnusable.damaged(self.path, f"event {row[0]} fails its checksum")
 
     def _fact(self, name: str) -> int:
         row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         if row is None:
-            raise JournalUnusable(f"{self.path}: the fact {name!r} is missing. {_ADVICE}")
+            raise JournalUnusable.damaged(self.path, f"the fact {name!r} is missing")
         return int(row[0])
 
     # Transactions.
@@ -275,11 +284,6 @@ class Store:
 
 
 _SELECT = "SELECT sequence, topic, shard, marks, message_id, received_ms, checksum, size, payload FROM events"
-_ADVICE = (
-    "The file is damaged. Restore it from a backup, or move it away and start again: nodes then send what"
-    " follows, and consumers are told which sequences are gone."
-)
-
 _Row = tuple[int, str, int, int, str, int, int, int, bytes]
 
 
