@@ -47,7 +47,10 @@ async def run(settings: LocalnetSettings, stop: asyncio.Event) -> None:
                 "contracts_shard": chain.home,
             },
         )
-        await wait_first(stop, driver.run(), *(observer.run() for observer in observers))
+        work = [driver.run(), *(observer.run() for observer in observers)]
+        if peers is not None:
+            work.append(peers.send_heartbeats(chain.validators.by_shard, chain.block_nonce))
+        await wait_first(stop, *work)
 
 
 def _observers(settings: LocalnetSettings) -> list[Observer]:

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 from millrace.chain.shard import METACHAIN
 from millrace.localnet.chain.machine import Chain, NodeEvent
 
+MAX_DELAY = 1000
+
 
 class ControlError(Exception):
     """The action is unknown, or cannot be done; the text says why."""
@@ -86,7 +88,10 @@ class Control:
 
     def _finality(self, body: dict[str, Any]) -> dict[str, Any]:
         """Blocks become final `delayRounds` rounds after their own, from now on."""
-        self._chain.finality_rounds = _whole(body, "delayRounds", None)
+        rounds = _whole(body, "delayRounds", None)
+        if rounds > MAX_DELAY:
+            raise ControlError(f"delayRounds: at most {MAX_DELAY}, since every block that is not final is kept")
+        self._chain.finality_rounds = rounds
         return {"delayRounds": self._chain.finality_rounds}
 
     def _disconnect(self, body: dict[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     round_ms: Annotated[int, Meta(ge=10)] = 600
     """Length of a round; every shard makes one block in it."""
-    finality_rounds: Annotated[int, Meta(ge=0)] = 0
+    finality_rounds: Annotated[int, Meta(ge=0, le=1000)] = 0
     """Rounds after which a block is final; 0: in its own round."""
     finalized_first: bool = True
     """Whether a block final in its own round is announced as final before it is announced at all, as live nodes do."""
@@ -66,6 +66,8 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     max_mempool: Count = 50_000
     """Transactions waiting in one shard; further ones are refused."""
     max_mempool_per_sender: Count = 5_000
+    mempool_rounds: Count = 3_000
+    """Rounds after which a transaction that could not be executed is dropped."""
     max_block_gas: Count = 1_500_000_000
     """Gas of the transactions in one block."""
     max_block_items: Count = 1_000

@@ -35,6 +35,7 @@ from millrace.localnet.traders import Traders
 
 EGLD = 10**18
 KEPT_META = 64
+SWEEP_ROUNDS = 20
 
 
 class NodeEvent(msgspec.Struct, frozen=True):
@@ -83,6 +84,12 @@ class Chain:
         """An account as of the newest block."""
         return self.ledger_of(pubkey).account(pubkey)
 
+    def block_nonce(self, shard: int) -> int:
+        """The number of the newest block of a shard, or of the metachain; 0 before the first."""
+        if shard == METACHAIN:
+            return self.meta[-1].nonce if self.meta else 0
+        return self.shards[shard].next_nonce - 1
+
     def pool_document(self) -> PoolDocument:
         """The market as of the newest block of the contracts' shard."""
         shard = self.shards[self.home]
@@ -103,7 +110,9 @@ class Chain:
         if shard.mempool.contains(tx.sender, tx.nonce, tx_hash):
             return tx_hash
         admission.check(tx, self.network, shard.state.ledger)
-        shard.mempool.add(tx_hash, tx)
+        replaced = shard.mempool.add(tx_hash, tx, self.round)
+        if replaced is not None:
+            self.index.forget(replaced)
         self.index.add(tx_hash, tx, self._timestamp_ms(self.round))
         return tx_hash
 
@@ -157,6 +166,7 @@ class Chain:
     def advance_round(self, held: frozenset[int] = frozenset()) -> list[NodeEvent]:
         """One round. `held` names shards that cannot make a block now, beside those that were stopped."""
         self.round += 1
+        self._drop_stale()
         self._let_traders_act()
         events: list[NodeEvent] = []
         for number, shard in self.shards.items():
@@ -198,6 +208,14 @@ class Chain:
         for text in self.settings.relayers:
             pubkey = address.decode(text)
             self.ledger_of(pubkey).credit(pubkey, NATIVE, self.settings.relayer_egld * EGLD)
+
+    def _drop_stale(self) -> None:
+        """Forget transactions that waited too long, most often for one before them that never came."""
+        if self.round % SWEEP_ROUNDS:
+            return
+        for shard in self.shards.values():
+            for tx_hash in shard.mempool.drop_older(self.round - self.settings.mempool_rounds):
+                self.index.forget(tx_hash)
 
     def _note_deliveries(self, block: Block) -> None:
         """Tell whoever waits for a grant that its receiver has it."""
@@ -260,6 +278,7 @@ class Chain:
         """A metachain block that names the shards' new final blocks and hands their miniblocks on."""
         notarized = list(self._to_notarise)
         self._to_notarise.clear()
+        events = self._tell_epoch() if self.round % self.settings.rounds_per_epoch == 0 else []
         head = self.meta[-1] if self.meta else None
         place = self._place(METACHAIN, head.nonce + 1 if head else 1, head, 0)
         raw, block_hash = seal(meta_header(place, notarized))
@@ -284,7 +303,17 @@ class Chain:
             self.meta.popleft()
         for source in notarized:
             self._hand_on(source, block_hash)
-        return self._announce(block, [block])
+        return self._announce(block, [block]) + events
+
+    def _tell_epoch(self) -> list[NodeEvent]:
+        """What a metachain node tells when an epoch begins: who validates, and their ratings."""
+        epoch = self.round // self.settings.rounds_per_epoch
+        keys = announce.validators_keys(METACHAIN, self.validators, epoch)
+        ratings = [announce.validators_rating(shard, self.validators, epoch) for shard in self.validators.by_shard]
+        return [
+            NodeEvent(METACHAIN, outport.SAVE_VALIDATORS_PUB_KEYS, keys),
+            *(NodeEvent(METACHAIN, outport.SAVE_VALIDATORS_RATING, rating) for rating in ratings),
+        ]
 
     def _hand_on(self, source: Block, meta_hash: bytes) -> None:
         for mini in self.shards[source.shard].outgoing(source):

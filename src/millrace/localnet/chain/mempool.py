@@ -15,7 +15,8 @@ from millrace.localnet.ledger import Ledger
 class Mempool:
     """A bounded pool. At a bound a new transaction is refused; nothing that waits is ever pushed out by it.
 
-    One transaction per sender and nonce: a second one replaces the first only if it pays more per unit of gas.
+    What waits too long is dropped. One transaction per sender and nonce: a second one replaces the first only if
+    it pays more per unit of gas.
     """
 
     def __init__(self, gas: GasSchedule, max_size: int, max_per_sender: int) -> None:
@@ -23,6 +24,8 @@ class Mempool:
         self._max_size = max_size
         self._max_per_sender = max_per_sender
         self._by_sender: dict[bytes, dict[int, tuple[bytes, Transaction]]] = {}
+        self._since: dict[bytes, int] = {}
+        """Hash to the round of arrival, oldest first; what has left the pool is cleared away later."""
         self._size = 0
         self.refused = 0
         """Transactions refused because a bound was reached."""
@@ -30,13 +33,16 @@ class Mempool:
     def __len__(self) -> int:
         return self._size
 
-    def add(self, tx_hash: bytes, tx: Transaction) -> None:
-        """Take a checked transaction. Raises `Refused` at a bound or for a worse one of the same nonce."""
+    def add(self, tx_hash: bytes, tx: Transaction, round_: int) -> bytes | None:
+        """Take a checked transaction that came in this round; the hash of the one it replaces, if it does.
+
+        Raises `Refused` at a bound or when one with the same nonce waits and pays as much.
+        """
         waiting = self._by_sender.get(tx.sender, {})
         present = waiting.get(tx.nonce)
         if present is not None:
             if present[0] == tx_hash:
-                return
+                return None
             if fees.price_per_unit(tx, self._gas) <= fees.price_per_unit(present[1], self._gas):
                 raise Refused("a transaction with this nonce and no lower price is waiting already")
         elif self._size >= self._max_size or len(waiting) >= self._max_per_sender:
@@ -45,6 +51,17 @@ class Mempool:
         else:
             self._size += 1
         self._by_sender.setdefault(tx.sender, {})[tx.nonce] = (tx_hash, tx)
+        self._since[tx_hash] = round_
+        return None if present is None else present[0]
+
+    def drop_older(self, round_: int) -> list[bytes]:
+        """Forget what came before a round and still waits; the hashes of what was forgotten."""
+        waiting = {entry[0]: (sender, nonce) for sender, own in self._by_sender.items() for nonce, entry in own.items()}
+        self._since = {tx_hash: since for tx_hash, since in self._since.items() if tx_hash in waiting}
+        stale = [tx_hash for tx_hash, since in self._since.items() if since < round_]
+        for tx_hash in stale:
+            self._forget(*waiting[tx_hash])
+        return stale
 
     def put_back(self, tx_hash: bytes, tx: Transaction) -> None:
         """Return a transaction of a reverted block; bounds do not hold for what had its place already."""

@@ -1,0 +1,291 @@
+"""The running chain: rounds by the clock, HTTP, node events over a socket, control."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from millrace.chain import outport
+from millrace.chain.address import encode
+from millrace.chain.keys import KeyPair
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.transaction import Transaction, chain_hash, client_hash, signing_message, to_json
+from millrace.dex import document
+from millrace.localnet import app
+from millrace.localnet.settings import LocalnetSettings
+from millrace.runtime import websocket
+
+EGLD = 10**18
+
+
+def key_in(shard: int, start: int = 0) -> KeyPair:
+    """A wallet of a shard (last byte modulo 3)."""
+    number = start
+    while True:
+        key = KeyPair.from_seed(number.to_bytes(32, "big"))
+        if key.public[-1] % 3 == shard:
+            return key
+        number += 1
+
+
+class Notifier:
+    """Takes every event and acknowledges it."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Any]] = []
+        self.changed = asyncio.Event()
+
+    def session(self, request: websocket.Request) -> websocket.Session:
+        """One node."""
+        notifier = self
+
+        class Session(websocket.Session):
+            def on_message(self, kind: websocket.Kind, data: bytes) -> None:
+                message = outport.decode_envelope(data)
+                notifier.events.append((message.topic, outport.decode_payload(message.topic, message.payload)))
+                self.send_binary(outport.ack_envelope(message.counter))
+                notifier.changed.set()
+
+        return Session()
+
+    async def until(self, condition: Callable[[list[tuple[str, Any]]], bool]) -> None:
+        """Wait until the events so far make the condition hold."""
+        async with asyncio.timeout(10):
+            while not condition(self.events):
+                self.changed.clear()
+                await self.changed.wait()
+
+    def of(self, topic: str, shard: int) -> list[Any]:
+        """The payloads of one topic and shard."""
+        return [payload for name, payload in self.events if name == topic and payload.shardID == shard]
+
+
+class Running:
+    """A running chain, asked over HTTP."""
+
+    def __init__(self, url: str, notifier: Notifier, http: aiohttp.ClientSession) -> None:
+        self.url = url
+        self.notifier = notifier
+        self.http = http
+
+    async def get(self, path: str, status: int = 200) -> Any:
+        """The body of an answer with this status."""
+        async with self.http.get(self.url + path) as answer:
+            body = await answer.json()
+            assert answer.status == status, body
+            return body
+
+    async def post(self, path: str, body: Any, status: int = 200) -> Any:
+        """The body of an answer with this status."""
+        async with self.http.post(self.url + path, data=msgspec.json.encode(body)) as answer:
+            reply = await answer.json()
+            assert answer.status == status, reply
+            return reply
+
+    async def settled(self, tx_hash: bytes) -> Any:
+        """A transaction once it is no longer pending."""
+        async with asyncio.timeout(10):
+            while (found := await self.get(f"/transactions/{tx_hash.hex()}"))["status"] == "pending":
+                await asyncio.sleep(0.02)
+        return found
+
+
+RELAYER = key_in(0, 1000)
+
+
+@pytest.fixture
+async def running() -> AsyncIterator[Running]:
+    """A small chain with fast rounds and two observers per shard, without gossip and traders."""
+    notifier = Notifier()
+    server = await websocket.serve(notifier.session, "127.0.0.1", 0, max_message_size=1 << 24)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = LocalnetSettings(
+        port=port,
+        pools=30,
+        tokens=12,
+        round_ms=40,
+        traders_per_second=0,
+        gossip=False,
+        observers_per_shard=2,
+        notifier_url=f"ws://127.0.0.1:{server.port}/save",
+        retry_seconds=0.02,
+        relayers=(encode(RELAYER.public),),
+    )
+    stop = asyncio.Event()
+    task = asyncio.create_task(app.run(settings, stop))
+    async with aiohttp.ClientSession() as http:
+        chain = Running(f"http://127.0.0.1:{port}", notifier, http)
+        async with asyncio.timeout(10):
+            while True:
+                with contextlib.suppress(aiohttp.ClientError):
+                    await chain.get("/health")
+                    break
+                await asyncio.sleep(0.02)
+        yield chain
+    stop.set()
+    await asyncio.wait_for(task, 10)
+    await server.close(grace=0.1)
+
+
+def signed(key: KeyPair, **fields: Any) -> Transaction:
+    """A transaction, co-signed if it names the relayer."""
+    draft = Transaction(
+        **(
+            {
+                "nonce": 0,
+                "value": 0,
+                "gas_price": 10**9,
+                "gas_limit": 100_000,
+                "chain_id": "local",
+                "sender": key.public,
+            }
+            | fields
+        )
+    )
+    message = signing_message(draft)
+    return msgspec.structs.replace(
+        draft,
+        signature=key.sign(message),
+        relayer_signature=RELAYER.sign(message) if draft.relayer else b"",
+    )
+
+
+async def test_a_relayed_transfer_from_faucet_to_status(running: Running) -> None:
+    """Faucet, submission, status by both hashes, accounts, and the block's events at the notifier."""
+    key, other = key_in(0), key_in(2)
+    address = encode(key.public)
+    granted = await running.post("/faucet", {"address": address, "token": "EGLD", "amount": str(EGLD)})
+    assert granted["amount"] == str(EGLD)
+    assert (await running.get(f"/accounts/{address}"))["balance"] == str(EGLD)
+    tx = signed(key, receiver=other.public, value=5, relayer=RELAYER.public)
+    reply = await running.post("/transactions", to_json(tx), 201)
+    assert reply["txHash"] == chain_hash(tx).hex() and (reply["senderShard"], reply["receiverShard"]) == (0, 2)
+    found = await running.settled(chain_hash(tx))
+    assert (found["status"], found["isRelayed"], found["clientHash"]) == ("success", True, client_hash(tx).hex())
+    assert (await running.get(f"/transactions/{client_hash(tx).hex()}"))["txHash"] == chain_hash(tx).hex()
+    account = await running.get(f"/accounts/{address}")
+    assert (account["balance"], account["nonce"], account["shard"]) == (str(EGLD - 5), 1, 0)
+    assert (await running.get(f"/accounts/{encode(other.public)}"))["balance"] == "5"
+    wanted = chain_hash(tx).hex()
+    await running.notifier.until(
+        lambda events: (
+            {p.shardID for t, p in events if t == "SaveBlock" and wanted in p.transactionPool.transactions} == {0, 2}
+        )
+    )
+
+
+async def test_tokens_from_the_faucet_reach_every_shard(running: Running) -> None:
+    """The answer comes when the account has them, also where the contracts are not."""
+    for shard in range(3):
+        address = encode(key_in(shard).public)
+        await running.post("/faucet", {"address": address, "token": "WEGLD-bd4d79", "amount": "77"})
+        (token,) = await running.get(f"/accounts/{address}/tokens")
+        assert (token["identifier"], token["decimals"], token["balance"]) == ("WEGLD-bd4d79", 18, "77")
+
+
+async def test_errors_have_the_api_shape(running: Running) -> None:
+    """Unknown and impossible requests are answered with statusCode, message and error."""
+    missing = {"statusCode": 404, "message": "Transaction not found", "error": "Not Found"}
+    assert await running.get("/transactions/" + "00" * 32, 404) == missing
+    assert await running.get("/transactions/zz", 404) == missing
+    assert (await running.get("/accounts/erd1nonsense", 400))["statusCode"] == 400
+    for body in (b"{", b"[]", b'{"nonce":1}', b"\xff", b"[" * 100_000):
+        async with running.http.post(running.url + "/transactions", data=body) as answer:
+            assert answer.status == 400
+    tx = signed(key_in(0), receiver=key_in(0).public)
+    assert "insufficient funds" in (await running.post("/transactions", to_json(tx), 400))["message"]
+    bad = msgspec.structs.replace(tx, nonce=1)
+    assert "invalid signature" in (await running.post("/transactions", to_json(bad), 400))["message"]
+    for grant in (
+        {"address": "x", "token": "EGLD", "amount": "1"},
+        {"address": encode(key_in(0).public), "token": "NOPE-123456", "amount": "1"},
+        {"address": encode(key_in(0).public), "token": "EGLD", "amount": "-1"},
+        {"address": encode(key_in(0).public)},
+    ):
+        assert (await running.post("/faucet", grant, 400))["error"] == "Bad Request"
+
+
+async def test_the_pool_document_decodes_and_follows_the_blocks(running: Running) -> None:
+    """`/pools` is a whole document of the newest block of the contracts' shard."""
+    async with running.http.get(running.url + "/pools") as answer:
+        first = document.decode(await answer.read())
+    assert len(first.pools) == 30
+    await running.notifier.until(lambda events: len(running.notifier.of("SaveBlock", 1)) > 12)
+    async with running.http.get(running.url + "/pools") as answer:
+        assert document.decode(await answer.read()).block.nonce > first.block.nonce
+
+
+async def test_every_observer_tells_the_start_and_then_every_block(running: Running) -> None:
+    """Keys, ratings and genesis accounts first; then each block of each shard from both observers."""
+    meta = 0xFFFFFFFF
+    await running.notifier.until(lambda events: len(running.notifier.of("SaveBlock", meta)) >= 6)
+    notifier = running.notifier
+    assert len(notifier.of("SaveValidatorsPubKeys", meta)) == 2
+    assert {shard for shard in range(3) if len(notifier.of("SaveAccounts", shard)) == 2} == {0, 1, 2}
+    assert any(encode(RELAYER.public) in accounts.alteredAccounts for accounts in notifier.of("SaveAccounts", 0))
+    hashes = [block.blockData.headerHash for block in notifier.of("SaveBlock", 0)]
+    assert len(hashes) - len(set(hashes)) >= len(hashes) // 2 - 2
+    final = {event.headerHash for event in notifier.of("FinalizedBlock", 0)}
+    assert set(hashes) <= final | {hashes[-1]}
+
+
+async def test_revert_over_http(running: Running) -> None:
+    """Late finality, then a revert: RevertIndexedBlock newest first, then the same nonces under other hashes."""
+    await running.post("/control/finality", {"delayRounds": 20})
+    notifier = running.notifier
+    count = len(notifier.of("SaveBlock", 1))
+    await notifier.until(lambda events: len(notifier.of("SaveBlock", 1)) >= count + 8)
+    answer = await running.post("/control/revert", {"shard": 1, "depth": 2})
+    assert answer["reverted"] == 2
+    await notifier.until(lambda events: len(notifier.of("RevertIndexedBlock", 1)) >= 4)
+    nonces = [_nonce(data) for data in notifier.of("RevertIndexedBlock", 1)]
+    top = answer["blockNonce"] + 2
+    assert sorted(nonces, reverse=True) == [top, top, top - 1, top - 1] and nonces[0] == top
+    await notifier.until(lambda events: len(_hashes(notifier, top)) == 2)
+    assert "not final" in (await running.post("/control/revert", {"shard": 1, "depth": 500}, 400))["message"]
+
+
+def _nonce(data: pb.BlockData) -> int:
+    header = outport.decode_header(data.headerType, data.headerBytes)
+    assert isinstance(header, pb.HeaderV2)
+    return header.header.nonce
+
+
+def _hashes(notifier: Notifier, nonce: int) -> set[bytes]:
+    return {block.blockData.headerHash for block in notifier.of("SaveBlock", 1) if _nonce(block.blockData) == nonce}
+
+
+async def test_other_controls(running: Running) -> None:
+    """Stop and start a shard, break and double an observer's words, quiet the traders; nonsense is refused."""
+    notifier = running.notifier
+    await running.post("/control/stop", {"shard": 2})
+    stopped = (await running.get("/health"))["blocks"]["2"]
+    others = len(notifier.of("SaveBlock", 0))
+    await notifier.until(lambda events: len(notifier.of("SaveBlock", 0)) >= others + 8)
+    assert (await running.get("/health"))["blocks"]["2"] == stopped
+    await running.post("/control/start", {"shard": 2})
+    await running.post("/control/disconnect", {"shard": 0, "observer": 1})
+    await running.post("/control/duplicate", {"shard": 0, "observer": 0})
+    before = len(notifier.of("SaveBlock", 2))
+    await notifier.until(lambda events: len(notifier.of("SaveBlock", 2)) >= before + 4)
+    quiet = await running.post("/control/traders", {"enabled": False})
+    assert quiet["blockNonce"] <= (await running.get("/health"))["blocks"]["1"]
+    for action, body in (
+        ("stop", {"shard": 7}),
+        ("stop", {}),
+        ("finality", {"delayRounds": -1}),
+        ("finality", {"delayRounds": 10**9}),
+        ("traders", {"enabled": "no"}),
+        ("disconnect", {"shard": 0, "observer": 5}),
+        ("revert", []),
+    ):
+        assert (await running.post(f"/control/{action}", body, 400))["statusCode"] == 400
+    assert (await running.post("/control/nonsense", {}, 404))["statusCode"] == 404
