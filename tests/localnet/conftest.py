@@ -13,7 +13,7 @@ from millrace.chain.network import profile
 from millrace.chain.token import NATIVE
 from millrace.dex.pool import Pool
 from millrace.localnet import builtin, market
-from millrace.localnet.execution import CallResult, ContractCall, execute_call
+from millrace.localnet.execution import CallResult, ContractCall, Event, execute_call
 from millrace.localnet.ledger import Ledger
 
 PROFILE = profile("documented", chain_id="local")
@@ -97,6 +97,32 @@ class World:
             total.update(account.tokens)
         return total
 
+    def balances(self) -> Counter[tuple[bytes, str]]:
+        """What every account holds of every token."""
+        held: Counter[tuple[bytes, str]] = Counter()
+        for who, account in self.ledger.accounts.items():
+            held[who, NATIVE] = account.balance
+            held.update({(who, token): amount for token, amount in account.tokens.items()})
+        return held
+
+    def changes(self, before: Counter[tuple[bytes, str]]) -> dict[tuple[bytes, str], int]:
+        """How balances differ from earlier ones."""
+        now = self.balances()
+        now.subtract(before)
+        return {key: amount for key, amount in now.items() if amount}
+
+    def movements(
+        self, receiver: bytes, pay: Sequence[tuple[str, int]], events: Sequence[Event]
+    ) -> dict[tuple[bytes, str], int]:
+        """How alice's call changed balances, told from what she paid and the events alone."""
+        moved: Counter[tuple[bytes, str]] = Counter()
+        for token, amount in pay:
+            moved[self.alice, token] -= amount
+            moved[receiver, token] += amount
+        for event in events:
+            _follow(event, moved)
+        return {key: amount for key, amount in moved.items() if amount}
+
     def picture(self) -> object:
         """All of the state, to compare."""
         accounts = {
@@ -115,6 +141,20 @@ class World:
             assert totals[pool.lp_token] == pool.lp_supply, pool.id
         for (address, token), amount in owed.items():
             assert self.ledger.balance_of(address, token) >= amount, token
+
+
+def _follow(event: Event, moved: Counter[tuple[bytes, str]]) -> None:
+    kind, topics = event.identifier, event.topics
+    if kind in ("ESDTTransfer", "MultiESDTNFTTransfer"):
+        for token, _, amount in zip(topics[:-1:3], topics[1:-1:3], topics[2:-1:3], strict=True):
+            moved[event.address, token.decode()] -= int.from_bytes(amount)
+            moved[topics[-1], token.decode()] += int.from_bytes(amount)
+    elif kind == "transferValueOnly":
+        moved[event.address, NATIVE] -= int.from_bytes(topics[0])
+        moved[topics[1], NATIVE] += int.from_bytes(topics[0])
+    elif kind in ("ESDTLocalMint", "ESDTLocalBurn"):
+        sign = 1 if kind == "ESDTLocalMint" else -1
+        moved[event.address, topics[0].decode()] += sign * int.from_bytes(topics[2])
 
 
 @pytest.fixture

@@ -123,6 +123,19 @@ def test_random_calls_lose_and_make_nothing_and_failures_change_nothing(
     assert succeeded > 0
 
 
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_events_tell_every_movement(seed: int, new_world: Callable[[], World]) -> None:
+    """Whoever follows the events of a call knows every account's new balances."""
+    world, dice = new_world(), random.Random(seed)
+    for _ in range(25):
+        pool, function, args, pay = random_call(world, dice)
+        before = world.balances()
+        result = world.call(pool.address, function, *args, pay=pay)
+        if result.ok:
+            assert world.changes(before) == world.movements(pool.address, pay, result.events)
+
+
 def test_a_revert_burns_all_gas_and_logs_signal_error_with_the_text(world: Any) -> None:
     """A failed call has one event: caller and message in the topics, the code in the data."""
     pool = world.pools("XExchange")[0]

@@ -156,12 +156,14 @@ def test_the_ledger_follows_the_vault(seed: int, new_world: Callable[[], Any]) -
             expected = None
             text = str(error)
         before, totals, picture = _holdings(world), world.totals(), world.picture()
+        balances = world.balances()
         result = world.call(CONTRACT, "xo", *xo.encode_arguments(program), pay=pay)
         assert result.ok is (expected is not None), result.return_message
         if expected is None:
             assert result.return_message == text
             assert world.picture() == picture
             continue
+        assert world.changes(balances) == world.movements(CONTRACT, pay, result.events)
         gained = _difference(_holdings(world), before)
         token_out = expected.token_out.replace(NATIVE_IN_TRANSFERS, NATIVE)
         changes = Counter({token_out: expected.amount_out})
