@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,12 +23,12 @@ from millrace.relayer.desk import Desk
 from millrace.relayer.events import Events
 from millrace.relayer.hub_client import HubClient
 from millrace.relayer.inflight import Entry
-from millrace.relayer.journal import Journal
+from millrace.relayer.journal import Journal, JournalError
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.rest import RestApi
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.signer_wire import Start
-from millrace.relayer.signing import SigningProcess
+from millrace.relayer.signing import SignerError, SigningProcess
 from millrace.relayer.stages import Relayers
 from millrace.relayer.statistics import Statistics
 from millrace.relayer.submission import Submitter
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
 CURSOR_SECONDS = 1.0
 POLICY_SECONDS = 1.0
 BALANCE_SECONDS = 15.0
+RETRY_SECONDS = 1.0
 PEERS_SECONDS = 2.0
 COUNT_SECONDS = 1.0
 TIDY_SECONDS = 60.0
@@ -51,10 +53,17 @@ DAY_MS = 86_400_000
 async def run(settings: RelayerSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set. Raises `OSError` when a port is taken or the keys cannot be used."""
     service = Service(settings)
+    loop = asyncio.get_running_loop()
+    rotations: set[asyncio.Task[None]] = set()
     try:
-        await service.start()
+        try:
+            await service.start()
+        except (SignerError, JournalError, ValueError) as error:
+            raise OSError(str(error)) from error
+        loop.add_signal_handler(signal.SIGHUP, lambda: rotations.add(asyncio.ensure_future(service.rotate())))
         await wait_first(stop, *service.endless())
     finally:
+        loop.remove_signal_handler(signal.SIGHUP)
         await service.stop()
 
 
@@ -104,7 +113,7 @@ class Service:
             self.accounts,
             self.desk,
             self.journal,
-            self.signer,
+            lambda: self.signer,
             self._send,
         )
         self.gateway = Gateway(settings, self.submitter, self.statistics.snapshots())
@@ -164,13 +173,25 @@ class Service:
         start = Start(
             settings.key_files,
             settings.key_env,
+            settings.key_passphrase_file,
             str(self.journal.path),
             settings.policy_file,
             settings.profile,
             self.network.chain_id,
         )
-        self.signer = SigningProcess(start, settings.signer_timeout)
-        await self.signer.start()
+        signer = SigningProcess(start, settings.signer_timeout)
+        await signer.start()
+        self.signer, old = signer, self.signer
+        log.info("keys are loaded", extra={"shards": sorted(signer.relayers)})
+        if old is not None:
+            await old.stop()
+
+    async def rotate(self) -> None:
+        """Read the key files again in a new signing process; if they cannot be used the old keys stay."""
+        try:
+            await self._start_signer()
+        except SignerError as error:
+            log.error("the keys are not replaced", extra={"reason": str(error)})
 
     def _restore(self) -> None:
         since = time.time_ns() // 1_000_000 - DAY_MS
@@ -300,16 +321,19 @@ class Service:
 
     async def _keep_balances(self) -> None:
         """Ask for the balances of the relayer keys: the event stream does not carry fees they pay."""
-        while True:
+        while self.api is not None:
+            pause = BALANCE_SECONDS
             for shard, key in self.relayers().by_shard.items():
-                if self.api is None:
-                    break
-                with contextlib.suppress(ChainApiError):
+                try:
                     _, balance = await self.api.account(key)
-                    self.desk.balances[key] = balance
-                    if balance < self.desk.policy.budget.alert_balance:
-                        log.warning("relayer balance is low", extra={"shard": shard, "balance": str(balance)})
-            await asyncio.sleep(BALANCE_SECONDS)
+                except ChainApiError:
+                    pause = RETRY_SECONDS
+                    continue
+                self.desk.balances[key] = balance
+                if balance < self.desk.policy.budget.alert_balance:
+                    log.warning("relayer balance is low", extra={"shard": shard, "balance": str(balance)})
+            await asyncio.sleep(pause)
+        await asyncio.Event().wait()
 
     async def _tidy(self) -> None:
         """Forget what is long over, and find out what became of transactions that were given up."""

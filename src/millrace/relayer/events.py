@@ -43,7 +43,7 @@ class Observer(Protocol):
         """A saved block became final."""
 
     def told(self, since: float) -> None:
-        """Clients were told everything that followed from an event taken at `since`."""
+        """Clients were told everything that followed from a block saved at `since`."""
 
     def validators(self, message: pb.ValidatorsPubKeys) -> None:
         """The validators of an epoch."""
@@ -122,7 +122,7 @@ class Events:
             self._desk.ended(outcome.tx_hash, failed=outcome.status == "fail")
             self._tell(outcome)
         if release.blocks:
-            self._observer.told(now)
+            self._observer.told(release.saved_at)
 
     def _account(self, fact: AccountFact, shard: int, timestamp_ms: int, block_hash: str) -> None:
         if not self._book.learn_from_event(fact.pubkey, fact.nonce, fact.balance):

@@ -1,30 +1,71 @@
-"""Loading the relayer's keys: PEM files or, for development, seeds in the environment.
+"""Loading the relayer's keys: PEM files, encrypted keystore files (JSON) or, for development, the environment.
 
-Only the signing process calls this. Texts of errors name files and variables, never their content.
+Only the signing process calls this. Texts of errors name files and variables, never their content. The
+keystore format is that of MultiversX wallets, version 4: scrypt, AES-128-CTR, HMAC-SHA-256.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
+
+import msgspec
+from Crypto.Cipher import AES
 
 from millrace.chain.keys import KeyFormatError, KeyPair
 from millrace.chain.network import NetworkProfile
+
+MAX_FILE = 65_536
+MAX_SCRYPT_MEMORY = 256 * 1024 * 1024
 
 
 class KeyStoreError(Exception):
     """A key cannot be used; the text says which and why."""
 
 
+class _KdfParams(msgspec.Struct, frozen=True):
+    dklen: int
+    salt: str
+    n: int
+    r: int
+    p: int
+
+
+class _CipherParams(msgspec.Struct, frozen=True):
+    iv: str
+
+
+class _Crypto(msgspec.Struct, frozen=True):
+    ciphertext: str
+    cipherparams: _CipherParams
+    cipher: Literal["aes-128-ctr"]
+    kdf: Literal["scrypt"]
+    kdfparams: _KdfParams
+    mac: str
+
+
+class _KeystoreFile(msgspec.Struct, frozen=True):
+    version: Literal[4]
+    crypto: _Crypto
+    kind: Literal["secretKey"] = "secretKey"
+
+
 def load(
-    files: tuple[str, ...], variables: tuple[str, ...], network: NetworkProfile, env: Mapping[str, str]
+    files: tuple[str, ...],
+    variables: tuple[str, ...],
+    network: NetworkProfile,
+    env: Mapping[str, str],
+    passphrase_file: str = "",
 ) -> dict[int, KeyPair]:
     """The key of each shard. Raises `KeyStoreError` unless every shard of the network has exactly one."""
     found: dict[int, KeyPair] = {}
     for name, pair in [
-        *((path, _from_file(Path(path))) for path in files),
+        *((path, _from_file(path, passphrase_file)) for path in files),
         *((f"variable {name}", _from_variable(name, env)) for name in variables),
     ]:
         shard = network.shard_of(pair.public)
@@ -34,30 +75,68 @@ def load(
             raise KeyStoreError(f"{name}: shard {shard} does not exist in network {network.name}")
         found[shard] = pair
     missing = sorted(set(range(network.shards)) - set(found))
-    if found and missing:
+    if missing:
         raise KeyStoreError(f"no key for shard {', '.join(map(str, missing))}: one per shard is needed")
     return found
 
 
-def _from_file(path: Path) -> KeyPair:
-    """The key in a PEM file that nobody else can read."""
+def _from_file(path: str, passphrase_file: str) -> KeyPair:
+    content = _read_private(Path(path))
+    if path.endswith(".json"):
+        if not passphrase_file:
+            raise KeyStoreError(f"{path}: needs key_passphrase_file")
+        return _decrypt(path, content, _read_private(Path(passphrase_file)).rstrip(b"\r\n"))
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return KeyPair.from_pem(content.decode("ascii"))
+    except (KeyFormatError, UnicodeDecodeError):
+        raise KeyStoreError(f"{path}: not a PEM file of a key") from None
+
+
+def _read_private(path: Path) -> bytes:
+    """The content of a regular file that belongs to us and that nobody else can read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise KeyStoreError(f"{path}: cannot be opened ({error.strerror}); a link is not followed") from None
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
+    try:
+        status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise KeyStoreError(f"{path}: not a regular file")
         if status.st_uid != os.geteuid():
             raise KeyStoreError(f"{path}: belongs to another user")
         if status.st_mode & 0o077:
             raise KeyStoreError(f"{path}: others can read it; chmod 600 it")
-        content = file.read(65_536)
+        return os.read(descriptor, MAX_FILE)
+    finally:
+        os.close(descriptor)
+
+
+def _decrypt(path: str, content: bytes, passphrase: bytes) -> KeyPair:
     try:
-        return KeyPair.from_pem(content.decode("ascii"))
-    except (KeyFormatError, UnicodeDecodeError):
-        raise KeyStoreError(f"{path}: not a PEM file of a key") from None
+        crypto = msgspec.json.decode(content, type=_KeystoreFile).crypto
+        params = crypto.kdfparams
+        derived = hashlib.scrypt(
+            passphrase,
+            salt=bytes.fromhex(params.salt),
+            n=params.n,
+            r=params.r,
+            p=params.p,
+            dklen=params.dklen,
+            maxmem=MAX_SCRYPT_MEMORY,
+        )
+        ciphertext, counter = bytes.fromhex(crypto.ciphertext), bytes.fromhex(crypto.cipherparams.iv)
+        mac = bytes.fromhex(crypto.mac)
+    except (msgspec.DecodeError, ValueError, UnicodeDecodeError):
+        raise KeyStoreError(f"{path}: not a keystore file of a secret key, version 4") from None
+    if not hmac.compare_digest(hmac.digest(derived[16:32], ciphertext, "sha256"), mac):
+        raise KeyStoreError(f"{path}: wrong passphrase, or a damaged file")
+    plain = AES.new(derived[:16], AES.MODE_CTR, nonce=b"", initial_value=int.from_bytes(counter, "big")).decrypt(
+        ciphertext
+    )
+    pair = KeyPair.from_seed(plain[:32])
+    if pair.public != plain[32:64]:
+        raise KeyStoreError(f"{path}: its secret and public key do not belong together")
+    return pair
 
 
 def _from_variable(name: str, env: Mapping[str, str]) -> KeyPair:

@@ -36,7 +36,10 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """TOML file with caps, budgets, quotas and lists; empty means the defaults. Read again when it changes."""
 
     key_files: tuple[str, ...] = ()
-    """One PEM file per shard, in any order: each key's shard follows from its address."""
+    """One file per shard, in any order: each key's shard follows from its address. PEM, or encrypted (.json).
+    SIGHUP reads them again."""
+    key_passphrase_file: str = ""
+    """File with the passphrase of encrypted keystore files."""
     key_env: tuple[str, ...] = ()
     """Names of environment variables that hold 64 hex digits of a seed each (development only)."""
     signer_timeout: float = 5.0

@@ -134,7 +134,7 @@ def serve(connection: socket.socket) -> None:
 
 def _open_vault(start: Start) -> Vault:
     network = named_profile(start.profile, chain_id=start.chain_id)
-    pairs = keystore.load(start.key_files, start.key_env, network, os.environ)
+    pairs = keystore.load(start.key_files, start.key_env, network, os.environ, start.key_passphrase_file)
     for name in start.key_env:
         os.environ.pop(name, None)
     vault = Vault(pairs, network, Path(start.journal), start.policy_file)

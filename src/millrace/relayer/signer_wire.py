@@ -22,6 +22,7 @@ class Start(_Record, frozen=True, tag="start"):
 
     key_files: tuple[str, ...]
     key_env: tuple[str, ...]
+    key_passphrase_file: str
     journal: str
     policy_file: str
     profile: str

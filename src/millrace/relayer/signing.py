@@ -64,7 +64,9 @@ class SigningProcess:
         self._supervisor = asyncio.create_task(self._supervise(reader), name="signer-supervisor")
 
     async def stop(self) -> None:
-        """End the process."""
+        """Let it answer what it was asked, then end the process."""
+        with contextlib.suppress(SignerError, asyncio.CancelledError):
+            await asyncio.gather(*self._waiting.values(), return_exceptions=True)
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)

@@ -67,7 +67,7 @@ class Statistics:
         self.numbers.block_final(block)
 
     def told(self, since: float) -> None:
-        """Everything that followed from an event taken at `since` is on its way to clients."""
+        """Everything that followed from a block saved at `since` is on its way to clients."""
         self.numbers.lag_ms = round((self._clock() - since) * 1000, 3)
 
     def validators(self, message: pb.ValidatorsPubKeys) -> None:

@@ -79,7 +79,7 @@ class Submitter:
         accounts: AccountSource,
         desk: Desk,
         journal: Journal,
-        signer: SigningProcess | None,
+        signer: Callable[[], SigningProcess | None],
         send: Callable[[Entry], None],
     ) -> None:
         self._network = network
@@ -214,9 +214,10 @@ class Submitter:
         if not unsigned:
             return done
         try:
-            if self._signer is None:
+            signer = self._signer()
+            if signer is None:
                 raise SignerError("this relayer has no keys")
-            answers = await self._signer.sign([to_proto(item.entry.tx) for item, _ in unsigned])
+            answers = await signer.sign([to_proto(item.entry.tx) for item, _ in unsigned])
         except SignerError as error:
             reason = reasons.SIGNER_UNAVAILABLE.but(f"{error}; send the same bytes again", 1_000)
             for item, _ in unsigned:
@@ -243,8 +244,9 @@ class Submitter:
     async def recover(self) -> None:
         """After a start: sign what was journalled and never signed, send what may not have been sent."""
         unsigned = [entry for entry in self._desk.inflight.entries() if entry.state == "journalled"]
-        if unsigned and self._signer is not None:
-            answers = await self._signer.sign([to_proto(entry.tx) for entry in unsigned])
+        signer = self._signer()
+        if unsigned and signer is not None:
+            answers = await signer.sign([to_proto(entry.tx) for entry in unsigned])
             for entry, answer in zip(unsigned, answers, strict=True):
                 if answer.refusal:
                     log.warning("a journalled transaction is not signed", extra={"reason": answer.refusal})

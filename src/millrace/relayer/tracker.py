@@ -48,6 +48,8 @@ class Release(msgspec.Struct, frozen=True):
     """What became final: blocks in their order, and what they settle."""
 
     blocks: tuple[BlockFacts, ...] = ()
+    saved_at: float = 0.0
+    """When the newest of the blocks was saved."""
     included: tuple[Included, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
 
@@ -57,6 +59,7 @@ class _Held(msgspec.Struct):
 
     facts: BlockFacts
     sequence: int
+    saved_at: float
 
 
 class _Pending(msgspec.Struct):
@@ -95,7 +98,7 @@ class Tracker:
         if block.block_hash in self._final.get(block.shard, {}):
             return Release()  # another copy of a block that counts already
         held = self._held.setdefault(block.shard, OrderedDict())
-        held[block.block_hash] = _Held(block, sequence)
+        held[block.block_hash] = _Held(block, sequence, now)
         if len(held) > MAX_HELD_PER_SHARD:
             held.popitem(last=False)
             self.forgotten += 1
@@ -166,7 +169,8 @@ class Tracker:
                 final.popitem(last=False)
             for fact in block.facts.transactions:
                 self._apply(fact, block.sequence, included, outcomes)
-        return Release(tuple(block.facts for block in reversed(chain)), tuple(included), tuple(outcomes))
+        blocks = tuple(block.facts for block in reversed(chain))
+        return Release(blocks, chain[0].saved_at, tuple(included), tuple(outcomes))
 
     def _apply(self, fact: TxFact, sequence: int, included: list[Included], outcomes: list[Outcome]) -> None:
         if fact.included:

@@ -1,0 +1,122 @@
+"""Budgets and quotas: reserve, settle, refund, in any interleaving."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millrace.relayer.budget import DAY, HOUR, MINUTE, Ledger, Reservation
+from millrace.relayer.policy import Budget, Quotas
+from millrace.relayer.reasons import Refused
+
+WIDE = Quotas(sender_per_hour=10**9, ip_per_hour=10**9)
+KEY = b"k"
+
+
+def reserve(ledger: Ledger, fee: int, now: float, budget: Budget, quotas: Quotas = WIDE, **names: Any) -> Reservation:
+    who = {"key": KEY, "sender": b"s", "ip": "i"} | names
+    return ledger.reserve(who["key"], who["sender"], who["ip"], fee, now, budget, quotas)
+
+
+def test_windows_hold_to_the_unit_and_slide() -> None:
+    """Exactly the budget fits into a window, one more unit does not, and time frees it again."""
+    budget = Budget(per_minute=10, per_hour=15, per_day=1000, at_risk=1000)
+    ledger = Ledger()
+    reserve(ledger, 10, 0.0, budget)
+    with pytest.raises(Refused, match="budget exhausted") as refusal:
+        reserve(ledger, 1, 59.0, budget)
+    assert refusal.value.reason.retry_after_ms == 1000
+    reserve(ledger, 5, MINUTE, budget)
+    with pytest.raises(Refused):
+        reserve(ledger, 1, MINUTE, budget)
+    reserve(ledger, 10, HOUR + MINUTE, budget)
+
+
+def test_settled_fees_free_the_rest() -> None:
+    """Settling at the real fee gives the difference back; a refund gives all of it back."""
+    budget = Budget(per_minute=10, per_hour=10, per_day=10, at_risk=10)
+    ledger = Ledger()
+    first = reserve(ledger, 10, 0.0, budget)
+    ledger.settle(first, 4, 1.0)
+    assert ledger.left(KEY, 1.0, budget) == 6
+    second = reserve(ledger, 6, 2.0, budget)
+    ledger.refund(second, 3.0)
+    assert ledger.left(KEY, 3.0, budget) == 6 and ledger.at_risk(KEY) == 0
+    with pytest.raises(ValueError, match="once"):
+        ledger.refund(second, 4.0)
+
+
+def test_row_8_quota_theft_and_row_7_sybil_senders() -> None:
+    """Quotas are per sender and per address: one cannot use up another's, many senders share the address's."""
+    budget = Budget()
+    quotas = Quotas(sender_per_hour=10, ip_per_hour=25)
+    ledger = Ledger()
+    reserve(ledger, 10, 0.0, budget, quotas, sender=b"a")
+    with pytest.raises(Refused, match="quota exhausted"):
+        reserve(ledger, 1, 0.0, budget, quotas, sender=b"a")
+    reserve(ledger, 10, 0.0, budget, quotas, sender=b"b")
+    with pytest.raises(Refused, match="quota exhausted"):
+        reserve(ledger, 6, 0.0, budget, quotas, sender=b"c")
+    assert ledger.at_risk(KEY) == 20, "a refused reservation takes nothing from anyone"
+
+
+def test_row_11_hoarded_cosignatures() -> None:
+    """What is only signed has its own, smaller share of what may be at risk, and keeps it until it is over."""
+    budget = Budget(at_risk=100, at_risk_sign_only=10)
+    ledger = Ledger()
+    args = (KEY, b"s", "i")
+    hoard = ledger.reserve(*args, 10, 0.0, budget, WIDE, sign_only=True)
+    with pytest.raises(Refused, match="budget exhausted"):
+        ledger.reserve(*args, 1, 5 * DAY, budget, WIDE, sign_only=True)
+    ledger.reserve(*args, 90, 5 * DAY, budget, WIDE)
+    ledger.settle(hoard, 10, 5 * DAY)
+    ledger.reserve(*args, 1, 5 * DAY, budget, WIDE, sign_only=True)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["reserve", "settle", "refund", "wait"]), st.integers(0, 60), st.integers(0, 9)),
+    max_size=60,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS)
+def test_row_9_race_on_the_budget(steps: list[tuple[str, int, int]]) -> None:
+    """In every interleaving the worst-case fees reserved in any minute, hour and day stay within the budget."""
+    budget = Budget(per_minute=100, per_hour=200, per_day=300, at_risk=150)
+    ledger = Ledger()
+    now = 0.0
+    taken: list[list[Any]] = []  # [time, amount that counts, reservation]
+    for kind, amount, pick in steps:
+        open_ones = [item for item in taken if item[2].is_open]
+        if kind == "wait":
+            now += amount * 60.0
+        elif kind == "reserve":
+            fits = sum(item[1] for item in open_ones) + amount <= 150 and all(
+                sum(item[1] for item in taken if item[0] > now - seconds) + amount <= limit
+                for seconds, limit in ((MINUTE, 100), (HOUR, 200), (DAY, 300))
+            )
+            try:
+                taken.append([now, amount, reserve(ledger, amount, now, budget)])
+                assert fits
+            except Refused:
+                assert not fits
+        elif open_ones:
+            item = open_ones[pick % len(open_ones)]
+            actual = min(amount, item[1]) if kind == "settle" else 0
+            (ledger.settle(item[2], actual, now) if kind == "settle" else ledger.refund(item[2], now))
+            item[1] = actual
+
+
+def test_tables_are_bounded() -> None:
+    """More senders than the bound forget the one unused for longest; the key's budget forgets nothing."""
+    ledger = Ledger(capacity=1)
+    quotas = Quotas(sender_per_hour=10, ip_per_hour=10**9)
+    first = reserve(ledger, 10, 0.0, Budget(), quotas, sender=b"a")
+    reserve(ledger, 10, 0.0, Budget(), quotas, sender=b"b")
+    reserve(ledger, 10, 0.0, Budget(), quotas, sender=b"a")
+    ledger.refund(first, 1.0)
+    assert ledger.at_risk(KEY) == 20

@@ -1,0 +1,78 @@
+"""Keys are used only from files that nobody else can read, one per shard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from multiversx_sdk import UserSecretKey, UserWallet
+from relayer_support import NETWORK, RELAYERS, wallet, write_keys
+
+from millrace.relayer import keystore
+
+
+def load(files: tuple[str, ...], **env: str) -> dict[int, bytes]:
+    pairs = keystore.load(files, tuple(env), NETWORK, env)
+    return {shard: pair.public for shard, pair in pairs.items()}
+
+
+def test_one_key_per_shard(tmp_path: Path) -> None:
+    """Files in any order give each shard its key; a shard with two keys, or none, is an error."""
+    files = write_keys(tmp_path)
+    assert load(files[::-1]) == {shard: pair.public for shard, pair in RELAYERS.items()}
+    with pytest.raises(keystore.KeyStoreError, match="shard 0 has a key already"):
+        load((*files, files[0]))
+    with pytest.raises(keystore.KeyStoreError, match="no key for shard 1, 2"):
+        load(files[:1])
+
+
+def test_row_37_key_file_permissions(tmp_path: Path) -> None:
+    """A file others can read, a link or a directory is refused, and the text shows nothing of the key."""
+    files = write_keys(tmp_path)
+    first = Path(files[0])
+    for mode in (0o640, 0o604, 0o620):
+        first.chmod(mode)
+        with pytest.raises(keystore.KeyStoreError, match="chmod 600") as error:
+            load(files)
+        assert bytes(RELAYERS[0]._signing).hex() not in str(error.value)
+    first.chmod(0o600)
+    link = tmp_path / "link.pem"
+    link.symlink_to(first)
+    with pytest.raises(keystore.KeyStoreError, match="link"):
+        load((str(link), *files[1:]))
+    with pytest.raises(keystore.KeyStoreError, match="regular file"):
+        load((str(tmp_path), *files[1:]))
+    first.write_text("-----BEGIN nonsense")
+    with pytest.raises(keystore.KeyStoreError, match="not a PEM file"):
+        load(files)
+
+
+def test_encrypted_keystore_files(tmp_path: Path) -> None:
+    """A keystore file made by the chain's SDK opens with its passphrase and with no other."""
+    files = list(write_keys(tmp_path))
+    secret = UserSecretKey(bytes(RELAYERS[0]._signing))
+    encrypted = tmp_path / "shard0.json"
+    UserWallet.from_secret_key(secret, "correct horse").save(encrypted)
+    passphrase = tmp_path / "passphrase"
+    passphrase.write_text("correct horse\n")
+    for path in (encrypted, passphrase):
+        path.chmod(0o600)
+    files[0] = str(encrypted)
+    pairs = keystore.load(tuple(files), (), NETWORK, {}, str(passphrase))
+    assert pairs[0].public == RELAYERS[0].public
+    with pytest.raises(keystore.KeyStoreError, match="key_passphrase_file"):
+        load(tuple(files))
+    passphrase.write_text("wrong")
+    with pytest.raises(keystore.KeyStoreError, match="wrong passphrase"):
+        keystore.load(tuple(files), (), NETWORK, {}, str(passphrase))
+    encrypted.write_text("{}")
+    with pytest.raises(keystore.KeyStoreError, match="not a keystore file"):
+        keystore.load(tuple(files), (), NETWORK, {}, str(passphrase))
+
+
+def test_seeds_in_the_environment() -> None:
+    """For development each key may be 64 hex digits in a variable."""
+    seeds = {f"KEY{shard}": bytes(wallet(shard, 50)._signing).hex() for shard in range(3)}
+    assert load((), **seeds) == {shard: pair.public for shard, pair in RELAYERS.items()}
+    with pytest.raises(keystore.KeyStoreError, match="KEY1"):
+        load((), **(seeds | {"KEY1": "xyz"}))

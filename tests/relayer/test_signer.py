@@ -1,0 +1,171 @@
+"""The signing process: signs only what is journalled and within the caps, whatever it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from relayer_support import NETWORK, RELAYERS, sign, transfer, wallet, write_keys
+
+from millrace.chain.keys import verify
+from millrace.chain.transaction import client_hash, signing_message, to_proto
+from millrace.relayer.journal import Journal, Record, hash_message
+from millrace.relayer.signer_wire import Start
+from millrace.relayer.signing import SignerError, SigningProcess
+
+ALICE = wallet(1)
+
+
+def record(tx: Any, **changes: Any) -> Record:
+    """A journalled row for a transaction."""
+    row = Record(
+        sender=tx.sender,
+        nonce=tx.nonce,
+        client_hash=client_hash(tx),
+        chain_hash=None,
+        message_hash=hash_message(signing_message(tx)),
+        tx=to_proto(tx),
+        kind="relay",
+        relayer=tx.relayer,
+        fee=1,
+        cost=None,
+        ip="",
+        created_ms=1,
+        state="journalled",
+        broadcast=True,
+    )
+    return msgspec.structs.replace(row, **changes)
+
+
+class Desk:
+    """A journal and a signing process over it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.journal = Journal(folder / "data" / "journal.sqlite")
+        self.policy = folder / "policy.toml"
+        self.policy.write_text("")
+        files, network = write_keys(folder / "keys"), (NETWORK.name, NETWORK.chain_id)
+        start = Start(files, (), "", str(self.journal.path), str(self.policy), *network)
+        self.process = SigningProcess(start, timeout=5.0)
+
+    async def ask(self, tx: Any, *, write: bool = True) -> bytes | str:
+        """Journal a transaction and ask for its signature."""
+        if write:
+            await self.journal.append([record(tx)])
+        (answer,) = await self.process.sign([to_proto(tx)])
+        return answer.signature or answer.refusal
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    made = Desk(tmp_path)
+    made.journal.open()
+    await made.process.start()
+    try:
+        yield made
+    finally:
+        await made.process.stop()
+        await made.journal.close()
+
+
+async def test_signs_what_is_journalled(desk: Desk) -> None:
+    """A journalled transaction gets its shard's signature; the same one again gets the same."""
+    tx = transfer(ALICE)
+    signature = await desk.ask(tx)
+    assert isinstance(signature, bytes) and verify(RELAYERS[1].public, signing_message(tx), signature)
+    assert await desk.ask(tx, write=False) == signature
+    assert desk.process.relayers == {shard: pair.public for shard, pair in RELAYERS.items()}
+
+
+async def test_row_10_nothing_outside_the_journal(desk: Desk) -> None:
+    """What is not journalled, or another payload of a journalled nonce, is never signed."""
+    tx = transfer(ALICE)
+    assert await desk.ask(tx, write=False) == "not in the journal"
+    await desk.ask(tx)
+    assert await desk.ask(transfer(ALICE, gas_limit=200_000), write=False) == "not in the journal"
+
+
+async def test_row_1_self_relay_oracle(desk: Desk) -> None:
+    """A relayer key as sender, guardian or receiver is refused in the signing process too, in every shard."""
+    for pair in RELAYERS.values():
+        assert "not allowed" in str(await desk.ask(transfer(pair), write=True))
+    assert "not allowed" in str(await desk.ask(transfer(ALICE, receiver=RELAYERS[0].public)))
+    own = RELAYERS[1]
+    tx = sign(transfer(ALICE, 1), ALICE, guardian=own.public, options=2, gas_limit=200_000)
+    tx = msgspec.structs.replace(tx, guardian_signature=own.sign(signing_message(tx)))
+    assert "not allowed" in str(await desk.ask(tx))
+
+
+async def test_row_2_sign_before_verify(desk: Desk) -> None:
+    """A wrong user signature gets no co-signature, journalled or not."""
+    tx = msgspec.structs.replace(transfer(ALICE), signature=b"\1" * 64)
+    assert await desk.ask(tx) == "invalid signature"
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        ("[caps]\ngas_price = 999999999", "gas price too high"),
+        ("[caps]\ngas_limit = 99999", "gas limit too high"),
+        ("[caps]\nfee = 1", "fee too high"),
+        ("paused_shards = [1]", "shard paused"),
+        ("nonsense", "nonsense"),
+    ],
+)
+async def test_caps_are_checked_again(desk: Desk, policy: str, reason: str) -> None:
+    """The signing process reads the policy file itself, and without a readable one signs nothing."""
+    desk.policy.write_text(policy)
+    os.utime(desk.policy, ns=(1, 1))
+    answer = await desk.ask(transfer(ALICE))
+    assert isinstance(answer, str)
+    assert reason in answer or reason == "nonsense"
+
+
+async def test_row_16_other_chain(desk: Desk) -> None:
+    """A transaction of another chain is refused."""
+    assert await desk.ask(transfer(ALICE, chain_id="1")) == "invalid chain id"
+
+
+async def test_killed_process_comes_back(desk: Desk) -> None:
+    """After kill -9 requests fail at once or are answered by a new process, which has the same keys."""
+    assert desk.process.pid is not None
+    os.kill(desk.process.pid, signal.SIGKILL)
+    tx = transfer(ALICE)
+    await desk.journal.append([record(tx)])
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                (answer,) = await desk.process.sign([to_proto(tx)])
+                break
+            except SignerError:
+                await asyncio.sleep(0.02)
+    assert verify(RELAYERS[1].public, signing_message(tx), answer.signature)
+    assert desk.process.restarts == 1
+
+
+async def test_row_36_no_core_dumps_and_no_debugger(desk: Desk) -> None:
+    """The process cannot dump core and its memory is closed to others of the same user."""
+    assert desk.process.pid is not None
+    status = Path(f"/proc/{desk.process.pid}")
+    if os.geteuid() == 0:
+        assert resource.prlimit(desk.process.pid, resource.RLIMIT_CORE) == (0, 0)
+    else:
+        with pytest.raises(PermissionError):
+            (status / "mem").open("rb").close()
+    arguments = (status / "cmdline").read_bytes()
+    assert all(bytes(pair._signing).hex().encode() not in arguments for pair in RELAYERS.values())
+
+
+async def test_keys_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    """A key of the wrong kind stops the start with a text that names the file and nothing secret."""
+    files = write_keys(tmp_path / "keys")
+    start = Start(files[:2], (), "", str(tmp_path / "j"), "", NETWORK.name, NETWORK.chain_id)
+    with pytest.raises(SignerError, match="no key for shard 2"):
+        await SigningProcess(start, 5.0).start()

@@ -1,0 +1,259 @@
+"""The public WebSocket: every control reply and limit, and one clear answer to each bad input."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from relayer_support import BlockMaker, as_json, connected, transfer, wallet
+
+from millrace.chain import address
+from millrace.chain.transaction import TransactionJson, chain_hash, client_hash, from_json
+
+
+def topic_of(number: int) -> str:
+    return f"tx-status/{hashlib.sha256(str(number).encode()).hexdigest()}"
+
+
+async def test_subscribe_and_unsubscribe(world: Any) -> None:
+    """Each topic of a message is acknowledged by itself, in order, with the request id."""
+    await world.start()
+    async with connected(world.ws) as client:
+        reply = await client.ask(action="subscribe", topics=["accounts", topic_of(1)], requestId=7)
+        assert reply == {"action": "subscribe", "status": "ok", "topic": "accounts", "requestId": 7}
+        assert (await client.reply())["topic"] == topic_of(1)
+        reply = await client.ask(action="unsubscribe", topic="accounts")
+        assert reply == {"action": "unsubscribe", "status": "ok", "topic": "accounts"}
+        alice = wallet(1)
+        world.hub.save(BlockMaker(1).block(accounts={alice.public: (1, 5)}))
+        await client.ask(action="subscribe", topic="accounts")
+        world.hub.save(BlockMaker(2).block(accounts={wallet(2).public: (1, 6)}))
+        assert (await client.push())["data"]["balances"] == {"EGLD": "6"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "reason"),
+    [
+        ("nothing", "unknown topic"),
+        ("", "unknown topic"),
+        ("gasstats", "unknown topic"),
+        ("address/erd1qqq", "invalid bech32 address in topic"),
+        ("address/", "invalid bech32 address in topic"),
+        ("address/" + address.encode(wallet(0).public).upper(), "invalid bech32 address in topic"),
+        ("tx-status/" + "0" * 63, "invalid transaction hash in topic"),
+        ("tx-status/" + "0" * 65, "invalid transaction hash in topic"),
+        ("tx-status/" + "g" * 64, "invalid transaction hash in topic"),
+    ],
+)
+async def test_bad_topics(world: Any, topic: str, reason: str) -> None:
+    """A topic that means nothing is refused with its reason, and the connection lives on."""
+    await world.start(key_files=())
+    async with connected(world.ws) as client:
+        for action in ("subscribe", "unsubscribe"):
+            reply = await client.ask(action=action, topic=topic, requestId="x")
+            assert (reply["status"], reply["reason"], reply["requestId"]) == ("fail", reason, "x")
+        assert (await client.ask(action="subscribe", topic="accounts"))["status"] == "ok"
+
+
+BAD = [
+    b"",
+    b"x",
+    b"[]",
+    b"null",
+    b"\xff\xfe",
+    b'{"action":"subscribe","topic":"\xff"}',
+    b'{"action":"subscribe","topic":"accounts","x":"\xff"}',
+    b'{"action":"fly"}',
+    b'{"action":7}',
+    b"{}",
+    b'{"action":"subscribe"}',
+    b'{"action":"subscribe","topic":5}',
+    b'{"action":"subscribe","topics":"accounts"}',
+    b'{"action":"subscribe","topic":"accounts","topic":"accounts"}',
+    b'{"action":"relay"}',
+    b'{"action":"relay","tx":{},"txs":[{}]}',
+    b'{"action":"relay","txs":{}}',
+    b'{"action":"relay","tx":{"nonce":1,"nonce":2}}',
+    b'{"action":"relay","tx":' + b"[" * 100_000,
+    b'{"action":"subscribe","topic":' + b'{"a":' * 50_000,
+    b'{"action":"subscribe","topic":"accounts","n":' + b"9" * 1_000_000 + b"}",
+    b'{"action":"subscribe","topic":"accounts","requestId":"' + b"x" * 300 + b'"}',
+    b'{"action":"subscribe","topic":"accounts","requestId":{}}',
+]
+
+
+async def test_unreadable_messages(world: Any) -> None:
+    """Whatever cannot be read is answered with one reply, and the connection lives on."""
+    await world.start(key_files=(), max_control_messages=1000)
+    async with connected(world.ws) as client:
+        for data in BAD:
+            await client.socket.send_frame(data, aiohttp.WSMsgType.TEXT)
+            reply = await client.next()
+            if b"9" * 1000 in data:
+                assert reply["status"] in ("ok", "fail")
+            else:
+                assert (reply["status"], reply["reason"]) == ("fail", "invalid message"), data[:80]
+        await client.socket.send_bytes(b"{}")
+        assert (await client.next())["reason"] == "invalid message"
+        reply = await client.ask(action="unsubscribe", topic="accounts", requestId="still here")
+        assert reply["requestId"] == "still here"
+
+
+async def test_limit_64_control_messages_in_5_seconds(world: Any) -> None:
+    """The 65th control message within five seconds is answered with how long to wait; the connection stays."""
+    await world.start(key_files=())
+    async with connected(world.ws) as client, connected(world.ws) as other:
+        for number in range(64):
+            action = "subscribe" if number % 2 == 0 else "unsubscribe"
+            assert (await client.ask(action=action, topic="accounts"))["status"] == "ok"
+        reply = await client.ask(action="subscribe", topic="accounts", requestId="r")
+        assert (reply["reason"], reply["requestId"]) == ("rate limit exceeded", "r")
+        assert 0 < reply["retryAfterMs"] <= 5000
+        assert (await other.ask(action="subscribe", topic="accounts"))["status"] == "ok"
+
+
+async def test_limit_64_topics(world: Any) -> None:
+    """The 65th topic of a connection is refused."""
+    await world.start(key_files=(), max_control_messages=100)
+    async with connected(world.ws) as client:
+        for number in range(64):
+            assert (await client.ask(action="subscribe", topic=topic_of(number)))["status"] == "ok"
+        assert (await client.ask(action="subscribe", topic=topic_of(64)))["reason"] == "topic limit reached"
+
+
+async def test_limit_message_size(world: Any) -> None:
+    """A message over 4 MiB closes with 1009; one of exactly 4 MiB is answered."""
+    await world.start(key_files=())
+    limit = 4 * 1024 * 1024
+    async with connected(world.ws) as client:
+        frame = b'{"action":"subscribe","topic":"accounts","x":"'
+        frame += b"y" * (limit - len(frame) - 2) + b'"}'
+        await client.socket.send_frame(frame, aiohttp.WSMsgType.TEXT)
+        assert (await client.next())["status"] == "ok"
+        await client.socket.send_frame(b" " * (limit + 1), aiohttp.WSMsgType.TEXT)
+        assert (await client.socket.receive()).data == 1009
+
+
+async def test_flood_is_cut(world: Any) -> None:
+    """Whoever keeps sending what is refused loses the connection with 1008; others do not notice."""
+    await world.start(key_files=())
+    async with connected(world.ws) as client, connected(world.ws) as other:
+        for _ in range(400):
+            await client.socket.send_str("nonsense")
+        replies = 0
+        while (message := await client.socket.receive()).type is aiohttp.WSMsgType.TEXT:
+            replies += 1
+        assert message.data == 1008 and replies <= 257
+        assert (await other.ask(action="subscribe", topic="accounts"))["status"] == "ok"
+
+
+async def test_batches(world: Any) -> None:
+    """A batch reports each transaction by itself; nonces of the same batch count."""
+    await world.start()
+    alice, bob = wallet(1), wallet(2)
+    good = [transfer(alice, nonce) for nonce in range(3)]
+    wrong = as_json(transfer(bob)) | {"signature": "00" * 64}
+    gap = transfer(bob, 5)
+    async with connected(world.ws) as client:
+        txs = [as_json(good[0]), wrong, as_json(good[1]), as_json(gap), as_json(good[2])]
+        reply = await client.ask(action="relay", requestId="b", txs=txs)
+        assert reply["status"] == "partial" and len(reply["hashes"]) == 3
+        failed = [(item["index"], item["reason"]) for item in reply["failed"]]
+        assert failed == [(1, "invalid signature"), (3, "nonce too high")]
+        assert [item["index"] for item in reply["results"]] == [0, 2, 4]
+        reply = await client.ask(action="relay", requestId="c", txs=[wrong])
+        assert reply["status"] == "failed" and reply["hashes"] == []
+        reply = await client.ask(action="relay", requestId="d", txs=[{}] * 101)
+        assert (reply["reason"], reply["requestId"]) == ("batch too large", "d")
+        assert (await client.ask(action="broadcast", requestId="e", txs=[]))["reason"] == "empty batch"
+
+
+async def test_same_bytes_again_and_other_bytes(world: Any) -> None:
+    """The same bytes get the same answer, also in one batch; other bytes for the nonce are refused."""
+    await world.start()
+    tx = transfer(wallet(1))
+    other = transfer(wallet(1), data=b"x")
+    async with connected(world.ws) as client:
+        first = await client.ask(action="relay", txs=[as_json(tx), as_json(tx), as_json(other)])
+        assert first["hashes"][0] == first["hashes"][1] and len(first["hashes"]) == 2
+        assert first["failed"][0]["code"] == "conflicting_transaction"
+        again = await client.ask(action="relay", tx=as_json(tx))
+        assert again["hashes"] == first["hashes"][:1]
+        await world.api.wait_submitted(1)
+        await asyncio.sleep(0.4)
+        assert len(world.api.submitted) == 1, "what is on its way is not sent twice"
+
+
+async def test_auto_subscribe(world: Any) -> None:
+    """With autoSubscribe the reply names the topic that was subscribed to, and its status comes."""
+    await world.start()
+    tx = transfer(wallet(1), relayed=False)
+    async with connected(world.ws) as client:
+        reply = await client.ask(action="broadcast", tx=as_json(tx), autoSubscribe=True)
+        assert reply["results"][0]["topic"] == f"tx-status/{chain_hash(tx).hex()}"
+        failing = {chain_hash(tx): "wrong number"}
+        world.hub.save(BlockMaker(1).block([tx], failing=failing))
+        push = await client.push()
+        assert push["data"] == {
+            "hash": chain_hash(tx).hex(), "status": "fail", "reason": "execution failed: wrong number",
+        }  # fmt: skip
+
+
+async def test_status_is_told_once_per_subscription_and_never_replayed(world: Any) -> None:
+    """Both hashes are two subscriptions; a later one hears nothing."""
+    await world.start()
+    tx = transfer(wallet(1))
+    async with connected(world.ws) as client:
+        relayed = await client.ask(action="relay", tx=as_json(tx))
+        (sent,) = await world.api.wait_submitted(1)
+        whole = from_json(msgspec.convert(sent, TransactionJson))
+        hashes = {client_hash(tx).hex(), relayed["hashes"][0]}
+        for name in hashes:
+            await client.ask(action="subscribe", topic=f"tx-status/{name}")
+        block = BlockMaker(1).block([whole])
+        world.hub.save(block)
+        told = [await client.push(), await client.push()]
+        assert {item["data"]["hash"] for item in told} == hashes
+        world.hub.save(block)
+        await client.ask(action="subscribe", topic="accounts")
+        async with connected(world.ws) as late:
+            await late.ask(action="subscribe", topic=f"tx-status/{relayed['hashes'][0]}")
+            world.hub.save(BlockMaker(2).block(accounts={wallet(2).public: (1, 6)}))
+            assert (await client.push())["type"] == "accountDelta"
+            assert late.pushed == []
+
+
+async def test_shutdown_says_goodbye(world: Any) -> None:
+    """On shutdown every client hears serverShutdown, then the close code 1001."""
+    await world.start(key_files=())
+    async with connected(world.ws) as client:
+        stopping = asyncio.ensure_future(world.stop())
+        assert await client.next() == {"type": "serverShutdown"}
+        assert (await client.socket.receive()).data == 1001
+        await stopping
+
+
+async def test_streams(world: Any) -> None:
+    """gasStats comes for every shard right after the acknowledgement; /ws/stats flows on connect."""
+    await world.start(key_files=())
+    async with connected(world.ws) as client, connected(world.ws + "/stats") as stats:
+        await client.ask(action="subscribe", topic="gasStats")
+        shards = [(await client.push())["data"]["shard"] for _ in range(6)]
+        assert shards == [0, 1, 2, 0, 1, 2]
+        first, second = await stats.next(), await stats.next()
+        assert first["type"] == "networkStats" and first["schemaVersion"] == "1.1.0"
+        assert second["sequence"] > first["sequence"]
+        assert second["data"]["health"]["streamSubscribers"] == 1
+
+
+async def test_unknown_path_is_refused(world: Any) -> None:
+    """Only /ws and /ws/stats are WebSocket endpoints."""
+    await world.start(key_files=())
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refusal:
+        async with connected(world.ws + "/other"):
+            pass
+    assert refusal.value.status == 404
