@@ -244,3 +244,34 @@ async def test_defect_does_not_stop_the_others(tmp_path: Path, monkeypatch: pyte
     async with notifier(tmp_path) as running, peers(running) as connect:
         await (await connect.node()).save(save_block(7, 1))
         assert running.journal.head - running.journal.oldest == 2, "it was never marked as seen"
+
+
+async def test_node_that_stops_mid_frame(tmp_path: Path) -> None:
+    """A node that stops in the middle of a frame is closed after a ping and a wait; others do not notice."""
+    async with notifier(tmp_path, ping_interval=0.1, pong_timeout=0.1) as running, peers(running) as connect:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        writer.write(
+            b"GET /save HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"\x82\xff" + (60_000_000).to_bytes(8, "big") + b"\0\0\0\0" + b"x" * 100)
+        healthy = await connect.node()
+        await healthy.save(save_block(0, 1))
+        await asyncio.wait_for(reader.read(), WAIT)  # until the notifier ends it
+        writer.close()
+        await healthy.save(save_block(0, 2))
+        assert len(running.ingest.nodes) == 1
+
+
+async def test_frame_of_64_megabytes(tmp_path: Path) -> None:
+    """The largest frame of the default settings goes from node to consumer unchanged."""
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node, consumer = await connect.node(), await connect.consumer()
+        await consumer.subscribe()
+        filler = [event(b"\1" * 32, "big", data=b"x" * 4_000_000) for _ in range(16)]
+        block = save_block(0, 1, events=filler)
+        payload = block.SerializeToString()
+        assert 63_000_000 < len(payload) < 64 * 1024 * 1024
+        await node.tell(SAVE, payload)
+        assert (await consumer.event()).payload == payload

@@ -19,7 +19,7 @@ FILE_NAME = "journal.sqlite3"
 SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x6D696C6C  # "mill"
 _CHECKED_AT_START = 256  # events
-_PRUNE_ROWS = 200  # deleted in one transaction, so that no append waits long
+_PRUNE_ROWS = 64  # deleted in one transaction, so that no append waits long
 
 _SCHEMA = """
 CREATE TABLE events (
