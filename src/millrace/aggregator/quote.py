@@ -202,8 +202,8 @@ def _pool_fees(snapshot: Snapshot, fills: list[Fill]) -> list[PoolFee]:
     for fill in fills:
         if not isinstance(fill.trade, Trade):
             continue
-        pool, i, j = fill.trade
-        swap = touched.get(pool.id, pool).swap(i, j, fill.amount_in)
+        pool = fill.trade.pool
+        swap = touched.get(pool.id, pool).swap(fill.trade.i, fill.trade.j, fill.amount_in)
         touched[pool.id] = swap.pool
         result.append(
             PoolFee(

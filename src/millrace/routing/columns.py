@@ -19,8 +19,9 @@ from millrace.routing.newton import minimise
 from millrace.routing.potential import source_rate
 from millrace.routing.work import EDGES, Work, add_edges, add_hold, add_token, reset
 
-FIRST_PAIRS = 48  # token pairs in the first working set
-ADDED = 128  # edges added per round
+FIRST_PAIRS = 16  # token pairs in the first working set
+FIRST_PARALLEL = 6  # pools of one pair in the first working set, best spot rates first
+ADDED = 48  # edges added per round
 ROUNDS = 12
 MISSED = 1e-7  # stop when what is left out is worth less than this part of the output
 TOLERANCE = 1e-8
@@ -84,13 +85,13 @@ def first_set(net: Net, w: Work, q: Search) -> None:
 
 @kernel
 def _expand_pairs(net: Net, w: Work, chosen: int) -> None:
-    """Add all edges of the candidate pairs."""
+    """Add the best edges of the candidate pairs."""
     edges = np.empty(w.e_edge.size, np.int32)
     count = 0
     for i in range(chosen):
         k = w.c_edge[i]
         if w.n_sell[w.c_token[i]] >= 0 and w.n_buy[net.pdst[k]] >= 0:
-            for e in range(net.pe0[k], net.pe1[k]):
+            for e in range(net.pe0[k], min(net.pe1[k], net.pe0[k] + FIRST_PARALLEL)):
                 if count < edges.size:
                     edges[count] = e
                     count += 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from millrace.routing.jit import kernel
+from millrace.routing.jit import inlined
 from millrace.routing.net import Floats, Net
 
 
-@kernel
+@inlined
 def edge_out(net: Net, e: int, d: float) -> float:
     """Output of edge `e` for the total input `d` (scaled units); a curve gives no more past its last knot."""
     c = net.curve[e]
@@ -29,7 +29,7 @@ def edge_out(net: Net, e: int, d: float) -> float:
     return float(net.ky[lo] + net.kp[lo] * t / (1.0 + bend * t))
 
 
-@kernel
+@inlined
 def curve_trade(net: Net, c: int, p: float, result: Floats) -> None:
     """The largest trade on curve `c` whose marginal rate is still `p`.
 

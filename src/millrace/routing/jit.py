@@ -25,7 +25,7 @@ def _cache_directory() -> Path:
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         text = source.read_bytes()
-        if b"@kernel" in text or b"class Net(" in text:
+        if b"@kernel" in text or b"@inlined" in text or b"class Net(" in text:
             digest.update(text)
     chosen = os.environ.get(CACHE_VARIABLE)
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
@@ -49,3 +49,10 @@ vars(numba.config)["CACHE_DIR"] = str(CACHE_DIRECTORY)
 def kernel(function: F) -> F:
     """Compile `function` on its first call (or load it from the cache); it runs without the GIL."""
     return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+
+
+def inlined(function: F) -> F:
+    """A kernel pasted into its callers by LLVM: a call that passes a net and a work area counts references
+    of dozens of arrays, which inside one function is optimised away.
+    """
+    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(function))

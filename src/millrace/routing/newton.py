@@ -9,13 +9,13 @@ For a curve the same Hessian entries come from `y''` at the best trade. All deri
 from __future__ import annotations
 
 from millrace.routing.edge import curve_trade
-from millrace.routing.jit import kernel
+from millrace.routing.jit import inlined, kernel
 from millrace.routing.linear import factor_solve
 from millrace.routing.net import Net
 from millrace.routing.work import EDGES, ITERATIONS, TOKENS, Work
 
 
-@kernel
+@inlined
 def evaluate(net: Net, w: Work) -> float:
     """Profit of every live edge at the present prices; returns G(s) in units of the sink per unit of input."""
     total = 0.0
@@ -40,7 +40,7 @@ def evaluate(net: Net, w: Work) -> float:
     return total
 
 
-@kernel
+@inlined
 def assemble(w: Work) -> float:
     """Gradient and Hessian (lower triangle) of half of G; returns the largest imbalance of value."""
     size = w.n[TOKENS]
@@ -89,7 +89,7 @@ def assemble(w: Work) -> float:
     return worst
 
 
-@kernel
+@inlined
 def _slopes(net: Net, w: Work, t: float) -> tuple[float, float]:
     """First and second derivative of half of G along the step, at `s + t step`."""
     first, second = 0.0, 0.0
@@ -121,7 +121,7 @@ def _slopes(net: Net, w: Work, t: float) -> tuple[float, float]:
     return first, second
 
 
-@kernel
+@inlined
 def _line_search(net: Net, w: Work) -> float:
     """The minimiser of G along the step, found on its derivative (piecewise linear without curves)."""
     longest = 1.0

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolState
+from millrace.routing.execution import shrink_input
 from millrace.routing.liquidity import Paths, provide, redeem
-from millrace.routing.plan import Execution, PlanError, shrink_input
+from millrace.routing.plan import Execution, PlanError
 from millrace.routing.router import Algorithm, Limits, NoRoute, Route, Router
 from millrace.routing.venue import CurveCache
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from millrace.routing.columns import NEWTON_STEPS, TOLERANCE
+from millrace.routing.edge import curve_trade
 from millrace.routing.jit import kernel
 from millrace.routing.linear import factor_solve, solve_again
 from millrace.routing.net import Net
-from millrace.routing.newton import assemble, minimise, settle_flows
-from millrace.routing.work import EDGES, TOKENS, Work
+from millrace.routing.newton import assemble, evaluate, minimise, settle_flows
+from millrace.routing.work import EDGES, HOLD, TOKENS, Work
 
 LEAST_FLOW = 1e-9  # of the total value; thinner edges are dropped
 KEEP = 0.7  # part of the pools that stays in one round of pruning
 KEEP_FAR = 0.5  # the same while the route has more than four times the pools wanted
+EXCHANGES = 10  # rounds of exchange on a pruned route
+REVIVED = 12  # edges brought back in the first of them
 EXACT_LOSSES_UP_TO = 96  # pools; with more, edges are ranked by profit alone
 
 
@@ -236,8 +239,11 @@ def prune(net: Net, w: Work, sources: int, pools: int, paths: int) -> bool:
 
 @kernel
 def _keep_best(w: Work, target: int) -> None:
-    """Unmark all used edges but the `target` ones with the largest losses."""
+    """Unmark all used edges but the `target` ones with the largest losses; keeping the input always stays."""
     edges = w.n[EDGES]
+    for e in range(edges):
+        if w.e_edge[e] == HOLD:
+            w.e_loss[e] = 1e300
     order = np.argsort(-w.e_loss[:edges])
     kept = 0
     for i in range(edges):
@@ -247,3 +253,73 @@ def _keep_best(w: Work, target: int) -> None:
                 kept += 1
             else:
                 w.e_use[e] = False
+
+
+@kernel
+def refine(net: Net, w: Work, sources: int, pools: int, paths: int) -> None:
+    """Improve a pruned route by exchange: revive the dropped edges that would earn most, prune again.
+
+    At the optimum of a set of edges the dual value is its output, so values compare routes directly.
+    Keeps the best set; the number of revived edges is halved whenever a round does not help.
+    """
+    best = evaluate(net, w)
+    _remember(w)
+    revive = max(2, min(REVIVED, mark_carrying(w)))
+    for _ in range(EXCHANGES):
+        if _revive(net, w, revive) == 0:
+            break
+        minimise(net, w, TOLERANCE, NEWTON_STEPS)
+        value = -1.0
+        if prune(net, w, sources, pools, paths):
+            value = evaluate(net, w)
+        if value > best * (1.0 + 1e-9):
+            best = value
+            _remember(w)
+        else:
+            _recall(w)
+            evaluate(net, w)
+            if revive == 1:
+                break
+            revive //= 2
+    _recall(w)
+    evaluate(net, w)
+
+
+@kernel
+def _remember(w: Work) -> None:
+    for e in range(w.n[EDGES]):
+        w.e_best[e] = w.e_alive[e]
+    for t in range(w.n[TOKENS]):
+        w.t_best[t] = w.t_s[t]
+
+
+@kernel
+def _recall(w: Work) -> None:
+    for e in range(w.n[EDGES]):
+        w.e_alive[e] = w.e_best[e]
+    for t in range(w.n[TOKENS]):
+        w.t_s[t] = w.t_best[t]
+
+
+@kernel
+def _revive(net: Net, w: Work, wanted: int) -> int:
+    """Make the dropped edges alive again that earn most at the present prices; returns how many."""
+    edges = w.n[EDGES]
+    for e in range(edges):
+        w.e_loss[e] = 0.0
+        if w.e_alive[e]:
+            continue
+        sa, sb = w.t_s[w.e_a[e]], w.t_s[w.e_b[e]]
+        if w.e_curve[e] < 0:
+            z = w.e_cb[e] * sb - w.e_ca[e] * sa
+            w.e_loss[e] = z * z if z > 0.0 else 0.0
+        else:
+            curve_trade(net, w.e_curve[e], sa * sa / (sb * sb), w.point)
+            w.e_loss[e] = (sb * sb * w.point[1] - sa * sa * w.point[0]) / w.unit[0]
+    order = np.argsort(-w.e_loss[:edges])
+    count = 0
+    for i in range(min(wanted, edges)):
+        if w.e_loss[order[i]] > 0.0:
+            w.e_alive[order[i]] = True
+            count += 1
+    return count

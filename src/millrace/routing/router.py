@@ -14,9 +14,10 @@ from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing import net as nets
 from millrace.routing.columns import Search
+from millrace.routing.execution import Walked, execute, execute_paths
 from millrace.routing.net import Floats
 from millrace.routing.pathsearch import MAX_HOPS, MAX_PATHS, PathWork, make_path_work, split_greedy
-from millrace.routing.plan import Execution, PlanError, execute, execute_paths
+from millrace.routing.plan import Execution, PlanError
 from millrace.routing.potential import potentials, source_rate
 from millrace.routing.solve import UPPER, solve
 from millrace.routing.venue import CurveCache, Trade, list_edges
@@ -135,7 +136,7 @@ class Router:
             upper = self._by_flow(ask)[1]
         return self._proven(ask, best, upper)
 
-    def _by_flow(self, ask: _Ask) -> tuple[Execution | None, float]:
+    def _by_flow(self, ask: _Ask) -> tuple[Walked | None, float]:
         """The dual's plan within the limits (if it has one), and the bound on the output of any plan."""
         trades, flows = self._flow(ask.search, ask.limits)
         upper = float(self._report[UPPER] / self._graph.scale[ask.search.sink])
@@ -147,7 +148,7 @@ class Router:
         except PlanError:
             return None, upper
 
-    def _by_paths(self, ask: _Ask, chunks: int) -> Execution | None:
+    def _by_paths(self, ask: _Ask, chunks: int) -> Walked | None:
         """The greedy split in `chunks` (1: the best single path), or None."""
         paths, flows = self._greedy(ask, chunks)
         try:
@@ -167,7 +168,7 @@ class Router:
             search.sink,
             float(search.amounts[0]),
             search.behind,
-            min(ask.limits.hops, MAX_HOPS),
+            min(ask.limits.hops, ask.limits.pools, MAX_HOPS),
             chunks,
             min(ask.limits.paths, MAX_PATHS - 1),
             ask.limits.pools,
@@ -176,9 +177,9 @@ class Router:
         paths = [[self._trades[e] for e in original[work.paths[k, : work.length[k]]].tolist()] for k in range(count)]
         return paths, (work.flow[:count] / search.amounts[0]).tolist()
 
-    def _proven(self, ask: _Ask, done: Execution, upper: float) -> Route:
+    def _proven(self, ask: _Ask, done: Walked, upper: float) -> Route:
         gap = max(0.0, 1.0 - done.amount_out / upper) if 0.0 < upper < math.inf else None
-        return Route(done, self._spot(ask.search), gap)
+        return Route(done.execution(), self._spot(ask.search), gap)
 
     def find_paths(
         self, token_in: str, token_out: str, amount_in: int, limits: Limits
@@ -247,7 +248,7 @@ class Router:
         return labels
 
 
-def _better(one: Execution | None, other: Execution | None) -> Execution | None:
+def _better(one: Walked | None, other: Walked | None) -> Walked | None:
     """The plan that pays more; the first when they are equal."""
     if one is None or (other is not None and other.amount_out > one.amount_out):
         return other

@@ -9,7 +9,7 @@ from millrace.routing.edge import curve_trade
 from millrace.routing.jit import kernel
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import settle_flows
-from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, trim
+from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, refine, trim
 from millrace.routing.work import HOLD, Work
 
 UPPER, MISSED, POOLS_FREE = range(3)  # slots of the report
@@ -105,8 +105,11 @@ def solve(net: Net, w: Work, q: Search, pools: int, paths: int, edges: Ints, flo
 @kernel
 def extract(net: Net, w: Work, sources: int, pools: int, paths: int, edges: Ints, flows: Floats) -> int:
     """Prune the solved working set to the limits and write its flow in execution order."""
+    before = mark_carrying(w)
     if not prune(net, w, sources, pools, paths):
         return 0
+    if mark_carrying(w) < before:
+        refine(net, w, sources, pools, paths)
     settle_flows(w)
     mark_carrying(w)
     trim(w, sources)

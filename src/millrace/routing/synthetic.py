@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+from collections import Counter
 from typing import Any, NamedTuple
 
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
@@ -20,6 +21,7 @@ from millrace.dex.stable import AshStablePool, JexStablePool
 from millrace.dex.stableswap import UNIT, liquidity_fee
 
 WRAPPED = "WEGLD-bd4d79"
+MOST_LISTINGS = 8  # pools on one pair
 
 
 class Asset(NamedTuple):
@@ -31,11 +33,18 @@ class Asset(NamedTuple):
 
 
 def make_market(
-    pools: int, seed: int, *, noise: float = 0.003, tokens: int | None = None, curved: float = 0.0
+    pools: int,
+    seed: int,
+    *,
+    noise: float = 0.003,
+    tokens: int | None = None,
+    curved: float = 0.0,
+    one_exchange: bool = False,
 ) -> PoolDocument:
     """A document of `pools` constant-product pools of three exchanges over about 0.4 tokens per pool.
 
     `curved` is the part of the pools that are stable pools (JEX, AshSwap) or crypto pools instead.
+    `one_exchange` makes all others xExchange pools, even where that exchange lists the pair already.
     """
     rng = random.Random(f"market/{seed}/{pools}")
     assets = _assets(rng, tokens or max(6, round(pools * 0.4)))
@@ -52,7 +61,8 @@ def make_market(
         if rng.random() < curved:
             built.append(_curved_pool(rng, k, (assets[a], assets[b]), reserves))
         else:
-            built.append(_pool(rng, k, (assets[a], assets[b]), reserves, main, taken))
+            kinds = "x" if one_exchange else "xoj"
+            built.append(_pool(rng, k, (assets[a], assets[b]), reserves, main, taken, kinds))
     infos = tuple(TokenInfo(asset.identifier, asset.decimals) for asset in assets)
     lps = tuple(TokenInfo(pool.lp_token, 18, is_lp=True, lp_of=pool.id) for pool in built)
     return PoolDocument(
@@ -80,6 +90,7 @@ def _pairs(rng: random.Random, tokens: int, pools: int) -> list[tuple[int, int]]
     hubs = min(tokens - 1, max(3, min(8, 2 + int(math.log10(pools + 1) * 1.6))))
     popularity = [1.0 / (t + 1) for t in range(tokens)]
     pairs = [(t, rng.choices(range(min(t, hubs)), popularity[: min(t, hubs)])[0]) for t in range(1, tokens)]
+    listed = Counter((min(pair), max(pair)) for pair in pairs)
     while len(pairs) < pools:
         draw = rng.random()
         if draw < 0.15:
@@ -89,7 +100,9 @@ def _pairs(rng: random.Random, tokens: int, pools: int) -> list[tuple[int, int]]
         else:
             a = rng.choices(range(tokens), popularity)[0]
             b = rng.choices(range(hubs if draw < 0.85 else tokens), popularity[: hubs if draw < 0.85 else tokens])[0]
-        if a != b:
+        pair = (min(a, b), max(a, b))
+        if a != b and listed[pair] < MOST_LISTINGS:
+            listed[pair] += 1
             pairs.append((a, b))
     return pairs[:pools]
 
@@ -101,14 +114,15 @@ def _pool(
     reserves: tuple[int, int],
     main: tuple[str, ...],
     taken: set[tuple[str, frozenset[str]]],
+    kinds: str,
 ) -> Pool:
     """A pool of a random exchange; xExchange and OneDex list a pair once."""
     tokens = (assets[0].identifier, assets[1].identifier)
     address = bytes(8) + b"\x05\x00" + hashlib.sha256(f"pool/{number}".encode()).digest()[:22]
     lp_token = f"LP{number}X-{hashlib.sha256(f'lp/{number}'.encode()).hexdigest()[:6]}"
     supply = max(10**6, math.isqrt(reserves[0] * reserves[1]))
-    exchange = rng.choice(("x", "o", "j"))
-    if (exchange, frozenset(tokens)) in taken:
+    exchange = rng.choice(kinds)
+    if len(kinds) > 1 and (exchange, frozenset(tokens)) in taken:
         exchange = "j"
     taken.add((exchange, frozenset(tokens)))
     low = rng.random() < 0.75

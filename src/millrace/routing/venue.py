@@ -3,34 +3,74 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.market import DictMarket
-from millrace.dex.pool import Pool, PoolState
+from millrace.dex.pool import Pool, PoolError, PoolState
 from millrace.dex.stable import StablePool
 from millrace.routing.curve import NoCurve, crypto_knots, stable_knots
 from millrace.routing.net import Edges, Knots
 
 
-class Trade(NamedTuple):
-    """One direction of one pool: token number `i` of the pool is sold for its token number `j`."""
+class Trade:
+    """One direction of one pool: token number `i` of the pool is sold for its token number `j`.
 
-    pool: Pool
-    i: int
-    j: int
+    `pays(amount)` is the pool's exact output, 0 where the pool refuses.
+    """
 
-    @property
-    def token_in(self) -> str:
-        return self.pool.tokens[self.i]
+    __slots__ = ("i", "j", "pays", "pool", "token_in", "token_out")
 
-    @property
-    def token_out(self) -> str:
-        return self.pool.tokens[self.j]
+    def __init__(self, pool: Pool, i: int, j: int) -> None:
+        self.pool = pool
+        self.i = i
+        self.j = j
+        self.token_in = pool.tokens[i]
+        self.token_out = pool.tokens[j]
+        self.pays = exact_output(pool, i, j)
+
+
+def exact_output(pool: Pool, i: int, j: int) -> Callable[[int], int]:
+    """`pool.amount_out(i, j, …)` for one active pool as a closure without its checks; refusals become 0.
+
+    Only the constant-product formulas are written out again, for speed; they are tested against the pools.
+    """
+    ri, ro = pool.reserves[i], pool.reserves[j]
+    if isinstance(pool, XExchangePool):
+        kept, weighted = pool.fee_base - pool.total_fee, ri * pool.fee_base
+        return lambda a: a * kept * ro // (weighted + a * kept)
+    if isinstance(pool, OneDexPool):
+        fee, base = pool.total_fee, pool.fee_base
+        return _fee_on_input(ri, ro, fee, base) if pool.main[i] else _fee_on_output(ri, ro, fee, 0, base)
+    if isinstance(pool, JexPool):
+        return _fee_on_output(ri, ro, pool.lp_fee, pool.platform_fee, pool.fee_base)
+
+    def ask(amount: int) -> int:
+        try:
+            return pool.amount_out(i, j, amount)
+        except PoolError:
+            return 0
+
+    return ask
+
+
+def _fee_on_input(ri: int, ro: int, fee: int, base: int) -> Callable[[int], int]:
+    def pays(amount: int) -> int:
+        net = amount - amount * fee // base
+        return net * ro // (ri + net)
+
+    return pays
+
+
+def _fee_on_output(ri: int, ro: int, fee: int, second: int, base: int) -> Callable[[int], int]:
+    def pays(amount: int) -> int:
+        gross = amount * ro // (ri + amount)
+        return gross - gross * fee // base - gross * second // base
+
+    return pays
 
 
 def tradable(pool: Pool) -> bool:

@@ -42,12 +42,14 @@ class Work(NamedTuple):
     e_use: Bools
     e_order: Ints
     e_loss: Floats
+    e_best: Bools
     t_token: Ints
     t_s: Floats  # sqrt(price)
     t_amount: Floats  # injected
     t_grad: Floats
     t_step: Floats
     t_old: Floats
+    t_best: Floats
     t_list: Ints
     t_in: Ints
     t_out: Ints
@@ -79,8 +81,8 @@ def make_work(tokens: int, edges: int) -> Work:
 
     return Work(
         np.zeros(8, np.int64), f(1),
-        i(me), i(me), i(me), f(me), f(me), i(me), b(me), f(me), f(me), f(me), f(me), f(me), b(me), i(me), f(me),
-        i(mt), f(mt), f(mt), f(mt), f(mt), f(mt), i(mt), i(mt), i(mt), i(mt), i(mt), np.zeros((mt, mt)),
+        i(me), i(me), i(me), f(me), f(me), i(me), b(me), f(me), f(me), f(me), f(me), f(me), b(me), i(me), f(me), b(me),
+        i(mt), f(mt), f(mt), f(mt), f(mt), f(mt), f(mt), i(mt), i(mt), i(mt), i(mt), i(mt), np.zeros((mt, mt)),
         i(tokens), i(tokens), f(tokens), b(edges), i(cand), i(cand), f(cand), f(3),
     )  # fmt: skip
 

@@ -1,0 +1,292 @@
+"""How good and how fast quotes are, against certified optima and a peer, in one run on fresh markets.
+
+    ./run bench quote [--seed N] [--questions N] [--no-peer]
+
+Optimality is output / upper bound of any routing (weak duality; see docs/aggregator.md), so no solver has to
+be believed. The peer is @sushiswap/tines 1.0.11, fetched with npm into a temporary directory and called, never
+copied; its routes are executed again in exact integers. Without npm the rows that need it are left out.
+The last line is one JSON object: figures, bars, all_bars_hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from millrace.dex.constant_product import XExchangePool
+from millrace.dex.document import PoolDocument, encode
+from millrace.dex.market import DictMarket
+from millrace.dex.pool import Pool
+from millrace.routing.plan import PlanError
+from millrace.routing.router import Limits, Route, Router
+from millrace.routing.synthetic import make_market
+from quote_http import measure_http
+
+HERE = Path(__file__).parent
+NO_CAP = Limits(pools=100_000, paths=100_000, hops=16)
+SIZES = (0.0001, 0.01, 0.1)  # of the smaller reserve total of the pair
+
+
+class OpenMarket(DictMarket):
+    """A market in which every pool can be called, as on chains without one router per exchange."""
+
+    def reaches(self, pool: Pool) -> bool:
+        return True
+
+
+class Bench:
+    """One market with its router and questions."""
+
+    def __init__(self, pools: int, seed: int, questions: int, **kind: Any) -> None:
+        self.document: PoolDocument = make_market(pools, seed, one_exchange=True, **kind)
+        self.router = Router(self.document.pools, OpenMarket(self.document.pools, "WEGLD-bd4d79"))
+        self.router.warm()
+        self.questions = self._questions(random.Random(f"questions/{seed}/{pools}"), questions)
+
+    def _questions(self, rng: random.Random, count: int) -> list[tuple[str, str, int]]:
+        """Pairs half by depth, half evenly, each in three sizes."""
+        totals: dict[str, int] = {}
+        for pool in self.document.pools:
+            for token, reserve in zip(pool.tokens, pool.reserves, strict=True):
+                totals[token] = totals.get(token, 0) + reserve
+        names = sorted(totals)
+        hub = self.document.wrapped_native_token
+        weights = [totals[name] * (self.router.spot_rate(name, hub) if name != hub else 1.0) for name in names]
+        result: list[tuple[str, str, int]] = []
+        while len(result) < count:
+            a, b = rng.choices(names, weights, k=2) if len(result) % 2 else rng.sample(names, 2)
+            if a == b:
+                continue
+            rate = self.router.spot_rate(a, b)
+            depth = min(float(totals[a]), totals[b] / rate if rate > 0.0 else math.inf)
+            result += [(a, b, max(1, int(depth * size))) for size in SIZES]
+        return result[:count]
+
+    def ask(self, question: tuple[str, str, int], limits: Limits, algorithm: str = "hybrid") -> Route:
+        return self.router.forward(*question, limits, algorithm)  # type: ignore[arg-type]
+
+    def optimality(self) -> list[float]:
+        """Output / upper bound, of trades large enough that whole units do not matter."""
+        ratios = []
+        for question in self.questions:
+            route = self.ask(question, NO_CAP)
+            assert route.gap is not None
+            ratios.append(1.0 - route.gap)
+        return sorted(ratios)
+
+    def latency(self, limits: Limits, algorithm: str, repeat: int = 5) -> list[float]:
+        """Milliseconds per quote (search and exact integers), the fastest of `repeat`, sorted.
+
+        The fastest is the steadier figure on a machine that does other things as well; the peer gets the same.
+        """
+        result = []
+        for question in self.questions:
+            times = []
+            for _ in range(repeat):
+                start = time.perf_counter()
+                self.ask(question, limits, algorithm)
+                times.append((time.perf_counter() - start) * 1e3)
+            result.append(min(times))
+        return sorted(result)
+
+
+class Peer:
+    """tines in a Node process."""
+
+    def __init__(self, modules: Path) -> None:
+        self._modules = modules
+
+    @classmethod
+    def install(cls, where: Path) -> Peer | None:
+        """Fetch the package; None where node, npm or the network is missing."""
+        if shutil.which("node") is None or shutil.which("npm") is None:
+            return None
+        (where / "package.json").write_text('{"private": true}')
+        command = ["npm", "install", "--no-audit", "--no-fund", "@sushiswap/tines@1.0.11", "viem@1.16.2"]
+        done = subprocess.run(command, cwd=where, capture_output=True, timeout=300, check=False)
+        return cls(where) if done.returncode == 0 else None
+
+    def run(self, bench: Bench, repeat: int = 1) -> list[dict[str, Any]]:
+        """Per question: ms and legs (pool, token in, token out, part of what is left)."""
+        index = {info.identifier: k for k, info in enumerate(bench.document.tokens)}
+        market = {
+            "decimals": [info.decimals for info in bench.document.tokens],
+            "pools": [self._pool(pool, index) for pool in bench.document.pools],
+            "questions": [[index[a], index[b], str(amount)] for a, b, amount in bench.questions],
+            "repeat": repeat,
+        }
+        file = self._modules / "market.json"
+        file.write_text(json.dumps(market))
+        command = ["node", str(HERE / "quote_tines.mjs"), str(self._modules), str(file)]
+        done = subprocess.run(command, capture_output=True, timeout=1800, check=True)
+        result: list[dict[str, Any]] = json.loads(done.stdout)
+        return result
+
+    @staticmethod
+    def _pool(pool: Pool, index: dict[str, int]) -> list[object]:
+        assert isinstance(pool, XExchangePool)
+        a, b = pool.tokens
+        return [index[a], index[b], *map(str, pool.reserves), pool.total_fee / pool.fee_base]
+
+
+def execute_legs(bench: Bench, question: tuple[str, str, int], legs: list[list[float]]) -> int:
+    """What a peer's legs really pay, in exact integers; a pool used twice is as the first use left it."""
+    token_in, token_out, amount = question
+    tokens = [info.identifier for info in bench.document.tokens]
+    balances = {token_in: amount}
+    touched: dict[int, Pool] = {}
+    for number, source, sink, part in legs:
+        pool = touched.get(int(number), bench.document.pools[int(number)])
+        a, b = tokens[int(source)], tokens[int(sink)]
+        have = balances.get(a, 0)
+        sold = have if part >= 1 else int(have * part)
+        if sold <= 0:
+            continue
+        swap = pool.swap(pool.index(a), pool.index(b), sold)
+        touched[int(number)] = swap.pool
+        balances[a] = have - sold
+        balances[b] = balances.get(b, 0) + swap.amount_out
+    return balances.get(token_out, 0)
+
+
+def compare(bench: Bench, answers: list[dict[str, Any]], *, same_pools: bool) -> dict[str, float]:
+    """Our output against the peer's, in basis points, with as many pools as it used (or without a cap)."""
+    gains, singles = [], 0
+    for question, answer in zip(bench.questions, answers, strict=True):
+        theirs = execute_legs(bench, question, answer["legs"])
+        if theirs <= 0:
+            continue
+        used = len(answer["legs"])
+        limits = NO_CAP._replace(pools=used) if same_pools else NO_CAP
+        try:
+            ours = bench.ask(question, limits).execution.amount_out
+        except PlanError:
+            ours = 0
+        single = bench.ask(question, NO_CAP._replace(paths=1), "greedy").execution.amount_out
+        singles += ours < single and not same_pools
+        gains.append((ours / theirs - 1.0) * 1e4)
+    return {
+        "win_or_tie": sum(gain >= -0.001 for gain in gains) / len(gains),
+        "mean_gain_bp": statistics.fmean(gains),
+        "worst_bp": min(gains),
+        "below_single": singles,
+    }
+
+
+def at(values: list[float], part: float) -> float:
+    """The value at a part of a sorted list."""
+    return values[min(len(values) - 1, int(part * len(values)))]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
+    parser.add_argument("--questions", type=int, default=150)
+    parser.add_argument("--no-peer", action="store_true")
+    options = parser.parse_args()
+    report = Report()
+    print(f"seed {options.seed}, {options.questions} questions per market", flush=True)
+    measure_search(report, options.seed, options.questions)
+    with tempfile.TemporaryDirectory() as folder:
+        peer = None if options.no_peer else Peer.install(Path(folder))
+        if peer is None:
+            print("peer: not measured (needs node, npm and the registry)")
+        else:
+            measure_peer(report, peer, options.seed, options.questions)
+    measure_service(report, options.seed)
+    report.finish()
+
+
+class Report:
+    """Figures, and which bars they hold."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, float] = {}
+        self.bars: dict[str, bool] = {}
+
+    def add(self, name: str, value: float, bar: str = "", limit: float = 0.0) -> None:
+        """Note and print a figure; `bar` is `>=` or `<=`."""
+        self.figures[name] = value
+        text = f"{name:52s} {value:14.7g}"
+        if bar:
+            held = value >= limit if bar == ">=" else value <= limit
+            self.bars[f"{name} {bar} {limit:g}"] = held
+            text += f"   bar {bar} {limit:<9g} {'held' if held else 'NOT HELD'}"
+        print(text, flush=True)
+
+    def finish(self) -> None:
+        summary = {"figures": self.figures, "bars": self.bars, "all_bars_hold": all(self.bars.values())}
+        print(json.dumps(summary))
+
+
+def measure_search(report: Report, seed: int, questions: int) -> None:
+    """Optimality and latency of the search with exact integers."""
+    medians = {}
+    for pools in (100, 1000):
+        bench = Bench(pools, seed, questions)
+        ratios = bench.optimality()
+        report.add(f"{pools} pools: output / bound, mean", statistics.fmean(ratios), ">=", 0.99999)
+        report.add(f"{pools} pools: output / bound, tenth percentile", at(ratios, 0.1), ">=", 0.9999)
+        times = bench.latency(NO_CAP, "lagrangian")
+        medians[pools] = at(times, 0.5)
+        if pools == 1000:
+            report.add("1000 pools: quote ms, median", medians[pools], "<=", 0.15)
+            report.add("1000 pools: quote ms, p99", at(times, 0.99), "<=", 1.0)
+            both = bench.latency(Limits(), "hybrid")
+            report.add("1000 pools: default request (hybrid, 5 paths) ms, median", at(both, 0.5))
+            report.add("1000 pools: default request (hybrid, 5 paths) ms, p99", at(both, 0.99))
+    curved = Bench(1000, seed + 1, questions, curved=0.2)
+    ratios = curved.optimality()
+    report.add("20 % curved pools: output / bound, mean", statistics.fmean(ratios), ">=", 0.99999)
+    report.add("20 % curved pools: output / bound, tenth percentile", at(ratios, 0.1), ">=", 0.9999)
+    large = Bench(10_000, seed, questions).latency(NO_CAP, "lagrangian", 3)
+    report.add("10000 pools: quote ms, median", at(large, 0.5), "<=", 1.0)
+    report.add("10000 pools: quote ms, p99", at(large, 0.99), "<=", 3.0)
+    exponent = math.log10(at(large, 0.5) / medians[100]) / 2.0
+    report.add("growth exponent of the median, 100 to 10000 pools", exponent, "<=", 0.9)
+
+
+def measure_peer(report: Report, peer: Peer, seed: int, questions: int) -> None:
+    """The peer on the same questions in the same run."""
+    bench = Bench(1000, seed, questions)
+    answers = peer.run(bench, 3)
+    theirs = sorted(answer["ms"] for answer in answers)
+    ours = bench.latency(NO_CAP, "lagrangian")
+    report.add("peer: ms, median", at(theirs, 0.5))
+    report.add("times faster than the peer, medians", at(theirs, 0.5) / at(ours, 0.5), ">=", 200.0)
+    same = compare(bench, answers, same_pools=True)
+    report.add("same number of pools: wins and ties", same["win_or_tie"], ">=", 0.97)
+    report.add("same number of pools: mean gain, bp", same["mean_gain_bp"], ">=", 3.0)
+    report.add("same number of pools: worst, bp", same["worst_bp"], ">=", -1.0)
+    noisy = Bench(1000, seed + 2, questions, noise=0.01)
+    mispriced = compare(noisy, peer.run(noisy), same_pools=False)
+    report.add("1 % mispricing: at least the peer", mispriced["win_or_tie"], ">=", 0.95)
+    report.add("1 % mispricing: below the single path", mispriced["below_single"], "<=", 0)
+
+
+def measure_service(report: Report, seed: int) -> None:
+    """The whole service over HTTP."""
+    found = asyncio.run(measure_http(encode(make_market(1000, seed)), encode(make_market(1000, seed + 1))))
+    report.add("HTTP: quotes per second, one core", found["per_second"], ">=", 2000.0)
+    report.add("HTTP: p99 ms", found["p99_ms"], "<=", 5.0)
+    ratio = found["p99_refresh_ms"] / found["p99_ms"]
+    report.add("HTTP: p99 while refreshing / p99", ratio, "<=", 2.0)
+    report.add("snapshot of 1000 pools, ms", found["build_ms"], "<=", 50.0)
+    report.add("ready with a warm cache, s", found["ready_s"], "<=", 3.0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Load on a whole aggregator process over HTTP, for benchmarks/quote.py."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import sys
+import time
+from urllib.parse import urlencode
+
+import aiohttp
+from aiohttp import web
+
+from millrace.dex.document import decode
+
+CONNECTIONS = 4
+SECONDS = 4.0
+
+PROGRAM = """
+import sys
+from millrace.aggregator.app import run
+from millrace.aggregator.settings import AggregatorSettings
+from millrace.runtime.process import run_service
+settings = AggregatorSettings(
+    port=int(sys.argv[1]), pools_url=sys.argv[2], poll_seconds=float(sys.argv[3]), requests_per_second=10**6
+)
+run_service(lambda stop: run(settings, stop), uvloop=True)
+"""
+
+
+async def measure_http(first: bytes, second: bytes) -> dict[str, float]:
+    """Quotes per second, p99 with and without refreshes, time to build a snapshot, time to be ready."""
+    upstream = _Upstream([first])
+    port_upstream = await upstream.start()
+    port = _free_port()
+    started = time.monotonic()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, str(port), f"http://127.0.0.1:{port_upstream}/pools", "0.5"
+    )
+    base = f"http://127.0.0.1:{port}"
+    try:
+        await _until_ready(base)
+        ready = time.monotonic() - started
+        requests = _requests(first, port)
+        await _load(port, requests, 1.0)
+        quiet = await _load(port, requests, SECONDS)
+        upstream.documents = [first, second]  # from now on every refresh brings a changed market
+        busy = await _load(port, requests, SECONDS)
+        build = await _metric(base, "aggregator_build_seconds")
+    finally:
+        process.terminate()
+        await process.wait()
+        await upstream.stop()
+    return {
+        "ready_s": ready,
+        "per_second": len(quiet) / SECONDS,
+        "p99_ms": sorted(quiet)[int(len(quiet) * 0.99)] * 1e3,
+        "p99_refresh_ms": sorted(busy)[int(len(busy) * 0.99)] * 1e3,
+        "build_ms": build * 1e3,
+    }
+
+
+class _Upstream:
+    """Serves its documents in turn."""
+
+    def __init__(self, documents: list[bytes]) -> None:
+        self.documents = documents
+        self._served = 0
+        app = web.Application()
+        app.router.add_get("/pools", self._pools)
+        self._runner = web.AppRunner(app)
+
+    async def start(self) -> int:
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()
+
+    async def _pools(self, _: web.Request) -> web.Response:
+        self._served += 1
+        return web.Response(body=self.documents[self._served % len(self.documents)])
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def _until_ready(base: str) -> None:
+    deadline = time.monotonic() + 120
+    async with aiohttp.ClientSession() as session:
+        while time.monotonic() < deadline:
+            try:
+                async with session.get(base + "/health") as answer:
+                    if answer.status == 200:
+                        return
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.01)
+    raise TimeoutError("the aggregator did not become ready")
+
+
+def _requests(document: bytes, port: int) -> list[bytes]:
+    """Raw requests of a mixed set of forward quotes."""
+    rng = random.Random(0)
+    pools = decode(document).pools
+    requests = []
+    for _ in range(500):
+        pool = rng.choice(pools)
+        token_out = rng.choice(rng.choice(pools).tokens)
+        if token_out == pool.tokens[0]:
+            continue
+        amount = max(1, int(pool.reserves[0] * 10 ** rng.uniform(-5, -2)))
+        query = urlencode({"from": pool.tokens[0], "to": token_out, "amountIn": str(amount)})
+        requests.append(f"GET /api/v1/quote?{query} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+    return requests
+
+
+async def _load(port: int, requests: list[bytes], seconds: float) -> list[float]:
+    """Latencies (s) of requests over kept connections, each sent when the one before is answered."""
+    end = time.perf_counter() + seconds
+
+    async def client(number: int) -> list[float]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        times = []
+        position = number * 97
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            writer.write(requests[position % len(requests)])
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+            await reader.readexactly(length)
+            times.append(time.perf_counter() - start)
+            position += 1
+        writer.close()
+        return times
+
+    results = await asyncio.gather(*(client(k) for k in range(CONNECTIONS)))
+    return [value for result in results for value in result]
+
+
+async def _metric(base: str, name: str) -> float:
+    async with aiohttp.ClientSession() as session, session.get(base + "/metrics") as answer:
+        for line in (await answer.text()).splitlines():
+            if line.startswith(name + " "):
+                return float(line.split()[1])
+    raise KeyError(f"{name} in process {os.getpid()}")

@@ -1,0 +1,222 @@
+"""Exact execution of plans, in integers, as the contract's vault would do it.
+
+A flow is trades in execution order with the part of the sold token's balance each takes. The amount modes
+are `fixed` where the balance is known beforehand (the input token), parts per million of the balance
+elsewhere, and `all` for the last use of every token, so that no dust stays behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from millrace.dex import aggregator_contract as contract
+from millrace.dex.aggregator_contract import MILLION
+from millrace.dex.pool import Pool, PoolError
+from millrace.routing.plan import Execution, Fill, Leg, PlanError
+from millrace.routing.venue import Trade
+
+_RESOLUTION = 1 << 53
+
+
+class Walked(NamedTuple):
+    """An executed plan in columns: cheap to make while candidates are compared."""
+
+    amount_in: int
+    amount_out: int
+    trades: Sequence[Trade]
+    modes: Sequence[int]
+    values: Sequence[int]
+    sold: Sequence[int]
+    bought: Sequence[int]
+
+    def execution(self) -> Execution:
+        """The same in rows."""
+        legs = [Leg(*row) for row in zip(self.trades, self.modes, self.values, strict=True)]
+        fills = [Fill(*row) for row in zip(self.trades, self.sold, self.bought, strict=True)]
+        return Execution(legs, fills, self.amount_in, self.amount_out)
+
+
+class _Refused(Exception):
+    """Trade number `args[0]` cannot be executed."""
+
+
+def execute(
+    trades: Sequence[Trade],
+    flows: Sequence[float],
+    token_in: str,
+    token_out: str,
+    amount_in: int,
+    whole: float | None = None,
+) -> Walked:
+    """Execute a flow; trades too thin for integers are dropped. Raises `PlanError` when nothing is left.
+
+    `flows` are the trades' inputs in any unit per token; `whole` is the flow that stands for all of
+    `amount_in`, for cycles, which may keep a part of it.
+    """
+    kept, parts = list(trades), list(flows)
+    while kept:
+        modes, values = _modes(kept, parts, token_in, amount_in, whole)
+        try:
+            return _run(kept, modes, values, token_in, token_out, amount_in)
+        except _Refused as refused:
+            del kept[refused.args[0]], parts[refused.args[0]]
+    raise PlanError("no pool on the route can execute this amount")
+
+
+def _modes(
+    trades: Sequence[Trade], flows: Sequence[float], token_in: str, amount_in: int, whole: float | None
+) -> tuple[list[int], list[int]]:
+    """Amount modes and their values."""
+    left: dict[str, float] = {}
+    last: dict[str, int] = {}
+    for k, trade in enumerate(trades):
+        token = trade.token_in
+        left[token] = left.get(token, 0.0) + flows[k]
+        last[token] = k
+    total = left.get(token_in, 0.0) if whole is None else whole
+    if whole is not None:
+        del last[token_in]
+    modes, values = [], []
+    for k, trade in enumerate(trades):
+        token, flow = trade.token_in, flows[k]
+        if last.get(token) == k:
+            modes.append(contract.ALL)
+            values.append(0)
+        elif token == token_in:
+            modes.append(contract.FIXED)
+            values.append(amount_in * int(min(flow / total, 1.0) * _RESOLUTION) // _RESOLUTION)
+        else:
+            modes.append(contract.PPM)
+            values.append(min(round(flow / left[token] * MILLION), MILLION - 1) if left[token] > 0.0 else 0)
+        left[token] -= flow
+    return modes, values
+
+
+def _run(
+    trades: Sequence[Trade],
+    modes: Sequence[int],
+    values: Sequence[int],
+    token_in: str,
+    token_out: str,
+    amount_in: int,
+) -> Walked:
+    """Walk the trades. Raises `_Refused` for one whose input or output is nothing."""
+    balances = {token_in: amount_in}
+    again = _repeated(trades)
+    touched: dict[str, Pool] = {}
+    sold: list[int] = []
+    bought: list[int] = []
+    paid = 0
+    for k, trade in enumerate(trades):
+        mode, token = modes[k], trade.token_in
+        have = balances.get(token, 0)
+        if mode == contract.ALL:
+            amount = have
+        elif mode == contract.PREVIOUS:
+            amount = paid
+        elif mode == contract.FIXED:
+            amount = values[k]
+        else:
+            amount = have * values[k] // MILLION
+        if not 0 < amount <= have:
+            raise _Refused(k)
+        paid = _swap(touched, trade, amount) if trade.pool.id in again else trade.pays(amount)
+        if paid <= 0:
+            raise _Refused(k)
+        balances[token] = have - amount
+        balances[trade.token_out] = balances.get(trade.token_out, 0) + paid
+        sold.append(amount)
+        bought.append(paid)
+    amount_out = balances.get(token_out, 0)
+    if amount_out <= 0:
+        raise PlanError("the route pays nothing")
+    return Walked(amount_in, amount_out, trades, modes, values, sold, bought)
+
+
+def _swap(touched: dict[str, Pool], trade: Trade, amount: int) -> int:
+    """Output of a pool that the plan uses more than once; 0 where it refuses."""
+    try:
+        swap = touched.get(trade.pool.id, trade.pool).swap(trade.i, trade.j, amount)
+    except PoolError:
+        return 0
+    touched[trade.pool.id] = swap.pool
+    return swap.amount_out
+
+
+def _repeated(trades: Sequence[Trade]) -> frozenset[str]:
+    """Ids of pools that several trades share."""
+    seen: set[str] = set()
+    twice = set()
+    for trade in trades:
+        name = trade.pool.id
+        if name in seen:
+            twice.add(name)
+        seen.add(name)
+    return frozenset(twice)
+
+
+def execute_paths(
+    paths: Sequence[Sequence[Trade]], flows: Sequence[float], token_in: str, token_out: str, amount_in: int
+) -> Walked:
+    """Execute paths one after the other; `flows` are the parts of the input they take. Raises `PlanError`.
+
+    Unlike a merged flow this keeps every path as it is, so no path gets longer than it was found. Paths
+    too thin for integers are dropped. In a cycle the part of the input that no path takes stays.
+    """
+    kept = [(path, flow) for path, flow in zip(paths, flows, strict=True) if path]
+    keep_rest = token_in == token_out
+    while kept:
+        total = 1.0 if keep_rest else sum(flow for _, flow in kept)
+        trades: list[Trade] = []
+        modes: list[int] = []
+        values: list[int] = []
+        starts: list[int] = []
+        for path, flow in kept:
+            starts.append(len(trades))
+            part = min(int(flow / total * _RESOLUTION), _RESOLUTION)
+            modes += [contract.FIXED] + [contract.PREVIOUS] * (len(path) - 1)
+            values += [amount_in * part // _RESOLUTION] + [0] * (len(path) - 1)
+            trades += path
+        if not keep_rest:
+            modes[starts[-1]], values[starts[-1]] = contract.ALL, 0
+        try:
+            return _run(trades, modes, values, token_in, token_out, amount_in)
+        except _Refused as refused:
+            del kept[sum(start <= refused.args[0] for start in starts) - 1]
+    raise PlanError("no path can execute this amount")
+
+
+def shrink_input(done: Execution, token_in: str, token_out: str, wanted: int) -> Execution:
+    """The same plan with the smallest input that still pays `wanted`: secant steps, then bisection.
+
+    Fixed amounts keep their proportion to the input. `done` must pay `wanted` already.
+    """
+    best: Walked | None = None
+    low, high = 0, done.amount_in
+    guess = high - (done.amount_out - wanted) * done.amount_in // (2 * done.amount_out)
+    for attempt in range(96):
+        if high - low <= 1:
+            break
+        guess = min(max(guess, low + 1), high - 1)
+        tried = _rescaled(done, token_in, token_out, guess)
+        if tried is not None and tried.amount_out >= wanted:
+            best, high = tried, guess
+            spare = (tried.amount_out - wanted) * guess // tried.amount_out
+            guess = high - max(spare, 1) if attempt < 8 else (low + high) // 2
+        else:
+            low = guess
+            missing = wanted - tried.amount_out if tried is not None else wanted
+            paid = tried.amount_out if tried is not None else wanted
+            guess = low + missing * guess // paid + 1 if attempt < 8 else (low + high) // 2
+    return done if best is None else best.execution()
+
+
+def _rescaled(done: Execution, token_in: str, token_out: str, amount_in: int) -> Walked | None:
+    """`done` with another input, or None where a pool refuses."""
+    legs = [leg for leg in done.legs if isinstance(leg, Leg)]
+    values = [leg.value * amount_in // done.amount_in if leg.mode == contract.FIXED else leg.value for leg in legs]
+    try:
+        return _run([leg.trade for leg in legs], [leg.mode for leg in legs], values, token_in, token_out, amount_in)
+    except (_Refused, PlanError):
+        return None
