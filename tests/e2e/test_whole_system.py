@@ -86,8 +86,8 @@ async def test_a_stale_quote_fails_and_costs_the_wallet_nothing(scene: Scene) ->
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_revert_takes_back_what_was_not_final(scene: Scene) -> None:
     """A swap executed in a block that is then reverted has its one status after the block that holds it is final."""
-    quote = await scene._quote()
-    transaction = await scene._signed(quote)
+    quote = await scene.fresh_quote()
+    transaction = await scene.signed(quote)
     before = await scene.chain.balances(scene.address)
     tx_hash = client_hash(transaction).hex()
     shard = scene.plan.network.shard_of(transaction.receiver)

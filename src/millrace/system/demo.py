@@ -145,9 +145,9 @@ class Scene:
     async def good_swap(self) -> None:
         """Quote, sign, subscribe, relay; the status and the account change arrive; the chain agrees."""
         self.story.title("A swap, paid for by the relayer")
-        quote = await self._quote()
+        quote = await self.fresh_quote()
         before = await self.chain.balances(self.address)
-        transaction = await self._signed(quote)
+        transaction = await self.signed(quote)
         status, delta = await self._relay_and_hear(transaction)
         self.story.check("the status is success", status["data"]["status"] == "success")
         after = await self.chain.balances(self.address)
@@ -169,8 +169,8 @@ class Scene:
     async def stale_swap(self) -> None:
         """The same with a quote that somebody else's trade has made stale: a fail, and nothing lost."""
         self.story.title("The same swap with a stale quote")
-        quote = await self._quote()
-        transaction = await self._signed(quote)
+        quote = await self.fresh_quote()
+        transaction = await self.signed(quote)
         await self._somebody_trades_first()
         before = await self.chain.balances(self.address)
         status, _ = await self._relay_and_hear(transaction)
@@ -182,7 +182,8 @@ class Scene:
         self.story.check("the balances are unchanged", after == before)
         self.story.check("the nonce is used up", await self.chain.nonce(self.address) == transaction.nonce + 1)
 
-    async def _quote(self) -> dict[str, Any]:
+    async def fresh_quote(self) -> dict[str, Any]:
+        """A quote computed on the newest block."""
         await self._until(self._snapshot_reaches(await self.chain.newest_block()), "the aggregator is up to date")
         with self.story.step(f"quote {_amount(AMOUNT_IN, 6)} {PAY} → {GET}") as notes:
             begun = time.perf_counter()
@@ -197,7 +198,7 @@ class Scene:
             notes.append(f"answered in {took:.1f} ms")
         return quote
 
-    async def _signed(self, quote: dict[str, Any]) -> Transaction:
+    async def signed(self, quote: dict[str, Any]) -> Transaction:
         """The quote's transaction, with the relayer of the wallet's shard named before the wallet signs."""
         prepared = quote["transaction"]
         with self.story.step("sign it, the relayer's address included") as notes:
