@@ -11,7 +11,7 @@ from millrace.relayer.accounts import Account, AccountBook
 from millrace.relayer.chain_api import ChainApi, ChainApiError
 from millrace.relayer.reasons import Refused
 
-REFRESH_SECONDS = 1.0
+REFRESH_SECONDS = 0.1
 """An answer younger than this is not asked for again."""
 SILENT_SECONDS = 0.5
 """After a failure nothing is asked for so long."""

@@ -13,10 +13,9 @@ class Account(msgspec.Struct, frozen=True):
     nonce: int
     balance: int
     fetched: float
-    """When the chain API said so (monotonic seconds); minus infinity when an event said so."""
-
-
-_EVENT = float("-inf")
+    """When the chain API last spoke of it (monotonic seconds)."""
+    is_final: bool
+    """Whether a final block said so, rather than the chain API."""
 
 
 class AccountBook:
@@ -49,15 +48,21 @@ class AccountBook:
             return True
         if nonce < known.nonce:
             return False
-        self._accounts[pubkey] = Account(nonce, balance, _EVENT)
+        self._accounts[pubkey] = Account(nonce, balance, known.fetched, is_final=True)
         return True
 
     def learn_from_api(self, pubkey: bytes, nonce: int, balance: int, asked: Account | None, now: float) -> None:
-        """Take an answer of the chain API; an event that came since the question (`asked`) wins."""
+        """Take an answer of the chain API; an event that came since the question (`asked`) wins.
+
+        An API that lags behind final blocks cannot take a nonce back.
+        """
         known = self._accounts.get(pubkey)
-        if known is not None and known is not asked and known.nonce >= nonce:
-            return
-        self._accounts[pubkey] = Account(nonce, balance, now)
+        if known is not None and (
+            (known is not asked and known.nonce >= nonce) or (known.is_final and known.nonce > nonce)
+        ):
+            self._accounts[pubkey] = Account(known.nonce, known.balance, now, known.is_final)
+        else:
+            self._accounts[pubkey] = Account(nonce, balance, now, is_final=False)
         self._accounts.move_to_end(pubkey)
         if len(self._accounts) > self._capacity:
             self._accounts.popitem(last=False)

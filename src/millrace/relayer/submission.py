@@ -8,6 +8,7 @@ while earlier ones are still being written.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -107,7 +108,7 @@ class Submitter:
         await self._know_accounts({item.tx.sender for _, item in authenticated})
         for index, item in authenticated:
             try:
-                batch.taken.append(await self._take_one(index, item, batch))
+                batch.taken.append(await self._take_one(index, item))
             except Refused as refusal:
                 batch.results[index] = refusal.reason
             except _Repeated as repeated:
@@ -117,30 +118,33 @@ class Submitter:
     async def _know_accounts(self, senders: set[bytes]) -> None:
         await asyncio.gather(*(self._accounts.know(sender) for sender in senders), return_exceptions=True)
 
-    async def _take_one(self, index: int, item: Authenticated, batch: Batch) -> _Taken:
+    async def _take_one(self, index: int, item: Authenticated) -> _Taken:
+        """Reserve one transaction. Raises `Refused`, or `_Repeated` when its bytes were accepted before."""
         account = await self._accounts.know(item.tx.sender)
         try:
             return self._reserve(index, item, account)
         except Refused as refusal:
-            if refusal.reason.code not in _STALE or not await self._accounts.refresh(item.tx.sender):
+            if refusal.reason.code not in _STALE:
+                raise
+            await self._raise_if_done(item)
+            if not await self._accounts.refresh(item.tx.sender):
                 raise
         return self._reserve(index, item, await self._accounts.know(item.tx.sender))
 
     def _reserve(self, index: int, item: Authenticated, account: Account) -> _Taken:
-        """Approve and reserve in one step. Raises `Refused`, or `_Repeated` when it is done already."""
-        tx = item.tx
+        """Approve and reserve in one step. Raises `Refused`."""
         existing = self._desk.existing(item)
         if existing is not None:
             approved = self._desk.approve_again(item, existing)
             return _Taken(index, existing, Reserved(approved), is_new=False)
-        if tx.nonce < account.nonce:
-            self._raise_if_done(item)
         approved = self._desk.approve(item, account)
         entry = self._desk.reserve(approved)
         return _Taken(index, entry, Reserved(approved), is_new=True)
 
-    def _raise_if_done(self, item: Authenticated) -> None:
+    async def _raise_if_done(self, item: Authenticated) -> None:
         """The same bytes as a transaction that is over: the answer is the same as then."""
+        with contextlib.suppress(JournalError):
+            await self._journal.flush()  # its last words may still be on their way to the disk
         record = self._journal.find(item.parsed.client_hash)
         if record is not None and record.chain_hash is not None:
             tx = _with_signature_of(item.tx, record.tx)

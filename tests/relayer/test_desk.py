@@ -1,0 +1,273 @@
+"""Nonces, balances and policy: each refusal in its words, through the whole submission path."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from relayer_support import GAS_PRICE, RELAYERS, BlockMaker, connected, raw, sign, transfer, wallet
+
+from millrace.chain import address, call
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.transaction import chain_hash, client_hash
+from millrace.relayer.stages import Origin
+from millrace.relayer.submission import Accepted
+
+ALICE = wallet(1)
+
+
+async def submit(world: Any, *txs: Any, kind: Any = "relay", ip: str = "ip") -> list[str]:
+    """Submit a batch; for each transaction its reason or `ok`."""
+    submitter = world.service.submitter
+    batch = await submitter.take(Origin(kind, ip), [raw(tx) for tx in txs])
+    results = await submitter.finish(batch)
+    return ["ok" if isinstance(result, Accepted) else result.reason for result in results]
+
+
+async def start(world: Any, policy: str = "", **changes: Any) -> None:
+    if policy:
+        file = world.folder / "policy.toml"
+        file.write_text(policy)
+        changes["policy_file"] = str(file)
+    await world.start(**changes)
+
+
+async def test_submission_reason_nonce_too_low(world: Any) -> None:
+    """A nonce the account has used is too low."""
+    await start(world)
+    world.api.set(ALICE.public, 5, 10**18)
+    assert await submit(world, transfer(ALICE, 4), transfer(ALICE, 5)) == ["nonce too low", "ok"]
+
+
+async def test_submission_reason_nonce_too_high(world: Any) -> None:
+    """The expected nonce is the account's plus what is in flight and in the same batch; above it is a gap."""
+    await start(world)
+    world.api.set(ALICE.public, 5, 10**18)
+    assert await submit(world, transfer(ALICE, 6)) == ["nonce too high"]
+    assert await submit(world, transfer(ALICE, 5), transfer(ALICE, 6), transfer(ALICE, 8)) == [
+        "ok", "ok", "nonce too high",
+    ]  # fmt: skip
+    assert await submit(world, transfer(ALICE, 7)) == ["ok"]
+
+
+async def test_nonce_gap_by_setting(world: Any) -> None:
+    """`max_nonce_gap` lets later nonces in."""
+    await start(world, max_nonce_gap=2)
+    assert await submit(world, transfer(ALICE, 2), transfer(ALICE, 3)) == ["ok", "nonce too high"]
+
+
+async def test_submission_reason_insufficient_balance(world: Any) -> None:
+    """The sender covers value, and the fee unless a relayer does, on top of what it has in flight."""
+    await start(world)
+    fee = 50_000 * GAS_PRICE
+    world.api.set(ALICE.public, 0, 100 + fee)
+    plain = {"relayed": False, "gas_limit": 50_000}
+    assert await submit(world, transfer(ALICE, value=101, **plain), kind="broadcast") == ["insufficient balance"]
+    assert await submit(world, transfer(ALICE, value=fee + 101)) == ["insufficient balance"]
+    assert await submit(world, transfer(ALICE, value=fee)) == ["ok"]
+    assert await submit(world, transfer(ALICE, 1, value=101)) == ["insufficient balance"]
+    assert await submit(world, transfer(ALICE, 1, value=100)) == ["ok"]
+
+
+async def test_refusals_are_checked_against_fresh_knowledge(world: Any) -> None:
+    """Before refusing for what it knows the relayer asks the chain again, at most ten times a second."""
+    await start(world)
+    assert await submit(world, transfer(ALICE, 0)) == ["ok"]
+    world.hub.save(BlockMaker(1).block(accounts={ALICE.public: (1, 10**18)}))
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic="accounts")
+    world.api.set(ALICE.public, 3, 10**18)
+    assert await submit(world, transfer(ALICE, 3)) == ["nonce too high"]
+    asked = len(world.api.asked)
+    world.service.accounts._clock = lambda: time.monotonic() + 1.0
+    assert await submit(world, transfer(ALICE, 3)) == ["ok"]
+    assert len(world.api.asked) == asked + 1
+
+
+async def test_unknown_account_without_chain_api(world: Any) -> None:
+    """When nothing is known and nobody answers, nothing is guessed."""
+    await start(world)
+    world.api.down = True
+    assert await submit(world, transfer(ALICE)) == ["account state unavailable"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "changes", "reason"),
+    [
+        ("", {"gas_price": 2 * GAS_PRICE}, "ok"),
+        ("", {"gas_price": 2 * GAS_PRICE + 1}, "gas price too high"),
+        ("", {"gas_price": 2**63}, "gas price too high"),
+        ("", {"gas_price": 2**64 - 1}, "gas price too high"),
+        ("[caps]\ngas_limit = 200000", {"gas_limit": 200_000}, "ok"),
+        ("[caps]\ngas_limit = 200000", {"gas_limit": 200_001}, "gas limit too high"),
+        ("[caps]\nvalue = 5", {"value": 5}, "ok"),
+        ("[caps]\nvalue = 5", {"value": 6}, "value too high"),
+        ("[caps]\ndata_bytes = 2", {"data": b"xyz", "gas_limit": 300_000}, "data too large"),
+        ("[caps]\nfee = 100000000000000", {}, "ok"),
+        ("[caps]\nfee = 99999999999999", {}, "fee too high"),
+        ("[budget]\nper_minute = 99999999999999", {}, "budget exhausted"),
+        ("[quotas]\nsender_per_hour = 1", {}, "quota exhausted"),
+        ("[quotas]\nip_per_hour = 1", {}, "quota exhausted"),
+        ("[quotas]\nsender_in_flight = 0", {}, "too many transactions in flight"),
+        ("paused_shards = [1]", {}, "shard paused"),
+        ("paused_shards = [0, 2]", {}, "ok"),
+        ('[lists]\ndeny_functions = ["foo"]', {"data": b"foo@01", "gas_limit": 300_000}, "function not allowed"),
+        ('[lists]\nallow_functions = ["bar"]', {"data": b"bar@01", "gas_limit": 300_000}, "ok"),
+        ('[lists]\nallow_functions = ["bar"]', {}, "function not allowed"),
+    ],
+)
+async def test_policy(world: Any, policy: str, changes: dict[str, Any], reason: str) -> None:
+    """Each entry of the policy file refuses beyond its bound and not at it."""
+    await start(world, policy)
+    assert await submit(world, transfer(ALICE, **changes)) == [reason]
+
+
+async def test_lists_of_addresses(world: Any) -> None:
+    """Senders and receivers can be listed, also the receiver inside a token transfer."""
+    bob, eve = wallet(2), wallet(0, 4)
+    await start(
+        world,
+        f'[lists]\ndeny_senders = ["{address.encode(bob.public)}"]\ndeny_receivers = ["{address.encode(eve.public)}"]',
+    )
+    inside = call.multi_transfer(eve.public, [call.TokenPayment("A-123456", 0, 1)])
+    assert await submit(
+        world,
+        transfer(bob),
+        transfer(ALICE, receiver=eve.public),
+        transfer(ALICE, receiver=ALICE.public, data=inside, gas_limit=900_000),
+        transfer(ALICE),
+    ) == ["sender not allowed", "receiver not allowed", "receiver not allowed", "ok"]
+
+
+async def test_row_1_self_relay_oracle(world: Any) -> None:
+    """Sender, guardian or receiver equal to a relayer key is refused before anything is reserved."""
+    await start(world)
+    own = RELAYERS[1]
+    inside = call.multi_transfer(own.public, [call.TokenPayment("A-123456", 0, 1)])
+    reasons = await submit(
+        world,
+        transfer(own),
+        transfer(ALICE, receiver=RELAYERS[2].public),
+        transfer(ALICE, receiver=ALICE.public, data=inside, gas_limit=900_000),
+        sign(transfer(ALICE), ALICE, guardian=own.public, options=2, gas_limit=200_000),
+    )
+    assert reasons == ["relayer key not allowed as sender, guardian or receiver"] * 4
+    assert len(world.service.desk.inflight) == 0
+
+
+async def test_row_3_gas_price_follows_p90(world: Any) -> None:
+    """The cap is twice what nine in ten pay, between the policy's floor and its absolute limit."""
+    await start(world)
+    world.service.statistics.gas.add(1, [(3 * GAS_PRICE, 1)] * 10, 0.0)
+    assert await submit(world, transfer(ALICE, gas_price=6 * GAS_PRICE)) == ["ok"]
+    assert await submit(world, transfer(ALICE, 1, gas_price=6 * GAS_PRICE + 1)) == ["gas price too high"]
+    world.service.statistics.gas.add(1, [(90 * GAS_PRICE, 1)] * 1000, 0.0)
+    assert await submit(world, transfer(ALICE, 1, gas_price=10 * GAS_PRICE + 1)) == ["gas price too high"]
+
+
+async def test_row_6_revert_griefing(world: Any) -> None:
+    """A sender whose sponsored transactions keep failing has to wait; others do not."""
+    await start(world, "[quotas]\nfailures = 2")
+    maker = BlockMaker(1)
+    for nonce in range(2):
+        tx = transfer(ALICE, nonce)
+        assert await submit(world, tx) == ["ok"]
+        entry = world.service.desk.inflight.by_hash(world.service.journal.find(_client(tx)).client_hash)
+        whole = entry.tx
+        accounts, failing = {ALICE.public: (nonce + 1, 10**18)}, {chain_hash(whole): "no"}
+        block = maker.block([whole], accounts=accounts, failing=failing).SerializeToString()
+        world.service.events.on_event("SaveBlock", block, 2 * nonce + 1)
+        _finalise(world, maker, 2 * nonce + 2)
+    world.api.set(ALICE.public, 2, 10**18)
+    assert await submit(world, transfer(ALICE, 2)) == ["sender throttled"]
+    assert await submit(world, transfer(wallet(1, 1))) == ["ok"]
+
+
+async def test_fee_is_settled_and_audited(world: Any) -> None:
+    """When a final block has the transaction its real fee counts, and the audit log proves the sum again."""
+    await start(world)
+    tx = transfer(ALICE)
+    assert await submit(world, tx) == ["ok"]
+    desk = world.service.desk
+    key = RELAYERS[1].public
+    assert desk.ledger.at_risk(key) == 100_000 * GAS_PRICE
+    maker = BlockMaker(1)
+    whole = desk.inflight.entries()[0].tx
+    world.service.events.on_event("SaveBlock", maker.block([whole]).SerializeToString(), 1)
+    _finalise(world, maker, 2)
+    assert desk.ledger.at_risk(key) == 0 and len(desk.inflight) == 0
+    await world.service.journal.flush()
+    rows = world.service.journal.read("SELECT event, amount FROM audit ORDER BY id")
+    assert rows == [("reserve", str(100_000 * GAS_PRICE)), ("settle", str(50_000 * GAS_PRICE))]
+
+
+async def test_superseded_transaction_frees_its_nonce(world: Any) -> None:
+    """When the chain is past a nonce whose transaction no block had, it is over, and its fee counts as spent."""
+    await start(world)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    maker = BlockMaker(1)
+    world.service.events.on_event("SaveBlock", maker.block(accounts={ALICE.public: (1, 10**18)}).SerializeToString(), 1)
+    _finalise(world, maker, 2)
+    assert len(world.service.desk.inflight) == 0
+    assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["nonce too low"]
+    assert await submit(world, transfer(ALICE)) == ["ok"], "the same bytes get the same answer for ever"
+    assert await submit(world, transfer(ALICE, 1)) == ["ok"]
+
+
+async def test_relayer_balance(world: Any) -> None:
+    """A key whose balance cannot cover one more fee on top of what is at risk sponsors nothing."""
+    world.api.set(RELAYERS[1].public, 0, 150_000 * GAS_PRICE)
+    await start(world)
+    async with asyncio.timeout(10):
+        while RELAYERS[1].public not in world.service.desk.balances:
+            await asyncio.sleep(0)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    assert await submit(world, transfer(ALICE, 1)) == ["relayer balance too low"]
+
+
+async def test_policy_is_read_again(world: Any) -> None:
+    """A changed policy file holds within a second; a broken one changes nothing."""
+    await start(world, "[caps]\nvalue = 5")
+    service = world.service
+    service._policy_file.write_text("[caps]\nvalue = ")
+    service._policy_time = -1
+    with pytest.raises(OSError, match="policy"):
+        service._read_policy()
+    assert service.desk.policy.caps.value == 5
+    service._policy_file.write_text("[caps]\nvalue = 6")
+    service._policy_time = -1
+    service._read_policy()
+    assert service.desk.policy.caps.value == 6
+
+
+async def test_row_14_no_signature_without_our_address(world: Any) -> None:
+    """Without `relayer`, or with somebody else's, nothing is signed or reserved."""
+    await start(world)
+    assert await submit(world, transfer(ALICE, relayed=False)) == ["relayer field missing"]
+    foreign = sign(transfer(ALICE), ALICE, relayer=wallet(1, 9).public)
+    assert await submit(world, foreign) == ["invalid relayer address"]
+    assert world.service.journal.read("SELECT * FROM submissions") == []
+
+
+async def test_row_48_disk_full(world: Any) -> None:
+    """When the journal cannot be written nothing is signed, nothing stays reserved, and readiness says so."""
+    await start(world)
+    journal = world.service.journal
+    journal.change(lambda connection: connection.execute("PRAGMA max_page_count = 1").close())
+    tx = transfer(ALICE, data=b"x" * 20_000, gas_limit=31_000_000)
+    assert await submit(world, tx) == ["not ready"]
+    assert not world.service.is_ready() and len(world.service.desk.inflight) == 0
+    assert world.service.desk.ledger.at_risk(RELAYERS[1].public) == 0
+    journal.change(lambda connection: connection.execute("PRAGMA max_page_count = 1000000").close())
+    assert await submit(world, tx) == ["ok"]
+
+
+def _client(tx: Any) -> bytes:
+    return client_hash(tx)
+
+
+def _finalise(world: Any, maker: BlockMaker, sequence: int) -> None:
+    message = pb.FinalizedBlock(shardID=maker.shard, headerHash=maker.previous)
+    world.service.events.on_event("FinalizedBlock", message.SerializeToString(), sequence)
