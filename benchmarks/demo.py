@@ -15,9 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from _report import Report
 from rich.console import Console
 
+from _report import Report
 from millrace.chain.transaction import client_hash
 from millrace.client import AggregatorClient, RelayerClient
 from millrace.system.demo import AMOUNT_IN, GET, PAY, STATUS_SECONDS, Scene, start
