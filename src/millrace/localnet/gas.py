@@ -13,9 +13,9 @@ CALL: Final = 1_000_000
 
 SWAP: Final = 5_000_000
 STABLE_SWAP: Final = 5_500_000
-CRYPTO_SWAP: Final = 6_000_000
-ADD: Final = 6_000_000
-REMOVE: Final = 6_000_000
+CRYPTO_SWAP: Final = 5_500_000
+ADD: Final = 5_500_000
+REMOVE: Final = 5_500_000
 ZAP: Final = 8_000_000
 """A deposit for which the aggregator contract first searches the balancing swap."""
 WRAP: Final = 1_000_000
