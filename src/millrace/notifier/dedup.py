@@ -77,9 +77,17 @@ class Verdict(NamedTuple):
     """Nonces skipped between the shard's newest block and this one."""
     fork: bool = False
     """Another block of the shard, not reverted, has the same nonce."""
+    waits: bool = False
+    """The message is kept until its block comes."""
+
+    @property
+    def duplicate(self) -> bool:
+        """It tells nothing new."""
+        return not self.events and not self.waits
 
 
 DUPLICATE = Verdict(())
+WAITS = Verdict((), waits=True)
 
 
 class Index(Protocol):
@@ -196,7 +204,7 @@ def finalise(index: Index, shard: int, block_hash: bytes, now: int) -> Verdict:
         index.put_block(shard, block_hash, msgspec.structs.replace(known, state=State.FINAL))
         return Verdict((Event(outport.FINALIZED_BLOCK, shard, block_hash, known.generation),))
     index.put_block(shard, block_hash, msgspec.structs.replace(known, announced=True, held_since=now))
-    return DUPLICATE
+    return WAITS
 
 
 def revert(index: Index, observer: Observer, shard: int, block_hash: bytes) -> Verdict:

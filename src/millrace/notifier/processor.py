@@ -122,7 +122,7 @@ class Processor:
 
     def _count(self, decoded: Decoded, verdict: Verdict) -> None:
         shard = self._metrics.shard(decoded.shard)
-        if verdict is dedup.DUPLICATE:
+        if verdict.duplicate:
             self._metrics.duplicates.labels(decoded.topic).inc()
         if verdict.missing_blocks:
             self._metrics.missing_blocks.labels(shard).inc(verdict.missing_blocks)
