@@ -27,7 +27,9 @@ log = logging.getLogger(__name__)
 _SOCKET_HIGH = 1024 * 1024  # bytes that may wait in a consumer's socket before delivery pauses
 _READ_BYTES = 4 * 1024 * 1024  # of the journal at a time
 _READ_EVENTS = 256
-_REMEMBERED_BLOCKS = 4096
+_REMEMBERED_BLOCKS = 1024
+_RENDERED_EVENTS = 32  # decoded for filters and kept, for consumers who catch up side by side
+_TURN = 0.005  # seconds one consumer's catching up may take before others have their turn
 _FILTERED_TOPICS = frozenset((outport.FINALIZED_BLOCK, outport.REVERT_INDEXED_BLOCK))
 
 
@@ -134,6 +136,7 @@ class Hub:
         self._live_filtered: dict[HubSession, None] = {}
         self._filters: FilterIndex[HubSession] = FilterIndex()
         self._saved_at: OrderedDict[str, int] = OrderedDict()
+        self._rendered: OrderedDict[int, _Rendered] = OrderedDict()
         self._stopping = False
 
     def start(self, journal: Journal) -> None:
@@ -227,21 +230,20 @@ class Hub:
             self._tail.append(entry)
             self._published = entry.sequence
             self._note_save(entry)
-            rendered = _Rendered(entry)
             for session in list(self._live_all):
                 self._push(session, entry, entry.frame)
             if self._live_filtered:
-                self._publish_filtered(rendered)
+                self._publish_filtered(entry)
             self._metrics.lag.observe((now_ms() - entry.received_ms) / 1000)
 
-    def _publish_filtered(self, rendered: _Rendered) -> None:
-        entry = rendered.entry
+    def _publish_filtered(self, entry: Entry) -> None:
         if entry.topic in _FILTERED_TOPICS:
             for session in [s for s in self._live_filtered if self._concerns(s, entry)]:
                 self._push(session, entry, entry.frame)
             return
         if entry.topic != outport.SAVE_BLOCK:
             return
+        rendered = self._render(entry)
         wishes: dict[HubSession, list[list[int]]] = {}
         for wanted, positions in self._filters.match(rendered.events.keys).items():
             for session in self._filters.owners(wanted):
@@ -250,6 +252,14 @@ class Hub:
             if not session.wants_all:
                 session.remember(entry.block_hash)
                 self._push(session, entry, rendered.reduced(lists))
+
+    def _render(self, entry: Entry) -> _Rendered:
+        rendered = self._rendered.get(entry.sequence)
+        if rendered is None:
+            rendered = self._rendered[entry.sequence] = _Rendered(entry)
+            if len(self._rendered) > _RENDERED_EVENTS:
+                self._rendered.popitem(last=False)
+        return rendered
 
     def _push(self, session: HubSession, entry: Entry, frame: bytes) -> None:
         if session.has_room():
@@ -289,13 +299,16 @@ class Hub:
                 session.task = None
                 self._enlist(session)
                 return
+            turn_ends = 0.0
             for entry in await self._next_entries(session):
+                if asyncio.get_running_loop().time() > turn_ends:
+                    await asyncio.sleep(0)
+                    turn_ends = asyncio.get_running_loop().time() + _TURN
                 if not session.has_room():
                     break
                 if entry.sequence > session.cursor + 1:
                     self._tell_gap(session, entry.sequence - 1)
                 self._deliver_late(session, entry)
-            await asyncio.sleep(0)  # a long way to go must not hold up the others
 
     async def _next_entries(self, session: HubSession) -> list[Entry]:
         published = self._published
@@ -318,7 +331,7 @@ class Hub:
             frame = entry.frame
         elif entry.topic == outport.SAVE_BLOCK and len(session.filters):
             self._note_save(entry)
-            rendered = _Rendered(entry)
+            rendered = self._render(entry)
             matches = session.filters.match(rendered.events.keys)
             if matches:
                 frame = rendered.reduced(matches.values())
