@@ -74,7 +74,7 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Transactions and results one block executes, so that it is made well within its round."""
     max_grants: Count = 1_000
     """Grants of the faucet that wait for a block; further ones are refused."""
-    max_known_transactions: Count = 200_000
+    max_known_transactions: Count = 50_000
     """Transactions the chain API remembers; the oldest are forgotten."""
 
     def network(self) -> NetworkProfile:

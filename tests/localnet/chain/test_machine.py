@@ -373,6 +373,33 @@ def test_a_held_shard_makes_no_block(bench: Any) -> None:
     assert {block.shardID for block in bench.saved(events)} == {0, 2, 0xFFFFFFFF}
 
 
+def test_shards_wait_for_a_metachain_that_is_held_and_nothing_is_lost(bench: Any, wallet: Any) -> None:
+    """Without the metachain shards stop after some blocks; once it goes on, what they sent arrives."""
+    meta = 0xFFFFFFFF
+    bench.give(wallet(0))
+    tx_hash = bench.chain.submit(bench.tx(wallet(0), wallet(2).public, 5))
+    before = bench.chain.block_nonce(0)
+    bench.rounds(200, held=frozenset({meta}))
+    assert 0 < bench.chain.block_nonce(0) - before < 64
+    assert bench.status(tx_hash)[0] == "pending"
+    bench.rounds(2)
+    assert bench.status(tx_hash)[0] == "success" and bench.balance(wallet(2)) == 5
+
+
+def test_old_transactions_are_forgotten_and_old_blocks_keep_no_body(make_bench: Any, wallet: Any) -> None:
+    """The index keeps to its bound, and what it holds of an old block is its name alone."""
+    bench = make_bench(max_known_transactions=3)
+    bench.give(wallet(0))
+    sent = []
+    for _ in range(5):
+        sent.append(bench.chain.submit(bench.tx(wallet(0), wallet(0, 1).public, 1)))
+        bench.rounds()
+    bench.rounds(80)
+    assert [bench.chain.index.find(tx_hash) is None for tx_hash in sent] == [True, True, False, False, False]
+    record = bench.chain.index.find(sent[-1])
+    assert record.status == "success" and record.source.hash and not record.source.content.entries
+
+
 @pytest.mark.parametrize(("delay", "first"), [(0, True), (0, False), (2, True), (2, False)])
 def test_finality_is_told_once_per_block_and_in_order(make_bench: Any, delay: int, first: bool) -> None:
     """Each block becomes final exactly `finality_rounds` later, told before or after SaveBlock as set."""

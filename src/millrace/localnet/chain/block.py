@@ -80,6 +80,12 @@ class Block(msgspec.Struct):
     """Header hashes of the shard blocks that a metachain block names."""
     altered_accounts: dict[str, pb.AlteredAccount] = {}
 
+    def forget_body(self) -> None:
+        """Keep what names the block and give up the rest: records of transactions hold on to it for long."""
+        self.content, self.header = Content(), b""
+        self.miniblocks, self.intra_miniblocks, self.incoming, self.grants = [], [], [], []
+        self.altered, self.altered_accounts = {}, {}
+
 
 def miniblocks_of(content: Content) -> list[MiniBlock]:
     """The miniblocks of a body, in the order in which their first items came."""

@@ -7,7 +7,7 @@ named, and that only final blocks send: taking back what is not final never touc
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from hashlib import blake2b
 
@@ -36,6 +36,8 @@ from millrace.localnet.traders import Traders
 EGLD = 10**18
 KEPT_META = 64
 SWEEP_ROUNDS = 20
+MAX_UNNAMED = 32
+"""Final blocks of a shard that wait for the metachain; beyond it the shard waits too. Fewer than shards keep."""
 
 
 class NodeEvent(msgspec.Struct, frozen=True):
@@ -169,9 +171,10 @@ class Chain:
         self._drop_stale()
         self._let_traders_act()
         events: list[NodeEvent] = []
+        unnamed = Counter(block.shard for block in self._to_notarise)
         for number, shard in self.shards.items():
             made = None
-            if not shard.stopped and number not in held:
+            if not shard.stopped and number not in held and unnamed[number] < MAX_UNNAMED:
                 made = shard.make_block(self._place(number, shard.next_nonce, shard.head, shard.forks))
                 self.index.take(made)
                 self._note_deliveries(made)

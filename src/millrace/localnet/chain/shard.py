@@ -135,7 +135,7 @@ class Shard:
         self.state.ledger.discard(block.checkpoint)
         self._executed.pop(block.hash, None)
         while len(self.blocks) > KEPT_FINAL and self.blocks[0].final and self.blocks[1].final:
-            self.blocks.popleft()
+            self.blocks.popleft().forget_body()
 
     def take_back(self, depth: int) -> list[Block]:
         """Revert the newest `depth` blocks, newest first. Raises `ValueError` if one of them is final.
