@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from millrace.relayer.broadcaster import Broadcaster
 from millrace.relayer.chain_api import ChainApi, ChainApiError
 from millrace.relayer.desk import Desk
 from millrace.relayer.events import Events
+from millrace.relayer.history import History, flatten
 from millrace.relayer.hub_client import HubClient
 from millrace.relayer.inflight import Entry
 from millrace.relayer.journal import Journal, JournalError
@@ -45,6 +47,7 @@ BALANCE_SECONDS = 15.0
 RETRY_SECONDS = 1.0
 PEERS_SECONDS = 2.0
 COUNT_SECONDS = 1.0
+HISTORY_SECONDS = 1.0
 TIDY_SECONDS = 60.0
 TIDY_ACCOUNTS = 64
 DAY_MS = 86_400_000
@@ -94,6 +97,7 @@ class Service:
         self.journal.open()
         if settings.chain_api_url:
             self.api = ChainApi(settings.chain_api_url, settings.chain_api_timeout)
+        self.history = History(Path(settings.data_dir) / "history.sqlite")
         await self._start_signer()
         self._restore()
         self.accounts = AccountSource(self.book, self.api)
@@ -131,6 +135,7 @@ class Service:
             self._keep_policy(),
             self._keep_balances(),
             self._tidy(),
+            self._keep_history(),
             self.statistics.run(self.gateway),
         ]
         if self.settings.hub_url:
@@ -156,6 +161,8 @@ class Service:
         with contextlib.suppress(Exception):
             self._write_cursor()
         await self.journal.close()
+        if hasattr(self, "history"):
+            self.history.close()
         if self.api is not None:
             await self.api.close()
 
@@ -231,6 +238,7 @@ class Service:
             self.health,
             self.is_ready,
             self.gateway.count,
+            lambda start, end, step: self.history.query(start, end, step, time.time_ns() // 1_000_000),
         )
         app.add_routes(rest.routes(make_registry(self)))
         self.http = http.HttpServer(app)
@@ -334,6 +342,15 @@ class Service:
                     log.warning("relayer balance is low", extra={"shard": shard, "balance": str(balance)})
             await asyncio.sleep(pause)
         await asyncio.Event().wait()
+
+    async def _keep_history(self) -> None:
+        while True:
+            await asyncio.sleep(HISTORY_SECONDS)
+            numbers = flatten(self.statistics.payload(len(self.gateway.stats_sessions)))
+            try:
+                self.history.add(time.time_ns() // 1_000_000, numbers)
+            except sqlite3.Error as error:
+                log.error("the history is not written", extra={"error": str(error)})
 
     async def _tidy(self) -> None:
         """Forget what is long over, and find out what became of transactions that were given up."""

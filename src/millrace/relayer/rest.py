@@ -10,6 +10,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from millrace.relayer import messages, reasons
+from millrace.relayer.history import HistoryError
 from millrace.relayer.limits import TokenBuckets
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.replies import sign_reply, submission_reply
@@ -37,6 +38,7 @@ class RestApi:
         health: Callable[[], dict[str, object]],
         is_ready: Callable[[], bool],
         count: Callable[[Reason], Reason],
+        history: Callable[[int | None, int | None, int | None], dict[str, object]],
     ) -> None:
         self._submitter = submitter
         self._submissions = submissions
@@ -44,12 +46,14 @@ class RestApi:
         self._health = health
         self._is_ready = is_ready
         self._count = count
+        self._history = history
 
     def routes(self, registry: CollectorRegistry) -> list[web.RouteDef]:
         """What to add to the application."""
         return [
             web.post("/v1/sign", self._guarded(self._sign)),
             web.post("/v1/broadcast", self._guarded(self._broadcast)),
+            web.get("/v1/network-stats/history", self._get_history),
             web.get("/health", self._get_health),
             web.get("/ready", self._get_ready),
             web.get("/metrics", http.metrics_handler(registry)),
@@ -101,9 +105,25 @@ class RestApi:
                 self._count(result)
         return results
 
+    async def _get_history(self, request: web.Request) -> web.Response:
+        try:
+            return http.json_response(self._history(*(_number(request, name) for name in ("from", "to", "resolution"))))
+        except HistoryError as error:
+            return http.error_response(str(error), 400)
+
     async def _get_health(self, _: web.Request) -> web.Response:
         return http.json_response(self._health())
 
     async def _get_ready(self, _: web.Request) -> web.Response:
         ready = self._is_ready()
         return http.json_response({"ready": ready}, 200 if ready else 503)
+
+
+def _number(request: web.Request, name: str) -> int | None:
+    """A query parameter of at most 15 digits. Raises `HistoryError`."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise HistoryError(f"{name}: expected unsigned integer")
+    return int(text)

@@ -7,7 +7,9 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from millrace.chain import gossip
 from millrace.chain.network import NetworkProfile
@@ -98,6 +100,11 @@ class Statistics:
     def gossip_counters(self, connected: int, delivered: int, duplicates: int) -> None:
         """The gossip peer's counters."""
         self.numbers.peers(PeerNumbers(connected, delivered, duplicates), self._clock())
+
+    def payload(self, stream_subscribers: int) -> dict[str, Any]:
+        """The numbers of now, as networkStats would show them."""
+        built: dict[str, Any] = msgspec.to_builtins(self.numbers.data(self._clock(), stream_subscribers))
+        return built
 
     # ---- streams
 
