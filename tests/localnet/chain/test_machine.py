@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from millrace.chain import outport
-from millrace.chain.address import decode
+from millrace.chain.address import ESDT_SYSTEM_CONTRACT, decode
 from millrace.chain.call import TokenPayment, encode, esdt_transfer, parse_transfer
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.proto import outport_pb2 as pb
@@ -467,3 +467,22 @@ def test_full_blocks_leave_the_rest_for_later(make_bench: Any, wallet: Any) -> N
         (block,) = bench.saved(bench.rounds(), shard=0)
         counts.append(len(block.transactionPool.transactions))
     assert counts == [5, 5, 2]
+
+
+@pytest.mark.parametrize("name", ["documented", "mainnet", "devnet", "testnet"])
+def test_every_profile_makes_a_working_chain(make_bench: Any, wallet: Any, name: str) -> None:
+    """Under either shard rule transfers arrive, and a call to a system contract fails with its money back."""
+    bench = make_bench(profile=name, relayers=())
+    keys = [wallet(number % 3, number) for number in range(6)]
+    for key in keys:
+        bench.give(key)
+    shards = {bench.chain.shard_of(key.public) for key in keys}
+    assert len(shards) > 1
+    sent = [bench.chain.submit(bench.tx(key, keys[0].public, 5)) for key in keys[1:]]
+    system = bench.chain.submit(bench.tx(keys[0], ESDT_SYSTEM_CONTRACT, 7, b"issue", gas_limit=100_000))
+    bench.rounds(5)
+    assert [bench.status(tx_hash)[0] for tx_hash in sent] == ["success"] * 5
+    assert bench.status(system)[0] == "fail"
+    assert bench.balance(keys[0]) == EGLD + 25 - initially_paid_fee(
+        bench.chain.index.find(system).tx, bench.chain.network.gas
+    )
