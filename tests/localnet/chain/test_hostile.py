@@ -12,6 +12,7 @@ from millrace.chain.call import ESDT_TRANSFER, MULTI_TRANSFER, NFT_TRANSFER
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.token import NATIVE
 from millrace.localnet.chain.admission import Refused
+from millrace.localnet.chain.processor import Processor
 
 EGLD = 10**18
 TOKEN = "USDC-c76f1f"
@@ -85,3 +86,26 @@ def _places(bench: Any, wallet: Any, shard: int) -> dict[str, bytes]:
         "onedex": at.onedex,
         "self": wallet(shard).public,
     } | users
+
+
+def test_a_defect_costs_one_transaction_and_not_the_chain(make_bench: Any, wallet: Any, monkeypatch: Any) -> None:
+    """When executing a transaction raises, it is dropped; everything else is executed a round later, once."""
+    bench = make_bench()
+    bench.give(wallet(0))
+    sent = [bench.chain.submit(bench.tx(wallet(0), wallet(0, 1).public, 5 + n, nonce=n)) for n in range(3)]
+    execute = Processor.execute_new
+
+    def faulty(self: Processor, tx_hash: bytes, tx: Any) -> bool:
+        done = execute(self, tx_hash, tx)
+        if tx_hash == sent[2]:
+            raise RuntimeError("a defect")
+        return done
+
+    monkeypatch.setattr(Processor, "execute_new", faulty)
+    before = bench.chain.block_nonce(0)
+    bench.rounds()
+    assert bench.chain.block_nonce(0) == before and bench.chain.block_nonce(1) == before + 1
+    bench.rounds()
+    assert [bench.status(tx_hash)[0] for tx_hash in sent[:2]] == ["success", "success"]
+    assert bench.chain.index.find(sent[2]) is None
+    assert bench.balance(wallet(0, 1)) == 11 and bench.chain.account(wallet(0).public).nonce == 2

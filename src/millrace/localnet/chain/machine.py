@@ -176,6 +176,10 @@ class Chain:
             made = None
             if not shard.stopped and number not in held and unnamed[number] < MAX_UNNAMED:
                 made = shard.make_block(self._place(number, shard.next_nonce, shard.head, shard.forks))
+                for tx_hash in shard.discarded:
+                    self.index.forget(tx_hash)
+                shard.discarded.clear()
+            if made is not None:
                 self.index.take(made)
                 self._note_deliveries(made)
                 made.altered_accounts = announce.altered_accounts(

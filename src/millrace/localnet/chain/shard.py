@@ -43,6 +43,15 @@ class Arrival:
         self.meta_hash = meta_hash
 
 
+class _Work:
+    """What a block in the making took from its queues."""
+
+    def __init__(self) -> None:
+        self.grants: list[Grant] = []
+        self.arrivals: list[Arrival] = []
+        self.taken: list[tuple[bytes, Transaction]] = []
+
+
 class Shard:
     """The state machine of one shard; `make_block` is its only way forward, `take_back` the only way back."""
 
@@ -66,6 +75,8 @@ class Shard:
         """Miniblocks that the metachain has notarised for this shard, oldest first."""
         self.grants: deque[Grant] = deque()
         """What the faucet owes; only the contracts' shard, which has the `market`, has any."""
+        self.discarded: list[bytes] = []
+        """Transactions given up because of a defect; the chain takes note and clears it each round."""
         self.stopped = False
         self.forks = 0
         self._executed: dict[bytes, list[Arrival]] = {}
@@ -84,27 +95,27 @@ class Shard:
         """The number of the block that comes next."""
         return self.blocks[-1].nonce + 1 if self.blocks else self._genesis_nonce + 1
 
-    def make_block(self, place: Place) -> Block:
-        """Execute what waits, first from other shards, then from the mempool, and append the block."""
+    def make_block(self, place: Place) -> Block | None:
+        """Execute what waits, first from other shards, then from the mempool, and append the block.
+
+        A defect that raises costs the transaction it came with, not the chain: there is no block then, and all
+        else waits for the next round.
+        """
         ledger = self.state.ledger
         checkpoint = ledger.checkpoint()
         self.state.block = BlockInfo(place.nonce, place.round, place.epoch, place.timestamp_ms // 1000)
         content = Content()
         processor = Processor(self.network, self.id, self.state, content)
-        grants = list(self.grants)
-        self.grants.clear()
-        for grant in grants:
-            self._execute_grant(processor, content, grant)
-        arrivals = []
-        while self.waiting and len(content.entries) < self._max_block_items:
-            arrivals.append(self.waiting.popleft())
-            self._execute_arrival(processor, arrivals[-1])
-        room = self._max_block_items - len(content.entries)
-        for tx_hash, tx in self.mempool.select(ledger, self._max_block_gas, room):
-            if not processor.execute_new(tx_hash, tx):
-                content.finish(tx_hash, "dropped", "it could not be charged")
+        work = _Work()
+        try:
+            self._execute(processor, content, work)
+        except Exception:
+            log.exception("block given up", extra={"shard": self.id, "nonce": place.nonce})
+            ledger.rollback(checkpoint)
+            self._give_back(work)
+            return None
         miniblocks = miniblocks_of(content)
-        meta_hashes = list(dict.fromkeys(arrival.meta_hash for arrival in arrivals))
+        meta_hashes = list(dict.fromkeys(arrival.meta_hash for arrival in work.arrivals))
         raw, block_hash = seal(shard_header(place, content, miniblocks, meta_hashes))
         altered = ledger.touched(checkpoint)
         block = Block(
@@ -122,12 +133,36 @@ class Shard:
             leader=place.leader,
             altered=altered,
             checkpoint=checkpoint,
-            incoming=[arrival.miniblock for arrival in arrivals],
-            grants=grants,
+            incoming=[arrival.miniblock for arrival in work.arrivals],
+            grants=work.grants,
         )
-        self._executed[block_hash] = arrivals
+        self._executed[block_hash] = work.arrivals
         self.blocks.append(block)
         return block
+
+    def _execute(self, processor: Processor, content: Content, work: _Work) -> None:
+        while self.grants:
+            work.grants.append(self.grants.popleft())
+            self._execute_grant(processor, content, work.grants[-1])
+        while self.waiting and len(content.entries) < self._max_block_items:
+            work.arrivals.append(self.waiting.popleft())
+            self._execute_arrival(processor, work.arrivals[-1])
+        room = self._max_block_items - len(content.entries)
+        for tx_hash, tx in self.mempool.select(self.state.ledger, self._max_block_gas, room):
+            work.taken.append((tx_hash, tx))
+            if not processor.execute_new(tx_hash, tx):
+                content.finish(tx_hash, "dropped", "it could not be charged")
+
+    def _give_back(self, work: _Work) -> None:
+        """Let everything wait again but the transaction, or the grant, that was being executed."""
+        if work.taken:
+            self.discarded.append(work.taken.pop()[0])
+        elif work.grants and not work.arrivals:
+            work.grants.pop()
+        self.grants.extendleft(reversed(work.grants))
+        self.waiting.extendleft(reversed(work.arrivals))
+        for tx_hash, tx in work.taken:
+            self.mempool.put_back(tx_hash, tx)
 
     def finalise(self, block: Block) -> None:
         """The block stays for ever: its undo information is given up, old blocks are forgotten."""
