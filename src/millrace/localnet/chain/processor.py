@@ -23,6 +23,7 @@ from millrace.chain.transaction import Transaction
 from millrace.localnet import builtin
 from millrace.localnet.calls import CallResult, ContractCall, Event, State, Transfer
 from millrace.localnet.chain.content import INVALID_BLOCK, RESULT_BLOCK, TX_BLOCK, Content, Result
+from millrace.localnet.chain.payload import by_receiver, call_data, token_data
 from millrace.localnet.execution import execute_call
 from millrace.localnet.ledger import LedgerError
 
@@ -126,7 +127,7 @@ class Processor:
                 nonce=0,
                 sender=payer,
                 receiver=receiver,
-                data=_token_data(receiver, tokens, None),
+                data=token_data(receiver, tokens, None),
                 original=grant_hash,
                 original_sender=payer,
                 payments=(payment,),
@@ -166,7 +167,7 @@ class Processor:
                 nonce=tx.nonce,
                 sender=tx.sender,
                 receiver=parsed.receiver,
-                data=_call_data(parsed.receiver, tokens, parsed.function, parsed.args),
+                data=call_data(parsed.receiver, tokens, parsed.function, parsed.args),
                 original=tx_hash,
                 original_sender=tx.sender,
                 payments=parsed.payments,
@@ -269,7 +270,7 @@ class Processor:
             self._credit(job.sender, parsed.payments)
             data = b"@" + code.hex().encode() + b"@" + job.original.hex().encode()
         else:
-            data, payments = _token_data(job.sender, tokens, code), parsed.payments
+            data, payments = token_data(job.sender, tokens, code), parsed.payments
         self._emit(
             Result(
                 nonce=0,
@@ -288,14 +289,14 @@ class Processor:
     def _pay_out(self, job: Job, transfers: tuple[Transfer, ...]) -> bool:
         """Results for what the contract paid; whether any of them leaves the shard."""
         leaving = False
-        for (sender, receiver, delivered), payments in _by_receiver(transfers).items():
+        for (sender, receiver, delivered), payments in by_receiver(transfers).items():
             tokens = [payment for payment in payments if payment.token != NATIVE]
             self._emit(
                 Result(
                     nonce=0,
                     sender=sender,
                     receiver=receiver,
-                    data=_token_data(receiver, tokens, None),
+                    data=token_data(receiver, tokens, None),
                     original=job.original,
                     original_sender=job.sender,
                     payments=payments,
@@ -396,35 +397,3 @@ class Processor:
 
     def _complete(self, item: bytes, account: bytes, previous: bytes) -> None:
         self._content.log(item, account, Event(account, "completedTxEvent", (previous,)))
-
-
-def _token_data(receiver: bytes, tokens: list[TokenPayment], code: bytes | None) -> bytes:
-    """The data of a result that carries tokens, with a return code behind them if there is one."""
-    suffix = b"" if code is None else b"@" + code.hex().encode()
-    if not tokens:
-        return suffix
-    if len(tokens) == 1:
-        return calls.esdt_transfer(tokens[0].token, tokens[0].amount) + suffix
-    name, _, rest = calls.multi_transfer(receiver, tokens).split(b"@", 2)
-    return name + b"@" + rest + suffix
-
-
-def _call_data(receiver: bytes, tokens: list[TokenPayment], function: str, args: tuple[bytes, ...]) -> bytes:
-    """The data of a result that brings tokens (EGLD is its value) and calls a function, if one is named."""
-    if not function:
-        return _token_data(receiver, tokens, None)
-    call = calls.encode(function, *args)
-    if not tokens:
-        return call
-    name, *rest = call.split(b"@")
-    return b"@".join([_token_data(receiver, tokens, None), name.hex().encode(), *rest])
-
-
-def _by_receiver(transfers: tuple[Transfer, ...]) -> dict[tuple[bytes, bytes, bool], tuple[TokenPayment, ...]]:
-    """A contract's payments together per receiver: one result carries all that goes to one account."""
-    grouped: dict[tuple[bytes, bytes, bool], tuple[TokenPayment, ...]] = {}
-    for transfer in transfers:
-        key = (transfer.sender, transfer.receiver, transfer.delivered)
-        payment = TokenPayment(transfer.token, transfer.nonce, transfer.amount)
-        grouped[key] = (*grouped.get(key, ()), payment)
-    return grouped
