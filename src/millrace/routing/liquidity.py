@@ -135,6 +135,8 @@ def _buy_tokens(pool: Pool, token_in: str, parts: Sequence[int], find: FindPaths
         if part and token != token_in:
             legs.extend(_spend(find(token_in, token, part), part))
     given = tuple(token for token, part in zip(pool.tokens, parts, strict=True) if part)
+    if pool.kind == "constant_product" and len(given) < len(pool.tokens):
+        raise PlanError("the amount is too small to be divided between the pool's tokens")
     legs.append(LpLeg(pool, given))
     return legs
 
