@@ -68,14 +68,16 @@ def normalise(block: pb.OutportBlock, memory: Memory) -> None:
     if not pool.logs:
         return
     owners = [originals.get(log.txHash) or memory.original_of(log.txHash) or log.txHash for log in pool.logs]
-    failed = _failed(pool, owners)
+    identifiers = [{event.identifier for event in log.log.events} for log in pool.logs]
+    failed = _failed(pool, identifiers)
     arrived = _arrived(block)
     told: Counter[bytes] = Counter()
     confirmed: Counter[bytes] = Counter()
-    for log, owner in zip(pool.logs, owners, strict=True):
+    for log, owner, inside in zip(pool.logs, owners, identifiers, strict=True):
         execution = log.txHash
-        log.txHash = owner
-        if not any(event.identifier in TRANSFERS for event in log.log.events):
+        if owner != execution:
+            log.txHash = owner
+        if TRANSFERS.isdisjoint(inside):
             continue
         undone = execution in failed or owner in failed
         confirms = execution in arrived
@@ -98,15 +100,15 @@ def normalise(block: pb.OutportBlock, memory: Memory) -> None:
     memory.remember_transfers(block.shardID, told)
 
 
-def _failed(pool: pb.TransactionPool, owners: Sequence[str]) -> set[str]:
+def _failed(pool: pb.TransactionPool, identifiers: Sequence[set[bytes]]) -> set[str]:
     """Hex hashes of transactions and results whose execution failed in this block.
 
     A failed result takes its own transfers back. A failed transaction takes back those of all its results
     of this block.
     """
     failed = set(pool.invalidTxs)
-    for log in pool.logs:
-        if any(event.identifier in FAILURES for event in log.log.events):
+    for log, inside in zip(pool.logs, identifiers, strict=True):
+        if not FAILURES.isdisjoint(inside):
             failed.add(log.txHash)
     return failed
 
@@ -143,9 +145,8 @@ def _split(events: Sequence[pb.Event]) -> list[pb.Event]:
 
 def _transfer_key(owner: str, event: pb.Event) -> bytes:
     """Equal for the two tellings of one transfer, by the sender's and by the receiver's shard."""
-    parts = (event.address, event.identifier, *event.topics)
-    lengths = b"".join(len(part).to_bytes(4, "big") for part in parts)
-    return hashlib.blake2b(b"".join((owner.encode(), lengths, *parts)), digest_size=16).digest()
+    same = pb.Event(address=event.address, identifier=event.identifier, topics=event.topics)
+    return hashlib.blake2b(owner.encode() + same.SerializeToString(), digest_size=16).digest()
 
 
 def _replace(log: pb.Log, events: list[pb.Event]) -> None:
