@@ -17,14 +17,15 @@ from millrace.routing.jit import kernel
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import minimise
 from millrace.routing.potential import source_rate
-from millrace.routing.work import EDGES, Work, add_edges, add_hold, add_token, reset
+from millrace.routing.work import EDGES, TOKENS, Work, add_edges, add_hold, add_token, reset
 
 FIRST_PAIRS = 16  # token pairs in the first working set
 FIRST_PARALLEL = 6  # pools of one pair in the first working set, best spot rates first
-ADDED = 48  # edges added per round
+ADDED = 48  # edges added per round, or half of those present if that is more
 ROUNDS = 12
 MISSED = 1e-7  # stop when what is left out is worth less than this part of the output
 TOLERANCE = 1e-8
+ROUGH = 1e-4  # tolerance while edges are still being added
 NEWTON_STEPS = 60
 FIRST_FLOOR = 0.8  # first candidates: pairs on routes within 20 % of the best spot rate
 FIRST_MARGINAL = 0.97  # guess of marginal rate / best spot rate
@@ -230,9 +231,10 @@ def sweep(net: Net, w: Work, q: Search, level: float) -> tuple[int, float]:
 @kernel
 def _add_columns(net: Net, w: Work, count: int) -> int:
     """Add the best of the candidates, with their tokens at their present prices; returns how many."""
-    edges = np.empty(ADDED, np.int32)
+    wanted = max(ADDED, w.n[EDGES] // 2)
+    edges = np.empty(wanted, np.int32)
     fitting = 0
-    for i in range(_largest(w, count, ADDED)):
+    for i in range(_largest(w, count, wanted)):
         e = w.c_edge[i]
         fits = True
         for t in (net.src[e], net.dst[e]):
@@ -250,12 +252,21 @@ def generate(net: Net, w: Work, q: Search) -> tuple[float, float]:
     first_set(net, w, q)
     missed = 0.0
     for attempt in range(ROUNDS + 1):
-        value = minimise(net, w, TOLERANCE, NEWTON_STEPS)
+        minimise(net, w, ROUGH, NEWTON_STEPS)
         level = marginal(net, w, q)
         price_tokens(net, w, q, level)
         count, missed = sweep(net, w, q, level)
-        if missed < MISSED * value or count == 0 or attempt == ROUNDS:
+        if missed < MISSED * value_of_prices(w) or count == 0 or attempt == ROUNDS:
             break
         if w.n[EDGES] >= w.e_edge.size or _add_columns(net, w, count) == 0:
             break
-    return value, missed
+    return minimise(net, w, TOLERANCE, NEWTON_STEPS), missed
+
+
+@kernel
+def value_of_prices(w: Work) -> float:
+    """What the input is worth at the present prices."""
+    total = 0.0
+    for t in range(w.n[TOKENS]):
+        total += w.t_amount[t] * w.t_s[t] * w.t_s[t]
+    return total

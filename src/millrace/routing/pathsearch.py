@@ -140,6 +140,26 @@ def _read_path(net: Net, pw: PathWork, path: Ints, length: int, last: int) -> No
 
 
 @kernel
+def spot_path(net: Net, source: int, sink: int, behind: Floats, hops: int, path: Ints) -> int:
+    """The path that looks best at spot rates; its length, or 0 if it is longer than `hops`."""
+    token = source
+    for h in range(hops):
+        best, choice = 0.0, -1
+        for k in range(net.pptr[token], net.pptr[token + 1]):
+            v = net.pdst[k]
+            value = net.prate[k] * behind[v]
+            if value > best and (v == sink or (k < net.pcore[token] and v != source)):
+                best, choice = value, k
+        if choice < 0:
+            return 0
+        path[h] = net.pe0[choice]
+        token = net.pdst[choice]
+        if token == sink:
+            return h + 1
+    return 0
+
+
+@kernel
 def split_greedy(
     net: Net,
     pw: PathWork,
@@ -167,6 +187,10 @@ def split_greedy(
             if out > best:
                 choice, best = k, out
         if open_ and count < max_paths and pw.work[0] < BUDGET:
+            if count == 0:  # what the spot path pays is where the first search starts from
+                length = spot_path(net, source, sink, behind, hops, pw.paths[0])
+                if length > 0:
+                    best = max(best, run_path(net, pw, pw.paths[0], length, chunk, False) * (1.0 - 1e-9))
             length = best_path(net, pw, source, sink, chunk, behind, hops, best * (1.0 + 1e-12), pw.paths[count])
             if length > 0 and pools + length <= max_pools:
                 pw.length[count] = length

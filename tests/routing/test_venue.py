@@ -1,0 +1,95 @@
+"""Edges describe pools: the fast exact formula equals the pool, the float curve is close to it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.pool import Pool, PoolError
+from millrace.routing import net as nets
+from millrace.routing.curve import sampled_knots, stable_knots
+from millrace.routing.edge import edge_out
+from millrace.routing.net import Edges, Knots
+from millrace.routing.synthetic import make_market
+from millrace.routing.venue import constant_product_curve, exact_output
+
+amounts = st.integers(1, 10**30)
+fees = st.integers(0, 9_000)
+
+
+def pools(first: int, second: int, fee: int, other: int, main: bool) -> list[Pool]:
+    common = {"address": bytes(32), "tokens": ("A-000000", "B-000000"), "reserves": (first, second)}
+    return [
+        XExchangePool(id="x", **common, total_fee=fee, special_fee=0),  # type: ignore[arg-type]
+        OneDexPool(
+            id="o",
+            **common,  # type: ignore[arg-type]
+            pair_id=1,
+            total_fee=fee,
+            special_fee=0,
+            staking_fee=0,
+            main=(main, not main),
+        ),
+        JexPool(id="j", **common, lp_fee=fee // 2, platform_fee=other // 10),  # type: ignore[arg-type]
+    ]
+
+
+@given(amounts, amounts, amounts, fees, fees, st.booleans())
+def test_the_fast_formula_equals_the_pool(
+    first: int, second: int, amount: int, fee: int, other: int, main: bool
+) -> None:
+    """For every exchange, size and fee the closure pays what the pool pays, and 0 where it refuses."""
+    for pool in pools(first, second, fee, other, main):
+        for i, j in ((0, 1), (1, 0)):
+            try:
+                expected = pool.amount_out(i, j, amount)
+            except PoolError:
+                expected = 0
+            assert exact_output(pool, i, j)(amount) == expected
+
+
+@given(st.integers(10**15, 10**27), st.integers(10**15, 10**27), st.integers(1, 1000), fees)
+def test_the_float_curve_follows_the_pool(first: int, second: int, part: int, fee: int) -> None:
+    """The edge's closed form is within 1e-9 of the exact output for amounts that are not dust."""
+    amount = first * part // 1000
+    for pool in pools(first, second, fee, fee, main=True):
+        a, r = constant_product_curve(pool, 0, 1)
+        exact = pool.amount_out(0, 1, amount)
+        if exact > 10**11:
+            assert r * amount / (a + amount) == pytest.approx(exact, rel=1e-9)
+
+
+def as_net(knots: Knots) -> nets.Graph:
+    one = np.array([0], np.int32)
+    deep = np.array([knots.d[-1]])
+    return nets.build(2, Edges(one, one + 1, deep, deep * knots.slope[0], {0: knots}))
+
+
+def test_tables_of_stable_pools_are_close() -> None:
+    """Between the knots a table is within 1e-4 of the pool, for A from 10 to 1000, and its slopes fall."""
+    for pool in make_market(40, 3, curved=1.0).pools:
+        if pool.kind != "stable":
+            continue
+        knots = stable_knots(pool, 0, 1)  # type: ignore[arg-type]
+        assert np.all(np.diff(knots.slope) < 0.0)
+        graph = as_net(knots)
+        for part in (0.003, 0.04, 0.2, 0.6):
+            amount = int(pool.reserves[0] * part)
+            exact = pool.amount_out(0, 1, amount)
+            found = edge_out(graph.net, 0, amount * graph.scale[0]) / graph.scale[1]
+            if exact > 10**8:
+                assert found == pytest.approx(exact, rel=1e-4)
+
+
+def test_samples_become_a_concave_table() -> None:
+    """Knots through samples of a hyperbola give it back to 0.1 %; a dent in the samples is bridged."""
+    inputs = [int(10**9 * 1.2**k) for k in range(40)]
+    outputs = [10**12 * x // (10**11 + x) for x in inputs]
+    outputs[20] -= outputs[20] // 50
+    graph = as_net(sampled_knots(inputs, outputs))
+    for x in (3 * 10**9, 10**10, 10**11):
+        found = edge_out(graph.net, 0, x * graph.scale[0]) / graph.scale[1]
+        assert found == pytest.approx(10**12 * x / (10**11 + x), rel=1e-2)
