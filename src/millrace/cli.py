@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -79,6 +79,36 @@ def _service_command(name: str) -> click.Command:
 
 for _name in _SERVICES:
     main.add_command(_service_command(_name))
+
+
+@main.group()
+def policy() -> None:
+    """Look at the relayer's sponsoring policy."""
+
+
+@policy.command()
+@click.argument("transaction", type=click.File("rb"))
+@click.option("--config", type=click.Path(path_type=Path), help="TOML file with the relayer's settings.")
+@click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="One relayer setting; repeatable.")
+def explain(transaction: BinaryIO, config: Path | None, pairs: tuple[str, ...]) -> None:
+    """Say what the policy would do with a transaction (a JSON file, - for standard input), and why."""
+    from millrace.relayer import explain as explaining
+    from millrace.relayer import policy as policies
+    from millrace.relayer.settings import RelayerSettings
+
+    try:
+        settings = load("relayer", RelayerSettings, file=config, overrides=parse_overrides(pairs))
+        rules = policies.Policy()
+        if settings.policy_file:
+            rules = policies.loads(Path(settings.policy_file).read_text(encoding="utf-8"))
+        steps = list(explaining.explain(transaction.read(), rules, settings.network()))
+    except (SettingsError, policies.PolicyError, OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    for step in steps:
+        click.echo(f"{'ok  ' if step.passed else 'NO  '}{step.name}: {step.text}")
+    accepted = all(step.passed for step in steps)
+    click.echo("The relayer would sponsor it." if accepted else "The relayer would not sponsor it.")
+    sys.exit(0 if accepted else 1)
 
 
 @main.command()

@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import web
 
 from millrace.chain import address, amount
+from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import TransactionError, TransactionJson, client_hash, from_json, to_json
 from millrace.dex import document
 from millrace.localnet.chain.admission import Refused
@@ -22,6 +23,8 @@ from millrace.localnet.chain.content import Log, Result
 from millrace.localnet.chain.index import Record
 from millrace.localnet.chain.machine import Chain
 from millrace.localnet.control import Control, ControlError
+from millrace.localnet.execution import QueryError
+from millrace.localnet.execution import query as view
 from millrace.localnet.faucet import FaucetError
 from millrace.runtime.http import json_response, make_app
 
@@ -40,6 +43,14 @@ class Grant(msgspec.Struct, forbid_unknown_fields=True):
     amount: str
 
 
+class Query(msgspec.Struct, rename="camel"):
+    """Body of `POST /vm-values/query`: a contract's view and its arguments in hex, as a gateway takes it."""
+
+    sc_address: str
+    func_name: str
+    args: list[str] = []
+
+
 class Api:
     """The handlers; all of them read or change the chain between two rounds, on the event loop."""
 
@@ -56,6 +67,8 @@ class Api:
         app.router.add_get("/pools", self._pools)
         app.router.add_get("/gossip", self._gossip)
         app.router.add_get("/network/config", self._network)
+        app.router.add_get("/network/status/{shard}", _errors(self._status))
+        app.router.add_post("/vm-values/query", _errors(self._view))
         app.router.add_get("/transactions/{hash}", _errors(self._transaction))
         app.router.add_post("/transactions", _errors(self._submit))
         app.router.add_get("/accounts/{address}", _errors(self._account))
@@ -110,6 +123,41 @@ class Api:
             "erd_start_time": self._chain.genesis_ms // 1000,
         }
         return json_response({"data": {"config": config}, "error": "", "code": "successful"})
+
+    async def _status(self, request: web.Request) -> web.Response:
+        """The newest block of a shard, in a gateway's words."""
+        text = request.match_info["shard"]
+        shard = int(text) if text.isdecimal() and len(text) < 11 else -1
+        if shard != METACHAIN and shard not in self._chain.shards:
+            raise ApiError(404, f"there is no shard {text[:20]}")
+        head = self._chain.meta[-1] if shard == METACHAIN and self._chain.meta else None
+        if shard != METACHAIN:
+            head = self._chain.shards[shard].head
+        stamp = head.timestamp_ms if head is not None else self._chain.genesis_ms
+        status = {
+            "erd_nonce": head.nonce if head is not None else 0,
+            "erd_current_round": self._chain.round,
+            "erd_epoch_number": head.epoch if head is not None else 0,
+            "erd_block_timestamp": stamp // 1000,
+            "erd_block_timestamp_ms": stamp,
+        }
+        return json_response({"data": {"status": status}, "error": "", "code": "successful"})
+
+    async def _view(self, request: web.Request) -> web.Response:
+        """A contract's view, in a gateway's words; what the contract refuses is an answer with its reason."""
+        try:
+            query = msgspec.json.decode(await request.read(), type=Query)
+            contract = address.decode(query.sc_address)
+            args = [bytes.fromhex(arg) for arg in query.args]
+        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+            raise ApiError(400, f"expected scAddress, funcName and args: {error}") from None
+        answer: dict[str, Any] = {"returnCode": "ok", "returnMessage": "", "returnData": []}
+        try:
+            values = view(self._chain.shards[self._chain.home].state, contract, query.func_name, args)
+            answer["returnData"] = [base64.b64encode(value).decode() for value in values]
+        except QueryError as error:
+            answer |= {"returnCode": "user error", "returnMessage": str(error)}
+        return json_response({"data": {"data": answer}, "error": "", "code": "successful"})
 
     async def _transaction(self, request: web.Request) -> web.Response:
         text = request.match_info["hash"]

@@ -31,6 +31,9 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     pools: Annotated[int, Meta(ge=10)] = 1000
     tokens: Annotated[int, Meta(ge=10)] = 600
 
+    mispricing_ppm: Annotated[int, Meta(ge=0, le=100_000)] = 1500
+    """How far a pool's price may be off, in millionths; beyond the fees (3000) there is arbitrage from the start."""
+
     round_ms: Annotated[int, Meta(ge=10)] = 600
     """Length of a round; every shard makes one block in it."""
     finality_rounds: Annotated[int, Meta(ge=0, le=1000)] = 0

@@ -59,7 +59,13 @@ class Chain:
         self.finality_rounds = settings.finality_rounds
         self.index = TransactionIndex(settings.max_known_transactions)
         self.validators = Validators(settings.seed, self.network.shards, settings.validators_per_shard)
-        self.market = markets.generate(settings.seed, self.network, pools=settings.pools, tokens=settings.tokens)
+        self.market = markets.generate(
+            settings.seed,
+            self.network,
+            pools=settings.pools,
+            tokens=settings.tokens,
+            mispricing_ppm=settings.mispricing_ppm,
+        )
         self.home = self.network.shard_of(self.market.addresses.aggregator)
         self.shards = {shard: self._make_shard(shard) for shard in range(self.network.shards)}
         self.meta: deque[Block] = deque()
