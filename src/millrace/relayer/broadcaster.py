@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 
 from millrace.chain.gossip import split_batches, wrap_transactions
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import Transaction, to_proto
+from millrace.chain.transaction import Transaction
 from millrace.relayer.inflight import Entry
 
 log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class Broadcaster:
 
     async def _send_all(self, topic: str, entries: list[Entry]) -> None:
         position = 0
-        for batch in split_batches([to_proto(entry.tx) for entry in entries]):
+        for batch in split_batches(entry.proto for entry in entries):
             part = entries[position : position + len(batch)]
             position += len(batch)
             peers = await self._publish(topic, wrap_transactions(batch, int(time.time())))

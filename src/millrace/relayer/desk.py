@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import Transaction, chain_hash, from_proto, to_proto
+from millrace.chain.transaction import Transaction, from_proto, to_proto
 from millrace.relayer import policy, reasons
 from millrace.relayer.accounts import Account
 from millrace.relayer.budget import Ledger, Reservation
@@ -109,6 +109,7 @@ class Desk:
         origin = approved.origin
         entry = Entry(
             tx=item.tx,
+            proto=item.parsed.proto,
             client_hash=item.parsed.client_hash,
             kind=origin.kind,
             sender_shard=item.sender_shard,
@@ -164,12 +165,12 @@ class Desk:
 
     def signed(self, entry: Entry, tx: Transaction) -> None:
         """The entry has all its signatures."""
-        self.inflight.signed(entry, tx, chain_hash(tx))
+        self.inflight.signed(entry, tx, entry.proto if tx is entry.tx else to_proto(tx))
         if entry.kind != "broadcast":
             self._sponsored[entry.chain_hash] = tx.sender
             if len(self._sponsored) > MAX_REMEMBERED:
                 self._sponsored.popitem(last=False)
-        self._update(entry, "tx = ?, chain_hash = ?, state = 'signed'", to_proto(tx), entry.chain_hash)
+        self._update(entry, "tx = ?, chain_hash = ?, state = 'signed'", entry.proto, entry.chain_hash)
 
     def on_its_way(self, entry: Entry) -> None:
         """The entry is to be broadcast from now on."""
@@ -247,6 +248,7 @@ class Desk:
         tx = from_proto(record.tx)
         return Entry(
             tx=tx,
+            proto=record.tx,
             client_hash=record.client_hash,
             kind=record.kind,  # type: ignore[arg-type]
             sender_shard=self._network.shard_of(tx.sender),

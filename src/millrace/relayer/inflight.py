@@ -12,7 +12,7 @@ import msgspec
 
 from millrace.chain.transaction import Transaction
 from millrace.relayer.reasons import Reason
-from millrace.relayer.stages import Kind
+from millrace.relayer.stages import Kind, hash_of
 
 State = Literal["reserved", "journalled", "signed", "expired", "over"]
 """`reserved`: in memory only; `journalled`: on disk; `signed`: may be on its way; `expired`: sent no more, but can
@@ -24,6 +24,8 @@ class Entry(msgspec.Struct, eq=False):
 
     tx: Transaction
     """With the relayer's signature once it is signed."""
+    proto: bytes
+    """The transaction in protobuf form."""
     client_hash: bytes
     kind: Kind
     sender_shard: int
@@ -102,10 +104,10 @@ class InFlight:
         if entry.chain_hash:
             self._by_chain[entry.chain_hash] = entry
 
-    def signed(self, entry: Entry, tx: Transaction, chain_hash: bytes) -> None:
+    def signed(self, entry: Entry, tx: Transaction, proto: bytes) -> None:
         """The entry has all its signatures."""
-        entry.tx, entry.chain_hash, entry.state = tx, chain_hash, "signed"
-        self._by_chain[chain_hash] = entry
+        entry.tx, entry.proto, entry.chain_hash, entry.state = tx, proto, hash_of(proto), "signed"
+        self._by_chain[entry.chain_hash] = entry
 
     def remove(self, entry: Entry) -> None:
         """The entry can no longer run, or was never signed."""

@@ -23,7 +23,6 @@ from millrace.chain.network import profile as named_profile
 from millrace.chain.transaction import (
     Transaction,
     TransactionError,
-    client_hash,
     from_proto,
     signing_message,
 )
@@ -80,7 +79,7 @@ class Vault:
         """The co-signature of a transaction. Raises `Refused` or `PolicyError`."""
         if tx.relayer_signature:
             raise Refused(reasons.SIGNER_REFUSED.but("it is signed already"))
-        parsed = stages.Parsed(tx, client_hash(tx), stages.Origin("relay", ""))
+        parsed = stages.Parsed.of(tx, stages.Origin("relay", ""))
         authenticated = stages.authenticate(parsed, self._network, self._relayers)
         self._read_policy()
         policy.check_caps(tx, self._policy, self._network)

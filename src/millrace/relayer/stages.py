@@ -6,6 +6,7 @@ approved, reserved and journalled has no type the signing process would be given
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -21,6 +22,7 @@ from millrace.chain.transaction import (
     client_hash,
     from_json,
     signing_message,
+    to_proto,
 )
 from millrace.relayer import messages, reasons
 from millrace.relayer.reasons import Refused
@@ -58,8 +60,17 @@ class Parsed:
 
     tx: Transaction
     """Without a relayer's signature when one is to be made here."""
+    proto: bytes
+    """The same in protobuf form."""
     client_hash: bytes
     origin: Origin
+
+    @classmethod
+    def of(cls, tx: Transaction, origin: Origin) -> Parsed:
+        """A transaction with its protobuf form and client hash."""
+        proto = to_proto(tx)
+        own = client_hash(tx) if tx.relayer_signature else hash_of(proto)
+        return cls(tx, proto, own, origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +139,11 @@ class Signed:
         _require(self.journalled, Journalled)
 
 
+def hash_of(proto: bytes) -> bytes:
+    """The hash of a transaction in protobuf form (BLAKE2b-256)."""
+    return hashlib.blake2b(proto, digest_size=32).digest()
+
+
 def _require(value: object, kind: type) -> None:
     if type(value) is not kind:
         raise TypeError(f"needs a {kind.__name__}, not a {type(value).__name__}")
@@ -142,7 +158,7 @@ def parse(raw: Raw, origin: Origin) -> Parsed:
         raise Refused(reason.but(str(error))) from None
     if origin.is_sponsored and tx.relayer_signature:
         tx = msgspec.structs.replace(tx, relayer_signature=b"")
-    return Parsed(tx, client_hash(tx), origin)
+    return Parsed.of(tx, origin)
 
 
 def authenticate(parsed: Parsed, network: NetworkProfile, relayers: Relayers) -> Authenticated:

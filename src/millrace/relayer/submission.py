@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import Transaction, chain_hash, from_proto, signing_message, to_proto
+from millrace.chain.transaction import Transaction, from_proto, signing_message
 from millrace.relayer import reasons, stages
 from millrace.relayer.account_source import AccountSource
 from millrace.relayer.accounts import Account
@@ -26,7 +26,7 @@ from millrace.relayer.inflight import Entry
 from millrace.relayer.journal import Journal, JournalError, JournalFull, Record, hash_message
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.signing import SignerError, SigningProcess
-from millrace.relayer.stages import Authenticated, Journalled, Origin, Relayers, Reserved, Signed
+from millrace.relayer.stages import Authenticated, Journalled, Origin, Relayers, Reserved, Signed, hash_of
 
 log = logging.getLogger(__name__)
 
@@ -221,7 +221,7 @@ class Submitter:
             signer = self._signer()
             if signer is None:
                 raise SignerError("this relayer has no keys")
-            answers = await signer.sign([to_proto(item.entry.tx) for item, _ in unsigned])
+            answers = await signer.sign([item.entry.proto for item, _ in unsigned])
         except SignerError as error:
             reason = reasons.SIGNER_UNAVAILABLE.but(f"{error}; send the same bytes again", 1_000)
             for item, _ in unsigned:
@@ -250,7 +250,7 @@ class Submitter:
         unsigned = [entry for entry in self._desk.inflight.entries() if entry.state == "journalled"]
         signer = self._signer()
         if unsigned and signer is not None:
-            answers = await signer.sign([to_proto(entry.tx) for entry in unsigned])
+            answers = await signer.sign([entry.proto for entry in unsigned])
             for entry, answer in zip(unsigned, answers, strict=True):
                 if answer.refusal:
                     log.warning("a journalled transaction is not signed", extra={"reason": answer.refusal})
@@ -277,9 +277,9 @@ def record_of(entry: Entry) -> Record:
         sender=entry.tx.sender,
         nonce=entry.tx.nonce,
         client_hash=entry.client_hash,
-        chain_hash=entry.chain_hash or (chain_hash(entry.tx) if entry.kind == "broadcast" else None),
+        chain_hash=hash_of(entry.proto) if entry.kind == "broadcast" else None,
         message_hash=hash_message(signing_message(entry.tx)),
-        tx=to_proto(entry.tx),
+        tx=entry.proto,
         kind=entry.kind,
         relayer=entry.tx.relayer if entry.kind != "broadcast" else None,
         fee=entry.fee,
