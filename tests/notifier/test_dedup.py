@@ -145,7 +145,7 @@ def named(events: list[Event]) -> list[Step]:
     return [(event.topic, *names[event.subject]) for event in events]
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(chains(), SEEDS)
 def test_one_node_with_resends(steps: list[Step], seed: int) -> None:
     """Every step of one node is news once, in order, though any of them is sent several times."""
@@ -158,7 +158,7 @@ def test_one_node_with_resends(steps: list[Step], seed: int) -> None:
     assert named(journal.events) == expected(steps)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(chains(), SEEDS, st.integers(2, 4))
 def test_several_nodes_in_step_or_behind(steps: list[Step], seed: int, nodes: int) -> None:
     """Nodes connected from the start add nothing, however far behind the first they tell the same tale."""
@@ -175,7 +175,7 @@ def test_several_nodes_in_step_or_behind(steps: list[Step], seed: int, nodes: in
     assert [step for step in named(journal.events) if step[0] != FINAL] == saves_and_reverts
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(chains(), SEEDS, st.integers(1, 3))
 def test_reconnecting_nodes_lose_nothing(steps: list[Step], seed: int, nodes: int) -> None:
     """Whatever connections break: every step is in the news, and the last word on each block is the right one."""

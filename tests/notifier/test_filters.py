@@ -29,7 +29,7 @@ def accepts(wanted: Filter, event: EventKey) -> bool:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(filters, max_size=12), st.lists(filters, max_size=6), events)
 def test_index_is_a_scan(wanted: list[Filter], gone: list[Filter], seen: list[EventKey]) -> None:
     """The index finds exactly the filters that accept an event, and their events, also after removals."""

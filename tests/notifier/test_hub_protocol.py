@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace.chain import outport
@@ -110,6 +110,7 @@ def test_control_flood_ends_the_connection() -> None:
     assert caught.value.code == 1008
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=60))
 def test_window(steps: list[tuple[bool, int]]) -> None:
     """There is room while fewer frames and bytes than the window are unacknowledged; acks are cumulative."""

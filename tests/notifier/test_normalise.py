@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace.chain.proto import outport_pb2 as pb
@@ -51,6 +51,7 @@ def test_result_of_an_earlier_block() -> None:
     assert destination.transactionPool.logs[0].txHash == TX.hex()
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9), st.binary(max_size=9)), min_size=2, max_size=6))
 def test_multi_transfer_is_split(payments: list[tuple[bytes, bytes, bytes]]) -> None:
     """A transfer of n tokens becomes n events in place, which differ in token, nonce and amount only."""
@@ -66,6 +67,7 @@ def test_multi_transfer_is_split(payments: list[tuple[bytes, bytes, bytes]]) -> 
         assert single == whole
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=4), max_size=12).filter(lambda topics: len(topics) % 3 != 1 or len(topics) < 7))
 def test_other_shapes_stay_whole(topics: list[bytes]) -> None:
     """A multi-transfer whose topics are not token, nonce, amount … receiver is left as it is."""

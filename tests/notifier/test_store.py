@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace.notifier.dedup import Block, State
@@ -211,6 +211,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     store.close()
 
 
+@settings(deadline=None)
 @given(nonce=st.integers(0, 2**64 - 1))
 def test_nonces_are_unsigned(shared: Store, nonce: int) -> None:
     """Any 64-bit nonce comes back as it was stored."""
