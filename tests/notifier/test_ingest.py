@@ -186,6 +186,7 @@ async def test_full_disk_withholds_acks(tmp_path: Path, monkeypatch: pytest.Monk
         await node.acked(counter)
         assert (await consumer.event()).counter == running.journal.head
         assert not running.journal.failing
+        assert running.metrics.events.labels(SAVE, "0")._value.get() == 1, "attempts do not count"
 
 
 async def test_one_owner(tmp_path: Path) -> None:

@@ -13,15 +13,20 @@ from millrace.notifier.dedup import Observer
 from millrace.notifier.entry import now_ms
 from millrace.notifier.journal import Journal
 from millrace.notifier.metrics import Metrics
+from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.processor import Arrival
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime import websocket
 
 log = logging.getLogger(__name__)
+_log_connected = OccasionalLog(log, logging.INFO, "node connected")
+_log_gone = OccasionalLog(log, logging.INFO, "node gone")
+_log_refused = OccasionalLog(log, logging.WARNING, "frame refused")
 
 PATH = "/save"
 _ENVELOPE_BYTES = 1024  # around the payload, the topic included
 _NODE_FRAMES = 16  # a node may have under way before it is read no further; real ones have one
+_HINT = 'nodes must send binary protobuf: MarshallerType = "gogo protobuf"'
 _RECONNECT = 0.5, 30.0  # seconds between attempts to reach a node: first, longest
 
 
@@ -41,11 +46,11 @@ class NodeSession(websocket.Session):
     def on_open(self) -> None:
         self._observer = Observer(self._ingest.journal.head + 1)
         self._ingest.joined(self)
-        log.info("node connected", extra={"remote": self.remote, "node": self._name})
+        _log_connected(remote=self.remote, node=self._name)
 
     def on_close(self) -> None:
         self._ingest.left(self)
-        log.info("node gone", extra={"remote": self.remote, "node": self._name, "code": self.close_code})
+        _log_gone(remote=self.remote, node=self._name, code=self.close_code)
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
         try:
@@ -54,7 +59,7 @@ class NodeSession(websocket.Session):
             envelope = outport.decode_envelope(data)
         except outport.OutportError as error:
             self._ingest.metrics.frames_refused.inc()
-            log.warning("frame refused", extra={"remote": self.remote, "why": str(error), "hint": _HINT})
+            _log_refused(remote=self.remote, why=str(error), hint=_HINT)
             self.close(websocket.UNSUPPORTED_DATA if kind == "text" else 1007, f"{error}: {_HINT}", abort=True)
             return
         if envelope.type != outport.PAYLOAD:
@@ -99,9 +104,6 @@ class NodeSession(websocket.Session):
     def reconsider(self) -> None:
         """The common queue has room again."""
         self._regulate()
-
-
-_HINT = 'nodes must send binary protobuf: MarshallerType = "gogo protobuf"'
 
 
 class Ingest:

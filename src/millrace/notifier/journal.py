@@ -184,6 +184,7 @@ class Journal:
             except (sqlite3.OperationalError, OSError) as error:
                 self._store.rollback()
                 self._dead.undo()
+                self._processor.tally.back_to(0)
                 self._metrics.commit_failures.inc()
                 self.failing = str(error)
                 log.error("the disk refuses; nodes are not answered until it takes events", extra={"why": self.failing})
@@ -206,6 +207,7 @@ class Journal:
         entries += self._processor.release_overdue(overdue)
         self._dead.sync()
         self._store.commit()
+        self._processor.tally.publish()
         if batch:
             self._metrics.commit_seconds.observe(time.perf_counter() - began)
             self._metrics.batch_messages.observe(len(batch))

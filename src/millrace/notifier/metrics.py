@@ -76,3 +76,27 @@ class Metrics:
     def topic(topic: str) -> str:
         """The label of a topic."""
         return topic if topic in outport.PAYLOADS else "unknown"
+
+
+class Tally:
+    """Counts of a transaction: they show only once it is on disk."""
+
+    def __init__(self) -> None:
+        self._counts: list[tuple[Counter, float]] = []
+
+    def add(self, counter: Counter, amount: float = 1) -> None:
+        self._counts.append((counter, amount))
+
+    def mark(self) -> int:
+        """A point to go back to."""
+        return len(self._counts)
+
+    def back_to(self, mark: int) -> None:
+        """Forget what was added since; 0 forgets everything."""
+        del self._counts[mark:]
+
+    def publish(self) -> None:
+        """The transaction is on disk."""
+        for counter, amount in self._counts:
+            counter.inc(amount)
+        self._counts.clear()

@@ -15,11 +15,15 @@ from millrace.notifier.dead_letters import DeadLetters
 from millrace.notifier.dedup import Observer, Verdict
 from millrace.notifier.entry import CONFLICT, HISTORICAL, UNJOINED, Entry, now_ms
 from millrace.notifier.messages import Decoded, Undecodable
-from millrace.notifier.metrics import Metrics
+from millrace.notifier.metrics import Metrics, Tally
 from millrace.notifier.normalise import Memory, normalise
+from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.store import Store
 
 log = logging.getLogger(__name__)
+_log_missing = OccasionalLog(log, logging.WARNING, "blocks are missing")
+_log_fork = OccasionalLog(log, logging.WARNING, "two blocks have one nonce")
+_log_dead_letter = OccasionalLog(log, logging.WARNING, "dead letter")
 
 _WARMED_BY = 64  # blocks of the journal which the memory of earlier blocks is rebuilt from at start
 
@@ -42,6 +46,8 @@ class Processor:
         self._store = store
         self._dead = dead_letters
         self._metrics = metrics
+        self.tally = Tally()
+        """What the open transaction will have counted."""
         self._memory = Memory()
         for entry in store.read_back(outport.SAVE_BLOCK, _WARMED_BY):
             normalise(pb.OutportBlock.FromString(entry.payload), self._memory)
@@ -52,9 +58,9 @@ class Processor:
         Raises `sqlite3.Error` or `OSError` when the disk refuses.
         """
         if arrival.topic not in outport.PAYLOADS:
-            self._metrics.unknown_topics.inc()
+            self.tally.add(self._metrics.unknown_topics)
             return []
-        mark = self._store.mark()
+        mark, tally_mark = self._store.mark(), self.tally.mark()
         try:
             entries = self._append_news(arrival)
         except Undecodable as error:
@@ -69,6 +75,7 @@ class Processor:
             self._store.release_mark()
             return entries
         self._store.back_to(mark)
+        self.tally.back_to(tally_mark)
         self._bury(arrival, reason)
         return []
 
@@ -108,33 +115,33 @@ class Processor:
         if event.alone:
             payload = pb.FinalizedBlock(shardID=event.shard, headerHash=event.subject).SerializeToString()
         shard = self._metrics.shard(event.shard)
-        self._metrics.events.labels(event.topic, shard).inc()
+        self.tally.add(self._metrics.events.labels(event.topic, shard))
         if event.topic == outport.REVERT_INDEXED_BLOCK:
-            self._metrics.reverts.labels(shard).inc()
+            self.tally.add(self._metrics.reverts.labels(shard))
         for mark, counter in (
             (CONFLICT, self._metrics.conflicts),
             (HISTORICAL, self._metrics.historical),
             (UNJOINED, self._metrics.unjoined),
         ):
             if event.marks & mark:
-                counter.labels(shard).inc()
+                self.tally.add(counter.labels(shard))
         return self._store.append(event.topic, event.shard, event.marks, event.message_id, received_ms, payload)
 
     def _count(self, decoded: Decoded, verdict: Verdict) -> None:
         shard = self._metrics.shard(decoded.shard)
         if verdict.duplicate:
-            self._metrics.duplicates.labels(decoded.topic).inc()
+            self.tally.add(self._metrics.duplicates.labels(decoded.topic))
         if verdict.missing_blocks:
-            self._metrics.missing_blocks.labels(shard).inc(verdict.missing_blocks)
-            log.warning("blocks are missing", extra={"shard": decoded.shard, "count": verdict.missing_blocks})
+            self.tally.add(self._metrics.missing_blocks.labels(shard), verdict.missing_blocks)
+            _log_missing(shard=decoded.shard, count=verdict.missing_blocks)
         if verdict.fork:
-            self._metrics.forks.labels(shard).inc()
-            log.warning("two blocks have one nonce", extra={"shard": decoded.shard})
+            self.tally.add(self._metrics.forks.labels(shard))
+            _log_fork(shard=decoded.shard)
 
     def _bury(self, arrival: Arrival, reason: str) -> None:
-        self._metrics.dead_letters.inc()
+        self.tally.add(self._metrics.dead_letters)
         self._dead.add(now_ms(), arrival.remote, arrival.topic, arrival.version, reason, arrival.payload)
-        log.warning("dead letter", extra={"topic": arrival.topic, "remote": arrival.remote, "reason": reason})
+        _log_dead_letter(topic=arrival.topic[:64], remote=arrival.remote, reason=reason)
 
 
 def _serialize(message: Message) -> bytes:
