@@ -1,10 +1,9 @@
-"""Contract calls and the ABI's number forms against real payloads and the SDK's codec."""
+"""Contract calls and token transfers against real payloads and SDK-built calls."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,50 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.chain import abi, address, call
-from millrace.chain.call import CallError, TokenPayment
+from millrace.chain.call import Call, CallError, TokenPayment
+from millrace.chain.transaction import Transaction
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "txdata.json").read_text())
 ALICE = address.decode("erd1qyu5wthldzr8wx5c9ucg8kjagg0jfs53s8nr3zpz3hypefsdd8ssycr6th")
-
-TOP: dict[str, Callable[[Any], bytes]] = {
-    "BigUint": lambda v: abi.top_uint(int(v)),
-    "BigInt": lambda v: abi.top_int(int(v)),
-    "bool": lambda v: abi.top_bool(v in (True, "true", "True")),
-    **{f"u{bits}": (lambda v: abi.top_uint(int(v))) for bits in (8, 16, 32, 64)},
-}
-NESTED: dict[str, Callable[[Any], bytes]] = {
-    "BigUint": lambda v: abi.nested_biguint(int(v)),
-    "BigInt": lambda v: abi.nested_bigint(int(v)),
-    "bool": lambda v: abi.nested_bool(v in (True, "true", "True")),
-    "u8": lambda v: abi.nested_uint(int(v), 1),
-    "u16": lambda v: abi.nested_uint(int(v), 2),
-    "u32": lambda v: abi.nested_uint(int(v), 4),
-    "u64": lambda v: abi.nested_uint(int(v), 8),
-}
-
-
-@pytest.mark.parametrize(
-    "vector", [v for v in VECTORS["codec"]["single"] if v["type"] in TOP], ids=lambda v: f"{v['type']} {v['value']}"
-)
-def test_published_numbers(vector: dict[str, Any]) -> None:
-    """Numbers and truth values have the published top and nested forms, and read back."""
-    kind, value = vector["type"], vector["value"]
-    top, nested = TOP[kind](value), NESTED[kind](value)
-    assert (top.hex(), nested.hex()) == (vector["top"], vector["nested"])
-    if kind == "BigInt":
-        assert abi.decode_int(top) == int(value) == abi.Reader(nested).bigint()
-    elif kind == "BigUint":
-        assert abi.decode_uint(top) == int(value) == abi.Reader(nested).biguint()
-
-
-@pytest.mark.parametrize("kind", ["bytes", "TokenIdentifier", "Address"])
-def test_published_byte_strings(kind: str) -> None:
-    """Byte strings carry their length when nested; addresses do not."""
-    vectors = [v for v in VECTORS["codec"]["single"] if v["type"] == kind]
-    assert vectors
-    for vector in vectors:
-        raw = bytes.fromhex(vector["top"])
-        assert vector["nested"] == (raw if kind == "Address" else abi.nested_bytes(raw)).hex()
+BOB = address.decode("erd1spyavw0956vq68xj8y4tenjpq2wd5a9p2c6j8gsz7ztyrnpxrruqzu66jx")
 
 
 @pytest.mark.parametrize("vector", VECTORS["calls"], ids=lambda v: v["what"][:40])
@@ -108,16 +69,6 @@ def test_calls_are_inverse(function: str, args: list[bytes]) -> None:
     assert call.parse(call.encode(function, *args)) == (function, tuple(args))
 
 
-@given(st.integers(-(2**300), 2**300))
-def test_numbers_are_inverse(number: int) -> None:
-    """Numbers of any size survive both forms, in the fewest bytes."""
-    assert abi.decode_int(abi.top_int(number)) == number
-    assert abi.Reader(abi.nested_bigint(number)).bigint() == number
-    if number >= 0:
-        assert abi.decode_uint(abi.top_uint(number)) == number
-        assert not abi.top_uint(number).startswith(b"\0")
-
-
 @given(st.binary(max_size=200))
 def test_any_data_is_parsed_or_refused(data: bytes) -> None:
     """Arbitrary transaction data gives a parsed call or CallError, nothing else."""
@@ -148,18 +99,143 @@ def test_broken_transfers_are_refused(data: bytes) -> None:
         call.parse_transfer(ALICE, ALICE, 0, data)
 
 
-def test_reader_bounds() -> None:
-    """A nested list that claims more items than there are bytes is refused at once; leftovers are noticed."""
-    with pytest.raises(abi.AbiError, match="a list of"):
-        abi.Reader(b"\xff\xff\xff\xff\0").array(lambda: None)
-    reader = abi.Reader(abi.nested_list([abi.nested_uint(1, 1), abi.nested_uint(2, 1)]) + b"\0")
-    assert reader.array(lambda: reader.uint(1)) == [1, 2]
-    assert reader.option(lambda: reader.uint(1)) is None
-    reader.end()
-    with pytest.raises(abi.AbiError):
-        reader.take(1)
-    items = abi.Reader(b"\1\2\3")
-    assert items.items(lambda: items.uint(1)) == [1, 2, 3]
-    for bad in (lambda: abi.nested_uint(256, 1), lambda: abi.nested_int(128, 1), lambda: abi.decode_uint(b"\1\0", 1)):
-        with pytest.raises(abi.AbiError):
-            bad()
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"ESDTTransfer@41@" + b"ff" * 101,
+        b"ESDTTransfer@41@" + b"00" * 101,
+        b"ESDTNFTTransfer@41@" + b"ff" * 9 + b"@01@" + b"00" * 32,
+        b"ESDTNFTTransfer@41@01@01@" + b"00" * 31,
+        b"MultiESDTNFTTransfer@" + b"00" * 32 + b"@" + b"ff" * 5000 + b"@41@@01",
+        b"MultiESDTNFTTransfer@" + b"00" * 32 + b"@01@41@" + b"ff" * 9 + b"@01",
+        b"MultiESDTNFTTransfer@" + b"00" * 32 + b"@01@41@@" + b"ff" * 5000,
+        b"ESDTTransfer@41@01@ff",
+    ],
+)
+def test_endless_numbers_are_refused(data: bytes) -> None:
+    """Amounts of more than 100 bytes, nonces and counts beyond 64 bits are refused, in a short text."""
+    with pytest.raises(CallError) as error:
+        call.parse_transfer(ALICE, ALICE, 0, data)
+    assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize("name", [b"EGLD", b"EGLD-000000"])
+def test_the_native_coin_is_no_token(name: bytes) -> None:
+    """A token transfer cannot pass for a payment of the native coin, and our own builders refuse to make one."""
+    for data in (
+        call.encode("ESDTTransfer", name, b"\1"),
+        call.encode("ESDTNFTTransfer", name, b"\1", b"\1", BOB),
+    ):
+        with pytest.raises(CallError, match="no token"):
+            call.parse_transfer(ALICE, ALICE, 0, data)
+    with pytest.raises(CallError, match="no token"):
+        call.esdt_transfer(name.decode(), 1)
+
+
+def test_the_native_coin_in_multi_transfers() -> None:
+    """Among several tokens the native coin travels as EGLD-000000, without a nonce; plain EGLD is refused there."""
+    payments = [TokenPayment("EGLD", 0, 5), TokenPayment("WEGLD-bd4d79", 0, 7)]
+    data = call.multi_transfer(BOB, payments, "swap", b"x")
+    assert b"EGLD-000000".hex().encode() in data
+    parsed = call.parse_transfer(ALICE, ALICE, 0, data)
+    assert parsed == (BOB, tuple(payments), "swap", (b"x",))
+    for token, nonce in ((b"EGLD", b""), (b"EGLD-000000", b"\1")):
+        with pytest.raises(CallError):
+            call.parse_transfer(ALICE, ALICE, 0, call.encode("MultiESDTNFTTransfer", BOB, b"\1", token, nonce, b"\1"))
+
+
+def test_a_multi_transfer_at_its_receiver() -> None:
+    """At the real receiver's shard the same call comes without the receiver, and gives the same payments."""
+    payments = (TokenPayment("WEGLD-bd4d79", 0, 7), TokenPayment("NFT-123456", 3, 1))
+    there = call.multi_transfer(BOB, list(payments), "f")
+    function, _, *rest = there.split(b"@")
+    here = b"@".join([function, *rest])
+    assert call.parse_transfer(ALICE, BOB, 0, here) == call.parse_transfer(ALICE, ALICE, 0, there)
+
+
+def test_one_token_with_a_nonce() -> None:
+    """A transfer of one token with a nonce names its receiver; the transaction goes to its own sender."""
+    data = call.encode("ESDTNFTTransfer", b"NFT-123456", b"\2", b"\7", BOB, b"f", b"arg")
+    assert call.parse_transfer(ALICE, ALICE, 0, data) == (BOB, (TokenPayment("NFT-123456", 2, 7),), "f", (b"arg",))
+
+
+def test_a_transfer_with_a_nonce_is_sent_to_oneself() -> None:
+    """Sent to another account, the same data is an ordinary call: nodes move no token for it."""
+    data = call.encode("ESDTNFTTransfer", b"NFT-123456", b"\2", b"\7", BOB)
+    parsed = call.parse_transfer(ALICE, BOB, 0, data)
+    assert (parsed.receiver, parsed.payments, parsed.function) == (BOB, (), "ESDTNFTTransfer")
+
+
+@pytest.mark.parametrize(
+    ("value", "data", "function", "args"),
+    [
+        (5, b"", "", ()),
+        (5, b"swap@0a@", "swap", (b"\n", b"")),
+        (0, b"hello", "hello", ()),
+        (5, b"not hex@zz", "", ()),
+        (5, b"odd@abc", "", ()),
+        (5, b"\xff@00", "", ()),
+    ],
+)
+def test_payments_in_the_native_coin(value: int, data: bytes, function: str, args: tuple[bytes, ...]) -> None:
+    """Whatever is no token transfer pays the value to the receiver; data that is no call is a plain transfer."""
+    tx = Transaction(
+        nonce=0, value=value, receiver=BOB, sender=ALICE, gas_price=1, gas_limit=1, chain_id="1", data=data
+    )
+    payments = (TokenPayment("EGLD", 0, value),) if value else ()
+    assert call.payments_of(tx) == (BOB, payments, function, args)
+
+
+def test_value_and_token_together() -> None:
+    """The native value comes first among the payments when a token transfer carries one too."""
+    data = call.esdt_transfer("WEGLD-bd4d79", 7)
+    parsed = call.parse_transfer(ALICE, BOB, 5, data)
+    assert parsed.payments == (TokenPayment("EGLD", 0, 5), TokenPayment("WEGLD-bd4d79", 0, 7))
+
+
+@pytest.mark.parametrize("text", [b"f@ABCD", b"f@abCD"])
+def test_hex_in_capitals_is_read_and_written_small(text: bytes) -> None:
+    """Capital hex digits are read as nodes read them; we write small ones."""
+    assert call.encode(*_flat(call.parse(text))) == b"f@abcd"
+
+
+@pytest.mark.parametrize(
+    "text", [b"f@a", b"f@0", b"f@0x00", b"f@ 00", b"f@00 ", b"f@0g", b"f@\xc3\xa9\xc3\xa9", b"f@00\n"]
+)
+def test_half_bytes_and_other_characters_are_refused(text: bytes) -> None:
+    """An argument is whole bytes in hex digits and nothing else."""
+    with pytest.raises(CallError):
+        call.parse(text)
+
+
+tokens = st.from_regex(r"[A-Z0-9]{3,10}-[0-9a-f]{6}", fullmatch=True).filter(lambda token: token != "EGLD-000000")
+many = st.lists(
+    st.builds(TokenPayment, tokens, st.integers(0, 2**64 - 1), st.integers(0, 2**256))
+    | st.builds(TokenPayment, st.just("EGLD"), st.just(0), st.integers(0, 2**256)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(many, st.none() | names, st.lists(st.binary(max_size=20), max_size=4))
+def test_multi_transfers_are_inverse(payments: list[TokenPayment], function: str | None, args: list[bytes]) -> None:
+    """What a multi-transfer is built from is what it parses to."""
+    if function is None:
+        args = []
+    data = call.multi_transfer(BOB, payments, function, *args)
+    assert call.parse_transfer(ALICE, ALICE, 0, data) == (BOB, tuple(payments), function or "", tuple(args))
+
+
+@given(tokens, st.integers(0, 2**256), st.none() | names, st.lists(st.binary(max_size=20), max_size=4))
+def test_single_transfers_are_inverse(token: str, amount: int, function: str | None, args: list[bytes]) -> None:
+    """What a single transfer is built from is what it parses to."""
+    if function is None:
+        args = []
+    data = call.esdt_transfer(token, amount, function, *args)
+    assert call.parse_transfer(ALICE, BOB, 0, data) == (
+        BOB, (TokenPayment(token, 0, amount),), function or "", tuple(args)
+    )  # fmt: skip
+
+
+def _flat(parsed: Call) -> tuple[Any, ...]:
+    return (parsed.function, *parsed.args)

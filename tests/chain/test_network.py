@@ -1,4 +1,4 @@
-"""Shards and topics under both rules, for every last byte."""
+"""Network profiles: topics, chain ids, single overrides."""
 
 from __future__ import annotations
 
@@ -8,39 +8,12 @@ from typing import Any
 
 import pytest
 
-from millrace.chain.address import ESDT_SYSTEM_CONTRACT, SYSTEM_ACCOUNT, ZERO, is_contract
+from millrace.chain.address import ESDT_SYSTEM_CONTRACT
+from millrace.chain.fees import GasSchedule
 from millrace.chain.network import PROFILES, communication_identifier, profile
-from millrace.chain.shard import METACHAIN, shard_by_mask, shard_by_modulo
+from millrace.chain.shard import METACHAIN
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "sharding.json").read_text())
-
-
-@pytest.mark.parametrize("row", VECTORS["table"], ids=lambda row: str(row["lastByte"]))
-def test_every_last_byte(row: dict[str, int]) -> None:
-    """Both rules put users, contracts and the system contracts' prefix where the reference puts them."""
-    last = bytes((row["lastByte"],))
-    user, contract = b"\x11" * 31 + last, bytes(8) + b"\x05\x00" + b"\x11" * 21 + last
-    assert shard_by_modulo(user) == row["mod3"]
-    assert shard_by_mask(user) == row["userShard"]
-    assert shard_by_mask(contract) == row["contractShard"]
-    assert shard_by_mask(ESDT_SYSTEM_CONTRACT[:31] + last) == row["systemContractPrefixShard"]
-
-
-def test_special_addresses() -> None:
-    """System account, zero address and system contract, and other numbers of shards, follow the reference."""
-    special = VECTORS["special"]
-    assert shard_by_mask(ESDT_SYSTEM_CONTRACT) == special["ESDT system SC"] == METACHAIN
-    assert shard_by_mask(SYSTEM_ACCOUNT) == special["systemAccount ff*32"]
-    assert shard_by_mask(ZERO) == special["zero*32 (ComputeShardID)"]
-    for shards in range(1, 6):
-        assert shard_by_mask(b"\x11" * 31 + b"\x07", shards) == special[f"numShards={shards} lastByte=7"]
-
-
-def test_contracts_are_told_by_eight_zero_bytes() -> None:
-    """Eight leading zero bytes make a contract, seven do not, the zero address is one."""
-    assert [is_contract(bytes(7) + b"\1" * 25), is_contract(bytes(8) + b"\1" * 24), is_contract(ZERO)] == [
-        VECTORS["scCheck"][name] for name in ("7zero", "8zero", "zero")
-    ]
 
 
 @pytest.mark.parametrize("pair", VECTORS["topics"])
@@ -80,3 +53,26 @@ def test_unknown_profiles_are_named() -> None:
     """An unknown profile is refused with the list of known ones."""
     with pytest.raises(ValueError, match="documented, mainnet, devnet, testnet"):
         profile("moonnet")
+
+
+@pytest.mark.parametrize("row", VECTORS["table"], ids=lambda row: str(row["lastByte"]))
+def test_profiles_follow_their_rule(row: dict[str, int]) -> None:
+    """The documented profile takes the remainder, every live one the mask."""
+    pubkey = b"\x11" * 31 + bytes((row["lastByte"],))
+    assert PROFILES["documented"].shard_of(pubkey) == row["mod3"]
+    assert {PROFILES[name].shard_of(pubkey) for name in ("mainnet", "devnet", "testnet")} == {row["userShard"]}
+
+
+def test_one_property_at_a_time() -> None:
+    """Shard rule, topic scheme, number of shards and gas can each be replaced without the others."""
+    pubkey = b"\x11" * 31 + b"\x03"
+    mixed = profile("documented", shard_rule="mask")
+    assert (mixed.shard_of(pubkey), mixed.transactions_topic(1, 0)) == (1, "transactions_1_0")
+    assert mixed.transactions_topics(0)[-1] == "transactions_0_META"
+    assert mixed.shard_of(ESDT_SYSTEM_CONTRACT) == METACHAIN
+    live = profile("documented", topic_scheme="live")
+    assert (live.shard_of(pubkey), live.transactions_topic(1, 0)) == (0, "transactions_1")
+    assert live.transactions_topic(METACHAIN, 0) == "transactions_META"
+    assert profile("mainnet", shards=5).shard_of(pubkey) == 3
+    assert profile("mainnet", gas=GasSchedule(min_gas_limit=1)).gas.min_gas_limit == 1
+    assert PROFILES["documented"] == profile("documented")

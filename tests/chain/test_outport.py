@@ -1,4 +1,4 @@
-"""Node messages and gossip messages against bytes written by the Go code."""
+"""Node messages against bytes written by the Go code."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.chain import gossip, outport
+from millrace.chain import bigint, outport
+from millrace.chain.fees import GasSchedule, initially_paid_fee
 from millrace.chain.proto import outport_pb2, p2p_pb2
+from millrace.chain.transaction import chain_hash, from_proto
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "outport.json").read_text())
-NOW = 1_800_000_000
 
 
 @pytest.mark.parametrize("vector", VECTORS["messages"], ids=lambda v: v["name"])
@@ -83,61 +84,95 @@ def test_any_bytes_decode_or_are_refused(data: bytes, topic: str) -> None:
             continue
 
 
-def test_transactions_travel_in_batches() -> None:
-    """Wrapped transactions come out as they went in."""
-    assert gossip.unwrap_transactions(gossip.wrap_transactions([b"a", b"b"], NOW), NOW) == [b"a", b"b"]
-    with pytest.raises(gossip.GossipError, match="empty"):
-        gossip.wrap_transactions([], NOW)
+def plain(message: Any) -> dict[str, Any]:
+    """A message in the notation of the reference decoding: bytes as hex, big integers as numbers."""
+    result: dict[str, Any] = {}
+    big = outport._BIG_INTEGERS.get(message.DESCRIPTOR.name, ())
+    for field, value in message.ListFields():
+        if field.name in big:
+            result[field.name] = bigint.decode(value)
+        elif field.message_type is not None and field.message_type.GetOptions().map_entry:
+            result[field.name] = {str(key): plain(value[key]) for key in value}
+        elif field.is_repeated:
+            result[field.name] = [scalar(item) for item in value]
+        else:
+            result[field.name] = scalar(value)
+    return result
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        p2p_pb2.TopicMessage(Version=2, Payload=b"x", Timestamp=NOW).SerializeToString(),
-        p2p_pb2.TopicMessage(Version=1, Payload=b"x", Timestamp=NOW - 601).SerializeToString(),
-        p2p_pb2.TopicMessage(Version=1, Payload=b"x", Timestamp=NOW + 21).SerializeToString(),
-        p2p_pb2.TopicMessage(Version=1, Payload=b"x", Timestamp=NOW, Pk=b"k").SerializeToString(),
-        p2p_pb2.TopicMessage(Version=1, Payload=b"x", Timestamp=NOW, SignatureOnPid=b"k").SerializeToString(),
-        b"\xff",
-        bytes(gossip.MAX_MESSAGE + 1),
-        gossip.wrap(b"", NOW),
-        gossip.wrap(p2p_pb2.Batch(data=[b""]).SerializeToString(), NOW),
-        gossip.wrap(b"\xff", NOW),
-    ],
-)
-def test_broken_gossip_is_refused(data: bytes) -> None:
-    """A message that would get its sender black-listed is refused: version, time, keys, size, empty batches."""
-    with pytest.raises(gossip.GossipError):
-        gossip.unwrap_transactions(data, NOW)
+def scalar(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    return plain(value) if hasattr(value, "DESCRIPTOR") else value
 
 
-def test_the_time_window_is_inclusive() -> None:
-    """Ten minutes old and twenty seconds ahead are still taken."""
-    for time in (NOW - 600, NOW + 20):
-        assert gossip.unwrap(gossip.wrap(b"x", time), NOW) == b"x"
+def without_big_texts(value: Any) -> Any:
+    """Decimal texts above 2^53 as integers: the reference decoding writes large integers as texts."""
+    if isinstance(value, dict):
+        return {key: without_big_texts(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_big_texts(item) for item in value]
+    if isinstance(value, str) and value.isdigit() and int(value) > 2**53:
+        return int(value)
+    return value
 
 
-@given(st.lists(st.binary(min_size=1, max_size=40), max_size=40), st.integers(1, 100))
-def test_batches_are_bounded_and_complete(items: list[bytes], limit: int) -> None:
-    """Splitting keeps every item in order; a batch stays below the limit unless a single item is larger."""
-    batches = gossip.split_batches(items, limit)
-    assert [item for batch in batches for item in batch] == items
-    assert all(len(batch) == 1 or sum(map(len, batch)) < limit for batch in batches)
+@pytest.mark.parametrize("vector", VECTORS["messages"], ids=lambda v: v["name"])
+def test_published_contents(vector: dict[str, Any]) -> None:
+    """Every field of every reference message holds what the reference decoding says."""
+    kind = getattr(outport_pb2, vector["message"], None) or getattr(p2p_pb2, vector["message"])
+    message = kind.FromString(bytes.fromhex(vector["protobufHex"]))
+    assert without_big_texts(plain(message)) == without_big_texts(vector["decoded"])
 
 
-def test_groups_never_mix_topics() -> None:
-    """Items are grouped by topic in their order."""
-    assert gossip.group_by([1, 2, 3, 4], lambda n: f"t{n % 2}") == {"t1": [1, 3], "t0": [2, 4]}
+def test_the_header_inside_a_published_block() -> None:
+    """The header bytes of the reference block are a HeaderV2 with the block's shard, and encode to the same bytes."""
+    block = outport_pb2.OutportBlock.FromString(bytes.fromhex(VECTORS["messages"][0]["protobufHex"]))
+    header = outport.decode_header(block.blockData.headerType, block.blockData.headerBytes)
+    assert isinstance(header, outport_pb2.HeaderV2)
+    assert header.header.shardID == block.blockData.shardID == block.shardID
+    assert header.header.nonce == block.blockData.proof.headerNonce
+    assert outport.serialize(header) == block.blockData.headerBytes
+    assert len(header.header.miniBlockHeaders) == len(block.blockData.body.miniBlocks)
 
 
-def test_heartbeats() -> None:
-    """A heartbeat comes out as it went in; impossible lengths are refused."""
-    beat = gossip.Heartbeat(public_key=b"k" * 96, timestamp=NOW, version="v1", name="node", nonce=9)
-    assert gossip.unwrap_heartbeat(gossip.wrap_heartbeat(beat, NOW), NOW) == beat
-    for broken in (
-        gossip.Heartbeat(public_key=b"", timestamp=NOW, version="v1"),
-        gossip.Heartbeat(public_key=b"k" * 129, timestamp=NOW, version="v1"),
-        gossip.Heartbeat(public_key=b"k" * 96, timestamp=NOW, version="v1", name="n" * 129),
-    ):
-        with pytest.raises(gossip.GossipError):
-            gossip.unwrap_heartbeat(gossip.wrap_heartbeat(broken, NOW), NOW)
+def test_transactions_inside_a_published_block() -> None:
+    """A transaction of the reference block is its own canonical form, and hashes to its key in the pool."""
+    block = outport_pb2.OutportBlock.FromString(bytes.fromhex(VECTORS["messages"][0]["protobufHex"]))
+    assert len(block.transactionPool.transactions) == 2
+    for tx_hash, info in block.transactionPool.transactions.items():
+        assert chain_hash(from_proto(info.transaction.SerializeToString())).hex() == tx_hash
+        fee = bigint.decode(info.feeInfo.initialPaidFee)
+        assert initially_paid_fee(from_proto(info.transaction.SerializeToString()), GasSchedule()) == fee
+
+
+@given(st.dictionaries(st.text("0123456789abcdef", min_size=1, max_size=8), st.integers(0, 2**64 - 1), max_size=20))
+def test_map_keys_are_sorted(nonces: dict[str, int]) -> None:
+    """The bytes of a block do not depend on the order in which its pool was filled."""
+    blocks = []
+    for keys in (sorted(nonces), sorted(nonces, reverse=True)):
+        block = outport_pb2.OutportBlock()
+        for key in keys:
+            block.transactionPool.transactions[key].transaction.nonce = nonces[key]
+        blocks.append(outport.serialize(block))
+    assert blocks[0] == blocks[1]
+    again = outport_pb2.OutportBlock.FromString(blocks[0])
+    assert {key: info.transaction.nonce for key, info in again.transactionPool.transactions.items()} == nonces
+    assert outport.serialize(again) == blocks[0]
+
+
+def test_unknown_fields_and_values_are_kept_or_ignored() -> None:
+    """A newer node's extra field does not stop us: the rest is read."""
+    newer = outport_pb2.FinalizedBlock(shardID=1, headerHash=b"h").SerializeToString() + b"\xfa\x06\x03new"
+    message = outport.decode_payload(outport.FINALIZED_BLOCK, newer)
+    assert isinstance(message, outport_pb2.FinalizedBlock)
+    assert (message.shardID, message.headerHash) == (1, b"h")
+    assert outport_pb2.MiniBlock.FromString(b"\x20\x07").type == 7
+
+
+def test_the_settings_request() -> None:
+    """A consumer asks for a node's settings with an empty payload; the bytes are the reference's."""
+    reference = next(v for v in VECTORS["messages"] if v["name"] == "ws-settings-request")
+    frame = outport_pb2.WsMessage(counter=1, type=outport.PAYLOAD, topic=outport.SETTINGS, version=outport.VERSION)
+    assert frame.SerializeToString().hex() == reference["protobufHex"]
+    assert outport.payload_envelope(outport.SETTINGS, b"", 1, with_acknowledge=False).hex() == reference["protobufHex"]

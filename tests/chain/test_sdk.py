@@ -9,7 +9,15 @@ import multiversx_sdk as sdk
 
 from millrace.chain import address
 from millrace.chain.keys import KeyPair
-from millrace.chain.transaction import GUARDED, HASH_SIGNED, Transaction, chain_hash, signing_bytes, signing_message
+from millrace.chain.transaction import (
+    GUARDED,
+    HASH_SIGNED,
+    Transaction,
+    chain_hash,
+    client_hash,
+    signing_bytes,
+    signing_message,
+)
 
 SEED = 20261121
 COUNT = 10_000
@@ -72,3 +80,6 @@ def test_the_reference_sdk_agrees() -> None:
         other.relayer_signature = theirs[relayer].sign(their_message) if tx.relayer else b""
         assert tx.signature == other.signature
         assert chain_hash(tx) == computer.compute_transaction_hash(other)
+        if tx.relayer:
+            other.relayer_signature = b""
+            assert client_hash(tx) == computer.compute_transaction_hash(other)
