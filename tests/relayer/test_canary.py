@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import logging
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -24,7 +23,7 @@ async def test_row_35_keys_in_logs_and_replies(world: Any, caplog: pytest.LogCap
     said: list[str] = []
     service = await world.start()
     alice = wallet(1)
-    key_file: Path = world.folder / "keys" / "shard0.pem"
+    key_file = world.folder / "keys" / "shard0.pem"
     async with connected(world.ws) as client, aiohttp.ClientSession(world.http) as http:
         said.append(str(await client.ask(action="relay", tx=as_json(transfer(alice)))))
         said.append(str(await client.ask(action="relay", tx=as_json(transfer(RELAYERS[1])))))
@@ -54,7 +53,7 @@ async def test_rotation_takes_new_keys(world: Any) -> None:
     service = await world.start()
     old = transfer(wallet(1))
     new = wallet(1, 51)
-    key_file: Path = world.folder / "keys" / "shard1.pem"
+    key_file = world.folder / "keys" / "shard1.pem"
     key_file.write_text(new.to_pem())
     await service.rotate()
     async with connected(world.ws) as client:
