@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from millrace.chain import outport
 from millrace.notifier import dedup
-from millrace.notifier.dedup import Block, Event, Observer
-from millrace.notifier.entry import CONFLICT, HISTORICAL, UNJOINED
+from millrace.notifier.dedup import CONFLICT, HISTORICAL, UNJOINED, Block, Event, Observer
 
 from .helpers import block_hash
 
@@ -311,6 +310,7 @@ def test_messages_without_a_block(topic: str, count: int) -> None:
     for digest in (b"a", b"a", b"b", b"b", b"a"):
         journal.take(dedup.other(journal.index, topic, 0, digest).events)
     assert len(journal.events) == count
+    assert len({event.message_id for event in journal.events}) == count
 
 
 def test_unknown_height_is_accepted() -> None:

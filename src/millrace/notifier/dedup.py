@@ -17,7 +17,13 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from millrace.chain import outport
-from millrace.notifier.entry import CONFLICT, HISTORICAL, UNJOINED
+
+CONFLICT = 1
+"""Mark: another node said something else about the same block, or another block has the same nonce."""
+UNJOINED = 2
+"""Mark: a finalised mark whose block did not arrive in time."""
+HISTORICAL = 4
+"""Mark: a block below the newest of its shard that had never been seen; a node was replaying."""
 
 _REMEMBERED_PER_NODE = 4096  # blocks; a node is never so far behind on one connection
 
@@ -246,5 +252,9 @@ def _alone(shard: int, block_hash: bytes, block: Block) -> Event:
 
 def other(index: Index, topic: str, shard: int, digest: bytes) -> Verdict:
     """A message that belongs to no block: news when its content is; settings: when they changed."""
-    news = (index.swap_latest if topic == outport.SETTINGS else index.add_content)(topic, shard, digest)
-    return Verdict((Event(topic, shard, digest, 1),)) if news else DUPLICATE
+    if topic == outport.SETTINGS:
+        # The same may come back, and is news again: its generation tells the two apart.
+        news, generation = index.swap_latest(topic, shard, digest), index.next_sequence
+    else:
+        news, generation = index.add_content(topic, shard, digest), 1
+    return Verdict((Event(topic, shard, digest, generation),)) if news else DUPLICATE

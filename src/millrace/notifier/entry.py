@@ -8,13 +8,6 @@ from functools import cached_property
 from millrace.chain import outport
 from millrace.runtime import websocket
 
-CONFLICT = 1
-"""Mark: another node said something else about the same block, or another block has the same nonce."""
-UNJOINED = 2
-"""Mark: a finalised mark whose block did not arrive in time."""
-HISTORICAL = 4
-"""Mark: a block below the newest of its shard that had never been seen; a node was replaying."""
-
 
 def varint(value: int) -> bytes:
     """A protobuf varint."""

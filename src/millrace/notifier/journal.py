@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from millrace.chain import outport
 from millrace.notifier.dead_letters import DeadLetters
 from millrace.notifier.entry import Entry, now_ms
 from millrace.notifier.metrics import Metrics
@@ -182,9 +183,7 @@ class Journal:
             try:
                 entries = self._try_commit(batch)
             except (sqlite3.OperationalError, OSError) as error:
-                self._store.rollback()
-                self._dead.undo()
-                self._processor.tally.back_to(0)
+                self._take_back()
                 self._metrics.commit_failures.inc()
                 self.failing = str(error)
                 log.error("the disk refuses; nodes are not answered until it takes events", extra={"why": self.failing})
@@ -212,6 +211,13 @@ class Journal:
             self._metrics.commit_seconds.observe(time.perf_counter() - began)
             self._metrics.batch_messages.observe(len(batch))
         return entries
+
+    def _take_back(self) -> None:
+        """Undo an attempt to commit, as far as a disk that refuses lets us."""
+        self._store.rollback()
+        self._processor.tally.back_to(0)
+        with contextlib.suppress(OSError):  # then half a line may stay in the file
+            self._dead.undo()
 
     def _prune(self) -> int:
         settings = self._settings
@@ -253,10 +259,13 @@ class Journal:
         if entries:
             self.head = entries[-1].sequence
             for entry in entries:
-                if entry.topic == "SaveBlock":
+                if entry.topic == outport.SAVE_BLOCK:
                     self.last_block_ms[entry.shard] = entry.received_ms
         self._metrics.journal_bytes.set(self._store.payload_bytes)
         for job in batch:
-            job.done()
+            try:
+                job.done()
+            except Exception:  # one node's trouble is not the others'
+                log.exception("an acknowledgement could not be sent")
         if entries:
             self._on_committed(entries)

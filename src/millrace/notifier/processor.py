@@ -12,8 +12,8 @@ from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier import dedup, messages
 from millrace.notifier.dead_letters import DeadLetters
-from millrace.notifier.dedup import Observer, Verdict
-from millrace.notifier.entry import CONFLICT, HISTORICAL, UNJOINED, Entry, now_ms
+from millrace.notifier.dedup import CONFLICT, HISTORICAL, UNJOINED, Observer, Verdict
+from millrace.notifier.entry import Entry, now_ms
 from millrace.notifier.messages import Decoded, Undecodable
 from millrace.notifier.metrics import Metrics, Tally
 from millrace.notifier.normalise import Memory, normalise
