@@ -43,10 +43,10 @@ class World:
                 "chain_api_url": await self.api.start(),
             }
         service = Service(support.settings(self.folder, **(self.urls | changes)))
+        self.service = service
         await service.start()
         self._stop = asyncio.Event()
         self._running = asyncio.create_task(wait_first(self._stop, *service.endless()))
-        self.service = service
         if service.settings.hub_url and self.hub.server is not None:
             await asyncio.wait_for(self.hub.subscribed.wait(), 10)
         return service

@@ -12,6 +12,7 @@ import pytest
 from relayer_support import BlockMaker, as_json, connected, transfer, wallet
 
 from millrace.chain import address
+from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import TransactionJson, chain_hash, client_hash, from_json
 
 
@@ -257,3 +258,33 @@ async def test_unknown_path_is_refused(world: Any) -> None:
         async with connected(world.ws + "/other"):
             pass
     assert refusal.value.status == 404
+
+
+async def test_row_27_slow_reader_is_cut_and_nobody_else(world: Any) -> None:
+    """A client that reads nothing is closed once 4 MiB of what must be delivered wait; others get everything."""
+    service = await world.start(key_files=())
+    _, writer = await asyncio.open_connection("127.0.0.1", service.port, limit=1024)
+    writer.write(
+        b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    payload = b'{"action":"subscribe","topic":"accounts"}'
+    writer.write(bytes((0x81, 0x80 | len(payload))) + bytes(4) + payload)
+    await writer.drain()
+    async with connected(world.ws) as other:
+        await other.ask(action="subscribe", topic="accounts")
+        async with asyncio.timeout(10):
+            while len(service.gateway.subscriptions) < 2:
+                await asyncio.sleep(0.01)
+        people = [wallet(1, number).public for number in range(40)]
+        maker, told = BlockMaker(1), 0
+        while len(service.gateway.subscriptions) == 2 and told < 400_000:
+            block = maker.block(accounts=dict.fromkeys(people, (maker.nonce + 1, 10**18)))
+            service.events.on_event("SaveBlock", block.SerializeToString(), maker.nonce)
+            final = pb.FinalizedBlock(shardID=1, headerHash=maker.previous)
+            service.events.on_event("FinalizedBlock", final.SerializeToString(), maker.nonce)
+            for _ in people:
+                assert (await other.push())["data"]["nonce"] == maker.nonce
+            told += len(people)
+        assert len(service.gateway.subscriptions) == 1, "the slow one is gone, the other is served"
+    writer.transport.abort()

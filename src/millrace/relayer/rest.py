@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from millrace.relayer import messages, reasons
+from millrace.relayer import messages, reasons, schema
 from millrace.relayer.history import HistoryError
 from millrace.relayer.limits import TokenBuckets
 from millrace.relayer.reasons import Reason, Refused
@@ -57,6 +57,8 @@ class RestApi:
             web.get("/health", self._get_health),
             web.get("/ready", self._get_ready),
             web.get("/metrics", http.metrics_handler(registry)),
+            web.get("/openapi.json", _document(schema.openapi())),
+            web.get("/asyncapi.json", _document(schema.asyncapi())),
         ]
 
     def _guarded(
@@ -127,3 +129,10 @@ def _number(request: web.Request, name: str) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
         raise HistoryError(f"{name}: expected unsigned integer")
     return int(text)
+
+
+def _document(document: dict[str, object]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def serve(_: web.Request) -> web.Response:
+        return http.json_response(document)
+
+    return serve

@@ -1,0 +1,135 @@
+"""OpenAPI of the REST interface and AsyncAPI of /ws, made from the message types themselves."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from millrace.chain.transaction import TransactionJson
+from millrace.relayer import messages
+from millrace.relayer.gas_stats import GasStatsMessage
+from millrace.relayer.network_stats import NetworkStatsMessage
+
+_REQUESTS: tuple[Any, ...] = (messages.Subscribe, messages.Unsubscribe, messages.Relay, messages.Broadcast)
+_REPLIES: tuple[Any, ...] = (messages.TopicReply, messages.FailReply, messages.SubmissionReply)
+_PUSHES: tuple[Any, ...] = (
+    messages.StatusMessage,
+    messages.AccountMessage,
+    GasStatsMessage,
+    NetworkStatsMessage,
+    messages.ShutdownMessage,
+)
+_COMPONENTS = "#/components/schemas/"
+
+
+class ErrorBody(msgspec.Struct):
+    """Every error of the REST interface."""
+
+    error: str
+
+
+def asyncapi() -> dict[str, Any]:
+    """AsyncAPI 3.0: what clients may send to /ws, and what comes from /ws and /ws/stats."""
+    types = (*_REQUESTS, *_REPLIES, *_PUSHES, TransactionJson)
+    _, schemas = msgspec.json.schema_components(types, ref_template=_COMPONENTS + "{name}")
+    for name in ("Relay", "Broadcast"):
+        # A transaction is kept as text until it is looked at by itself; its type is still this one.
+        _describe_raw(schemas[name]["properties"])
+    named = {kind.__name__: {"payload": {"$ref": _COMPONENTS + kind.__name__}} for kind in types[:-1]}
+    return {
+        "asyncapi": "3.0.0",
+        "info": {"title": "millrace relayer", "version": version("millrace")},
+        "channels": {
+            "ws": {"address": "/ws", "messages": _references(_REQUESTS + _REPLIES + _PUSHES)},
+            "stats": {"address": "/ws/stats", "messages": _references((NetworkStatsMessage, messages.ShutdownMessage))},
+        },
+        "operations": {
+            "receiveRequest": _operation("receive", "ws", _REQUESTS),
+            "sendReply": _operation("send", "ws", _REPLIES + _PUSHES),
+            "sendStatistics": _operation("send", "stats", (NetworkStatsMessage, messages.ShutdownMessage)),
+        },
+        "components": {"messages": named, "schemas": schemas},
+    }
+
+
+def openapi() -> dict[str, Any]:
+    """OpenAPI 3.1 of the REST interface."""
+    types: tuple[Any, ...] = (messages.SignReply, messages.SubmissionReply, TransactionJson, ErrorBody)
+    _, schemas = msgspec.json.schema_components(types, ref_template=_COMPONENTS + "{name}")
+    schemas["Transactions"] = {
+        "type": "object",
+        "required": ["transactions"],
+        "properties": {"transactions": {"type": "array", "items": {"$ref": _COMPONENTS + "TransactionJson"}}},
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "millrace relayer", "version": version("millrace")},
+        "paths": {
+            "/v1/sign": {"post": _post("Co-sign transactions without broadcasting them.", "SignReply")},
+            "/v1/broadcast": {"post": _post("Broadcast fully signed transactions.", "SubmissionReply")},
+            "/v1/network-stats/history": {"get": _history()},
+            **{
+                path: {"get": {"summary": text, "responses": {"200": {"description": text}}}}
+                for path, text in (
+                    ("/health", "State of the service."),
+                    ("/ready", "Whether submissions are taken; 503 if not."),
+                    ("/metrics", "Prometheus metrics."),
+                )
+            },
+        },
+        "components": {"schemas": schemas},
+    }
+
+
+def _references(types: tuple[Any, ...]) -> dict[str, Any]:
+    return {kind.__name__: {"$ref": f"#/components/messages/{kind.__name__}"} for kind in types}
+
+
+def _operation(action: str, channel: str, types: tuple[Any, ...]) -> dict[str, Any]:
+    return {
+        "action": action,
+        "channel": {"$ref": f"#/channels/{channel}"},
+        "messages": [{"$ref": f"#/channels/{channel}/messages/{kind.__name__}"} for kind in types],
+    }
+
+
+def _describe_raw(properties: dict[str, Any]) -> None:
+    transaction = {"$ref": _COMPONENTS + "TransactionJson"}
+    properties["tx"] = transaction
+    properties["txs"] = {"type": "array", "items": transaction}
+
+
+def _post(summary: str, answer: str) -> dict[str, Any]:
+    done = {"description": "Done; each transaction is answered by itself.", "content": _json(answer)}
+    return {
+        "summary": summary,
+        "requestBody": {"required": True, "content": _json("Transactions")},
+        "responses": {"200": done} | _errors(),
+    }
+
+
+def _history() -> dict[str, Any]:
+    parameters = [
+        {"name": name, "in": "query", "schema": {"type": "integer", "minimum": 0}, "description": text}
+        for name, text in (
+            ("from", "Milliseconds since the epoch."),
+            ("to", "Milliseconds since the epoch."),
+            ("resolution", "Seconds: 1, 10, 60, 300 or 3600."),
+        )
+    ]
+    return {
+        "summary": "Averages of the network statistics.",
+        "parameters": parameters,
+        "responses": {"200": {"description": "Points in order of time."}} | _errors(),
+    }
+
+
+def _errors() -> dict[str, Any]:
+    texts = {"400": "Refused.", "413": "Too large.", "429": "Too many; see Retry-After.", "503": "Not now."}
+    return {status: {"description": text, "content": _json("ErrorBody")} for status, text in texts.items()}
+
+
+def _json(name: str) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": _COMPONENTS + name}}}

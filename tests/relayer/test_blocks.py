@@ -1,0 +1,206 @@
+"""What a saved block says of transactions: every row of the feed's status rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from relayer_support import NETWORK, BlockMaker, transfer, wallet
+
+from millrace.chain import address, bigint, outport
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.transaction import chain_hash, client_hash
+from millrace.relayer.blocks import TxFact, read_block
+from millrace.relayer.tracker import join, judge
+
+CONTRACT = bytes(8) + b"\5\0" + b"c" * 20 + b"\0\1"  # shard 1
+SENDER = wallet(1)
+ELSEWHERE = wallet(2).public
+SCR = b"\x5c" * 32
+
+
+def call_of(receiver: bytes = CONTRACT) -> Any:
+    return transfer(SENDER, receiver=receiver, data=b"buy@01", gas_limit=300_000)
+
+
+def facts(block: pb.OutportBlock) -> dict[bytes, TxFact]:
+    return {fact.tx_hash: fact for fact in read_block(block, NETWORK).transactions}
+
+
+def add_log(block: pb.OutportBlock, tx_hash: bytes, *events: pb.Event) -> None:
+    block.transactionPool.logs.append(pb.LogData(txHash=tx_hash.hex(), log=pb.Log(events=events)))
+
+
+def add_result(block: pb.OutportBlock, origin: bytes, receiver: bytes, scr: bytes = SCR, **fields: Any) -> None:
+    result = pb.SmartContractResult(
+        originalTxHash=origin, receiver=receiver, value=bigint.encode(fields.pop("value", 0)), **fields
+    )
+    block.transactionPool.smartContractResults[scr.hex()].smartContractResult.CopyFrom(result)
+
+
+def event(identifier: str, *topics: bytes, data: bytes = b"") -> pb.Event:
+    return pb.Event(identifier=identifier.encode(), topics=topics, data=data)
+
+
+def status(tx: Any, *blocks: pb.OutportBlock) -> str | None:
+    """The status of a transaction after these blocks are final."""
+    whole = TxFact(chain_hash(tx))
+    for block in blocks:
+        fact = facts(block).get(chain_hash(tx))
+        whole = join(whole, fact) if fact else whole
+    return judge(whole)
+
+
+def test_plain_transfer_in_one_shard() -> None:
+    """Executed at its destination, no contract: success, and its fee is known."""
+    tx = transfer(SENDER)
+    block = BlockMaker(1).block([tx])
+    (fact,) = facts(block).values()
+    assert judge(fact) == "success" and fact.included and fact.fee == 50_000 * 10**9
+    assert fact.client_hash == b"", "not co-signed, so there is one hash"
+
+
+def test_client_hash_of_a_cosigned_transaction() -> None:
+    """A co-signed transaction is known by the hash its sender could compute, too."""
+    tx = msgspec.structs.replace(transfer(SENDER), relayer_signature=b"\7" * 64)
+    (fact,) = facts(BlockMaker(1).block([tx])).values()
+    assert fact.client_hash == client_hash(tx) != fact.tx_hash == chain_hash(tx)
+
+
+def test_cross_shard_transfer_waits_for_its_destination() -> None:
+    """The source's block alone ends nothing."""
+    tx = transfer(SENDER, receiver=ELSEWHERE)
+    source, destination = BlockMaker(1).block([tx]), BlockMaker(2).block([tx])
+    assert status(tx, source) is None
+    assert status(tx, source, destination) == status(tx, destination, source) == "success"
+    assert facts(source)[chain_hash(tx)].included and not facts(destination)[chain_hash(tx)].included
+
+
+def test_contract_call_needs_its_end() -> None:
+    """A call is over with completedTxEvent, SCDeploy or writeLog, not by being executed."""
+    tx = call_of()
+    for name, data, expected in (
+        ("ESDTTransfer", b"", None),
+        ("writeLog", b"@6f6b@01", "success"),
+        ("writeLog", b"@75736572206572726f72", None),
+        ("completedTxEvent", b"", "success"),
+        ("SCDeploy", b"", "success"),
+    ):
+        block = BlockMaker(1).block([tx])
+        add_log(block, chain_hash(tx), event(name, b"t", data=data))
+        assert status(tx, block) == expected, name
+    assert status(tx, BlockMaker(1).block([tx])) is None
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (event("signalError", b"c", b"too\nlate", data=b"@04"), "execution failed: too late"),
+        (event("signalError", b"c", data=b"@75736572"), "execution failed: @75736572"),
+        (
+            event("internalVMErrors", data=b"\n\truntime.go [out of gas]\n more"),
+            "execution failed: runtime.go [out of gas]",
+        ),
+    ],
+)
+def test_failures_in_logs(made: pb.Event, reason: str) -> None:
+    """signalError and internalVMErrors fail the transaction with the contract's words, on one line."""
+    tx = call_of()
+    block = BlockMaker(1).block([tx])
+    add_log(block, chain_hash(tx), event("writeLog", data=b"@6f6b"), made)
+    assert status(tx, block) == "fail"
+    assert facts(block)[chain_hash(tx)].failed == reason
+
+
+def test_invalid_transactions_fail_with_their_receipt() -> None:
+    """A transaction in an invalid miniblock fails with its receipt's words, and its nonce is used up."""
+    tx = transfer(SENDER)
+    block = BlockMaker(1).block([])
+    block.blockData.body.miniBlocks.append(pb.MiniBlock(txHashes=[chain_hash(tx)], senderShardID=1, type=120))  # type: ignore[arg-type]
+    block.transactionPool.receipts["00"].CopyFrom(pb.Receipt(txHash=chain_hash(tx), data=b"insufficient funds"))
+    (fact,) = facts(block).values()
+    assert (fact.failed, fact.included, judge(fact)) == ("insufficient funds", True, "fail")
+
+
+def test_asynchronous_call_waits_for_its_callback() -> None:
+    """A result for another shard keeps the transaction open until that shard has executed it."""
+    tx = call_of()
+    first = BlockMaker(1).block([tx])
+    add_log(first, chain_hash(tx), event("writeLog", data=b"@6f6b"))
+    add_result(first, chain_hash(tx), ELSEWHERE)
+    assert status(tx, first) is None
+    assert facts(first)[chain_hash(tx)].results_out == {SCR}
+    second = BlockMaker(2).block([])
+    second.blockData.body.miniBlocks.append(
+        pb.MiniBlock(txHashes=[SCR], senderShardID=1, receiverShardID=2, type=90)  # type: ignore[arg-type]
+    )
+    add_result(second, chain_hash(tx), ELSEWHERE)
+    assert status(tx, first, second) == status(tx, second, first) == "success"
+
+
+def test_failure_of_a_result_elsewhere_fails_the_transaction() -> None:
+    """A log of a result belongs to the transaction that caused it."""
+    tx = call_of()
+    first, second = BlockMaker(1).block([tx]), BlockMaker(2).block([])
+    add_log(first, chain_hash(tx), event("writeLog", data=b"@6f6b"))
+    add_result(first, chain_hash(tx), ELSEWHERE)
+    second.blockData.body.miniBlocks.append(
+        pb.MiniBlock(txHashes=[SCR], senderShardID=1, receiverShardID=2, type=90)  # type: ignore[arg-type]
+    )
+    add_result(second, chain_hash(tx), ELSEWHERE)
+    add_log(second, SCR, event("signalError", b"c", b"no"))
+    assert status(tx, first, second) == "fail"
+
+
+def test_error_returns_and_refunds() -> None:
+    """A result that returns an error without value is a failure; a gas refund is not."""
+    tx = call_of()
+    for message, value, expected in (
+        (b"out of luck", 0, "fail"),
+        (b"out of luck", 5, "success"),
+        (b"gas refund for relayer", 0, "success"),
+    ):
+        block = BlockMaker(1).block([tx])
+        add_log(block, chain_hash(tx), event("completedTxEvent", b"t"))
+        add_result(block, chain_hash(tx), SENDER.public, returnMessage=message, value=value)
+        assert status(tx, block) == expected
+
+
+def test_partly_executed_and_processed_miniblocks() -> None:
+    """Only the executed range of a miniblock counts; one processed before counts for nothing."""
+    txs = [transfer(SENDER, nonce) for nonce in range(3)]
+    for reserved, expected in (
+        (pb.MiniBlockHeaderReserved(indexOfFirstTxProcessed=1, indexOfLastTxProcessed=1), [txs[1]]),
+        (pb.MiniBlockHeaderReserved(executionType=2, indexOfLastTxProcessed=2), []),  # type: ignore[arg-type]
+    ):
+        block = BlockMaker(1).block([])
+        block.blockData.body.miniBlocks.append(
+            pb.MiniBlock(txHashes=[chain_hash(tx) for tx in txs], senderShardID=1, receiverShardID=1)
+        )
+        header = outport.decode_header("HeaderV2", block.blockData.headerBytes)
+        assert isinstance(header, pb.HeaderV2)
+        header.header.miniBlockHeaders.append(pb.MiniBlockHeader(txCount=3, reserved=reserved.SerializeToString()))
+        block.blockData.headerBytes = header.SerializeToString()
+        assert set(facts(block)) == {chain_hash(tx) for tx in expected}
+
+
+def test_unknown_header_type_keeps_the_rest() -> None:
+    """A header this version cannot read leaves its fields unknown; transactions still count."""
+    block = BlockMaker(1).block([transfer(SENDER)])
+    block.blockData.headerType = "HeaderV9"
+    read = read_block(block, NETWORK)
+    assert read.header is None and len(read.transactions) == 1
+
+
+def test_accounts() -> None:
+    """Accounts carry balance, nonce and the tokens this block touched; impossible entries are left out."""
+    block = BlockMaker(1).block(accounts={SENDER.public: (3, 7)})
+    account = block.alteredAccounts[address.encode(SENDER.public)]
+    account.tokens.append(pb.AccountTokenData(identifier="USDC-c76f1f", balance="5"))
+    account.tokens.append(pb.AccountTokenData(identifier="NFT-123456", nonce=10, balance="1"))
+    block.alteredAccounts["bad"].CopyFrom(pb.AlteredAccount(address="bad", balance="1"))
+    block.alteredAccounts["worse"].CopyFrom(pb.AlteredAccount(address=address.encode(ELSEWHERE), balance="x"))
+    (fact,) = read_block(block, NETWORK).accounts
+    assert (fact.pubkey, fact.nonce, fact.balance) == (SENDER.public, 3, 7)
+    assert fact.tokens == {"USDC-c76f1f": "5", "NFT-123456-0a": "1"}

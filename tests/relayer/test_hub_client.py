@@ -1,0 +1,99 @@
+"""The hub client resumes after the last event it took, whoever was away."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from relayer_support import BlockMaker, as_json, connected, transfer, wallet
+
+from millrace.chain import outport
+from millrace.chain.proto import hub_pb2
+from millrace.chain.transaction import TransactionJson, client_hash, from_json
+
+ALICE = wallet(1)
+
+
+async def relayed(world: Any, client: Any, tx: Any) -> Any:
+    """Relay a transaction with a subscription; the whole transaction as it reached the chain."""
+    await client.ask(action="subscribe", topic=f"tx-status/{client_hash(tx).hex()}")
+    count = len(world.api.submitted)
+    await client.ask(action="relay", tx=as_json(tx))
+    sent = (await world.api.wait_submitted(count + 1))[-1]
+    return from_json(msgspec.convert(sent, TransactionJson))
+
+
+async def test_hub_away(world: Any) -> None:
+    """What happened while the hub was unreachable is delivered after, exactly once."""
+    await world.start()
+    port = world.hub.server.port
+    async with connected(world.ws) as client:
+        whole = await relayed(world, client, transfer(ALICE))
+        world.hub.save(BlockMaker(2).block(accounts={wallet(2).public: (1, 1)}))
+        async with asyncio.timeout(10):
+            while world.hub.acked < 2:
+                await asyncio.sleep(0.01)
+        await world.hub.stop()
+        world.hub.links.clear()
+        world.hub.save(BlockMaker(1).block([whole]))
+        await world.hub.start(port)
+        assert (await client.push())["data"]["status"] == "success"
+        assert world.hub.resumed_after[-1] == 2
+        assert client.pushed == []
+
+
+async def test_relayer_away(world: Any) -> None:
+    """After a restart reading begins at what is still needed: the fate of what is in flight is not missed."""
+    await world.start()
+    maker = BlockMaker(1)
+    async with connected(world.ws) as client:
+        whole = await relayed(world, client, transfer(ALICE))
+    block = maker.block([whole], accounts={ALICE.public: (1, 10**18)})
+    world.hub.push(outport.SAVE_BLOCK, block)
+    async with asyncio.timeout(10):
+        while world.hub.acked < 1:
+            await asyncio.sleep(0.01)
+    await world.stop()
+    world.hub.finalise(block)
+    service = await world.start()
+    assert world.hub.resumed_after[-1] == 0, "the saved block was not final: it is read again"
+    async with asyncio.timeout(10):
+        while len(service.desk.inflight):
+            await asyncio.sleep(0.01)
+    assert service.journal.find(client_hash(whole)) is not None
+
+
+async def test_gap_is_not_silent(world: Any) -> None:
+    """A gap makes the relayer forget accounts and goes on behind it."""
+    service = await world.start()
+    async with connected(world.ws) as client:
+        await relayed(world, client, transfer(ALICE))
+        assert len(service.book) == 1
+        gap = hub_pb2.Gap(first=1, last=5)
+        for link in world.hub.links:
+            link.send_binary(outport.payload_envelope("gap", gap.SerializeToString(), 0))
+        async with asyncio.timeout(10):
+            while len(service.book):
+                await asyncio.sleep(0.01)
+        assert service.hub.last == 5 and service.events.gaps == 1
+
+
+async def test_poison_events_are_skipped(world: Any) -> None:
+    """An unreadable event is counted, acknowledged and left behind."""
+    service = await world.start()
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic="accounts")
+
+        class Poison:
+            def SerializeToString(self) -> bytes:
+                return b"\xff\xff\xff"
+
+        world.hub.push(outport.SAVE_BLOCK, Poison())
+        world.hub.push("Unheard", Poison())
+        world.hub.save(BlockMaker(2).block(accounts={wallet(2).public: (1, 1)}))
+        assert (await client.push())["type"] == "accountDelta"
+    assert service.events.unreadable == 1
+    async with asyncio.timeout(10):
+        while world.hub.acked < 4:
+            await asyncio.sleep(0.01)

@@ -1,0 +1,135 @@
+"""Statistics from observations, against sums done by hand."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from millrace.chain.shard import METACHAIN
+from millrace.relayer.blocks import BlockFacts, BlockHeader, TxFact
+from millrace.relayer.gas_stats import BUCKET_SECONDS, WINDOW_SECONDS, GasStats
+from millrace.relayer.network_stats import NetworkStats, PeerNumbers
+
+
+def test_gas_percentiles_are_nearest_rank() -> None:
+    """p50, p75, p90 of any sample are the smallest values that so many percent do not exceed."""
+    rng = random.Random(3)
+    for size in (1, 2, 3, 10, 97):
+        values = [rng.randrange(10**9, 10**9 + 50) for _ in range(size)]
+        stats = GasStats(3)
+        stats.add(1, [(value, value // 2) for value in values], 0.0)
+        found = stats.message(1).data.gas_price
+        ordered = sorted(values)
+        for percent, value in ((50, found.percentiles.p50), (75, found.percentiles.p75), (90, found.percentiles.p90)):
+            assert value == ordered[-(-size * percent // 100) - 1]
+        assert (found.min, found.max, found.avg) == (ordered[0], ordered[-1], sum(values) // size)
+
+
+def test_gas_window_and_buckets() -> None:
+    """A bucket leaves after 30 minutes; bucketAvg weighs buckets, avg weighs transactions."""
+    stats = GasStats(1)
+    stats.add(0, [(100, 10)] * 9, 0.0)
+    stats.add(0, [(200, 20)], BUCKET_SECONDS)
+    data = stats.message(0).data
+    assert (data.gas_price.avg, data.gas_price.bucket_avg, data.ppu.avg) == (110, 150, 11)
+    stats.forget(WINDOW_SECONDS + BUCKET_SECONDS - 0.1)
+    assert stats.message(0).data.gas_price.min == 200
+    stats.forget(WINDOW_SECONDS + 2 * BUCKET_SECONDS)
+    empty = stats.message(0).data.gas_price
+    assert (empty.min, empty.max, empty.avg, empty.percentiles.p90) == (None, None, None, None)
+
+
+def test_gas_message_shape() -> None:
+    """The message has exactly the documented fields."""
+    built = msgspec.to_builtins(GasStats(1).message(0))
+    assert set(built["data"]["gasPrice"]) == {"min", "max", "avg", "bucketAvg", "percentiles"}
+    assert set(built["data"]["ppu"]) == {"min", "max", "avg", "bucketAvg"} and built["type"] == "gasStats"
+
+
+def block(shard: int, nonce: int, *, at_ms: int, executed: int = 0, fork: int = 0) -> BlockFacts:
+    header = BlockHeader(nonce, nonce + 1, 2, executed, "ab", "5", "1")
+    facts = tuple(TxFact(bytes((shard % 200, nonce, number)) * 8, included=True) for number in range(executed))
+    return BlockFacts(
+        shard, bytes((shard % 200, nonce, fork)), b"", nonce, at_ms, facts, header=header, executed=executed
+    )
+
+
+def numbers(stats: NetworkStats, now: float) -> dict[str, dict[str, object]]:
+    built: dict[str, dict[str, object]] = msgspec.to_builtins(stats.data(now, 3))
+    return built
+
+
+def test_rates_and_block_times() -> None:
+    """TPS of the latest blocks, rolling averages, medians and the pressure of the pool."""
+    stats = NetworkStats(3, start=0.0)
+    for nonce in range(1, 12):
+        for shard in range(2):
+            stats.block_saved(block(shard, nonce, at_ms=nonce * 2000, executed=10), nonce * 2.0)
+    for number in range(40):
+        stats.transaction_arrived(number.to_bytes(32, "big"), 22.0)
+    data = numbers(stats, 22.0)
+    assert data["network"]["currentTps"] == 10.0
+    assert data["network"]["avgTps10s"] == 10.0
+    assert data["blocks"]["blockTimeMsP50ByShard"] == {"0": 2000, "1": 2000, "2": None}
+    assert data["mempool"] == {"estimatedQueue": 40, "ingressTps": 4.0, "inclusionTps": 10.0, "pressure": -1.5}
+
+
+def test_gaps_and_forks() -> None:
+    """A skipped nonce counts as one gap, another block of a nonce as one duplicate, the same block as nothing."""
+    stats = NetworkStats(3, start=0.0)
+    for item in (block(0, 1, at_ms=1), block(0, 4, at_ms=4), block(0, 4, at_ms=4), block(0, 4, at_ms=4, fork=1)):
+        stats.block_saved(item, 1.0)
+    stats.block_saved(block(METACHAIN, 1, at_ms=1), 1.0)
+    stats.block_saved(block(METACHAIN, 9, at_ms=2), 1.0)
+    assert numbers(stats, 2.0)["blocks"]["nonceGapEvents1m"] == 2
+    assert numbers(stats, 2.0)["blocks"]["duplicateNonceEvents1m"] == 1
+    assert numbers(stats, 61.5)["blocks"]["nonceGapEvents1m"] == 0
+
+
+def test_latest_blocks_are_final_ones() -> None:
+    """latestShard and latestMeta follow finality and carry the header's fields."""
+    stats = NetworkStats(3, start=0.0)
+    stats.block_final(block(2, 7, at_ms=42, executed=3))
+    stats.block_final(block(METACHAIN, 9, at_ms=43))
+    blocks = numbers(stats, 1.0)["blocks"]
+    assert blocks["latestShard"] == {
+        "shardId": 2, "nonce": 7, "round": 8, "epoch": 2, "txCount": 3, "executedTxCount": 3, "timestampMs": 42,
+        "leaderSignatureHex": "ab", "accumulatedFees": "5", "developerFees": "1",
+    }  # fmt: skip
+    assert blocks["latestMeta"] == {
+        "nonce": 9, "round": 10, "epoch": 2, "txCount": 0, "executedTxCount": 0, "timestampMs": 43,
+    }  # fmt: skip
+
+
+def test_validators_and_gossip() -> None:
+    """Online are eligible keys heard in the last 15 minutes; the duplicate ratio is that of the last minute."""
+    stats = NetworkStats(3, start=0.0)
+    stats.validators({"0": [b"a", b"b"], "meta": [b"m"]})
+    for key in (b"a", b"x"):
+        stats.heartbeat("0", key, 10.0)
+    stats.heartbeat("meta", b"m", 10.0)
+    stats.peers(PeerNumbers(4, 100, 0), 0.0)
+    stats.peers(PeerNumbers(5, 190, 10), 30.0)
+    data = numbers(stats, 40.0)
+    assert data["validators"]["onlineByShard"] == {"0": 1, "1": None, "2": None, "meta": 1}
+    assert data["validators"]["totalOnline"] == data["network"]["activeValidators"] == 2
+    assert data["network"]["connectedPeers"] == 5 and data["health"]["p2pDedupRatio1m"] == 0.1
+    assert numbers(stats, 911.0)["validators"]["totalOnline"] == 0
+
+
+def test_completeness() -> None:
+    """Nothing observed: nearly nothing is known, and dataCompleteness says how much."""
+    stats = NetworkStats(3, start=0.0)
+    data = numbers(stats, 0.0)
+    flat = [data]
+    known = total = 0
+    while flat:
+        for value in flat.pop().values():
+            if isinstance(value, dict):
+                flat.append(value)
+            else:
+                total, known = total + 1, known + (value is not None)
+    assert data["health"]["dataCompleteness"] == pytest.approx(known / total, abs=1e-4)
+    assert data["network"]["currentTps"] is None and data["health"]["streamSubscribers"] == 3
