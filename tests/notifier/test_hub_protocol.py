@@ -65,6 +65,16 @@ def test_subscriptions_are_named_and_bounded() -> None:
     assert not say(speaker, "subscribe", subscription_id="i" * 257)[1].ok
 
 
+@pytest.mark.parametrize("kind", [0, outport.PAYLOAD])
+def test_control_message_is_acknowledged_on_request(kind: int) -> None:
+    """A control message that asks for an acknowledgement gets one under its counter; its type may be left out."""
+    message = pb.WsMessage(type=kind, topic="subscribe", counter=9, withAcknowledge=True)
+    changes = consumer().receive(message.SerializeToString(), HERE, 0.0)
+    assert changes.ack == outport.ack_envelope(9) and changes.added == ALL
+    message.withAcknowledge = False
+    assert consumer().receive(message.SerializeToString(), HERE, 0.0).ack == b""
+
+
 def test_filter_held_twice_stays() -> None:
     """Of two subscriptions to the same, unsubscribing one takes nothing away."""
     speaker = consumer()

@@ -94,8 +94,9 @@ class HubSession(websocket.Session):
             self.close(violation.code, str(violation), abort=True)
             return
         self.progress.set()
-        if changes.reply:
-            self.send_binary(changes.reply)
+        for message in (changes.ack, changes.reply):
+            if message:
+                self.send_binary(message)
         if changes.removed is not None:
             self.hub.unsubscribe(self, changes.removed)
         if changes.added is not None:

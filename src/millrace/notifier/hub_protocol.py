@@ -41,7 +41,9 @@ class Changes(NamedTuple):
     """What a message of the consumer asks the shell to do."""
 
     reply: bytes = b""
-    """Payload of a `WsMessage` to send; empty: none."""
+    """A `WsMessage` to send; empty: none."""
+    ack: bytes = b""
+    """A `WsMessage` to send before it; empty: none."""
     added: Filter | None = None
     removed: Filter | None = None
     start: int | None = None
@@ -71,9 +73,16 @@ class Consumer:
         if envelope.type == outport.ACK:
             self.acknowledge(envelope.counter)
             return Changes()
-        if envelope.type != outport.PAYLOAD or envelope.topic not in (SUBSCRIBE, UNSUBSCRIBE):
+        # A client that leaves the type out means a payload.
+        if envelope.type not in (0, outport.PAYLOAD) or envelope.topic not in (SUBSCRIBE, UNSUBSCRIBE):
             raise ProtocolViolation(1008, "expected subscribe, unsubscribe or an acknowledgement")
         self._count_control(now)
+        changes = self._control(envelope, position)
+        if envelope.withAcknowledge:
+            return changes._replace(ack=outport.ack_envelope(envelope.counter))
+        return changes
+
+    def _control(self, envelope: pb.WsMessage, position: Position) -> Changes:
         try:
             wish = SubscribeEvent.FromString(envelope.payload)
         except DecodeError:

@@ -34,7 +34,9 @@ _MAX_BATCH = 256  # messages in one commit
 _TICK = 0.25  # seconds between looks at what is overdue, while no message comes
 _PRUNE_EVERY = 1.0  # seconds
 _CHECKPOINT_EVERY = 1.0  # seconds
-_WAL_SOFT = 8 * 1024 * 1024  # bytes of write-ahead log from which it is moved into the file
+_WAL_SOFT = (
+    64 * 1024 * 1024
+)  # bytes of write-ahead log from which it is moved into the file; rarely, as it costs commits
 _WAL_HARD = 512 * 1024 * 1024  # bytes from which the writer itself waits until it is moved
 _RETRY = 0.5, 5.0  # seconds between attempts while the disk refuses: first, longest
 
