@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import aiohttp
 
 from millrace.aggregator.settings import AggregatorSettings
-from millrace.aggregator.snapshot import Snapshot, build
+from millrace.aggregator.snapshot import Snapshot, build, identify
 from millrace.dex.document import DocumentError
 from millrace.routing.venue import CurveCache
 
@@ -94,6 +94,12 @@ class Feed:
         return b"".join(parts)
 
     async def _swap(self, data: bytes, received: float) -> None:
+        current = self.snapshot
+        if current is not None and current.id == identify(data):  # nothing new: it is fresh again
+            current.received = received
+            self.refreshes += 1
+            self.last_error = None
+            return
         started = self._clock()
         loop = asyncio.get_running_loop()
         snapshot = await loop.run_in_executor(self._builder, build, data, received, self._curves)

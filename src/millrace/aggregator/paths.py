@@ -1,7 +1,7 @@
 """Takes an executed plan apart into paths, for people to read.
 
 The contract works on balances, not on paths, so a plan that merges and splits has many such readings.
-This one takes the widest remaining path first. Amounts along a path are shares of what each trade did;
+The largest path comes first. Amounts along a path are shares of what each trade did;
 the paths' inputs and outputs add up to the quote's, to the unit.
 """
 
@@ -38,33 +38,57 @@ def split_paths(fills: Sequence[Fill], source: str, sink: str) -> list[PathShare
     """Decompose fills (in execution order) into paths from `source` to `sink`."""
     left_in = [fill.amount_in for fill in fills]
     left_out = [fill.amount_out for fill in fills]
+    blocked: set[int] = set()
     routes: list[list[Hop]] = []
-    while len(routes) <= len(fills):
-        chain = _widest_chain(fills, left_in, source, sink)
-        if not chain:
+    while len(routes) + len(blocked) <= 2 * len(fills):
+        chain, whole = _next_chain(fills, left_in, blocked, source, sink)
+        if whole:
+            routes.append(_take(fills, chain, left_in, left_out))
+        elif chain:
+            blocked.add(chain[-1])  # dust of rounding: nobody is left who sells what this trade buys
+        else:
             break
-        routes.append(_take(fills, chain, left_in, left_out))
-    for hops in reversed(routes):  # what rounding left over goes to the last path through that trade
-        first, last = hops[0].number, hops[-1].number
-        hops[0] = hops[0]._replace(amount_in=hops[0].amount_in + left_in[first])
-        hops[-1] = hops[-1]._replace(amount_out=hops[-1].amount_out + left_out[last])
-        left_in[first] = left_out[last] = 0
+    routes.sort(key=lambda hops: -hops[0].amount_in)
+    if routes:
+        _add_dust(routes[0], fills, left_in, left_out, source, sink)
     return _with_shares(routes)
 
 
-def _widest_chain(fills: Sequence[Fill], left: Sequence[int], source: str, sink: str) -> list[int]:
-    """Trades from source to sink, always the one with the most input left; empty when there is none."""
+def _add_dust(
+    hops: list[Hop],
+    fills: Sequence[Fill],
+    left_in: Sequence[int],
+    left_out: Sequence[int],
+    source: str,
+    sink: str,
+) -> None:
+    """What rounding left over at the ends goes to the largest path."""
+    spare_in = sum(left for left, fill in zip(left_in, fills, strict=True) if fill.trade.token_in == source)
+    spare_out = sum(left for left, fill in zip(left_out, fills, strict=True) if fill.trade.token_out == sink)
+    hops[0] = hops[0]._replace(amount_in=hops[0].amount_in + spare_in)
+    hops[-1] = hops[-1]._replace(amount_out=hops[-1].amount_out + spare_out)
+
+
+def _next_chain(
+    fills: Sequence[Fill], left: Sequence[int], blocked: set[int], source: str, sink: str
+) -> tuple[list[int], bool]:
+    """Trades from the source on, always the next in execution order that has input left.
+
+    A trade sells what was bought before it. Taking the next one leaves the later ones to those who buy
+    later, so no amount but dust gets stuck. The flag says whether the sink was reached.
+    """
     chain: list[int] = []
     token, start = source, 0
     while not chain or token != sink:
-        # Execution order makes this end: a later hop is always a later trade.
-        following = [k for k in range(start, len(fills)) if left[k] > 0 and fills[k].trade.token_in == token]
-        if not following:
-            return []
-        best = max(following, key=lambda k: left[k])
-        chain.append(best)
-        token, start = fills[best].trade.token_out, best + 1
-    return chain
+        following = (
+            k for k in range(start, len(fills)) if left[k] > 0 and k not in blocked and fills[k].trade.token_in == token
+        )
+        k = next(following, -1)
+        if k < 0:
+            return chain, False
+        chain.append(k)
+        token, start = fills[k].trade.token_out, k + 1
+    return chain, True
 
 
 def _take(fills: Sequence[Fill], chain: Sequence[int], left_in: list[int], left_out: list[int]) -> list[Hop]:

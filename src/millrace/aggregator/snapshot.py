@@ -35,7 +35,7 @@ class Filter(NamedTuple):
 
 
 class Snapshot:
-    """A checked pool document with its graph. `received` is on the monotonic clock of the process."""
+    """A checked pool document with its graph. `received` (monotonic clock) is when it was last seen upstream."""
 
     def __init__(
         self, document: PoolDocument, identifier: str, received: float, curves: CurveCache | None = None
@@ -82,7 +82,12 @@ class Snapshot:
         return found
 
 
+def identify(data: bytes) -> str:
+    """The snapshot id of a document: a digest of its bytes."""
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
 def build(data: bytes, received: float, curves: CurveCache | None = None) -> Snapshot:
     """Decode and check a document and build its graph. Raises `DocumentError`."""
     document = decode(data)
-    return Snapshot(document, hashlib.blake2b(data, digest_size=8).hexdigest(), received, curves)
+    return Snapshot(document, identify(data), received, curves)

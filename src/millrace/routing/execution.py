@@ -14,7 +14,7 @@ from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import MILLION
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing.plan import Execution, Fill, Leg, PlanError
-from millrace.routing.venue import Trade
+from millrace.routing.venue import Trade, least_output
 
 _RESOLUTION = 1 << 53
 
@@ -76,7 +76,7 @@ def _modes(
         last[token] = k
     total = left.get(token_in, 0.0) if whole is None else whole
     if whole is not None:
-        del last[token_in]
+        last.pop(token_in, None)
     modes, values = [], []
     for k, trade in enumerate(trades):
         token, flow = trade.token_in, flows[k]
@@ -139,6 +139,8 @@ def _swap(touched: dict[str, Pool], trade: Trade, amount: int) -> int:
     try:
         swap = touched.get(trade.pool.id, trade.pool).swap(trade.i, trade.j, amount)
     except PoolError:
+        return 0
+    if swap.amount_out < least_output(trade.pool):
         return 0
     touched[trade.pool.id] = swap.pool
     return swap.amount_out

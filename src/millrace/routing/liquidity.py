@@ -30,7 +30,7 @@ from millrace.routing.plan import (
 from millrace.routing.venue import Trade
 
 MILLION = contract.MILLION
-SEARCH_STEPS = 12
+SEARCH_STEPS = 8
 _GOLDEN = 0.6180339887498949
 
 # Paths from one token to another for an amount, with the part of the amount each takes (they sum to 1).

@@ -17,6 +17,8 @@ from millrace.routing.venue import CurveCache
 
 REVERSE_ROUNDS = 24
 MAX_AMOUNT = 10**78
+LP_ROUNDS = 10  # plans with LP tokens take milliseconds each
+LP_CLOSE_ENOUGH = 10**5
 CLOSE_ENOUGH = 10**9  # a reverse search stops when it pays at most one part in this too much
 
 
@@ -57,6 +59,20 @@ class Planner:
         deadline: float = math.inf,
     ) -> Route:
         """The best plan that sells `amount_in`. Raises `NoRoute`, or `PlanError` if no plan executes."""
+        return self._answer(token_in, token_out, amount_in, limits, algorithm, deadline, probe=True)
+
+    def _answer(
+        self,
+        token_in: str,
+        token_out: str,
+        amount_in: int,
+        limits: Limits,
+        algorithm: Algorithm,
+        deadline: float,
+        *,
+        probe: bool,
+    ) -> Route:
+        """A forward answer; `probe` finds the spot rate of LP routes by a second, small plan."""
         if not self.supports(token_in, token_out):
             raise NoRoute("no path between tokens")
         before, after = self._issuers.get(token_in), self._issuers.get(token_out)
@@ -66,7 +82,7 @@ class Planner:
         with contextlib.suppress(NoRoute, PlanError):
             plain = self.router.forward(token_in, token_out, amount_in, limits, algorithm, deadline)
         try:
-            liquid = self._with_liquidity(token_in, token_out, amount_in, limits)
+            liquid = self._with_liquidity(token_in, token_out, amount_in, limits, probe=probe)
         except PlanError:
             if plain is None:
                 raise
@@ -75,7 +91,7 @@ class Planner:
             return plain
         return liquid
 
-    def _with_liquidity(self, token_in: str, token_out: str, amount_in: int, limits: Limits) -> Route:
+    def _with_liquidity(self, token_in: str, token_out: str, amount_in: int, limits: Limits, *, probe: bool) -> Route:
         """A plan that redeems or mints LP units. The bound does not cover these, so it has no gap."""
         before, after = self._issuers.get(token_in), self._issuers.get(token_out)
         issuer = before if before is not None else after
@@ -93,9 +109,10 @@ class Planner:
 
         done = plan(amount_in)
         spot = done.amount_out / done.amount_in
-        with contextlib.suppress(PlanError):
-            small = plan(max(1, amount_in // 1000))
-            spot = max(spot, small.amount_out / small.amount_in)
+        if probe:
+            with contextlib.suppress(PlanError):
+                small = plan(max(1, amount_in // 1000))
+                spot = max(spot, small.amount_out / small.amount_in)
         return Route(done, spot, None)
 
     def reverse(
@@ -118,15 +135,17 @@ class Planner:
         guess = max(1, math.ceil(amount_out / spot))
         best: Route | None = None
         low, high = 0, 0
-        for attempt in range(REVERSE_ROUNDS):
+        liquid = token_in in self._issuers or token_out in self._issuers
+        rounds, close = (LP_ROUNDS, LP_CLOSE_ENOUGH) if liquid else (REVERSE_ROUNDS, CLOSE_ENOUGH)
+        for attempt in range(rounds):
             paid = 0
             with contextlib.suppress(PlanError):
-                route = self.forward(token_in, token_out, guess, limits, algorithm, deadline)
+                route = self._answer(token_in, token_out, guess, limits, algorithm, deadline, probe=False)
                 paid = route.execution.amount_out
             if paid >= amount_out:
                 if best is None or guess < high:
                     best, high = route, guess
-                if paid - amount_out <= paid // CLOSE_ENOUGH:
+                if paid - amount_out <= paid // close:
                     break
             else:
                 low = max(low, guess)
@@ -134,14 +153,14 @@ class Planner:
             if best is not None and not low < following < high:
                 following = (low + high) // 2
             elif best is None:  # from below it would only creep up on the amount: overshoot, shrink later
-                following = max(following, low + 1) + (following * 4**attempt) // CLOSE_ENOUGH
+                following = max(following, low + 1) + (following * 4**attempt) // close
             if following in (low, high, guess) or following > MAX_AMOUNT or time.monotonic() > deadline:
                 break
             guess = following
         if best is None:
             raise PlanError("the market cannot pay this amount")
         if best.gap is None:  # a plan with LP units: the search above is all there is
-            return best
+            return best._replace(spot_rate=max(spot, best.spot_rate))
         return best._replace(execution=shrink_input(best.execution, token_in, token_out, amount_out))
 
     def _spot(self, token_in: str, token_out: str, limits: Limits, algorithm: Algorithm) -> float:

@@ -130,11 +130,31 @@ class Router:
                 best = _better(best, self._by_paths(ask, chunks))
         if search.cycle and (best is None or best.amount_out <= amount_in):
             raise NoRoute("no profitable cycle")
+        if best is None and self._distance(token_in, token_out) > limits.hops:
+            raise NoRoute("no path between tokens within the hop limit")
         if best is None:
             raise PlanError("no plan executes this amount")
         if algorithm == "greedy":
             upper = self._by_flow(ask)[1]
         return self._proven(ask, best, upper)
+
+    def _distance(self, token_in: str, token_out: str) -> int:
+        """Pools on the shortest path (breadth first); more than any limit if there is none."""
+        net, sink = self._graph.net, self.index[token_out]
+        seen = {self.index[token_in]}
+        level = list(seen)
+        for hops in range(1, len(self.index) + 1):
+            following = []
+            for token in level:
+                for k in range(net.pptr[token], net.pptr[token + 1]):
+                    v = int(net.pdst[k])
+                    if net.prate[k] > 0.0 and v == sink:
+                        return hops
+                    if net.prate[k] > 0.0 and v not in seen:
+                        seen.add(v)
+                        following.append(v)
+            level = following
+        return len(self.index) + 1
 
     def _by_flow(self, ask: _Ask) -> tuple[Walked | None, float]:
         """The dual's plan within the limits (if it has one), and the bound on the output of any plan."""

@@ -10,8 +10,9 @@ import numpy as np
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.market import DictMarket
+from millrace.dex.operations import MIN_OUTPUT, MIN_OUTPUT_JEX_STABLE
 from millrace.dex.pool import Pool, PoolError, PoolState
-from millrace.dex.stable import StablePool
+from millrace.dex.stable import JexStablePool, StablePool
 from millrace.routing.curve import NoCurve, crypto_knots, stable_knots
 from millrace.routing.net import Edges, Knots
 
@@ -48,13 +49,21 @@ def exact_output(pool: Pool, i: int, j: int) -> Callable[[int], int]:
     if isinstance(pool, JexPool):
         return _fee_on_output(ri, ro, pool.lp_fee, pool.platform_fee, pool.fee_base)
 
+    least = least_output(pool)
+
     def ask(amount: int) -> int:
         try:
-            return pool.amount_out(i, j, amount)
+            paid = pool.amount_out(i, j, amount)
         except PoolError:
             return 0
+        return paid if paid >= least else 0
 
     return ask
+
+
+def least_output(pool: Pool) -> int:
+    """The smallest output with which the contract lets a swap pass: 2 for JEX stable pools, else 1."""
+    return MIN_OUTPUT_JEX_STABLE if isinstance(pool, JexStablePool) else MIN_OUTPUT
 
 
 def _fee_on_input(ri: int, ro: int, fee: int, base: int) -> Callable[[int], int]:

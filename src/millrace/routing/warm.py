@@ -11,6 +11,8 @@ import time
 
 from millrace.dex.constant_product import XExchangePool
 from millrace.dex.market import DictMarket
+from millrace.dex.pool import Pool
+from millrace.dex.stable import JexStablePool
 from millrace.routing.jit import CACHE_DIRECTORY
 from millrace.routing.router import Router
 
@@ -18,7 +20,7 @@ from millrace.routing.router import Router
 def warm() -> None:
     """Run every kernel once, on a market of a few pools."""
     tokens = [f"WARM{k}-00000{k}" for k in range(5)]
-    pools = [
+    pools: list[Pool] = [
         XExchangePool(
             id=f"x:{i}{j}",
             address=bytes([i, j]) * 16,
@@ -30,7 +32,18 @@ def warm() -> None:
         for i in range(5)
         for j in range(i)
     ]
-    Router(pools, DictMarket(pools, tokens[0])).warm()
+    stable = JexStablePool(
+        id="j:stable",
+        address=bytes(31) + b"\x01",
+        tokens=(tokens[0], tokens[1]),
+        reserves=(10**24, 10**24),
+        decimals=(18, 18),
+        prices=(10**18, 10**18),
+        amp=100,
+        swap_fee=400,
+        liquidity_fee=200,
+    )
+    Router([*pools, stable], DictMarket([*pools, stable], tokens[0])).warm()
 
 
 def main() -> None:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from millrace.routing.jit import kernel
 from millrace.routing.net import Bools, Floats, Ints, Net
 
-MAX_EDGES = 1024
-MAX_TOKENS = 256
+MAX_EDGES = 768
+MAX_TOKENS = 192
 # An edge between the two faces of one token (arbitrage): keeping the input instead of trading it.
 HOLD = -1
 HOLD_DEPTH = 1e10
