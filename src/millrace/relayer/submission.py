@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 SLICE = 16
 """Signatures checked before other tasks get their turn: about a millisecond."""
 
+RECOVERED_AT_ONCE = 100
+
 _STALE = {
     reasons.NONCE_TOO_LOW.code,
     reasons.NONCE_TOO_HIGH.code,
@@ -247,20 +249,28 @@ class Submitter:
 
     async def recover(self) -> None:
         """After a start: sign what was journalled and never signed, send what may not have been sent."""
-        unsigned = [entry for entry in self._desk.inflight.entries() if entry.state == "journalled"]
+        entries = self._desk.inflight.entries()
+        unsigned = [entry for entry in entries if entry.state == "journalled"]
         signer = self._signer()
-        if unsigned and signer is not None:
-            answers = await signer.sign([entry.proto for entry in unsigned])
-            for entry, answer in zip(unsigned, answers, strict=True):
-                if answer.refusal:
-                    log.warning("a journalled transaction is not signed", extra={"reason": answer.refusal})
-                    self._desk.withdraw(entry, reasons.SIGNER_REFUSED)
-                else:
-                    self._desk.signed(entry, msgspec.structs.replace(entry.tx, relayer_signature=answer.signature))
-        for entry in self._desk.inflight.entries():
+        if signer is not None:
+            try:
+                for start in range(0, len(unsigned), RECOVERED_AT_ONCE):
+                    await self._sign_again(signer, unsigned[start : start + RECOVERED_AT_ONCE])
+            except SignerError as error:
+                log.error("what was journalled is not signed yet", extra={"reason": str(error)})
+        for entry in entries:
             if entry.broadcast and entry.state == "signed":
                 self._desk.on_its_way(entry)
                 self._send(entry)
+
+    async def _sign_again(self, signer: SigningProcess, entries: list[Entry]) -> None:
+        answers = await signer.sign([entry.proto for entry in entries])
+        for entry, answer in zip(entries, answers, strict=True):
+            if answer.refusal:
+                log.warning("a journalled transaction is not signed", extra={"reason": answer.refusal})
+                self._desk.withdraw(entry, reasons.SIGNER_REFUSED.but(answer.refusal))
+            else:
+                self._desk.signed(entry, msgspec.structs.replace(entry.tx, relayer_signature=answer.signature))
 
 
 class _Repeated(Exception):
