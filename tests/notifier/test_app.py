@@ -82,8 +82,9 @@ async def test_unknown_and_undecodable(tmp_path: Path) -> None:
         await node.tell("SaveTheWhales", b"anything")
         await node.tell(outport.SAVE_BLOCK, b"\xff\xff\xff")
         await node.tell(outport.SAVE_BLOCK, pb.OutportBlock(shardID=1))
+        await node.save(save_block(0, 1, events=[pb.Event()] * 200_001))
         await node.save(save_block(0, 1))
-        assert (tmp_path / "dead-letters.jsonl").read_bytes().count(b"\n") == 2
+        assert (tmp_path / "dead-letters.jsonl").read_bytes().count(b"\n") == 3
         assert running.journal.head == running.journal.oldest
 
 

@@ -77,6 +77,17 @@ def test_other_shapes_stay_whole(topics: list[bytes]) -> None:
     assert events_of(block) == [odd]
 
 
+def test_splitting_is_bounded() -> None:
+    """Transfers made to blow a block up stay whole once the bound is reached; the work stays small."""
+    data = b"x" * 200_000
+    bomb = pb.Event(address=ALICE, identifier=MULTI_TRANSFER, topics=[b"t"] * 301, data=data)
+    block = save_block(0, 1, events=[bomb] * 4)
+    normalise(block, Memory())
+    assert [len(e.topics) for e in events_of(block)] == [4] * 300 + [301]
+    assert block.ByteSize() < (64 << 20) + 3 * bomb.ByteSize()
+    assert events_of(block)[-1] == bomb
+
+
 def test_failed_transaction_moved_nothing() -> None:
     """Transfers of a transaction that signalled an error are dropped, also those in its results' logs."""
     for sign in ("signalError", "internalVMErrors"):

@@ -11,6 +11,7 @@ from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
 
 _HASH_SIZE = 32
+_MAX_EVENTS = 200_000  # in a block; several times what a block's gas can pay for, so more is no honest block
 
 
 class Undecodable(ValueError):
@@ -42,6 +43,8 @@ def decode(topic: str, payload: bytes) -> Decoded:
     except outport.OutportError as error:
         raise Undecodable(str(error)) from None
     if isinstance(message, pb.OutportBlock):
+        if sum(1 + len(log.log.events) for log in message.transactionPool.logs) > _MAX_EVENTS:
+            raise Undecodable(f"a block with more than {_MAX_EVENTS} events")
         return Decoded(topic, message, message.shardID, _hash_of_block(message.blockData))
     if isinstance(message, pb.BlockData):
         return Decoded(topic, message, message.shardID, _hash_of_block(message))

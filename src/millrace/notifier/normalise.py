@@ -20,6 +20,7 @@ MULTI_TRANSFER = b"MultiESDTNFTTransfer"
 TRANSFERS = frozenset((b"ESDTTransfer", b"ESDTNFTTransfer", MULTI_TRANSFER, b"transferValueOnly"))
 FAILURES = frozenset((b"signalError", b"internalVMErrors"))
 
+_MAX_SPLIT_BYTES = 64 * 1024 * 1024  # what the splitting of a block's transfers may produce
 _REMEMBERED_RESULTS = 100_000
 _REMEMBERED_TRANSFERS = 100_000
 
@@ -71,6 +72,7 @@ def normalise(block: pb.OutportBlock, memory: Memory) -> None:
     identifiers = [{event.identifier for event in log.log.events} for log in pool.logs]
     failed = _failed(pool, identifiers)
     arrived = _arrived(block)
+    splitter = _Splitter()
     told: Counter[bytes] = Counter()
     confirmed: Counter[bytes] = Counter()
     for log, owner, inside in zip(pool.logs, owners, identifiers, strict=True):
@@ -81,7 +83,7 @@ def normalise(block: pb.OutportBlock, memory: Memory) -> None:
             continue
         undone = execution in failed or owner in failed
         confirms = execution in arrived
-        events = _split(log.log.events)
+        events = splitter.split(log.log.events)
         kept = []
         for event in events:
             if event.identifier in TRANSFERS:
@@ -124,23 +126,43 @@ def _arrived(block: pb.OutportBlock) -> set[str]:
     }
 
 
-def _split(events: Sequence[pb.Event]) -> list[pb.Event]:
-    """The events, with transfers of several tokens made one event per token.
+class _Splitter:
+    """Makes one event per token of the transfers of a block.
 
-    Topics of such an event: token, nonce, amount for each token, then the receiver.
+    Every new event repeats the data of the old one, so what they take together is bounded: beyond
+    `_MAX_SPLIT_BYTES` the rest of the block's transfers stay as they are. No honest block comes near.
     """
-    result = []
-    for event in events:
-        topics = event.topics
-        if event.identifier != MULTI_TRANSFER or len(topics) < 7 or len(topics) % 3 != 1:
+
+    def __init__(self) -> None:
+        self._left = _MAX_SPLIT_BYTES
+
+    def split(self, events: Sequence[pb.Event]) -> list[pb.Event]:
+        """The events, with transfers of several tokens made one event per token.
+
+        Topics of such an event: token, nonce, amount for each token, then the receiver.
+        """
+        result = []
+        for event in events:
+            topics = event.topics
+            if event.identifier == MULTI_TRANSFER and len(topics) >= 7 and len(topics) % 3 == 1:
+                size = event.ByteSize() * (len(topics) // 3)
+                if size <= self._left:
+                    self._left -= size
+                    result += _one_per_token(event)
+                    continue
             result.append(event)
-            continue
-        for first in range(0, len(topics) - 1, 3):
-            single = pb.Event()
-            single.CopyFrom(event)
-            single.topics[:] = [*topics[first : first + 3], topics[-1]]
-            result.append(single)
-    return result
+        return result
+
+
+def _one_per_token(event: pb.Event) -> list[pb.Event]:
+    topics = list(event.topics)
+    singles = []
+    for first in range(0, len(topics) - 1, 3):
+        single = pb.Event()
+        single.CopyFrom(event)
+        single.topics[:] = [*topics[first : first + 3], topics[-1]]
+        singles.append(single)
+    return singles
 
 
 def _transfer_key(owner: str, event: pb.Event) -> bytes:
