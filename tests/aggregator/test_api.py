@@ -137,6 +137,29 @@ async def test_a_reverse_quote_covers_what_was_asked(service: Service) -> None:
     assert pays(body) == int(body["amountOut"]) >= EGLD
 
 
+async def test_a_referral_is_charged_as_the_contract_does() -> None:
+    """With a referral on file the quote is what is left after both fees, for both directions."""
+    running, stop, task, server = await start(requests_per_second=10_000, referrals={"7": (10, 25)})
+    try:
+        await running.until("/health", 200)
+        pair = {"from": "EGLD", "to": USDC}
+        _, plain = await running.get("/api/v1/quote", **pair, amountIn=str(EGLD))
+        _, charged = await running.get("/api/v1/quote", **pair, amountIn=str(EGLD), referralId="7")
+        gross = int(plain["amountOut"])
+        assert int(charged["feeAmount"]) == gross * 10 // 10_000 + gross * 25 // 10_000
+        assert int(charged["amountOut"]) == gross - int(charged["feeAmount"])
+        assert charged["feeBps"] == 35
+        _, back = await running.get("/api/v1/quote", **pair, amountOut="1000000", referralId="7")
+        assert int(back["amountOut"]) >= 1_000_000
+        _, other = await running.get("/api/v1/quote", **pair, amountIn=str(EGLD), referralId="8")
+        assert other["amountOut"] == plain["amountOut"]
+    finally:
+        stop.set()
+        await task
+        await running.session.close()
+        await server.stop()
+
+
 async def test_wrapping_is_a_free_hop(service: Service) -> None:
     """EGLD to the wrapped token is one wrapper hop without fee."""
     query = {"from": "EGLD", "to": WRAPPED, "amountIn": "12345", "includePaths": "true"}

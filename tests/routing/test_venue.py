@@ -14,7 +14,7 @@ from millrace.routing.curve import sampled_knots, stable_knots
 from millrace.routing.edge import edge_out
 from millrace.routing.net import Edges, Knots
 from millrace.routing.synthetic import make_market
-from millrace.routing.venue import constant_product_curve, exact_output
+from millrace.routing.venue import constant_product_curve, exact_output, without_dust
 
 amounts = st.integers(1, 10**30)
 fees = st.integers(0, 9_000)
@@ -93,3 +93,15 @@ def test_samples_become_a_concave_table() -> None:
     for x in (3 * 10**9, 10**10, 10**11):
         found = edge_out(graph.net, 0, x * graph.scale[0]) / graph.scale[1]
         assert found == pytest.approx(10**12 * x / (10**11 + x), rel=1e-2)
+
+
+def test_dust_pools_are_left_out_unless_a_token_has_no_other() -> None:
+    """A pool with next to nothing is no edge where its tokens have better ones, and is one where not."""
+
+    def pool(name: str, tokens: tuple[str, str], reserves: tuple[int, int]) -> Pool:
+        return XExchangePool(id=name, address=bytes(32), tokens=tokens, reserves=reserves, total_fee=300, special_fee=0)
+
+    deep = pool("deep", ("A-000000", "B-000000"), (10**24, 10**24))
+    dust = pool("dust", ("A-000000", "B-000000"), (69, 10**18))
+    only = pool("only", ("A-000000", "C-000000"), (500, 10**18))
+    assert [found.id for found in without_dust([deep, dust, only])] == ["deep", "only"]

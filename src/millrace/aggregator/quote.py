@@ -31,6 +31,7 @@ from millrace.routing.router import Limits, NoRoute, Route
 from millrace.routing.venue import Trade
 
 DEX_NAMES = {"XExchange": "xExchange", "OneDex": "OneDex", "AshSwap": "AshSwap", "Jex": "JEX"}
+BPS = 10_000
 GAS_BASE = 5_000_000
 GAS_PER_SWAP = 5_500_000
 GAS_PER_WRAP = 2_000_000
@@ -104,25 +105,47 @@ def _route(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettin
     try:
         if amount is not None:
             route = planner.forward(token_in, token_out, amount, limits, request.algorithm, deadline)
-            if token_in == token_out and _profit_bps(route) < request.min_profit_bps:
-                raise errors.no_path()
+            if token_in == token_out:
+                _require_profit(route.execution, request, settings)
             return route
-        assert request.amount_out is not None
-        return planner.reverse(token_in, token_out, request.amount_out, limits, request.algorithm, deadline)
+        wanted = _gross(request.amount_out or 0, referral_bps(request, settings))
+        return planner.reverse(token_in, token_out, wanted, limits, request.algorithm, deadline)
     except NoRoute:
         raise errors.no_path() from None
     except PlanError:
         raise errors.simulation_failed() from None
 
 
-def _profit_bps(route: Route) -> int:
-    done = route.execution
-    return (done.amount_out - done.amount_in) * 10_000 // done.amount_in
+def referral_bps(request: QuoteRequest, settings: AggregatorSettings) -> tuple[int, int]:
+    """(static, referral) fee of the request's referral, in basis points of the output."""
+    return settings.referrals.get(str(request.referral_id), (0, 0)) if request.referral_id else (0, 0)
+
+
+def _gross(wanted: int, bps: tuple[int, int]) -> int:
+    """The smallest output of which `wanted` is left after the contract's fees, each rounded down."""
+    gross = wanted * BPS // (BPS - sum(bps)) if sum(bps) else wanted
+    while gross - _fee(gross, bps) < wanted:
+        gross += 1
+    return gross
+
+
+def _fee(gross: int, bps: tuple[int, int]) -> int:
+    return gross * bps[0] // BPS + gross * bps[1] // BPS
+
+
+def _require_profit(done: Execution, request: QuoteRequest, settings: AggregatorSettings) -> None:
+    """A cycle must earn something after fees, and at least what the request asks for."""
+    paid = done.amount_out - _fee(done.amount_out, referral_bps(request, settings))
+    if paid <= done.amount_in or (paid - done.amount_in) * BPS // done.amount_in < request.min_profit_bps:
+        raise errors.no_path()
 
 
 def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings, route: Route) -> QuoteResponse:
     done = route.execution
-    least = apply_slippage(done.amount_out, request.slippage)
+    bps = referral_bps(request, settings)
+    fee = _fee(done.amount_out, bps)
+    paid = done.amount_out - fee
+    least = apply_slippage(paid, request.slippage)
     ends = Ends(request.token_in, request.token_out)
     try:
         program = make_program(done.legs, ends, snapshot.wrapped, least, request.referral_id)
@@ -132,7 +155,7 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
     encoded = base64.b64encode(data).decode("ascii")
     gas = _gas(program, len(data))
     decimals_in, decimals_out = snapshot.decimals(request.token_in), snapshot.decimals(request.token_out)
-    short_in, short_out = short(done.amount_in, decimals_in), short(done.amount_out, decimals_out)
+    short_in, short_out = short(done.amount_in, decimals_in), short(paid, decimals_out)
     rate = done.amount_out / done.amount_in
     cycle = request.token_in == request.token_out
     return QuoteResponse(
@@ -140,7 +163,7 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
         from_=request.token_in,
         to=request.token_out,
         amount_in=str(done.amount_in),
-        amount_out=str(done.amount_out),
+        amount_out=str(paid),
         amount_in_short=short_in,
         amount_out_short=short_out,
         amount_out_min=str(least),
@@ -155,14 +178,14 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
         tx_data=encoded,
         estimated_gas_limit=gas,
         estimated_builtin_calls=2 * len(program.instructions) + 1,
-        fee_bps=0,
-        fee_amount="0",
-        fee_amount_short=0.0,
+        fee_bps=sum(bps),
+        fee_amount=str(fee),
+        fee_amount_short=short(fee, decimals_out),
         pool_fees=_pool_fees(snapshot, done.fills),
         optimality_gap=route.gap,
         snapshot=snapshot_info(snapshot),
-        profit=str(done.amount_out - done.amount_in) if cycle else msgspec.UNSET,
-        profit_short=short(done.amount_out - done.amount_in, decimals_out) if cycle else msgspec.UNSET,
+        profit=str(paid - done.amount_in) if cycle else msgspec.UNSET,
+        profit_short=short(paid - done.amount_in, decimals_out) if cycle else msgspec.UNSET,
         paths=_paths(snapshot, request, done) if request.include_paths else msgspec.UNSET,
         transaction=_transaction(request, settings, done.amount_in, encoded, gas) if request.sender else msgspec.UNSET,
     )

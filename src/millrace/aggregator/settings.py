@@ -38,6 +38,9 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """IP addresses remembered by the rate limit; beyond, the one idle for longest is forgotten."""
     trusted_proxies: tuple[str, ...] = ()
     """Networks (`10.0.0.0/8`) whose `X-Forwarded-For` is believed; the last untrusted hop is the client."""
+    referrals: dict[str, tuple[int, int]] = {}
+    """What the contract has on file: referral id to its (static, referral) fee in basis points. The ids not
+    named here are taken to be inactive: the contract then charges nothing."""
     default_slippage: str = "0.01"
     """Slippage where the request names none, as a decimal fraction."""
     max_hops: int = 10

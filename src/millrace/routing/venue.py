@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from millrace.dex.pool import Pool, PoolError, PoolState
 from millrace.dex.stable import JexStablePool, StablePool
 from millrace.routing.curve import NoCurve, crypto_knots, stable_knots
 from millrace.routing.net import Edges, Knots
+
+DUST_UNITS = 10_000  # smallest units of a token; with less, rounding decides what a trade pays
+DUST_PART = 10**7  # a pool with less than this part of the largest reserve of a token is dust
 
 
 class Trade:
@@ -89,6 +92,28 @@ def tradable(pool: Pool) -> bool:
     return bool(getattr(pool, "enabled", True)) and not getattr(pool, "restricted", False)
 
 
+def without_dust(pools: Sequence[Pool]) -> list[Pool]:
+    """The pools without those that hold next to nothing, unless a token has no other.
+
+    Such pools exist on every chain, with prices off by orders of magnitude. They could not carry a trade, but
+    the rates they promise would lead the search, which goes by rates first, astray.
+    """
+    most: dict[str, int] = {}
+    for pool in pools:
+        for token, reserve in zip(pool.tokens, pool.reserves, strict=True):
+            most[token] = max(most.get(token, 0), reserve)
+
+    def is_dust(pool: Pool) -> bool:
+        return any(
+            reserve < DUST_UNITS or reserve * DUST_PART < most[token]
+            for token, reserve in zip(pool.tokens, pool.reserves, strict=True)
+        )
+
+    dust = {pool.id for pool in pools if is_dust(pool)}
+    served = {token for pool in pools if pool.id not in dust for token in pool.tokens}
+    return [pool for pool in pools if pool.id not in dust or not served.issuperset(pool.tokens)]
+
+
 def constant_product_curve(pool: Pool, i: int, j: int) -> tuple[float, float]:
     """(a, r) of `y = r d / (a + d)`: the pool's trade from token `i` to token `j`, fees included."""
     reserve_in, reserve_out = float(pool.reserves[i]), float(pool.reserves[j])
@@ -111,9 +136,8 @@ def list_edges(
     their tokens or address are left out.
     """
     table = _Table(index)
-    for pool in pools:
-        if not tradable(pool) or not market.reaches(pool):
-            continue
+    usable = [pool for pool in pools if tradable(pool) and market.reaches(pool)]
+    for pool in without_dust(usable):
         for i, j in itertools.permutations(range(len(pool.tokens)), 2):
             if pool.kind == "constant_product":
                 table.add(Trade(pool, i, j), *constant_product_curve(pool, i, j))
