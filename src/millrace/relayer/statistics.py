@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-GAS_TICK = 0.05
-TICKS_PER_NETWORK = 5
-"""networkStats go out with every fifth gasStats: each 250 ms."""
+GAS_SECONDS, NETWORK_SECONDS = 0.05, 0.25
+"""Cadences of the public interface."""
 
 
 class Statistics:
@@ -113,19 +112,29 @@ class Statistics:
         return {topics.GAS_STATS: self._gas, topics.NETWORK_STATS: lambda: self._network_frame}
 
     async def run(self, gateway: Gateway) -> None:
-        """Send both streams at their cadence; a tick that comes too late is left out, not caught up."""
-        next_tick = self._clock()
-        tick = 0
+        """Send both streams, each at its own cadence."""
+        await asyncio.gather(
+            self._every(GAS_SECONDS, lambda: self._send_gas(gateway)),
+            self._every(NETWORK_SECONDS, lambda: self._send_network(gateway)),
+        )
+
+    async def _every(self, seconds: float, send: Callable[[], Awaitable[None]]) -> None:
+        """Send at fixed times; a tick that is more than one period late is left out, not caught up."""
+        due = self._clock()
         while True:
-            next_tick = max(next_tick + GAS_TICK, self._clock() - GAS_TICK)
-            await asyncio.sleep(max(0.0, next_tick - self._clock()))
-            tick += 1
-            await gateway.conflate(gateway.subscriptions.clients(StreamTopic(topics.GAS_STATS)), self._gas())
-            if tick % TICKS_PER_NETWORK == 0:
-                self.gas.forget(self._clock())
-                self._next_network(len(gateway.stats_sessions))
-                listeners = gateway.subscriptions.clients(StreamTopic(topics.NETWORK_STATS))
-                await gateway.conflate([*gateway.stats_sessions, *listeners], self._network_frame)
+            due = max(due + seconds, self._clock() - seconds)
+            await asyncio.sleep(max(0.0, due - self._clock()))
+            await send()
+
+    async def _send_gas(self, gateway: Gateway) -> None:
+        listeners = gateway.subscriptions.clients(StreamTopic(topics.GAS_STATS))
+        await gateway.conflate(listeners, self._gas())
+
+    async def _send_network(self, gateway: Gateway) -> None:
+        self.gas.forget(self._clock())
+        self._next_network(len(gateway.stats_sessions))
+        listeners = gateway.subscriptions.clients(StreamTopic(topics.NETWORK_STATS))
+        await gateway.conflate([*gateway.stats_sessions, *listeners], self._network_frame)
 
     def _gas(self) -> bytes:
         """The frames of all shards, built again only when a number changed."""

@@ -139,22 +139,34 @@ class Gateway:
             for session in dict.fromkeys(sessions):
                 session.send_frames(frame)
 
-    async def conflate(self, sessions: Iterable[websocket.Session], frames: bytes) -> None:
+    async def conflate(self, sessions: Iterable[_Listener], frames: bytes) -> None:
         """Send statistics to everyone who has taken what came before; the others skip this one."""
         for number, session in enumerate(sessions):
             if number % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
-            if session.buffered:
-                self.conflated += 1
-            else:
-                session.send_frames(frames)
+            self.conflated += not session.offer(frames)
 
 
-class StatsSession(websocket.Session):
+class _Listener(websocket.Session):
+    """A session with the two lanes."""
+
+    max_buffered = MUST_DELIVER_BYTES
+
+    def offer(self, frames: bytes) -> bool:
+        """The conflated lane: write only if nothing waits; whether it was written (or nobody is there)."""
+        raw = self._raw
+        if raw is None or self.closed:
+            return True
+        if raw.get_write_buffer_size():
+            return False
+        raw.write(frames)
+        return True
+
+
+class StatsSession(_Listener):
     """A connection to /ws/stats: it only listens."""
 
     max_message_size = 4096
-    max_buffered = MUST_DELIVER_BYTES
 
     def __init__(self, gateway: Gateway) -> None:
         super().__init__()
@@ -173,10 +185,8 @@ class StatsSession(websocket.Session):
         self._gateway.stats_sessions.discard(self)
 
 
-class PublicSession(websocket.Session):
+class PublicSession(_Listener):
     """A connection to /ws."""
-
-    max_buffered = MUST_DELIVER_BYTES
 
     def __init__(self, gateway: Gateway) -> None:
         super().__init__()
