@@ -137,6 +137,26 @@ async def test_catching_up_while_events_flow(tmp_path: Path) -> None:
         assert (await consumer.event()).counter == first + 120
 
 
+async def test_committed_but_not_yet_announced(tmp_path: Path) -> None:
+    """An event that a late consumer could read from disk before it is announced to the hub comes once."""
+    async with notifier(tmp_path, tail_bytes=1) as running, peers(running) as connect:
+        node = await connect.node()
+        for nonce in range(3):
+            await node.save(save_block(0, nonce))
+        announce, held = running.hub.publish, []
+        running.journal._on_committed = held.append
+        await node.save(save_block(0, 3))
+        consumer = await connect.consumer()
+        await consumer.subscribe(resume_after=0)
+        received = await consumer.events(3)
+        running.journal._on_committed = announce
+        announce(held[0])
+        await node.save(save_block(0, 4))
+        received += await consumer.events(2)
+        first = running.journal.oldest
+        assert [m.counter for m in received] == list(range(first, first + 5))
+
+
 async def test_damaged_event_is_a_gap(tmp_path: Path) -> None:
     """An event of the journal that fails its checksum is told as a gap, and the ones around it are delivered."""
     from .test_store import corrupt_row

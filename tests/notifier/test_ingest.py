@@ -189,6 +189,26 @@ async def test_full_disk_withholds_acks(tmp_path: Path, monkeypatch: pytest.Monk
         assert running.metrics.events.labels(SAVE, "0")._value.get() == 1, "attempts do not count"
 
 
+async def test_flood_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that sends on without answers is read no further than its bound; another one is."""
+    monkeypatch.setattr("millrace.notifier.journal._RETRY", (0.01, 0.01))
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        flooding, other = await connect.node(), await connect.node()
+        filler = [event(b"\1" * 32, "big", data=b"x" * 100_000)]
+        async with refusing_disk(running, monkeypatch):
+            counters = [flooding.post(SAVE, save_block(0, n, events=filler).SerializeToString()) for n in range(200)]
+            while not any(node.paused for node in running.ingest.nodes):
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.05)
+            queued = running.metrics.queued_bytes._value.get()
+            assert queued < 60 * 100_000, "sixteen, and what was in the buffer already"
+            counter = other.post(SAVE, save_block(1, 1).SerializeToString())
+        await other.acked(counter)
+        for counter in counters:
+            await flooding.acked(counter)
+        assert running.metrics.queued_bytes._value.get() == 0
+
+
 async def test_one_owner(tmp_path: Path) -> None:
     """A second notifier on the same directory refuses to start and says why."""
     async with notifier(tmp_path):

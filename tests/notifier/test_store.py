@@ -56,6 +56,13 @@ def test_survives_without_goodbye(tmp_path: Path, open_store: OpenStore) -> None
     store.rollback()
 
 
+def test_commits_reach_the_disk(tmp_path: Path, open_store: OpenStore) -> None:
+    """The database runs with a write-ahead log that is synced at every commit."""
+    db = open_store(tmp_path)._db
+    assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert db.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
+
+
 def test_torn_tail_is_cut(tmp_path: Path, open_store: OpenStore) -> None:
     """A write-ahead log cut at any byte opens with all events up to some point, in order, and takes more."""
     store = open_store(tmp_path)
