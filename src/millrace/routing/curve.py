@@ -132,5 +132,5 @@ def _checked(d: Floats, y: Floats, slope: Floats) -> Knots:
         raise NoCurve("the curve is flat or not concave")
     d, slope = d[keep], slope[keep]
     consistent = np.concatenate([[0.0], np.cumsum(np.diff(d) * np.sqrt(slope[:-1] * slope[1:]))])
-    error = float(np.max(np.abs(consistent[1:] / y[keep[1:]] - 1.0)))
-    return Knots(d, consistent, slope, 2.0 * error)
+    error = np.concatenate([[0.0], np.abs(consistent[1:] / y[keep[1:]] - 1.0)])
+    return Knots(d, consistent, slope, 2.0 * np.maximum.accumulate(error))

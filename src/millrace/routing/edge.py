@@ -59,3 +59,12 @@ def curve_trade(net: Net, c: int, p: float, result: Floats) -> None:
     result[0] = net.kd[lo] + t
     result[1] = net.ky[lo] + start * t / u
     result[2] = 2.0 * bend * start / (u * u * u)
+
+
+@inlined
+def curve_error(net: Net, c: int, d: float) -> float:
+    """Bound of the relative error of curve `c` at the input `d`."""
+    for k in range(net.kptr[c], net.kptr[c + 1]):
+        if net.kd[k] >= d:
+            return float(net.kerr[k])
+    return float(net.kerr[net.kptr[c + 1] - 1])

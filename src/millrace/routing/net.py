@@ -25,12 +25,15 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Knots(NamedTuple):
-    """A tabulated concave edge: inputs `d` (from 0, ascending), outputs `y`, slopes (descending)."""
+    """A tabulated concave edge: inputs `d` (from 0, ascending), outputs `y`, slopes (descending).
+
+    `error` is the relative error of the outputs up to each knot.
+    """
 
     d: Floats
     y: Floats
     slope: Floats
-    error: float = 0.0  # largest relative error of the outputs
+    error: Floats
 
 
 class Net(NamedTuple):
@@ -60,7 +63,7 @@ class Net(NamedTuple):
     kd: Floats
     ky: Floats
     kp: Floats
-    kerr: Floats  # by curve
+    kerr: Floats
     core: Bools
     corelist: Ints
 
@@ -141,7 +144,7 @@ def _curve_tables(
 ) -> tuple[Ints, Ints, Floats, Floats, Floats, Floats]:
     curve = np.full(len(order), -1, np.int32)
     kptr, kd, ky, kp = [0], [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
-    errors = []
+    errors = [np.zeros(0)]
     if curves:
         for position in np.nonzero(np.isin(order, list(curves)))[0]:
             knots = curves[int(order[position])]
@@ -153,7 +156,7 @@ def _curve_tables(
             kptr.append(kptr[-1] + len(knots.d))
             errors.append(knots.error)
     joined = (np.concatenate(kd), np.concatenate(ky), np.concatenate(kp))
-    return curve, np.array(kptr, np.int32), *joined, np.array(errors, np.float64)
+    return curve, np.array(kptr, np.int32), *joined, np.concatenate(errors)
 
 
 def _token_scales(n: int, edges: Edges) -> Floats:

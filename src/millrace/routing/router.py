@@ -24,7 +24,7 @@ from millrace.routing.venue import CurveCache, Trade, list_edges
 from millrace.routing.work import MAX_EDGES, Work, make_work
 
 Algorithm = Literal["greedy", "lagrangian", "hybrid"]
-CHUNKS = 32
+CHUNKS = 24
 _LABELS_KEPT = 4096
 
 
@@ -71,6 +71,7 @@ class Router:
         self._work: Work | None = None
         self._path_work: PathWork | None = None
         self._labels: dict[tuple[int, bool], Floats] = {}
+        self._rates: dict[tuple[int, int], float] = {}
         self._edges = np.zeros(MAX_EDGES, np.int32)
         self._flows = np.zeros(MAX_EDGES)
         self._report = np.zeros(4)
@@ -83,8 +84,7 @@ class Router:
         """Whether a route exists at all."""
         if not (self.knows(token_in) and self.knows(token_out)):
             return False
-        behind = self._potential(self.index[token_out], backward=True)
-        return source_rate(self._graph.net, self.index[token_in], behind) > 0.0
+        return self._rate(self.index[token_in], self.index[token_out]) > 0.0
 
     def depth(self, token: str) -> int:
         """The largest reserve of a token in any pool one can sell it to; 0 if there is none."""
@@ -237,7 +237,7 @@ class Router:
             -1 if cycle else source,
             self._potential(source, backward=False),
             behind,
-            source_rate(self._graph.net, source, behind),
+            self._rate(source, sink),
         )
 
     def _flow(self, search: Search, limits: Limits) -> tuple[list[Trade], list[float]]:
@@ -256,6 +256,16 @@ class Router:
         )
         original = self._graph.original[self._edges[:count]].tolist()
         return [self._trades[e] for e in original], self._flows[:count].tolist()
+
+    def _rate(self, source: int, sink: int) -> float:
+        """Best spot rate between two tokens over at least one pool; the last ones are remembered."""
+        rate = self._rates.get((source, sink))
+        if rate is None:
+            if len(self._rates) >= _LABELS_KEPT:
+                self._rates.clear()
+            behind = self._potential(sink, backward=True)
+            rate = self._rates[source, sink] = source_rate(self._graph.net, source, behind)
+        return rate
 
     def _potential(self, token: int, *, backward: bool) -> Floats:
         """Best spot rates from or to a token, computed once per market."""

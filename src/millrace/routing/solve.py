@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from millrace.routing.columns import Search, generate, marginal, price_tokens
-from millrace.routing.edge import curve_trade
+from millrace.routing.edge import curve_error, curve_trade
 from millrace.routing.jit import kernel
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import settle_flows
@@ -51,7 +51,7 @@ def upper_bound(net: Net, w: Work, q: Search) -> float:
                 else:
                     curve_trade(net, net.curve[e], price / bought, w.point)
                     total += (bought * w.point[1] - price * w.point[0]) / w.unit[0]
-                    total += bought * w.point[1] * net.kerr[net.curve[e]] / w.unit[0]
+                    total += bought * w.point[1] * curve_error(net, net.curve[e], w.point[0]) / w.unit[0]
     return total
 
 

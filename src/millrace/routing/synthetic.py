@@ -40,10 +40,11 @@ def make_market(
     tokens: int | None = None,
     curved: float = 0.0,
     one_exchange: bool = False,
+    crypto: bool = True,
 ) -> PoolDocument:
     """A document of `pools` constant-product pools of three exchanges over about 0.4 tokens per pool.
 
-    `curved` is the part of the pools that are stable pools (JEX, AshSwap) or crypto pools instead.
+    `curved` is the part of the pools that are stable pools (JEX, AshSwap) or, with `crypto`, crypto pools instead.
     `one_exchange` makes all others xExchange pools, even where that exchange lists the pair already.
     """
     rng = random.Random(f"market/{seed}/{pools}")
@@ -59,7 +60,7 @@ def make_market(
         skew = 1.0 + rng.uniform(-noise, noise)
         reserves = (_units(assets[a], depth), _units(assets[b], depth * skew))
         if rng.random() < curved:
-            built.append(_curved_pool(rng, k, (assets[a], assets[b]), reserves))
+            built.append(_curved_pool(rng, k, (assets[a], assets[b]), reserves, crypto=crypto))
         else:
             kinds = "x" if one_exchange else "xoj"
             built.append(_pool(rng, k, (assets[a], assets[b]), reserves, main, taken, kinds))
@@ -144,7 +145,9 @@ def _pool(
     )  # fmt: skip
 
 
-def _curved_pool(rng: random.Random, number: int, assets: tuple[Asset, Asset], reserves: tuple[int, int]) -> Pool:
+def _curved_pool(
+    rng: random.Random, number: int, assets: tuple[Asset, Asset], reserves: tuple[int, int], *, crypto: bool
+) -> Pool:
     """A stable pool around the true price, or a crypto pool scaled to it."""
     tokens = (assets[0].identifier, assets[1].identifier)
     address = bytes(8) + b"\x05\x00" + hashlib.sha256(f"pool/{number}".encode()).digest()[:22]
@@ -153,7 +156,7 @@ def _curved_pool(rng: random.Random, number: int, assets: tuple[Asset, Asset], r
     common: dict[str, Any] = {"address": address, "tokens": tokens, "lp_token": lp_token, "decimals": decimals}
     prices = (UNIT, int(assets[1].price / assets[0].price * UNIT))
     balances = [r * 10 ** (18 - d) * p // UNIT for r, d, p in zip(reserves, decimals, prices, strict=True)]
-    kind = rng.choice(("ash", "jex", "crypto"))
+    kind = rng.choice(("ash", "jex", "crypto") if crypto else ("ash", "jex"))
     if kind == "crypto" and min(balances) > 10**17:
         d = newton_d(400_000, 145 * 10**12, balances)
         return AshCryptoPool(

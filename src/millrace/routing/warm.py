@@ -1,13 +1,17 @@
 """Compiles all kernels, or loads them from the cache: `python -m millrace.routing.warm`.
 
 Run at installation and at the start of every process that searches, so that no request ever waits for
-the compiler. Prints a line before and after, because a cold compilation takes most of a minute.
+the compiler. A cold compilation takes most of a minute, so it shows what it is at.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+
+from numba.core import event
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from millrace.dex.constant_product import XExchangePool
 from millrace.dex.market import DictMarket
@@ -46,12 +50,38 @@ def warm() -> None:
     Router([*pools, stable], DictMarket([*pools, stable], tokens[0])).warm()
 
 
+class _Progress(event.Listener):
+    """Says which kernel the compiler is at: a bar on a terminal, a line each otherwise."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("compiling the routing kernels", total=None)
+        self._begun = 0
+
+    def on_start(self, event: event.Event) -> None:
+        name = event.data["dispatcher"].py_func.__name__
+        self._begun += 1
+        text = f"compiling routing kernel {self._begun}: {name}"
+        self._bar.update(self._task, description=text)
+        if not self._bar.console.is_terminal:
+            self._bar.console.print(text, highlight=False)
+
+    def on_end(self, event: event.Event) -> None:
+        """Nothing to say: the next one says it began."""
+
+
 def main() -> None:
-    """Compile with progress on stderr."""
-    print(f"compiling the routing kernels into {CACHE_DIRECTORY} …", file=sys.stderr, flush=True)
+    """Compile with progress on stderr; 0, or 130 when interrupted."""
     started = time.monotonic()
-    warm()
-    print(f"routing kernels ready in {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    try:
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            listener = _Progress(bar)
+            with event.install_listener("numba:compile", listener):
+                warm()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    print(f"routing kernels ready in {time.monotonic() - started:.1f} s ({CACHE_DIRECTORY})", file=sys.stderr)
 
 
 if __name__ == "__main__":
