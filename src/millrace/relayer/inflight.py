@@ -57,6 +57,8 @@ class InFlight:
     def __init__(self, capacity: int = 100_000) -> None:
         self._capacity = capacity
         self._by_sender: dict[bytes, dict[int, Entry]] = {}
+        self._costs: dict[bytes, int] = {}
+        """What all entries of a sender can take from it."""
         self._by_client: dict[bytes, Entry] = {}
         self._by_chain: dict[bytes, Entry] = {}
 
@@ -90,16 +92,20 @@ class InFlight:
 
     def committed(self, sender: bytes, account_nonce: int) -> int:
         """What the sender's entries from `account_nonce` on can still take from its balance."""
-        return sum(
-            entry.cost_to_sender for nonce, entry in self._by_sender.get(sender, {}).items() if nonce >= account_nonce
-        )
+        nonces = self._by_sender.get(sender)
+        if nonces is None:
+            return 0
+        total = self._costs[sender]
+        if min(nonces) < account_nonce:
+            total -= sum(entry.cost_to_sender for nonce, entry in nonces.items() if nonce < account_nonce)
+        return total
 
     def add(self, entry: Entry) -> None:
         """Take its (sender, nonce). Raises `KeyError` when taken or full: callers look first."""
-        nonces = self._by_sender.setdefault(entry.tx.sender, {})
-        if self.is_full or entry.tx.nonce in nonces:
+        if self.is_full or entry.tx.nonce in self.of_sender(entry.tx.sender):
             raise KeyError(entry.tx.nonce)
-        nonces[entry.tx.nonce] = entry
+        self._by_sender.setdefault(entry.tx.sender, {})[entry.tx.nonce] = entry
+        self._costs[entry.tx.sender] = self._costs.get(entry.tx.sender, 0) + entry.cost_to_sender
         self._by_client[entry.client_hash] = entry
         if entry.chain_hash:
             self._by_chain[entry.chain_hash] = entry
@@ -114,7 +120,8 @@ class InFlight:
         nonces = self._by_sender.get(entry.tx.sender, {})
         if nonces.get(entry.tx.nonce) is entry:
             del nonces[entry.tx.nonce]
+            self._costs[entry.tx.sender] -= entry.cost_to_sender
             if not nonces:
-                del self._by_sender[entry.tx.sender]
+                del self._by_sender[entry.tx.sender], self._costs[entry.tx.sender]
         self._by_client.pop(entry.client_hash, None)
         self._by_chain.pop(entry.chain_hash, None)
