@@ -197,8 +197,9 @@ async def test_flood_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         filler = [event(b"\1" * 32, "big", data=b"x" * 100_000)]
         async with refusing_disk(running, monkeypatch):
             counters = [flooding.post(SAVE, save_block(0, n, events=filler).SerializeToString()) for n in range(200)]
-            while not any(node.paused for node in running.ingest.nodes):
-                await asyncio.sleep(0.001)
+            async with asyncio.timeout(WAIT):
+                while not any(node.paused for node in running.ingest.nodes):
+                    await asyncio.sleep(0.001)
             await asyncio.sleep(0.05)
             queued = running.metrics.queued_bytes._value.get()
             assert queued < 60 * 100_000, "sixteen, and what was in the buffer already"
