@@ -51,7 +51,7 @@ def warm() -> None:
 
 
 class _Progress(event.Listener):
-    """Says which kernel the compiler is at: a bar on a terminal, a line each otherwise."""
+    """Says which of our kernels the compiler is at: a bar on a terminal, else every tenth on a line."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
@@ -59,11 +59,13 @@ class _Progress(event.Listener):
         self._begun = 0
 
     def on_start(self, event: event.Event) -> None:
-        name = event.data["dispatcher"].py_func.__name__
+        function = event.data["dispatcher"].py_func
+        if not function.__module__.startswith("millrace"):
+            return  # the compiler's own helpers
         self._begun += 1
-        text = f"compiling routing kernel {self._begun}: {name}"
+        text = f"compiling routing kernel {self._begun}: {function.__name__}"
         self._bar.update(self._task, description=text)
-        if not self._bar.console.is_terminal:
+        if not self._bar.console.is_terminal and self._begun % 10 == 1:
             self._bar.console.print(text, highlight=False)
 
     def on_end(self, event: event.Event) -> None:
