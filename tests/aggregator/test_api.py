@@ -203,6 +203,17 @@ async def test_bad_input_gets_the_documented_words(service: Service, change: dic
     assert words in body["error"]
 
 
+async def test_filters_keep_exchanges_and_pools_out(service: Service) -> None:
+    """Excluded exchanges and pools are on no path; nothing left is no path."""
+    query = GOOD | {"amountIn": str(300 * EGLD), "includePaths": "true", "excludeExchanges": "JEX"}
+    status, body = await service.get("/api/v1/quote", **query)
+    assert status == 200
+    used = {swap["dex"] for path in body["paths"] for swap in path["swaps"]}
+    assert "JEX" not in used
+    status, body = await service.get("/api/v1/quote", **GOOD, includePools="x:none")
+    assert (status, body["error"]) == (400, "routing failed: no path between tokens")
+
+
 async def test_missing_amounts(service: Service) -> None:
     """Neither amount: the documented words."""
     status, body = await service.get("/api/v1/quote", **{"from": "EGLD", "to": USDC})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import prometheus_client
@@ -16,7 +18,7 @@ from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.limiter import ClientAddress, RateLimiter
 from millrace.aggregator.openapi import PAGE, document
-from millrace.aggregator.query import Query, parse_amount, parse_quote, parse_slippage
+from millrace.aggregator.query import Query, QuoteRequest, parse_amount, parse_quote, parse_slippage
 from millrace.aggregator.responses import Health
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
@@ -26,6 +28,7 @@ from millrace.runtime.http import error_response, json_response, make_app, metri
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAX_QUERY = 8192
 ITEMS_PER_REQUEST = 10
+FILTER_WEIGHT = 5  # requests that a new combination of filters counts for besides itself
 _BATCH = msgspec.json.Decoder(BatchRequest)
 
 
@@ -80,6 +83,7 @@ class Api:
         self._clients = ClientAddress(settings.trusted_proxies)
         self.metrics = Metrics(feed)
         self.streams = Streams(settings, feed)
+        self._filters = ThreadPoolExecutor(1, thread_name_prefix="filters")
         self._openapi = document(settings)
 
     def application(self) -> web.Application:
@@ -119,6 +123,11 @@ class Api:
         if wait > 0.0:
             raise errors.rate_limited(wait)
 
+    def close(self) -> None:
+        """End the streams and the thread that builds filtered graphs."""
+        self.streams.close()
+        self._filters.shutdown(wait=False, cancel_futures=True)
+
     def _charge(self, request: web.Request, items: int) -> None:
         """Count a request with many items as one more request per ten of them."""
         for _ in range(min(items, self._settings.max_batch) // ITEMS_PER_REQUEST):
@@ -135,10 +144,20 @@ class Api:
         """GET /api/v1/quote."""
         snapshot = self.usable()
         question = parse_quote(_query(request), self._settings)
+        await self._prepare(request, snapshot, question)
         started = time.perf_counter()
         body = quote.answer(snapshot, question, self._settings)
         self.metrics.quote_seconds.observe(time.perf_counter() - started)
         return json_response(body, headers=self._age(snapshot))
+
+    async def _prepare(self, request: web.Request, snapshot: Snapshot, question: QuoteRequest) -> None:
+        """Build the graph of a filter not asked for before, in a thread; it counts as several requests."""
+        chosen = quote.filter_of(question)
+        if snapshot.has(chosen):
+            return
+        self._charge(request, FILTER_WEIGHT * ITEMS_PER_REQUEST)
+        planner = await asyncio.get_running_loop().run_in_executor(self._filters, snapshot.make, chosen)
+        snapshot.keep(chosen, planner)
 
     async def pair_config(self, request: web.Request) -> web.Response:
         """GET /api/v1/pair-config."""
@@ -160,6 +179,7 @@ class Api:
         self._charge(request, len(amounts))
         query.pop("amountOut", None)
         question = parse_quote(query | {"amountIn": [texts[0]]}, self._settings)
+        await self._prepare(request, snapshot, question)
         body = await price_ladder(snapshot, question, amounts, self._settings)
         return json_response(body, headers=self._age(snapshot))
 

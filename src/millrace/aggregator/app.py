@@ -34,6 +34,6 @@ async def run(settings: AggregatorSettings, stop: asyncio.Event) -> None:
     try:
         await wait_first(stop, feed.run())
     finally:
-        api.streams.close()
+        api.close()
         await server.stop()
         feed.close()

@@ -85,6 +85,11 @@ def _require_known(snapshot: Snapshot, request: QuoteRequest) -> None:
         raise errors.invalid_amount_out()
 
 
+def filter_of(request: QuoteRequest) -> Filter:
+    """Which pools the request allows."""
+    return Filter(request.only_exchanges, request.without_exchanges, request.only_pools, request.without_pools)
+
+
 def _route(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings) -> Route:
     """Search with the wrapped token in place of EGLD."""
     token_in, token_out = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
@@ -92,14 +97,7 @@ def _route(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettin
     if token_in == token_out and request.token_in != request.token_out:
         given = amount or request.amount_out or 0
         return Route(Execution([], [], given, given), 1.0, 0.0)
-    planner = snapshot.planner(
-        Filter(
-            request.only_exchanges,
-            request.without_exchanges,
-            request.only_pools,
-            request.without_pools,
-        )
-    )
+    planner = snapshot.planner(filter_of(request))
     deadline = time.monotonic() + settings.quote_deadline_seconds
     limits = Limits(min(request.max_pools, pool_cap(settings)), request.max_splits, request.max_hops)
     try:

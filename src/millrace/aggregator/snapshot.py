@@ -74,12 +74,23 @@ class Snapshot:
         if found is not None:
             self._planners.move_to_end(chosen)
             return found
-        if len(self._planners) >= _FILTERED_KEPT:
-            oldest = next(key for key in self._planners if key != Filter())
-            del self._planners[oldest]
+        return self.keep(chosen, self.make(chosen))
+
+    def has(self, chosen: Filter) -> bool:
+        """Whether the planner of `chosen` is there already."""
+        return chosen in self._planners
+
+    def make(self, chosen: Filter) -> Planner:
+        """Build a planner: some ten milliseconds for a thousand pools. Any thread may call this."""
         pools = [pool for pool in self.document.pools if chosen.admits(pool)]
-        found = self._planners[chosen] = Planner(pools, self.market, self._curves)
-        return found
+        return Planner(pools, self.market, self._curves)
+
+    def keep(self, chosen: Filter, planner: Planner) -> Planner:
+        """Remember a planner; beyond the bound the one unused for longest goes."""
+        if len(self._planners) >= _FILTERED_KEPT:
+            del self._planners[next(key for key in self._planners if key != Filter())]
+        self._planners[chosen] = planner
+        return planner
 
 
 def identify(data: bytes) -> str:

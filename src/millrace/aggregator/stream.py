@@ -54,6 +54,9 @@ class Streams:
                 event = b": keep-alive\n\n"
             else:
                 known = snapshot.id
+                chosen = quote.filter_of(question)
+                if not snapshot.has(chosen):
+                    snapshot.keep(chosen, await asyncio.to_thread(snapshot.make, chosen))
                 try:
                     body = msgspec.json.encode(quote.answer(snapshot, question, self._settings))
                     event = b"event: quote\nid: %s\ndata: %s\n\n" % (known.encode(), body)
