@@ -26,6 +26,14 @@ def test_every_service_shows_its_settings(service: str) -> None:
     assert "unknown setting 'prot'" in refused.output
 
 
+def test_secrets_are_not_shown() -> None:
+    """A secret among the settings is shown as present, not as what it is."""
+    shown = CliRunner().invoke(main, ["notifier", "--set", 'node_secrets={"node":"hunter2"}', "--show-settings"])
+    assert shown.exit_code == 0, shown.output
+    assert "node_secrets = ***" in shown.output
+    assert "hunter2" not in shown.output
+
+
 def test_help_names_every_command() -> None:
     """The help lists all commands with a sentence each."""
     output = CliRunner().invoke(main, ["--help"]).output

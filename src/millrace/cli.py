@@ -37,6 +37,11 @@ def main() -> None:
     """Swap routing, sponsored relaying and event delivery for the MultiversX chain."""
 
 
+def _shown(field: str, value: object) -> str:
+    """A setting as it may be shown: a secret's presence, never its value."""
+    return "***" if value and "secret" in field else repr(value)
+
+
 def _service_command(name: str) -> click.Command:
     struct_path, app_module, uvloop = _SERVICES[name]
 
@@ -65,7 +70,7 @@ def _service_command(name: str) -> click.Command:
             raise click.ClickException(str(error)) from error
         if show_settings:
             for field in kind.__struct_fields__:
-                click.echo(f"{field} = {getattr(settings, field)!r}")
+                click.echo(f"{field} = {_shown(field, getattr(settings, field))}")
             return
         logs.configure(name, log_level, json=log_format == "json")
         run: Callable[[Any, asyncio.Event], Awaitable[None]] = importlib.import_module(app_module).run

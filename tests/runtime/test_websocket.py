@@ -219,6 +219,21 @@ async def test_refusals() -> None:
         assert server.refused == 3
 
 
+async def test_a_peer_that_dies_in_the_handshake_is_an_error() -> None:
+    """A server that accepts and resets at once makes `connect` raise one of its documented errors."""
+
+    async def drop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+
+    listener = await asyncio.start_server(drop, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    with pytest.raises(websocket.CONNECT_ERRORS):
+        await websocket.connect(f"ws://127.0.0.1:{port}/", Recorder())
+    listener.close()
+    await listener.wait_closed()
+
+
 async def test_closing_the_server_says_so() -> None:
     """When the server closes, every client gets 1001 and every session ends."""
     session = Recorder()

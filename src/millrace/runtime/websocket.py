@@ -400,6 +400,8 @@ async def connect(
         ),
         timeout + 1.0,
     )
+    if session._transport is None or session.closed:
+        raise ConnectionResetError(f"{url} closed the connection as it opened")
 
 
 CONNECT_ERRORS = (OSError, picows.WSHandshakeError, TimeoutError)
