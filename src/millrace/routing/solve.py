@@ -110,6 +110,7 @@ def extract(net: Net, w: Work, sources: int, pools: int, paths: int, edges: Ints
         return 0
     if mark_carrying(w) < before:
         refine(net, w, sources, pools, paths)
+        make_acyclic(net, w, sources)  # revived edges may have closed a circle
     settle_flows(w)
     mark_carrying(w)
     trim(w, sources)

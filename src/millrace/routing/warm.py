@@ -19,6 +19,7 @@ from millrace.dex.pool import Pool
 from millrace.dex.stable import JexStablePool
 from millrace.routing.jit import CACHE_DIRECTORY
 from millrace.routing.router import Router
+from millrace.runtime.process import die_with_parent
 
 
 def warm() -> None:
@@ -73,7 +74,9 @@ class _Progress(event.Listener):
 
 
 def main() -> None:
-    """Compile with progress on stderr; 0, or 130 when interrupted."""
+    """Compile with progress on stderr. An argument is the process that wants it: with that one it ends."""
+    if len(sys.argv) > 1:
+        die_with_parent(int(sys.argv[1]))
     started = time.monotonic()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     try:
