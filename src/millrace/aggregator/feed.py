@@ -21,6 +21,9 @@ from millrace.routing.venue import CurveCache
 
 log = logging.getLogger(__name__)
 
+FIRST_PAUSE = 0.25
+"""Seconds between two fetches until the first one succeeds."""
+
 
 class FeedError(Exception):
     """The upstream answered something unusable."""
@@ -66,7 +69,9 @@ class Feed:
             while True:
                 started = self._clock()
                 await self.refresh(session)
-                await asyncio.sleep(max(0.05, self._settings.poll_seconds - (self._clock() - started)))
+                # Before the first snapshot nothing can be answered: the upstream may just be starting too.
+                pause = self._settings.poll_seconds if self.snapshot else FIRST_PAUSE
+                await asyncio.sleep(max(0.05, min(pause, self._settings.poll_seconds) - (self._clock() - started)))
 
     async def refresh(self, session: aiohttp.ClientSession) -> None:
         """Fetch once; on any failure note it and keep what there is."""

@@ -91,7 +91,12 @@ def multi_transfer(receiver: bytes, payments: list[TokenPayment], function: str 
 
 
 def payments_of(tx: Transaction) -> ParsedCall:
-    """What a transaction does, see `parse_transfer`."""
+    """What a transaction does, see `parse_transfer`.
+
+    A `MultiESDTNFTTransfer` goes to its own sender; to anybody else it raises `CallError`, as nodes refuse it.
+    """
+    if tx.receiver != tx.sender and tx.data.startswith(MULTI_TRANSFER.encode() + b"@"):
+        raise CallError(f"{MULTI_TRANSFER} goes to the sender itself, with the receiver as its first argument")
     return parse_transfer(tx.sender, tx.receiver, tx.value, tx.data)
 
 

@@ -25,7 +25,7 @@ class DocumentError(ValueError):
     """The document is not a pool document; the text names the path and the fault."""
 
 
-class TokenInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class TokenInfo(msgspec.Struct, frozen=True, rename="camel"):
     """A token of the market. `lp_of` is the id of the pool that issues it, if it is an LP token."""
 
     identifier: str

@@ -223,7 +223,9 @@ class Api:
             async with asyncio.timeout(_FAUCET_SECONDS):
                 await delivered
         except TimeoutError:
-            raise ApiError(503, "no block delivered it in time: is a shard stopped?") from None
+            raise ApiError(
+                503, "it was granted, but no block has delivered it yet: do not ask again, see if a shard is stopped"
+            ) from None
         finally:
             self._chain.unwatch(grant_hash)
         body = {"address": grant.address, "token": grant.token, "amount": grant.amount, "hash": grant_hash.hex()}

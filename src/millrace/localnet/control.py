@@ -31,7 +31,7 @@ class ControlledObserver(Protocol):
     @property
     def waiting(self) -> int: ...
 
-    def drop_connection(self) -> None: ...
+    def drop_connection(self) -> bool: ...
 
     def send_twice(self) -> None: ...
 
@@ -96,10 +96,7 @@ class Control:
 
     def _disconnect(self, body: dict[str, Any]) -> dict[str, Any]:
         """Drop the connections of a shard's observers, or of one of them; they come back by themselves."""
-        chosen = self._chosen(body)
-        for observer in chosen:
-            observer.drop_connection()
-        return {"disconnected": len(chosen)}
+        return {"disconnected": sum(observer.drop_connection() for observer in self._chosen(body))}
 
     def _duplicate(self, body: dict[str, Any]) -> dict[str, Any]:
         """Have the next event of a shard's observers, or of one of them, sent twice."""

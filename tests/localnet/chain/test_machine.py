@@ -304,7 +304,7 @@ def test_unused_gas_returns_to_the_relayer(bench: Any, wallet: Any, shard: int) 
     bench.give(key)
     before = bench.balance(relayer)
     at = bench.chain.market.addresses
-    tx = bench.tx(key, at.wrapper, 10**6, b"wrapEgld", gas_limit=30_000_000, relayed=True)
+    tx = bench.tx(key, at.wrapper, 10**6, b"wrapEgld", gas_limit=10_000_000, relayed=True)
     tx_hash = bench.chain.submit(tx)
     blocks = bench.saved(bench.rounds(5))
     assert bench.status(tx_hash) == ("success", "")

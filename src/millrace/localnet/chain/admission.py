@@ -21,8 +21,9 @@ class Refused(Exception):
 def check(tx: Transaction, network: NetworkProfile, ledger: Ledger) -> None:
     """Raise `Refused` unless the transaction may wait in the mempool of its sender's shard."""
     _check_integrity(tx, network)
-    _check_relayed(tx, network)
-    _check_signatures(tx)
+    message = signing_message(tx)
+    _check_signatures(tx, message)
+    _check_relayed(tx, network, message)
     _check_state(tx, network, ledger)
 
 
@@ -46,7 +47,7 @@ def _check_integrity(tx: Transaction, network: NetworkProfile) -> None:
         raise Refused("tx value is too big")
 
 
-def _check_relayed(tx: Transaction, network: NetworkProfile) -> None:
+def _check_relayed(tx: Transaction, network: NetworkProfile, message: bytes) -> None:
     if not tx.is_relayed:
         return
     if not tx.relayer or not tx.relayer_signature:
@@ -62,10 +63,11 @@ def _check_relayed(tx: Transaction, network: NetworkProfile) -> None:
         nested = False
     if nested:
         raise Refused("recursive relayed tx is not allowed")
+    if not verify(tx.relayer, message, tx.relayer_signature):
+        raise Refused("inner transaction: ed25519: invalid signature")
 
 
-def _check_signatures(tx: Transaction) -> None:
-    message = signing_message(tx)
+def _check_signatures(tx: Transaction, message: bytes) -> None:
     if not verify(tx.sender, message, tx.signature):
         raise Refused("ed25519: invalid signature")
     if tx.is_guarded:
@@ -73,8 +75,6 @@ def _check_signatures(tx: Transaction) -> None:
             raise Refused("ed25519: invalid guardian signature")
     elif tx.guardian or tx.guardian_signature:
         raise Refused("guardian address or signature not expected")
-    if tx.relayer and not verify(tx.relayer, message, tx.relayer_signature):
-        raise Refused("inner transaction: ed25519: invalid signature")
 
 
 def _check_state(tx: Transaction, network: NetworkProfile, ledger: Ledger) -> None:
@@ -87,6 +87,9 @@ def _check_state(tx: Transaction, network: NetworkProfile, ledger: Ledger) -> No
     fee, balance = fees.initially_paid_fee(tx, network.gas), ledger.balance_of(payer)
     if balance < fee:
         raise Refused(f"insufficient funds, for address: {address.encode(payer)}, wanted {fee}, have {balance}")
+    if tx.relayer and tx.value and tx.sender not in ledger.accounts:
+        # Only without value may a relayer bring an account to life.
+        raise Refused(f"insufficient funds, for address: {address.encode(tx.sender)}, wanted {tx.value}, have 0")
     if account.guardian != tx.guardian:
         raise Refused("transaction is not executable and gas will not be consumed, guardian mismatch")
     if tx.relayer and ledger.account(tx.relayer).guardian:

@@ -79,6 +79,8 @@ class Block(msgspec.Struct):
     notarized: tuple[bytes, ...] = ()
     """Header hashes of the shard blocks that a metachain block names."""
     altered_accounts: dict[str, pb.AlteredAccount] = {}
+    handed_on: bool = False
+    """Whether the metachain has named it and taken the miniblocks it sends; its body is needed until then."""
 
     def forget_body(self) -> None:
         """Keep what names the block and give up the rest: records of transactions hold on to it for long."""

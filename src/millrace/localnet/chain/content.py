@@ -111,6 +111,8 @@ class Content:
         self.gas_penalized = 0
         self.minted = 0
         """EGLD that the faucet made, in smallest units."""
+        self.dropped: list[tuple[bytes, Transaction]] = []
+        """Transactions that could not be charged: they left the mempool without a trace on chain."""
         self.statuses: list[tuple[bytes, str, str]] = []
         """Transactions that reached their end here: hash, `success` or `fail`, reason."""
         self.fee_only: set[bytes] = set()

@@ -95,6 +95,10 @@ class TransactionIndex:
 
     def take_back(self, block: Block) -> None:
         """Forget what a reverted block did: its new transactions wait again."""
+        for tx_hash, _, _ in block.content.statuses:
+            record = self._records.get(tx_hash)
+            if record is not None and record.outcome_block is block:
+                record.outcome, record.reason, record.outcome_block = "", "", None
         for entry in block.content.entries.values():
             tx_hash = entry.item.original if isinstance(entry.item, Result) else entry.hash
             record = self._records.get(tx_hash)

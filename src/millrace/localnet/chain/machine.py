@@ -152,10 +152,8 @@ class Chain:
     def pause_traders(self) -> int:
         """Stop the background traders and forget what they have waiting; the block from which nothing moves."""
         self.traders.enabled = False
-        shard = self.shards[self.home]
-        for tx_hash in shard.mempool.remove_senders(frozenset(self.traders.addresses)):
-            self.index.forget(tx_hash)
-        return shard.next_nonce - 1
+        self._forget_traders()
+        return self.shards[self.home].next_nonce - 1
 
     def genesis(self) -> list[NodeEvent]:
         """What every observer sends before the first block."""
@@ -202,6 +200,8 @@ class Chain:
         for block in self.shards[shard].take_back(depth):
             self.index.take_back(block)
             events.append(NodeEvent(shard, outport.REVERT_INDEXED_BLOCK, announce.revert(block)))
+        if not self.traders.enabled:
+            self._forget_traders()  # a market at rest stays at rest
         return events
 
     # Insides
@@ -221,6 +221,10 @@ class Chain:
         for text in self.settings.relayers:
             pubkey = address.decode(text)
             self.ledger_of(pubkey).credit(pubkey, NATIVE, self.settings.relayer_egld * EGLD)
+
+    def _forget_traders(self) -> None:
+        for tx_hash in self.shards[self.home].mempool.remove_senders(frozenset(self.traders.addresses)):
+            self.index.forget(tx_hash)
 
     def _drop_stale(self) -> None:
         """Forget transactions that waited too long, most often for one before them that never came."""
@@ -334,3 +338,4 @@ class Chain:
             target = self.shards.get(mini.receiver_shard)
             if target is not None:
                 target.waiting.append(Arrival(mini, items, meta_hash))
+        source.handed_on = True

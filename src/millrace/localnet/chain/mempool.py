@@ -63,11 +63,12 @@ class Mempool:
             self._forget(*waiting[tx_hash])
         return stale
 
-    def put_back(self, tx_hash: bytes, tx: Transaction) -> None:
+    def put_back(self, tx_hash: bytes, tx: Transaction, round_: int) -> None:
         """Return a transaction of a reverted block; bounds do not hold for what had its place already."""
         waiting = self._by_sender.setdefault(tx.sender, {})
         self._size += tx.nonce not in waiting
         waiting[tx.nonce] = (tx_hash, tx)
+        self._since.setdefault(tx_hash, round_)
 
     def remove_senders(self, senders: frozenset[bytes]) -> list[bytes]:
         """Forget all that these senders have waiting; the hashes of what was forgotten."""

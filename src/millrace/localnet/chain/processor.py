@@ -14,7 +14,7 @@ import msgspec
 
 from millrace.chain import call as calls
 from millrace.chain import fees
-from millrace.chain.address import is_contract
+from millrace.chain.address import ZERO, is_contract
 from millrace.chain.call import CallError, ParsedCall, TokenPayment
 from millrace.chain.network import NetworkProfile
 from millrace.chain.shard import METACHAIN
@@ -143,7 +143,8 @@ class Processor:
 
     def _route(self, tx_hash: bytes, tx: Transaction, parsed: ParsedCall, fee: int) -> None:
         here = self._shard
-        target = self._shard_of(parsed.receiver)
+        # What goes to the zero address runs where its sender lives, as deployments do.
+        target = self._shard if parsed.receiver == ZERO else self._shard_of(parsed.receiver)
         through_self = parsed.receiver != tx.receiver
         entry = self._content.add(tx_hash, tx, (here, here if through_self or target == here else target, TX_BLOCK))
         entry.fee.initially_paid = fee
@@ -310,7 +311,7 @@ class Processor:
         """Collect the fee of the gas that was used and refund the rest to whoever paid."""
         price = fees.processing_price(job.gas_price, self._network.gas)
         entry = self._content.entries[job.item]
-        refunded = max(job.gas, 0) - gas_used if succeeded else 0
+        refunded = self._refunded_gas(job, gas_used) if succeeded else 0
         collected = self._processing_fee(job, refunded, price)
         self._content.fees += collected
         if succeeded:
@@ -335,6 +336,14 @@ class Processor:
                     is_refund=True,
                 )
             )
+
+    def _refunded_gas(self, job: Job, gas_used: int) -> int:
+        """The gas given back: nothing when far more was given than needed, as nodes take that for an attack."""
+        left = max(job.gas, 0) - gas_used
+        tx = self._content.entries[job.item].item
+        if isinstance(tx, Transaction):
+            return tx.gas_limit - fees.charged_gas(tx, tx.gas_limit - left, self._network.gas)
+        return left if max(job.gas, 0) <= gas_used * self._network.gas.max_gas_surplus_factor else 0
 
     def _processing_fee(self, job: Job, refunded: int, price: int) -> int:
         """What this shard collects: all that was paid and not collected at the source, less the refund."""

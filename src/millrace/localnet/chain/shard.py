@@ -151,6 +151,7 @@ class Shard:
         for tx_hash, tx in self.mempool.select(self.state.ledger, self._max_block_gas, room):
             work.taken.append((tx_hash, tx))
             if not processor.execute_new(tx_hash, tx):
+                content.dropped.append((tx_hash, tx))
                 content.finish(tx_hash, "dropped", "it could not be charged")
 
     def _give_back(self, work: _Work) -> None:
@@ -162,14 +163,14 @@ class Shard:
         self.grants.extendleft(reversed(work.grants))
         self.waiting.extendleft(reversed(work.arrivals))
         for tx_hash, tx in work.taken:
-            self.mempool.put_back(tx_hash, tx)
+            self.mempool.put_back(tx_hash, tx, self.state.block.round)
 
     def finalise(self, block: Block) -> None:
         """The block stays for ever: its undo information is given up, old blocks are forgotten."""
         block.final = True
         self.state.ledger.discard(block.checkpoint)
         self._executed.pop(block.hash, None)
-        while len(self.blocks) > KEPT_FINAL and self.blocks[0].final and self.blocks[1].final:
+        while len(self.blocks) > KEPT_FINAL and self.blocks[0].handed_on and self.blocks[1].final:
             self.blocks.popleft().forget_body()
 
     def take_back(self, depth: int) -> list[Block]:
@@ -179,7 +180,7 @@ class Shard:
         was before them. What they sent to other shards was never notarised, because they were not final.
         """
         if depth < 1 or depth > len(self.blocks) or self.blocks[-depth].final:
-            raise ValueError("only blocks that are not final yet can be taken back")
+            raise ValueError("only blocks that are not final yet can be taken back; see control/finality")
         reverted = [self.blocks.pop() for _ in range(depth)]
         self.state.ledger.rollback(reverted[-1].checkpoint)
         self.forks += 1
@@ -190,7 +191,9 @@ class Shard:
                 for tx_hash in hashes:
                     item = block.content.entries[tx_hash].item
                     if key[0] == self.id and isinstance(item, Transaction):
-                        self.mempool.put_back(tx_hash, item)
+                        self.mempool.put_back(tx_hash, item, block.round)
+            for tx_hash, tx in block.content.dropped:
+                self.mempool.put_back(tx_hash, tx, block.round)
         return reverted
 
     def outgoing(self, block: Block) -> list[MiniBlock]:

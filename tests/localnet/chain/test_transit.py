@@ -1,0 +1,115 @@
+"""What is between two shards, dropped or taken back is never lost, and never comes twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from millrace.chain.address import ZERO
+from millrace.chain.call import TokenPayment, multi_transfer
+from millrace.localnet.chain.admission import Refused
+
+EGLD = 10**18
+
+
+@pytest.mark.parametrize("late", [70, 1000])
+def test_value_in_transit_outlives_late_finality(make_bench: Any, wallet: Any, late: int) -> None:
+    """However long finality takes, and however long the metachain is held, what is on its way arrives once."""
+    bench = make_bench()
+    sender, receiver = wallet(0), wallet(1)
+    bench.give(sender)
+    bench.chain.finality_rounds = late
+    tx_hash = bench.chain.submit(bench.tx(sender, receiver.public, 10**17))
+    bench.rounds(120)
+    assert bench.status(tx_hash)[0] == "pending" or late < 120
+    bench.chain.finality_rounds = 0
+    bench.rounds(15, held=frozenset({0xFFFFFFFF}))
+    bench.rounds(15)
+    assert bench.status(tx_hash) == ("success", "")
+    assert bench.balance(receiver) == 10**17
+
+
+def test_what_goes_to_the_zero_address_runs_at_its_sender(bench: Any, wallet: Any) -> None:
+    """A transaction to the zero address is executed in its sender's shard, in one block."""
+    sender = wallet(1)
+    bench.give(sender)
+    tx_hash = bench.chain.submit(bench.tx(sender, ZERO, 5))
+    bench.rounds(1)
+    record = bench.chain.index.find(tx_hash)
+    assert record.outcome
+    assert record.source is record.destination
+    assert record.source.shard == 1
+
+
+def test_a_multi_transfer_to_somebody_else_fails(bench: Any, wallet: Any) -> None:
+    """A multi-transfer that is not sent to oneself costs its fee and moves nothing."""
+    sender, other = wallet(0), wallet(0, 1)
+    bench.give(sender)
+    bench.give(sender, "USDC-c76f1f", 100)
+    data = multi_transfer(other.public, [TokenPayment("USDC-c76f1f", 0, 7)])
+    tx_hash = bench.chain.submit(bench.tx(sender, other.public, data=data, gas_limit=1_000_000))
+    bench.rounds(2)
+    status, reason = bench.status(tx_hash)
+    assert status == "fail"
+    assert "goes to the sender itself" in reason
+    assert bench.balance(sender, "USDC-c76f1f") == 100
+    assert bench.balance(other, "USDC-c76f1f") == 0
+
+
+def test_a_dropped_transaction_comes_back_with_its_block(make_bench: Any, wallet: Any) -> None:
+    """A transaction that could not be charged in a block that is then reverted waits again, and runs once it can."""
+    bench = make_bench(finality_rounds=3)
+    payer, other = wallet(0), wallet(0, 1)
+    bench.chain.give(payer.public, "EGLD", 10**15)
+    bench.rounds(6)
+    spend = bench.tx(payer, other.public, 10**15 - 2 * 50_000 * 10**9, gas_price=2 * 10**9, gas_limit=50_000)
+    poor = bench.tx(payer, other.public, 0, nonce=spend.nonce + 1)
+    bench.chain.submit(spend)
+    poor_hash = bench.chain.submit(poor)
+    bench.rounds(1)
+    assert bench.chain.index.find(poor_hash).outcome == "dropped"
+    bench.chain.take_back(0, 1)
+    assert bench.status(poor_hash) == ("pending", "")
+    assert len(bench.chain.shards[0].mempool) == 2
+
+
+def test_a_market_at_rest_stays_at_rest_through_a_revert(make_bench: Any) -> None:
+    """After the traders were paused, taking blocks back does not let their transactions run again."""
+    bench = make_bench(finality_rounds=5, traders_per_second=20.0)
+    bench.rounds(8)
+    bench.chain.pause_traders()
+    bench.chain.take_back(bench.chain.home, 3)
+    still = dict(bench.chain.shards[bench.chain.home].state.ledger.pools)
+    bench.rounds(8)
+    assert bench.chain.shards[bench.chain.home].state.ledger.pools == still
+
+
+def test_far_too_much_gas_is_not_given_back(bench: Any, wallet: Any) -> None:
+    """A call given more than ten times the gas it needs is refunded nothing; one given less is."""
+    key = wallet(bench.chain.home)
+    bench.give(key)
+    wrapper = bench.chain.market.addresses.wrapper
+    refunds = []
+    for gas_limit in (15_000_000, 500_000_000):
+        tx_hash = bench.chain.submit(bench.tx(key, wrapper, 10, b"wrapEgld", gas_limit=gas_limit))
+        bench.rounds(3)
+        assert bench.status(tx_hash) == ("success", "")
+        record = bench.chain.index.find(tx_hash)
+        refunds.append(sum(result.value for result in record.results.values() if result.is_refund))
+    assert refunds[0] > 0
+    assert refunds[1] == 0
+
+
+def test_signatures_are_checked_before_the_relayers_shard(bench: Any, wallet: Any) -> None:
+    """A bad signature is named first, and value from an account that does not exist is refused even when relayed."""
+    key, foreign = wallet(0), wallet(1)
+    bench.give(key)
+    tx = bench.tx(key, key.public, relayer=foreign.public, relayer_signature=bytes(64), gas_limit=200_000)
+    tx = msgspec.structs.replace(tx, signature=bytes(64))
+    with pytest.raises(Refused, match="invalid signature"):
+        bench.chain.submit(tx)
+    unknown = wallet(2, 5)
+    with pytest.raises(Refused, match="insufficient funds"):
+        bench.chain.submit(bench.tx(unknown, key.public, 1, relayed=True))
