@@ -76,3 +76,13 @@ def test_one_property_at_a_time() -> None:
     assert profile("mainnet", shards=5).shard_of(pubkey) == 3
     assert profile("mainnet", gas=GasSchedule(min_gas_limit=1)).gas.min_gas_limit == 1
     assert PROFILES["documented"] == profile("documented")
+
+
+def test_a_deployment_runs_where_its_sender_lives() -> None:
+    """A transaction to the zero address counts to its sender's shard, as a node's coordinator puts it."""
+    live = profile("mainnet")
+    sender = b"\x11" * 31 + b"\x02"
+    assert live.shard_of(sender) == 2
+    vectors = json.loads((Path(__file__).parents[1] / "vectors" / "sharding.json").read_text())["special"]
+    assert live.receiver_shard_of(bytes(32), sender) == vectors["zero*32 (coordinator self=2)"]
+    assert live.receiver_shard_of(sender, bytes(32)) == 2

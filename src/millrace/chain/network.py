@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from millrace.chain.address import ZERO
 from millrace.chain.fees import GasSchedule
 from millrace.chain.shard import ALL_SHARDS, METACHAIN, shard_by_mask, shard_by_modulo
 
@@ -28,6 +29,10 @@ class NetworkProfile(msgspec.Struct, frozen=True):
         """The shard of an address (`METACHAIN` only under the mask rule)."""
         rule = shard_by_modulo if self.shard_rule == "modulo" else shard_by_mask
         return rule(pubkey, self.shards)
+
+    def receiver_shard_of(self, receiver: bytes, sender: bytes) -> int:
+        """The shard in which a transaction runs: its receiver's, or its sender's for the zero address (a deployment)."""
+        return self.shard_of(sender if receiver == ZERO else receiver)
 
     def transactions_topic(self, sender_shard: int, receiver_shard: int) -> str:
         """The gossip topic of a transaction between two shards."""

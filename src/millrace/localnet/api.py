@@ -282,7 +282,7 @@ def _transaction_view(chain: Chain, record: Record) -> dict[str, Any]:
         "txHash": record.hash.hex(),
         "clientHash": client_hash(tx).hex(),
         "senderShard": chain.network.shard_of(tx.sender),
-        "receiverShard": chain.network.shard_of(tx.receiver),
+        "receiverShard": chain.network.receiver_shard_of(tx.receiver, tx.sender),
         "status": record.status,
         "timestamp": record.timestamp_ms // 1000,
         "timestampMs": record.timestamp_ms,

@@ -252,7 +252,7 @@ class Desk:
             client_hash=record.client_hash,
             kind=record.kind,  # type: ignore[arg-type]
             sender_shard=self._network.shard_of(tx.sender),
-            receiver_shard=self._network.shard_of(tx.receiver),
+            receiver_shard=self._network.receiver_shard_of(tx.receiver, tx.sender),
             fee=record.fee,
             created_ms=record.created_ms,
             ip=record.ip,

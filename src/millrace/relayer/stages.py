@@ -176,7 +176,7 @@ def authenticate(parsed: Parsed, network: NetworkProfile, relayers: Relayers) ->
         _check_cosigned(tx, network, sender_shard)
     _check_parties(tx, relayers, parsed.origin)
     _check_signatures(tx)
-    return Authenticated(parsed, sender_shard, network.shard_of(tx.receiver))
+    return Authenticated(parsed, sender_shard, network.receiver_shard_of(tx.receiver, tx.sender))
 
 
 def _check_integrity(tx: Transaction, network: NetworkProfile) -> None:
