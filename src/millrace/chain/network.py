@@ -31,7 +31,7 @@ class NetworkProfile(msgspec.Struct, frozen=True):
         return rule(pubkey, self.shards)
 
     def receiver_shard_of(self, receiver: bytes, sender: bytes) -> int:
-        """The shard in which a transaction runs: its receiver's, or its sender's for the zero address (a deployment)."""
+        """The shard a transaction runs in: its receiver's, or its sender's for the zero address (a deployment)."""
         return self.shard_of(sender if receiver == ZERO else receiver)
 
     def transactions_topic(self, sender_shard: int, receiver_shard: int) -> str:
