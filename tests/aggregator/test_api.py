@@ -344,6 +344,16 @@ async def test_the_openapi_document_describes_the_routes(service: Service) -> No
     assert {"txData", "amountOutMin", "priceImpact", "estimatedGasLimit", "optimalityGap"} <= set(fields)
 
 
+async def test_inputs_that_do_not_go_together_are_sold_apart(service: Service) -> None:
+    """EGLD and wrapped EGLD, which share one balance in the vault, come back as two transactions, not as an error."""
+    inputs = [{"token": "EGLD", "amount": str(10**15)}, {"token": WRAPPED, "amount": str(10**15)}]
+    async with service.session.post(service.base + "/api/v1/batch-quote", json={"inputs": inputs, "to": USDC}) as reply:
+        assert reply.status == 200, await reply.text()
+        body = await reply.json()
+    assert [[item["token"] for item in batch["inputs"]] for batch in body["batches"]] == [["EGLD"], [WRAPPED]]
+    assert body["failedTokens"] == []
+
+
 @pytest.mark.parametrize("path", ["/api/v1/batch-quote"])
 @pytest.mark.parametrize("body", [b"", b"{", b"[" * 5000, b'{"inputs": [], "to": "EGLD"}', b"\xff", b'{"to": 5}'])
 async def test_unreadable_bodies_are_400(service: Service, path: str, body: bytes) -> None:

@@ -98,9 +98,19 @@ async def batch_quote(
         else:
             failed.append(found)
     batches: list[Batch] = []
-    for start in range(0, len(given), INPUTS_PER_BATCH):
-        group = given[start : start + INPUTS_PER_BATCH]
-        batches.append(_batch(snapshot, len(batches), group, request.to, slippage, settings))
+    groups = [given[start : start + INPUTS_PER_BATCH] for start in range(0, len(given), INPUTS_PER_BATCH)]
+    while groups:
+        await asyncio.sleep(0)
+        group = groups.pop(0)
+        try:
+            batches.append(_batch(snapshot, len(batches), group, request.to, slippage, settings))
+        except ApiError:
+            # Inputs that go alone may not go together: one moves a pool another needs, or takes its tokens along.
+            if len(group) > 1:
+                groups[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
+            else:
+                item = BatchItem(token=group[0].token, amount=str(group[0].amount))
+                failed.append(_failed(snapshot, item, group[0].amount, "zero_liquidity"))
     total = sum(int(batch.amount_out) for batch in batches)
     return BatchResponse(
         to=request.to,
