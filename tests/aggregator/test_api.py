@@ -335,6 +335,19 @@ async def test_a_stream_pushes_a_quote_per_snapshot(service: Service) -> None:
     assert first.split(b"\n")[1] != second.split(b"\n")[1]
 
 
+async def test_streams_of_one_client_are_bounded(service: Service) -> None:
+    """One address may hold eight streams; the ninth gets 429, and a closed one makes room again."""
+    opened = [await service.session.get(service.base + "/api/v1/quote/stream", params=GOOD) for _ in range(8)]
+    first = [await stream.content.readuntil(b"\n\n") for stream in opened]
+    assert len(set(first)) == 1
+    async with service.session.get(service.base + "/api/v1/quote/stream", params=GOOD) as refused:
+        assert refused.status == 429
+        assert "rate limit exceeded" in (await refused.json())["error"]
+        assert int(refused.headers["Retry-After"]) >= 1
+    for stream in opened:
+        stream.close()
+
+
 async def test_the_openapi_document_describes_the_routes(service: Service) -> None:
     """/openapi.json names every route and every documented response type."""
     status, body = await service.get("/openapi.json")

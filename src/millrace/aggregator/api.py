@@ -198,7 +198,8 @@ class Api:
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """GET /api/v1/quote/stream: a quote per snapshot."""
         self.usable()
-        return await self.streams.serve(request, parse_quote(_query(request), self._settings))
+        client = self._clients.of(request.remote or "", request.headers.get("X-Forwarded-For"))
+        return await self.streams.serve(request, parse_quote(_query(request), self._settings), client)
 
     async def openapi(self, _: web.Request) -> web.Response:
         """GET /openapi.json."""

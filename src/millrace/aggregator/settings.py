@@ -53,3 +53,5 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Most inputs in one batch quote, most amounts in one price ladder."""
     max_streams: int = 256
     """Most open quote streams; further ones get 503."""
+    max_streams_per_client: int = 8
+    """Most open quote streams of one IP address; further ones get 429."""

@@ -1,8 +1,12 @@
-"""Quotes pushed over server-sent events: one per snapshot, the latest only."""
+"""Quotes pushed over server-sent events: one per snapshot, the latest only.
+
+A question that many streams ask is answered once per snapshot, and other requests get their turn between two answers.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import msgspec
 from aiohttp import web
@@ -12,6 +16,7 @@ from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.snapshot import Snapshot
 
 KEEP_ALIVE_SECONDS = 15.0
 WRITE_SECONDS = 10.0
@@ -24,18 +29,26 @@ class Streams:
         self._settings = settings
         self._feed = feed
         self._open: set[asyncio.Task[object]] = set()
+        self._by_client: Counter[str] = Counter()
+        self._turn = asyncio.Lock()
+        self._events: dict[QuoteRequest, bytes] = {}
+        self._events_of = ""
+        """The snapshot that `_events` belong to; there are at most as many as streams."""
 
     def __len__(self) -> int:
         return len(self._open)
 
-    async def serve(self, request: web.Request, question: QuoteRequest) -> web.StreamResponse:
-        """Send `quote` (or `error`) events until the client leaves or the service stops."""
+    async def serve(self, request: web.Request, question: QuoteRequest, client: str) -> web.StreamResponse:
+        """Send `quote` (or `error`) events until the client (its address) leaves or the service stops."""
+        if self._by_client[client] >= self._settings.max_streams_per_client:
+            raise ApiError("rate limit exceeded: too many streams", 429, retry_after=5.0)
         if len(self._open) >= self._settings.max_streams:
             raise ApiError("service unavailable: too many streams", 503, retry_after=5.0)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)
+        self._by_client[client] += 1
         try:
             await response.prepare(request)
             await self._push(response, question)
@@ -43,6 +56,9 @@ class Streams:
             pass
         finally:
             self._open.discard(task)
+            self._by_client[client] -= 1
+            if not self._by_client[client]:
+                del self._by_client[client]
         return response
 
     async def _push(self, response: web.StreamResponse, question: QuoteRequest) -> None:
@@ -54,16 +70,30 @@ class Streams:
                 event = b": keep-alive\n\n"
             else:
                 known = snapshot.id
-                chosen = quote.filter_of(question)
-                if not snapshot.has(chosen):
-                    snapshot.keep(chosen, await asyncio.to_thread(snapshot.make, chosen))
-                try:
-                    body = msgspec.json.encode(quote.answer(snapshot, question, self._settings))
-                    event = b"event: quote\nid: %s\ndata: %s\n\n" % (known.encode(), body)
-                except ApiError as error:
-                    body = msgspec.json.encode({"error": error.text})
-                    event = b"event: error\nid: %s\ndata: %s\n\n" % (known.encode(), body)
+                async with self._turn:
+                    event = await self._event(snapshot, question)
             await asyncio.wait_for(response.write(event), WRITE_SECONDS)
+
+    async def _event(self, snapshot: Snapshot, question: QuoteRequest) -> bytes:
+        """The event that answers a question on a snapshot; the same bytes for everybody who asks it."""
+        if self._events_of != snapshot.id:
+            self._events_of, self._events = snapshot.id, {}
+        event = self._events.get(question)
+        if event is not None:
+            return event
+        await asyncio.sleep(0)
+        chosen = quote.filter_of(question)
+        if not snapshot.has(chosen):
+            snapshot.keep(chosen, await asyncio.to_thread(snapshot.make, chosen))
+        kind = b"quote"
+        try:
+            body = msgspec.json.encode(quote.answer(snapshot, question, self._settings))
+        except ApiError as error:
+            kind, body = b"error", msgspec.json.encode({"error": error.text})
+        event = b"event: %s\nid: %s\ndata: %s\n\n" % (kind, snapshot.id.encode(), body)
+        if self._events_of == snapshot.id:
+            self._events[question] = event
+        return event
 
     def close(self) -> None:
         """End every stream."""
