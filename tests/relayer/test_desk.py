@@ -12,6 +12,8 @@ from relayer_support import GAS_PRICE, RELAYERS, BlockMaker, connected, raw, sig
 from millrace.chain import address, call
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import chain_hash, client_hash
+from millrace.relayer.signer_wire import Answer
+from millrace.relayer.signing import SignerError
 from millrace.relayer.stages import Origin
 from millrace.relayer.submission import Accepted
 
@@ -262,6 +264,48 @@ async def test_row_48_disk_full(world: Any) -> None:
     assert world.service.desk.ledger.at_risk(RELAYERS[1].public) == 0
     journal.change(lambda connection: connection.execute("PRAGMA max_page_count = 1000000").close())
     assert await submit(world, tx) == ["ok"]
+
+
+async def test_a_row_read_from_disk_is_never_given_back(world: Any) -> None:
+    """After a kill a journalled row may have been signed: a refusal leaves it in place, at risk and conflicting."""
+    await start(world, "paused_shards = []")
+    tx = transfer(ALICE)
+    assert await submit(world, tx, kind="sign") == ["ok"]
+    world.service.journal.change(
+        # What a kill right after the co-signature leaves on disk.
+        lambda connection: connection.execute("UPDATE submissions SET state = 'journalled', chain_hash = NULL").close()
+    )
+    await world.stop()
+    await start(world, "paused_shards = [1]")
+    desk = world.service.desk
+    assert desk.ledger.at_risk(RELAYERS[1].public) == 100_000 * GAS_PRICE
+    await submit(world, tx)
+    assert desk.inflight.of_sender(ALICE.public)[0].state == "journalled"
+    assert desk.ledger.at_risk(RELAYERS[1].public) == 100_000 * GAS_PRICE
+    assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["conflicting transaction"]
+
+
+async def test_only_the_first_refusal_gives_back(world: Any) -> None:
+    """A fresh row that the signing process refuses is given back; one it may have signed before is not."""
+    await start(world)
+    service, key = world.service, RELAYERS[1].public
+    sign_really = service.signer.sign
+
+    async def refuse(transactions: list[bytes]) -> list[Answer]:
+        return [Answer(refusal="no") for _ in transactions]
+
+    async def lose(transactions: list[bytes]) -> list[Answer]:
+        await sign_really(transactions)
+        raise SignerError("lost")
+
+    service.signer.sign = refuse
+    assert await submit(world, transfer(ALICE)) == ["signer refused"]
+    assert service.desk.ledger.at_risk(key) == 0 and len(service.desk.inflight) == 0
+    service.signer.sign = lose
+    assert await submit(world, transfer(ALICE)) == ["signer unavailable"]
+    service.signer.sign = refuse
+    assert await submit(world, transfer(ALICE)) == ["signer refused"]
+    assert service.desk.ledger.at_risk(key) == 100_000 * GAS_PRICE and len(service.desk.inflight) == 1
 
 
 def _client(tx: Any) -> bytes:

@@ -159,9 +159,14 @@ class Desk:
         _tell(entry)
 
     def withdraw(self, entry: Entry, reason: Reason) -> None:
-        """The signing process refused a journalled entry: it was never signed and never will be."""
-        entry.refusal = reason
-        self._end(entry, "superseded", 0)
+        """The signing process refused a journalled entry.
+
+        It is given back only when this was the first time anybody asked: else its signature may have left, and it
+        keeps (sender, nonce) and its fee at risk until the chain is past it.
+        """
+        if entry.sign_requests == 1 and entry.state == "journalled":
+            entry.refusal = reason
+            self._end(entry, "superseded", 0)
 
     def signed(self, entry: Entry, tx: Transaction) -> None:
         """The entry has all its signatures."""
@@ -259,6 +264,7 @@ class Desk:
             chain_hash=record.chain_hash or b"",
             state="signed" if record.kind == "broadcast" and record.state == "journalled" else record.state,  # type: ignore[arg-type]
             broadcast=record.broadcast,
+            sign_requests=1,  # its row says nothing of signatures that left a moment before the process died
         )
 
     # ---- insides

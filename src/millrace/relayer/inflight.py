@@ -40,6 +40,8 @@ class Entry(msgspec.Struct, eq=False):
     """Whether it is to be gossiped until included; false for what was only signed."""
     sending: bool = False
     """Whether the broadcaster has it."""
+    sign_requests: int = 0
+    """How often the signing process may have been asked for it; an entry read from disk may have been asked once."""
     refusal: Reason | None = None
     """Why it is over, if it was never accepted."""
     waiters: list[asyncio.Future[None]] = []

@@ -25,6 +25,7 @@ from millrace.relayer.desk import Desk
 from millrace.relayer.inflight import Entry
 from millrace.relayer.journal import Journal, JournalError, JournalFull, Record, hash_message
 from millrace.relayer.reasons import Reason, Refused
+from millrace.relayer.signer_wire import Answer
 from millrace.relayer.signing import SignerError, SigningProcess
 from millrace.relayer.stages import Authenticated, Journalled, Origin, Relayers, Reserved, Signed, hash_of
 
@@ -223,7 +224,7 @@ class Submitter:
             signer = self._signer()
             if signer is None:
                 raise SignerError("this relayer has no keys")
-            answers = await signer.sign([item.entry.proto for item, _ in unsigned])
+            answers = await _ask(signer, [item.entry for item, _ in unsigned])
         except SignerError as error:
             reason = reasons.SIGNER_UNAVAILABLE.but(f"{error}; send the same bytes again", 1_000)
             for item, _ in unsigned:
@@ -264,7 +265,7 @@ class Submitter:
                 self._send(entry)
 
     async def _sign_again(self, signer: SigningProcess, entries: list[Entry]) -> None:
-        answers = await signer.sign([entry.proto for entry in entries])
+        answers = await _ask(signer, entries)
         for entry, answer in zip(entries, answers, strict=True):
             if answer.refusal:
                 log.warning("a journalled transaction is not signed", extra={"reason": answer.refusal})
@@ -299,6 +300,13 @@ def record_of(entry: Entry) -> Record:
         state="journalled",
         broadcast=entry.kind != "sign",
     )
+
+
+async def _ask(signer: SigningProcess, entries: list[Entry]) -> list[Answer]:
+    """The signing process's answers; whatever comes of it, the entries were asked for. Raises `SignerError`."""
+    for entry in entries:
+        entry.sign_requests += 1
+    return await signer.sign([entry.proto for entry in entries])
 
 
 def _with_signature_of(tx: Transaction, stored: bytes) -> Transaction:
