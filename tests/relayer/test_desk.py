@@ -205,6 +205,21 @@ async def test_fee_is_settled_and_audited(world: Any) -> None:
     assert rows == [("reserve", str(100_000 * GAS_PRICE)), ("settle", str(50_000 * GAS_PRICE))]
 
 
+async def test_a_signed_nonce_stays_taken_when_the_chain_is_misread(world: Any) -> None:
+    """With a chain API that lags behind, no second payload is signed for a nonce whose transaction is final."""
+    await start(world)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    maker = BlockMaker(1)
+    whole = world.service.desk.inflight.entries()[0].tx
+    world.service.events.on_event("SaveBlock", maker.block([whole]).SerializeToString(), 1)
+    _finalise(world, maker, 2)
+    other = transfer(ALICE, data=b"x", gas_limit=200_000)
+    assert await submit(world, other, transfer(wallet(1, 1))) == ["nonce too low", "ok"]
+    await world.stop()
+    await world.start()
+    assert await submit(world, other) == ["nonce too low"]
+
+
 async def test_superseded_transaction_frees_its_nonce(world: Any) -> None:
     """When the chain is past a nonce whose transaction no block had, it is over, and its fee counts as spent."""
     await start(world)

@@ -6,13 +6,14 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from relayer_support import transfer, wallet
 
 from millrace.chain.transaction import client_hash, signing_message, to_proto
-from millrace.relayer.journal import Journal, JournalError, Record, hash_message
+from millrace.relayer.journal import Journal, JournalError, NonceTaken, Record, hash_message
 
 ALICE = wallet(1)
 
@@ -57,13 +58,27 @@ async def test_row_10_second_payload_for_a_nonce(journal: Journal) -> None:
     assert journal.find(row(1).client_hash) == row(1)
 
 
-async def test_a_row_that_is_over_gives_way(journal: Journal) -> None:
-    """After its transaction is over a row may be replaced (a chain that began anew)."""
-    await journal.append([row(1)])
-    journal.change(lambda connection: connection.executescript("UPDATE submissions SET state = 'finished'"))
-    await journal.append([row(1, b"other")])
-    (found,) = journal.open_records()
-    assert found.client_hash == row(1, b"other").client_hash
+@pytest.mark.parametrize(
+    ("changes", "gives_way"),
+    [
+        ({"state": "finished", "chain_hash": b"h", "cost": 5}, False),
+        ({"state": "superseded", "chain_hash": b"h", "cost": 10}, False),
+        ({"state": "superseded", "chain_hash": None, "cost": 10}, False),
+        ({"state": "superseded", "chain_hash": None, "cost": 0}, True),
+        ({"state": "dropped", "chain_hash": b"h", "relayer": None}, True),
+    ],
+)
+async def test_only_what_we_never_signed_gives_way(journal: Journal, changes: dict[str, Any], gives_way: bool) -> None:
+    """A row our key may have signed keeps its nonce also when it is over, and a refusal is no failure of the disk."""
+    await journal.append([row(1, **changes)])
+    if gives_way:
+        await journal.append([row(1, b"other")])
+        (found,) = journal.open_records()
+        assert found.client_hash == row(1, b"other").client_hash
+    else:
+        with pytest.raises(NonceTaken):
+            await journal.append([row(1, b"other")])
+        assert journal.failed is None
 
 
 async def test_reopened_file_has_everything(tmp_path: Path) -> None:

@@ -72,6 +72,10 @@ class JournalFull(JournalError):
     """More records wait than the disk takes; try later."""
 
 
+class NonceTaken(JournalError):
+    """A row of a (sender, nonce) is there that does not give way."""
+
+
 class Record(msgspec.Struct, frozen=True):
     """One row of `submissions`."""
 
@@ -153,7 +157,7 @@ class Journal:
         def write(connection: sqlite3.Connection) -> None:
             for record in records:
                 if connection.execute(_INSERT, _row(record)).rowcount != 1:
-                    raise sqlite3.IntegrityError(f"nonce {record.nonce} of this sender is taken")
+                    raise NonceTaken(f"nonce {record.nonce} of this sender is taken")
                 if record.relayer is not None:
                     audit(
                         connection, record.relayer, record.sender, record.nonce, record.client_hash,
@@ -260,6 +264,7 @@ class Journal:
         results: list[Exception | None] = [error] * len(group)
         if error is not None and len(group) > 1:
             results = [_try_commit(connection, [write]) for write, _ in group]
+        error = next((item for item in results if item is not None and not isinstance(item, NonceTaken)), None)
         self.failed = str(error) if error is not None else None
         self.commits += 1
         if error is not None:
@@ -296,10 +301,10 @@ def _try_commit(connection: sqlite3.Connection, writes: list[Callable[[sqlite3.C
         for write in writes:
             write(connection)
         connection.execute("COMMIT")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, NonceTaken) as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        return JournalError(str(error))
+        return error if isinstance(error, NonceTaken) else JournalError(str(error))
     return None
 
 
@@ -313,12 +318,14 @@ def _wake_all(waiters: list[tuple[asyncio.Future[None], Exception | None]]) -> N
             done.set_exception(error)
 
 
-# A row gives way only when its transaction can run no more, or was never ours to promise anything about.
+# A row gives way only when no key of ours may have signed it: it was not ours to sign, or it was withdrawn, which
+# alone leaves a cost of 0 without a chain hash. Whatever the chain is thought to say, a signed nonce stays taken.
 _INSERT = (
     f"INSERT INTO submissions ({_COLUMNS}) VALUES ({', '.join('?' * len(Record.__struct_fields__))}) "
     "ON CONFLICT (sender, nonce) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in Record.__struct_fields__)
-    + ", ended_ms = NULL WHERE submissions.state IN ('finished', 'superseded', 'dropped')"
+    + ", ended_ms = NULL WHERE submissions.state IN ('finished', 'superseded', 'dropped') "
+    "AND (submissions.relayer IS NULL OR (submissions.chain_hash IS NULL AND submissions.cost = '0'))"
 )
 
 

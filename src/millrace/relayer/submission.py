@@ -23,7 +23,7 @@ from millrace.relayer.account_source import AccountSource
 from millrace.relayer.accounts import Account
 from millrace.relayer.desk import Desk
 from millrace.relayer.inflight import Entry
-from millrace.relayer.journal import Journal, JournalError, JournalFull, Record, hash_message
+from millrace.relayer.journal import Journal, JournalError, JournalFull, NonceTaken, Record, hash_message
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.signer_wire import Answer
 from millrace.relayer.signing import SignerError, SigningProcess
@@ -181,6 +181,13 @@ class Submitter:
             return []
         try:
             await self._journal.append([record_of(item.entry) for item in items])
+        except NonceTaken:
+            if len(items) > 1:  # one of them; each alone
+                return [done for item in items for done in await self._write([item], batch)]
+            reason = reasons.NONCE_TOO_LOW.but("another transaction with this nonce was signed")
+            self._desk.release(items[0].entry, reason)
+            batch.results[items[0].position] = reason
+            return []
         except JournalError as error:
             reason = reasons.BUSY.but("the journal is full", 1_000)
             if not isinstance(error, JournalFull):
