@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
+import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -16,8 +20,38 @@ from millrace.system.story import Story
 
 
 async def main(*, data: Path, seed: int) -> int:
-    """Run until Ctrl-C or SIGTERM (0) or until a service ends by itself (1)."""
+    """Run until Ctrl-C or SIGTERM (0), or until a service ends by itself or cannot start (1)."""
     console = Console()
+    try:
+        with owned(data):
+            return await _until_stopped(console, data, seed)
+    except FolderInUse:
+        console.print(f"[red]{data} is in use by another one that runs[/red]; stop it, or name another --data folder")
+        return 1
+
+
+class FolderInUse(Exception):
+    """Another process runs on this data folder."""
+
+
+@contextlib.contextmanager
+def owned(data: Path) -> Iterator[None]:
+    """Own the data folder, emptied of what services knew of an earlier chain: each start begins a new one.
+
+    The relayer's keys stay. Raises `FolderInUse` when another process owns it.
+    """
+    data.mkdir(parents=True, exist_ok=True)
+    with (data / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderInUse(str(data)) from None
+        for service in ("notifier", "relayer"):
+            shutil.rmtree(data / service, ignore_errors=True)
+        yield
+
+
+async def _until_stopped(console: Console, data: Path, seed: int) -> int:
     task = asyncio.ensure_future(_run(console, Plan(Ports(), data, seed=seed)))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
