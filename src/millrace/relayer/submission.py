@@ -148,10 +148,16 @@ class Submitter:
         """The same bytes as a transaction that is over: the answer is the same as then."""
         with contextlib.suppress(JournalError):
             await self._journal.flush()  # its last words may still be on their way to the disk
-        record = self._journal.find(item.parsed.client_hash)
-        if record is not None and record.chain_hash is not None:
-            tx = _with_signature_of(item.tx, record.tx)
-            raise _Repeated(Accepted(tx, record.client_hash, record.chain_hash))
+        accepted = self._done_before(item.tx, item.parsed.client_hash)
+        if accepted is not None:
+            raise _Repeated(accepted)
+
+    def _done_before(self, tx: Transaction, client: bytes) -> Accepted | None:
+        """What was answered to the same bytes, if they were accepted: the answer stays the same."""
+        record = self._journal.find(client)
+        if record is None or record.chain_hash is None:
+            return None
+        return Accepted(_with_signature_of(tx, record.tx), record.client_hash, record.chain_hash)
 
     # ---- journalled → signed → gossiped
 
@@ -185,8 +191,9 @@ class Submitter:
             if len(items) > 1:  # one of them; each alone
                 return [done for item in items for done in await self._write([item], batch)]
             reason = reasons.NONCE_TOO_LOW.but("another transaction with this nonce was signed")
-            self._desk.release(items[0].entry, reason)
-            batch.results[items[0].position] = reason
+            entry = items[0].entry
+            self._desk.release(entry, reason)
+            batch.results[items[0].position] = self._done_before(entry.tx, entry.client_hash) or reason
             return []
         except JournalError as error:
             reason = reasons.BUSY.but("the journal is full", 1_000)
@@ -242,6 +249,9 @@ class Submitter:
                 reason = reasons.SIGNER_REFUSED.but(answer.refusal)
                 self._desk.withdraw(item.entry, reason)
                 batch.results[item.position] = reason
+            elif item.entry.state == "over":
+                # Its nonce passed while the signer worked: nothing can come of it any more.
+                batch.results[item.position] = item.entry.refusal or reasons.NONCE_TOO_LOW
             else:
                 self._desk.signed(
                     item.entry, msgspec.structs.replace(item.entry.tx, relayer_signature=answer.signature)
