@@ -177,6 +177,17 @@ async def test_slow_reader_is_closed_with_4008() -> None:
         await asyncio.wait_for(session.ended.wait(), 5)
 
 
+async def test_a_flood_of_pings_is_closed_with_1008() -> None:
+    """Pings are answered one by one up to 64 in five seconds; more close the connection and leave nothing waiting."""
+    session = Recorder()
+    async with serving(lambda _: session) as server, raw_client(server.port) as (reader, writer):
+        writer.write(masked(0x89, b"!") * 64)
+        assert await asyncio.wait_for(reader.readexactly(3 * 64), 5) == b"\x8a\x01!" * 64
+        writer.write(masked(0x89, b"!") * 100_000)
+        assert await close_code_of(reader) == 1008
+        assert session.buffered < 10_000
+
+
 async def test_writable_again() -> None:
     """After the send buffer passed its high mark and drained, the session is told."""
     told = asyncio.Event()

@@ -25,13 +25,14 @@ log = logging.getLogger(__name__)
 
 Kind = Literal["text", "binary"]
 
-TEXT, BINARY, CLOSE, PING = 0x1, 0x2, 0x8, 0x9
+TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 
 GOING_AWAY, UNSUPPORTED_DATA, POLICY_VIOLATION, MESSAGE_TOO_BIG = 1001, 1003, 1008, 1009
 SLOW_READER, NO_PONG = 4008, 4012
 
 _ABORT_AFTER = 0.2  # seconds for the close frame to leave before the socket is reset
 _LINGER = 5.0  # seconds a graceful close may wait for the reader to take what was sent before
+_MAX_PINGS, _PING_WINDOW = 64, 5.0  # a peer's pings in so many seconds; more close with 1008
 _MAX_CLOSE_REASON = 123  # a control frame carries at most 125 bytes, two of them are the code
 
 
@@ -98,6 +99,8 @@ class Session(picows.WSListener):
         self._parts_size = 0
         self._parts_kind: Kind = "binary"
         self._client = False
+        self._pings = 0
+        self._pings_since = 0.0
         self._server: WsServer | None = None
 
     # What a subclass overrides.
@@ -179,6 +182,8 @@ class Session(picows.WSListener):
         kind = frame.msg_type
         if kind == WSMsgType.PONG:
             self.awaiting_pong = False
+        elif kind == WSMsgType.PING:
+            self._answer_ping(frame.get_payload_as_bytes())
         elif kind == WSMsgType.CLOSE:
             self._peer_closes(frame)
         elif kind in (WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION) and not self.closed:
@@ -236,6 +241,19 @@ class Session(picows.WSListener):
             self._parts, self._parts_size = [], 0
             self.on_message(self._parts_kind, whole)
 
+    def _answer_ping(self, payload: bytes) -> None:
+        """A server's pong goes through the bounded send buffer; picows answers a client's pings itself."""
+        if self._client:
+            return
+        now = asyncio.get_running_loop().time()
+        if now - self._pings_since > _PING_WINDOW:
+            self._pings, self._pings_since = 0, now
+        self._pings += 1
+        if self._pings > _MAX_PINGS:
+            self.close(POLICY_VIOLATION, "too many pings", abort=True)
+        else:
+            self.send_frames(frame(PONG, payload))
+
     def _too_big(self) -> None:
         self._parts, self._parts_size = [], 0
         self.close(MESSAGE_TOO_BIG, "message too large", abort=True)
@@ -278,6 +296,8 @@ class WsServer:
             # for all but a single frame which is larger still: that one picows refuses with 1009.
             max_frame_size=max_message_size + 1,
             websocket_handshake_timeout=5,
+            # A pong of picows' own would not count against what may wait for a reader.
+            enable_auto_pong=False,
             read_buffer_init_size=1024,
             backlog=4096,
         )
