@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -55,6 +57,32 @@ async def test_every_answer_is_json(base: str, method: str, path: str, status: i
     """Answers and errors alike are JSON objects, and a defect shows no detail to the caller."""
     async with aiohttp.ClientSession() as client, client.request(method, base + path) as response:
         assert (response.status, await response.json()) == (status, body)
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (b"GET /caf\xc3\xa9 HTTP/1.1\r\nHost: x\r\n\r\n", None),
+        (b"GET /" + b"a" * http.MAX_LINE + b" HTTP/1.1\r\nHost: x\r\n\r\n", "longer than 16384 bytes"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * (http.MAX_LINE + 1) + b"\r\n\r\n", "longer than 16384 bytes"),
+        (b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n", "bad request"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "bad request"),
+        (b"GET / HTTP/9.9\r\nContent-Length: -1\r\n\r\n", "bad request"),
+    ],
+)
+async def test_what_is_no_request_gets_the_error_body(
+    base: str, head: bytes, words: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is no HTTP request is answered 400 (404 where it names a path) in JSON, without a traceback."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rsplit(":", 1)[1]))
+    writer.write(head)
+    status, _, rest = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)).partition(b"\r\n")
+    size = int(re.search(rb"content-length: (\d+)", rest.lower())[1])  # type: ignore[index]
+    error = msgspec.json.decode(await reader.readexactly(size))["error"]
+    writer.close()
+    assert int(status.split()[1]) in ((400,) if words else (400, 404))
+    assert words is None or words in error
+    assert not caplog.records
 
 
 async def test_bodies_are_bounded(base: str) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 import prometheus_client
-from aiohttp import web
+from aiohttp import http_exceptions, web
 from aiohttp.typedefs import Handler
 
 log = logging.getLogger(__name__)
 
 _encoder = msgspec.json.Encoder()
 _MAX_BODY = 4 * 1024 * 1024
+MAX_LINE = 16 * 1024  # bytes of a request line or of one header
 
 
 def json_response(body: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
@@ -66,21 +69,56 @@ def metrics_handler(
     return metrics
 
 
+class _Protocol(web.RequestHandler):
+    """aiohttp's connection; what is no HTTP request is answered like every other error, and leaves no traceback."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if status >= 500:
+            log.error("request failed", exc_info=exc, extra={"status": status})
+        if request.writer.output_size > 0:
+            raise ConnectionError("an answer is under way and cannot be replaced")
+        text = "internal error" if status >= 500 else "bad request"
+        if isinstance(exc, http_exceptions.LineTooLong):
+            text = f"bad request: the request line or a header is longer than {MAX_LINE} bytes"
+        elif isinstance(exc, http_exceptions.InvalidURLError):
+            text = "bad request: the address is not a valid URL; write other characters than ASCII as %XX"
+        response = error_response(text, status)
+        response.force_close()
+        return response
+
+
 class HttpServer:
     """A listening aiohttp application."""
 
     def __init__(self, app: web.Application) -> None:
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=5.0)
+        self._runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=5.0)
+        self._listener: asyncio.Server | None = None
         self.port = 0
 
     async def start(self, host: str, port: int) -> int:
         """Listen on `host:port` (0: any free port) and return the port. Raises `OSError` when it is taken."""
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, backlog=1024, reuse_address=True)
-        await site.start()
-        self.port = int(self._runner.addresses[0][1])
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(
+            lambda: self._connection(loop), host, port, backlog=1024, reuse_address=True
+        )
+        self.port = int(self._listener.sockets[0].getsockname()[1])
         return self.port
+
+    def _connection(self, loop: asyncio.AbstractEventLoop) -> _Protocol:
+        manager = self._runner.server
+        assert manager is not None  # it is set up, or there would be no listener
+        no_log: Any = None  # as aiohttp's own runner says "no access log", against its own types
+        return _Protocol(manager, loop=loop, access_log=no_log, max_line_size=MAX_LINE, max_field_size=MAX_LINE)
 
     async def stop(self) -> None:
         """Answer what is in flight for up to 5 s, then close every connection."""
+        if self._listener is not None:
+            self._listener.close()
         await self._runner.cleanup()
