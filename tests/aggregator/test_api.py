@@ -229,6 +229,24 @@ async def test_pair_config(service: Service) -> None:
     assert (status, body["supported"], body["error"]) == (200, False, "unknown tokenOut")
 
 
+@pytest.mark.parametrize(
+    ("path", "query", "words"),
+    [
+        ("/api/v1/quote", "from=EGLD&from=EGLD&to=A&amountIn=1", "unknown token_in 'EGLD,EGLD'"),
+        ("/api/v1/quote", "from=EGLD&to=EGLD&amountIn=1&amountIn=1", "invalid amount_in"),
+        ("/api/v1/quote", "from=EGLD&to=EGLD&amountIn=1&slippage=0&slippage=0", "invalid slippage"),
+        ("/api/v1/pair-config", "from=EGLD&from=EGLD&to=A", "unknown token_in 'EGLD,EGLD'"),
+        ("/api/v1/pair-config", "from=EGLD&to=A&to=A", "unknown token_out 'A,A'"),
+        ("/api/v1/price-ladder", "from=EGLD&to=EGLD&amounts=1&amounts=2", "invalid amounts: given more than once"),
+    ],
+)
+async def test_a_parameter_given_twice_is_refused(service: Service, path: str, query: str, words: str) -> None:
+    """No route picks one of two values by itself."""
+    async with service.session.get(f"{service.base}{path}?{query}") as answer:
+        assert answer.status == 400
+        assert words in (await answer.json())["error"]
+
+
 async def test_equal_questions_have_equal_bytes(service: Service) -> None:
     """Same snapshot, same request: the same bytes, whatever was asked in between."""
     bodies = []

@@ -18,7 +18,7 @@ from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.limiter import ClientAddress, RateLimiter
 from millrace.aggregator.openapi import PAGE, document
-from millrace.aggregator.query import Query, QuoteRequest, parse_amount, parse_quote, parse_slippage
+from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_pair, parse_quote, parse_slippage
 from millrace.aggregator.responses import Health
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
@@ -162,23 +162,17 @@ class Api:
     async def pair_config(self, request: web.Request) -> web.Response:
         """GET /api/v1/pair-config."""
         snapshot = self.usable()
-        query = _query(request)
-        token_in, token_out = (query.get(name, [""])[0] for name in ("from", "to"))
+        token_in, token_out = parse_pair(_query(request))
         return json_response(quote.pair_config(snapshot, token_in, token_out), headers=self._age(snapshot))
 
     async def ladder(self, request: web.Request) -> web.Response:
         """GET /api/v1/price-ladder: one question, several inputs."""
         snapshot = self.usable()
         query = dict(_query(request))
-        texts = ",".join(query.pop("amounts", [])).split(",")
-        amounts = [amount for text in texts if (amount := parse_amount(text)) is not None]
-        if len(amounts) != len(texts):
-            raise errors.invalid_amount_in()
-        if len(amounts) > self._settings.max_batch:
-            raise ApiError(f"too many amounts: at most {self._settings.max_batch}")
+        amounts = parse_amounts(query, "amounts", self._settings.max_batch)
         self._charge(request, len(amounts))
         query.pop("amountOut", None)
-        question = parse_quote(query | {"amountIn": [texts[0]]}, self._settings)
+        question = parse_quote(query | {"amountIn": [str(amounts[0])]}, self._settings)
         await self._prepare(request, snapshot, question)
         body = await price_ladder(snapshot, question, amounts, self._settings)
         return json_response(body, headers=self._age(snapshot))

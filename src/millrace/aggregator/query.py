@@ -52,8 +52,7 @@ class QuoteRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
     """Check the parameters of a quote. Raises `ApiError` in the documented words."""
-    token_in = _token(query, "from", errors.unknown_token_in)
-    token_out = _token(query, "to", errors.unknown_token_out)
+    token_in, token_out = parse_pair(query)
     amount_in, amount_out = _amounts(query)
     return QuoteRequest(
         token_in=token_in,
@@ -75,6 +74,22 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
         only_pools=_list(query, "includePools"),
         without_pools=_list(query, "excludePools"),
     )
+
+
+def parse_pair(query: Query) -> tuple[str, str]:
+    """The two tokens of a question without amounts. Raises `ApiError` where one is given more than once."""
+    return _token(query, "from", errors.unknown_token_in), _token(query, "to", errors.unknown_token_out)
+
+
+def parse_amounts(query: Query, name: str, most: int) -> list[int]:
+    """Comma-separated positive integers. Raises `ApiError` if one is none, or there are more than `most`."""
+    texts = (_one(query, name) or "").split(",")
+    amounts = [amount for text in texts[: most + 1] if (amount := parse_amount(text)) is not None]
+    if len(amounts) < min(len(texts), most + 1):
+        raise errors.invalid_amount_in()
+    if len(texts) > most:
+        raise ApiError(f"too many amounts: at most {most}")
+    return amounts
 
 
 def parse_slippage(text: str) -> Decimal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -150,15 +151,21 @@ def list_edges(
 
 
 class CurveCache:
-    """Tables of curves, kept from one market to the next: most pools do not change in between."""
+    """Tables of curves, kept from one market to the next: most pools do not change in between.
+
+    Any thread may use it. It holds at most the curves of the pools last given to `forget_all_but`, and of
+    those asked for since.
+    """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._known: dict[tuple[str, int, int], tuple[Pool, Knots]] = {}
 
     def of(self, pool: Pool, i: int, j: int) -> Knots:
         """The knots of one direction of a stable or crypto pool. Raises `NoCurve`."""
         key = (pool.id, i, j)
-        found = self._known.get(key)
+        with self._lock:
+            found = self._known.get(key)
         if found is not None and (found[0] is pool or found[0] == pool):
             return found[1]
         if isinstance(pool, StablePool):
@@ -167,13 +174,15 @@ class CurveCache:
             knots = crypto_knots(pool, i, j)
         else:
             raise NoCurve(f"pools of kind {pool.kind} have no curve")
-        self._known[key] = (pool, knots)
+        with self._lock:
+            self._known[key] = (pool, knots)
         return knots
 
     def forget_all_but(self, pools: Iterable[Pool]) -> None:
         """Drop the tables of pools that are no longer in the market."""
         present = {pool.id for pool in pools}
-        self._known = {key: value for key, value in self._known.items() if key[0] in present}
+        with self._lock:
+            self._known = {key: value for key, value in self._known.items() if key[0] in present}
 
 
 class _Table:
