@@ -18,6 +18,8 @@ from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction, chain_hash, signing_message, to_json
 from millrace.relayer.settings import RelayerSettings
+from millrace.relayer.stages import Origin
+from millrace.relayer.submission import Accepted
 from millrace.runtime import http, websocket
 
 NETWORK: NetworkProfile = profile("documented", chain_id="local")
@@ -280,6 +282,23 @@ class FakeChainApi:
     async def stop(self) -> None:
         if self._server is not None:
             await self._server.stop()
+
+
+async def start(world: Any, policy: str = "", **changes: Any) -> None:
+    """Start a relayer under this policy."""
+    if policy:
+        file = world.folder / "policy.toml"
+        file.write_text(policy)
+        changes["policy_file"] = str(file)
+    await world.start(**changes)
+
+
+async def submit(world: Any, *txs: Any, kind: Any = "relay", ip: str = "ip") -> list[str]:
+    """Submit a batch; for each transaction its reason or `ok`."""
+    submitter = world.service.submitter
+    batch = await submitter.take(Origin(kind, ip), [raw(tx) for tx in txs])
+    results = await submitter.finish(batch)
+    return ["ok" if isinstance(result, Accepted) else result.reason for result in results]
 
 
 class Client:

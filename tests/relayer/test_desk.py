@@ -7,33 +7,16 @@ import time
 from typing import Any
 
 import pytest
-from relayer_support import GAS_PRICE, RELAYERS, BlockMaker, connected, raw, sign, transfer, wallet
+from relayer_support import GAS_PRICE, RELAYERS, BlockMaker, connected, sign, start, submit, transfer, wallet
 
 from millrace.chain import address, call
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import chain_hash, client_hash
+from millrace.relayer.policy import PolicyError
 from millrace.relayer.signer_wire import Answer
 from millrace.relayer.signing import SignerError
-from millrace.relayer.stages import Origin
-from millrace.relayer.submission import Accepted
 
 ALICE = wallet(1)
-
-
-async def submit(world: Any, *txs: Any, kind: Any = "relay", ip: str = "ip") -> list[str]:
-    """Submit a batch; for each transaction its reason or `ok`."""
-    submitter = world.service.submitter
-    batch = await submitter.take(Origin(kind, ip), [raw(tx) for tx in txs])
-    results = await submitter.finish(batch)
-    return ["ok" if isinstance(result, Accepted) else result.reason for result in results]
-
-
-async def start(world: Any, policy: str = "", **changes: Any) -> None:
-    if policy:
-        file = world.folder / "policy.toml"
-        file.write_text(policy)
-        changes["policy_file"] = str(file)
-    await world.start(**changes)
 
 
 async def test_submission_reason_nonce_too_low(world: Any) -> None:
@@ -249,14 +232,12 @@ async def test_relayer_balance(world: Any) -> None:
 async def test_policy_is_read_again(world: Any) -> None:
     """A changed policy file holds within a second; a broken one changes nothing."""
     await start(world, "[caps]\nvalue = 5")
-    service = world.service
-    service._policy_file.write_text("[caps]\nvalue = ")
-    service._policy_time = -1
-    with pytest.raises(OSError, match="policy"):
+    service, file = world.service, world.folder / "policy.toml"
+    file.write_text("[caps]\nvalue = ")
+    with pytest.raises(PolicyError, match="policy"):
         service._read_policy()
     assert service.desk.policy.caps.value == 5
-    service._policy_file.write_text("[caps]\nvalue = 6")
-    service._policy_time = -1
+    file.write_text("[caps]\nvalue = 6")
     service._read_policy()
     assert service.desk.policy.caps.value == 6
 

@@ -52,7 +52,7 @@ class Desk:
         self.policy = folder / "policy.toml"
         self.policy.write_text("")
         files, network = write_keys(folder / "keys"), (NETWORK.name, NETWORK.chain_id)
-        start = Start(files, (), "", str(self.journal.path), str(self.policy), *network)
+        start = Start(files, (), {}, "", str(self.journal.path), str(self.policy), *network)
         self.process = SigningProcess(start, timeout=5.0)
 
     async def ask(self, tx: Any, *, write: bool = True) -> bytes | str:
@@ -116,16 +116,36 @@ async def test_row_2_sign_before_verify(desk: Desk) -> None:
         ("[caps]\ngas_limit = 99999", "gas limit too high"),
         ("[caps]\nfee = 1", "fee too high"),
         ("paused_shards = [1]", "shard paused"),
-        ("nonsense", "nonsense"),
+        ('[lists]\nallow_functions = ["buy"]', "function not allowed"),
     ],
 )
 async def test_caps_are_checked_again(desk: Desk, policy: str, reason: str) -> None:
-    """The signing process reads the policy file itself, and without a readable one signs nothing."""
+    """The signing process reads the policy file itself and holds to its caps and lists."""
     desk.policy.write_text(policy)
     os.utime(desk.policy, ns=(1, 1))
-    answer = await desk.ask(transfer(ALICE))
-    assert isinstance(answer, str)
-    assert reason in answer or reason == "nonsense"
+    assert await desk.ask(transfer(ALICE)) == reason
+
+
+async def test_half_written_policy_keeps_the_old_one(desk: Desk) -> None:
+    """While the policy file cannot be read the last good one holds: neither open to all nor closed to all."""
+    desk.policy.write_text("[caps]\ngas_limit = 100000")
+    assert isinstance(await desk.ask(transfer(ALICE)), bytes)
+    for nonce, spoil in ((1, lambda: desk.policy.write_text("[caps]\ngas_lim")), (2, desk.policy.unlink)):
+        spoil()
+        assert isinstance(await desk.ask(transfer(ALICE, nonce)), bytes)
+        assert await desk.ask(transfer(ALICE, nonce + 100, gas_limit=100_001)) == "gas limit too high"
+    desk.policy.write_text("[caps]\ngas_limit = 100001")
+    assert isinstance(await desk.ask(transfer(ALICE, 200, gas_limit=100_001)), bytes)
+
+
+async def test_half_written_policy_at_the_start(tmp_path: Path) -> None:
+    """A signing process that never read a policy does not start: there is no old one to keep."""
+    file = tmp_path / "policy.toml"
+    file.write_text("[caps]\ngas_lim")
+    keys = write_keys(tmp_path / "keys")
+    start = Start(keys, (), {}, "", str(tmp_path / "j"), str(file), NETWORK.name, NETWORK.chain_id)
+    with pytest.raises(SignerError, match=r"policy\.toml"):
+        await SigningProcess(start, 5.0).start()
 
 
 async def test_row_16_other_chain(desk: Desk) -> None:
@@ -166,6 +186,6 @@ async def test_row_36_no_core_dumps_and_no_debugger(desk: Desk) -> None:
 async def test_keys_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     """A key of the wrong kind stops the start with a text that names the file and nothing secret."""
     files = write_keys(tmp_path / "keys")
-    start = Start(files[:2], (), "", str(tmp_path / "j"), "", NETWORK.name, NETWORK.chain_id)
+    start = Start(files[:2], (), {}, "", str(tmp_path / "j"), "", NETWORK.name, NETWORK.chain_id)
     with pytest.raises(SignerError, match="no key for shard 2"):
         await SigningProcess(start, 5.0).start()

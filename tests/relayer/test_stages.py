@@ -167,14 +167,16 @@ def test_nested_relayed_calls() -> None:
 def test_stages_cannot_be_skipped() -> None:
     """Each stage is made from the one before and from nothing else."""
     parsed = stages.parse(raw(transfer(ALICE)), Origin("relay", ""))
-    authenticated = stages.authenticate(parsed, NETWORK, OURS)
+    examined = stages.examine(parsed, NETWORK, OURS)
+    authenticated = stages.verify(examined, signing_message(parsed.tx))
     approved = stages.Approved(authenticated, 1)
     reserved = stages.Reserved(approved)
     journalled = stages.Journalled(reserved)
     stages.Signed(journalled, parsed.tx)
-    chain: list[Any] = [parsed, authenticated, approved, reserved, journalled]
+    chain: list[Any] = [parsed, examined, authenticated, approved, reserved, journalled]
     makers: list[Any] = [
-        lambda before: stages.Authenticated(before, 1, 1),
+        lambda before: stages.Examined(before, 1, 1),
+        stages.Authenticated,
         lambda before: stages.Approved(before, 1),
         stages.Reserved,
         stages.Journalled,

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from millrace.gossip.wire import Command, Report, Unframer, frame
+from millrace.runtime import environment
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +163,7 @@ async def _execute(path: Path, log_level: str) -> asyncio.subprocess.Process:
         "--socket", str(path), "--parent", str(os.getpid()), "--log-level", log_level,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
         limit=_LINE_BYTES,
+        env=environment.for_child(),
     )  # fmt: skip
 
 

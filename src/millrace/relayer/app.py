@@ -8,7 +8,6 @@ import logging
 import signal
 import sqlite3
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from millrace.chain.network import NetworkProfile
@@ -36,7 +35,7 @@ from millrace.relayer.statistics import Statistics
 from millrace.relayer.submission import Submitter
 from millrace.relayer.tracker import Tracker
 from millrace.relayer.ws import Gateway
-from millrace.runtime import http
+from millrace.runtime import environment, http
 from millrace.runtime.process import wait_first
 
 log = logging.getLogger(__name__)
@@ -86,9 +85,9 @@ class Service:
         self.desk.p90 = self.statistics.gas.p90
         self.tracker = Tracker()
         self.book = AccountBook()
-        self._policy_file = Path(settings.policy_file) if settings.policy_file else None
-        self._policy_time = -1
-        self._parts: list[Callable[[], object]] = []
+        self._policy_file = policy.PolicyFile(settings.policy_file)
+        self._keys = self._where_keys_are()
+        self._background: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Bring everything up, in the order of need."""
@@ -158,6 +157,7 @@ class Service:
             await self.gossip.stop()
         if self.signer is not None:
             await self.signer.stop()
+        await asyncio.gather(*self._background, return_exceptions=True)
         with contextlib.suppress(Exception):
             self._write_cursor()
         await self.journal.close()
@@ -172,21 +172,31 @@ class Service:
 
     # ---- start
 
-    async def _start_signer(self) -> None:
+    def _where_keys_are(self) -> Start:
+        """What a signing process starts with.
+
+        Keys in the environment are taken out of it: no child inherits them, and each new signing process gets them
+        through its socket.
+        """
         settings = self.settings
-        if not settings.key_files and not settings.key_env:
-            log.warning("no keys are set: relay and sign are refused")
-            return
-        start = Start(
+        seeds = {name: seed for name in settings.key_env if (seed := environment.take_secret(name)) is not None}
+        return Start(
             settings.key_files,
             settings.key_env,
+            seeds,
             settings.key_passphrase_file,
             str(self.journal.path),
             settings.policy_file,
             settings.profile,
             self.network.chain_id,
         )
-        signer = SigningProcess(start, settings.signer_timeout)
+
+    async def _start_signer(self) -> None:
+        if not self._keys.key_files and not self._keys.key_env:
+            log.warning("no keys are set: relay and sign are refused")
+            return
+        signer = SigningProcess(self._keys, self.settings.signer_timeout)
+        signer.on_return = self._sign_missed
         await signer.start()
         self.signer, old = signer, self.signer
         log.info("keys are loaded", extra={"shards": sorted(signer.relayers)})
@@ -199,11 +209,19 @@ class Service:
             await self._start_signer()
         except SignerError as error:
             log.error("the keys are not replaced", extra={"reason": str(error)})
+        else:
+            await self.submitter.sign_missed()
+
+    def _sign_missed(self) -> None:
+        """A signing process is back: sign what was journalled while there was none."""
+        task = asyncio.ensure_future(self.submitter.sign_missed())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     def _restore(self) -> None:
         since = time.time_ns() // 1_000_000 - DAY_MS
         records = self.journal.open_records()
-        self.desk.restore(records, self.journal.spent_since(since))
+        self.desk.restore(records, self.journal.spent_since(since), self.journal.ips_since(since))
         if records:
             log.info("transactions in flight taken over from the journal", extra={"count": len(records)})
 
@@ -306,26 +324,22 @@ class Service:
             self.journal.keep_cursor(last)
 
     async def _keep_policy(self) -> None:
+        wrong = ""
         while True:
             await asyncio.sleep(POLICY_SECONDS)
             try:
                 self._read_policy()
-            except OSError as error:
-                log.error("the policy file is not used: the last good one holds", extra={"error": str(error)})
+                wrong = ""
+            except policy.PolicyError as error:
+                if str(error) != wrong:
+                    log.error("the policy file is not used: the last good one holds", extra={"error": str(error)})
+                wrong = str(error)
 
     def _read_policy(self) -> None:
-        """Take over the policy file if it changed. Raises `OSError` when it cannot be used."""
-        if self._policy_file is None:
-            return
-        changed = self._policy_file.stat().st_mtime_ns
-        if changed == self._policy_time:
-            return
-        self._policy_time = changed
-        try:
-            self.desk.policy = policy.loads(self._policy_file.read_text(encoding="utf-8"))
-        except (policy.PolicyError, UnicodeDecodeError) as error:
-            raise OSError(f"{self._policy_file}: {error}") from error
-        log.info("policy read", extra={"file": str(self._policy_file)})
+        """Take over the policy file if it changed. Raises `PolicyError` when it cannot be used."""
+        if self._policy_file.refresh():
+            self.desk.policy = self._policy_file.policy
+            log.info("policy read", extra={"file": self.settings.policy_file})
 
     async def _keep_balances(self) -> None:
         """Ask for the balances of the relayer keys: the event stream does not carry fees they pay."""

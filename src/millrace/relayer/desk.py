@@ -10,16 +10,17 @@ import asyncio
 import sqlite3
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import Transaction, from_proto, to_proto
-from millrace.relayer import policy, reasons
+from millrace.chain.transaction import from_proto
+from millrace.relayer import audit, policy, reasons
 from millrace.relayer.accounts import Account
+from millrace.relayer.audit import Spent
 from millrace.relayer.budget import Ledger, Reservation
 from millrace.relayer.inflight import Entry, InFlight
-from millrace.relayer.journal import Journal, Record, audit
+from millrace.relayer.journal import Journal, Record
 from millrace.relayer.policy import Policy
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.reputation import Reputation
@@ -168,14 +169,28 @@ class Desk:
             entry.refusal = reason
             self._end(entry, "superseded", 0)
 
-    def signed(self, entry: Entry, tx: Transaction) -> None:
-        """The entry has all its signatures."""
-        self.inflight.signed(entry, tx, entry.proto if tx is entry.tx else to_proto(tx))
-        if entry.kind != "broadcast":
-            self._sponsored[entry.chain_hash] = tx.sender
+    def complete(self, entry: Entry) -> None:
+        """The entry came with all its signatures; its row says so already."""
+        self.inflight.signed(entry)
+
+    def cosigned(self, signatures: Sequence[tuple[Entry, bytes]]) -> None:
+        """Entries have got their relayer's signature."""
+        rows = []
+        for entry, signature in signatures:
+            self.inflight.signed(entry, signature)
+            self._sponsored[entry.chain_hash] = entry.tx.sender
             if len(self._sponsored) > MAX_REMEMBERED:
                 self._sponsored.popitem(last=False)
-        self._update(entry, "tx = ?, chain_hash = ?, state = 'signed'", entry.proto, entry.chain_hash)
+            rows.append((entry.proto, entry.chain_hash, entry.client_hash))
+        if not rows:
+            return
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.executemany(
+                "UPDATE submissions SET tx = ?, chain_hash = ?, state = 'signed' WHERE client_hash = ?", rows
+            )
+
+        self._journal.change(write)
 
     def on_its_way(self, entry: Entry) -> None:
         """The entry is to be broadcast from now on."""
@@ -230,24 +245,31 @@ class Desk:
 
     # ---- restart
 
-    def restore(self, records: list[Record], spent: list[Record]) -> None:
-        """Take over what the journal knows: entries that may still run, and all that counts in the budget."""
+    def restore(self, records: Sequence[Record], spent: Sequence[Spent], ips: Mapping[bytes, str]) -> None:
+        """Take over what the journal knows: entries that may still run, and all that counts in the budget.
+
+        What was spent comes from the audit log, which is never pruned; `ips` says from where, by client hash.
+        """
         now, wall = self._clock(), self._wall_ms()
-        opened = {record.client_hash for record in records}
-        reserved = {record.client_hash: record for record in [*spent, *records] if record.relayer is not None}
-        for record in sorted(reserved.values(), key=lambda record: record.created_ms):
-            assert record.relayer is not None
-            age = max(0.0, (wall - record.created_ms) / 1000)
+        opened = {record.client_hash: record for record in records if record.relayer is not None}
+        known = {item.client_hash for item in spent if item.cost is None}
+        older = [
+            Spent(record.relayer or b"", record.sender, record.client_hash, record.created_ms, record.fee)
+            for record in opened.values() if record.client_hash not in known
+        ]  # fmt: skip
+        for item in sorted([*spent, *older], key=lambda item: item.time_ms):
+            record = opened.get(item.client_hash) if item.cost is None else None
+            age = max(0.0, (wall - item.time_ms) / 1000)
             reservation = self.ledger.restore(
-                record.relayer, record.sender, record.ip, record.fee, now - age,
-                sign_only=record.kind == "sign",
+                item.relayer, item.sender, record.ip if record else ips.get(item.client_hash, ""), item.fee, now - age,
+                sign_only=record is not None and record.kind == "sign",
             )  # fmt: skip
-            if record.client_hash in opened:
-                self._reservations[record.client_hash] = reservation
+            if record is not None:
+                self._reservations[item.client_hash] = reservation
             else:
-                self.ledger.settle(reservation, record.fee if record.cost is None else record.cost, now)
-        for record in records:
-            self.inflight.add(self._entry(record))
+                self.ledger.settle(reservation, item.fee if item.cost is None else item.cost, now)
+        for row in records:
+            self.inflight.add(self._entry(row))
 
     def _entry(self, record: Record) -> Entry:
         tx = from_proto(record.tx)
@@ -278,7 +300,10 @@ class Desk:
         if reservation is not None and cost is not None:
             self.ledger.settle(reservation, cost, self._clock())
         sponsored = reservation is not None
-        ended, client, relayer = self._wall_ms(), entry.client_hash, entry.tx.relayer
+        ended, client = self._wall_ms(), entry.client_hash
+        relayer, sender, nonce = entry.tx.relayer, entry.tx.sender, entry.tx.nonce
+        event: audit.Event = "settle" if cost else "refund"
+        amount = cost or entry.fee
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -286,8 +311,7 @@ class Desk:
                 (state, None if cost is None else str(cost), ended, client),
             )
             if sponsored and cost is not None:
-                event, amount = ("settle", cost) if cost else ("refund", entry.fee)
-                audit(connection, relayer, entry.tx.sender, entry.tx.nonce, client, event, amount, ended)
+                audit.write(connection, [(ended, event, relayer, sender, nonce, client, amount)])
 
         self._journal.change(write)
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from msgspec import Raw
 
-from millrace.chain.call import payments_of
 from millrace.chain.network import NetworkProfile
 from millrace.relayer import policy, stages
 from millrace.relayer.policy import Policy
@@ -44,7 +43,7 @@ def explain(
         policy.check_gas_price(tx, rules, p90)
         yield Step("gas price", True, f"{tx.gas_price} of at most {policy.gas_price_cap(rules.caps, p90)}")
         policy.check_lists(tx, rules.lists)
-        target = payments_of(tx)
+        target = policy.target_of(tx)
         yield Step("lists", True, f"function {target.function!r}")
         for name, limit in _limits(rules):
             yield Step(name, fee <= limit, f"{fee} of {limit} atomic units, if nothing of it is used")

@@ -12,7 +12,7 @@ import msgspec
 
 from millrace.chain.transaction import Transaction
 from millrace.relayer.reasons import Reason
-from millrace.relayer.stages import Kind, hash_of
+from millrace.relayer.stages import Kind, cosigned, hash_of
 
 State = Literal["reserved", "journalled", "signed", "expired", "over"]
 """`reserved`: in memory only; `journalled`: on disk; `signed`: may be on its way; `expired`: sent no more, but can
@@ -40,6 +40,8 @@ class Entry(msgspec.Struct, eq=False):
     """Whether it is to be gossiped until included; false for what was only signed."""
     sending: bool = False
     """Whether the broadcaster has it."""
+    asking: bool = False
+    """Whether the signing process is being asked for it now."""
     sign_requests: int = 0
     """How often the signing process may have been asked for it; an entry read from disk may have been asked once."""
     refusal: Reason | None = None
@@ -61,6 +63,8 @@ class InFlight:
         self._by_sender: dict[bytes, dict[int, Entry]] = {}
         self._costs: dict[bytes, int] = {}
         """What all entries of a sender can take from it."""
+        self._runs: dict[bytes, tuple[int, int]] = {}
+        """Of a sender: every nonce from the first up to the second, which is not one of them, is in flight."""
         self._by_client: dict[bytes, Entry] = {}
         self._by_chain: dict[bytes, Entry] = {}
 
@@ -86,11 +90,16 @@ class InFlight:
 
     def expected_nonce(self, sender: bytes, account_nonce: int) -> int:
         """The nonce the sender's next transaction should have: the account's, past what is in flight."""
-        nonces = self._by_sender.get(sender, {})
-        expected = account_nonce
-        while expected in nonces:
-            expected += 1
-        return expected
+        nonces = self._by_sender.get(sender)
+        if nonces is None:
+            return account_nonce
+        first, after = self._runs.get(sender, (account_nonce, account_nonce))
+        if not first <= account_nonce <= after:
+            first = after = account_nonce
+        while after in nonces:
+            after += 1
+        self._runs[sender] = first, after
+        return after
 
     def committed(self, sender: bytes, account_nonce: int) -> int:
         """What the sender's entries from `account_nonce` on can still take from its balance."""
@@ -98,7 +107,7 @@ class InFlight:
         if nonces is None:
             return 0
         total = self._costs[sender]
-        if min(nonces) < account_nonce:
+        if total and min(nonces) < account_nonce:
             total -= sum(entry.cost_to_sender for nonce, entry in nonces.items() if nonce < account_nonce)
         return total
 
@@ -112,9 +121,12 @@ class InFlight:
         if entry.chain_hash:
             self._by_chain[entry.chain_hash] = entry
 
-    def signed(self, entry: Entry, tx: Transaction, proto: bytes) -> None:
-        """The entry has all its signatures."""
-        entry.tx, entry.proto, entry.chain_hash, entry.state = tx, proto, hash_of(proto), "signed"
+    def signed(self, entry: Entry, signature: bytes = b"") -> None:
+        """The entry has all its signatures, the relayer's if one was to be made here."""
+        if signature:
+            entry.tx = msgspec.structs.replace(entry.tx, relayer_signature=signature)
+            entry.proto = cosigned(entry.proto, signature)
+        entry.chain_hash, entry.state = hash_of(entry.proto), "signed"
         self._by_chain[entry.chain_hash] = entry
 
     def remove(self, entry: Entry) -> None:
@@ -123,7 +135,11 @@ class InFlight:
         if nonces.get(entry.tx.nonce) is entry:
             del nonces[entry.tx.nonce]
             self._costs[entry.tx.sender] -= entry.cost_to_sender
+            first, after = self._runs.pop(entry.tx.sender, (0, 0))
+            if entry.tx.nonce == first:  # the usual way: the oldest ends first
+                self._runs[entry.tx.sender] = first + 1, max(after, first + 1)
             if not nonces:
                 del self._by_sender[entry.tx.sender], self._costs[entry.tx.sender]
+                self._runs.pop(entry.tx.sender, None)
         self._by_client.pop(entry.client_hash, None)
         self._by_chain.pop(entry.chain_hash, None)

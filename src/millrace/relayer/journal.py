@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from millrace.relayer import audit
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -24,7 +26,8 @@ T = TypeVar("T")
 SCHEMA_VERSION = 1
 MAX_WAITING = 20_000
 
-_SCHEMA = """
+_SCHEMA = f"""
+{audit.SCHEMA}
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS submissions (
     sender BLOB NOT NULL,
@@ -45,22 +48,8 @@ CREATE TABLE IF NOT EXISTS submissions (
     PRIMARY KEY (sender, nonce)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX IF NOT EXISTS submissions_client ON submissions (client_hash);
-CREATE INDEX IF NOT EXISTS submissions_chain ON submissions (chain_hash);
-CREATE INDEX IF NOT EXISTS submissions_created ON submissions (relayer, created_ms);
-CREATE TABLE IF NOT EXISTS audit (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    time_ms INTEGER NOT NULL,
-    event TEXT NOT NULL,          -- reserve, settle or refund
-    relayer BLOB NOT NULL,
-    sender BLOB NOT NULL,
-    nonce INTEGER NOT NULL,
-    client_hash BLOB NOT NULL,
-    amount TEXT NOT NULL          -- reserved; really paid; given back
-);
-CREATE TRIGGER IF NOT EXISTS audit_is_append_only_1 BEFORE UPDATE ON audit
-    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
-CREATE TRIGGER IF NOT EXISTS audit_is_append_only_2 BEFORE DELETE ON audit
-    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+DROP INDEX IF EXISTS submissions_chain;
+DROP INDEX IF EXISTS submissions_created;
 """
 
 
@@ -96,6 +85,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 _COLUMNS = ", ".join(Record.__struct_fields__)
+_FEE, _COST = (Record.__struct_fields__.index(name) for name in ("fee", "cost"))
 
 
 class Journal:
@@ -154,15 +144,17 @@ class Journal:
         another that may still run; then none of them is there.
         """
 
+        rows = [_row(record) for record in records]
+        lines: list[audit.Line] = [
+            (row.created_ms, "reserve", row.relayer, row.sender, row.nonce, row.client_hash, row.fee)
+            for row in records
+            if row.relayer is not None
+        ]
+
         def write(connection: sqlite3.Connection) -> None:
-            for record in records:
-                if connection.execute(_INSERT, _row(record)).rowcount != 1:
-                    raise NonceTaken(f"nonce {record.nonce} of this sender is taken")
-                if record.relayer is not None:
-                    audit(
-                        connection, record.relayer, record.sender, record.nonce, record.client_hash,
-                        "reserve", record.fee, record.created_ms,
-                    )  # fmt: skip
+            if connection.executemany(_INSERT, rows).rowcount != len(rows):
+                raise NonceTaken("a nonce of this sender is taken")
+            audit.write(connection, lines)
 
         self.records += len(records)
         await self._commit(write)
@@ -213,15 +205,17 @@ class Journal:
             )
         ]
 
-    def spent_since(self, time_ms: int) -> list[Record]:
-        """Rows that our keys pay for, reserved since `time_ms`, oldest first."""
-        return [
-            _record(row)
-            for row in self.read(
-                f"SELECT {_COLUMNS} FROM submissions WHERE relayer IS NOT NULL AND created_ms >= ? ORDER BY created_ms",
-                (time_ms,),
+    def spent_since(self, time_ms: int) -> list[audit.Spent]:
+        """What our keys reserved since `time_ms` and did not get back, oldest first."""
+        return audit.spent_since(self.read, time_ms)
+
+    def ips_since(self, time_ms: int) -> dict[bytes, str]:
+        """From where what our keys pay for was submitted, by client hash, as far as the rows are still there."""
+        return dict(
+            self.read(
+                "SELECT client_hash, ip FROM submissions WHERE relayer IS NOT NULL AND created_ms >= ?", (time_ms,)
             )
-        ]
+        )
 
     def cursor(self) -> int | None:
         """The last event that need not be read again, or `None` before the first."""
@@ -301,10 +295,10 @@ def _try_commit(connection: sqlite3.Connection, writes: list[Callable[[sqlite3.C
         for write in writes:
             write(connection)
         connection.execute("COMMIT")
-    except (sqlite3.Error, NonceTaken) as error:
+    except Exception as error:  # whatever a change does, the thread that writes everybody's must live on
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        return error if isinstance(error, NonceTaken) else JournalError(str(error))
+        return error if isinstance(error, NonceTaken) else JournalError(str(error) or repr(error))
     return None
 
 
@@ -329,28 +323,11 @@ _INSERT = (
 )
 
 
-def audit(
-    connection: sqlite3.Connection,
-    relayer: bytes,
-    sender: bytes,
-    nonce: int,
-    client_hash: bytes,
-    event: str,
-    amount: int,
-    time_ms: int,
-) -> None:
-    """Write down that an amount was reserved, paid or given back."""
-    connection.execute(
-        "INSERT INTO audit (time_ms, event, relayer, sender, nonce, client_hash, amount) VALUES (?,?,?,?,?,?,?)",
-        (time_ms, event, relayer, sender, nonce, client_hash, str(amount)),
-    )
-
-
 def _row(record: Record) -> tuple[Any, ...]:
-    values = msgspec.structs.asdict(record)
-    values["fee"] = str(record.fee)
-    values["cost"] = None if record.cost is None else str(record.cost)
-    return tuple(values.values())
+    values = list(msgspec.structs.astuple(record))
+    values[_FEE] = str(record.fee)
+    values[_COST] = None if record.cost is None else str(record.cost)
+    return tuple(values)
 
 
 def _record(row: tuple[Any, ...]) -> Record:

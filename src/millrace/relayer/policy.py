@@ -7,6 +7,7 @@ still cannot sign beyond them. Amounts are in atomic units (10^-18 EGLD), writte
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
 import msgspec
 
@@ -18,6 +19,8 @@ from millrace.relayer import reasons
 from millrace.relayer.reasons import Refused
 
 EGLD = 10**18
+
+_TRANSFERS = {name.encode() for name in (call.ESDT_TRANSFER, call.NFT_TRANSFER, call.MULTI_TRANSFER)}
 
 
 class PolicyError(ValueError):
@@ -91,6 +94,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Shards whose key signs nothing for now."""
 
 
+_OPEN = Lists()
+
+
 def loads(text: str) -> Policy:
     """The policy in a TOML text. Raises `PolicyError`."""
     try:
@@ -106,6 +112,38 @@ def loads(text: str) -> Policy:
             if getattr(table, name) < 0:
                 raise PolicyError(f"{name} is negative")
     return policy
+
+
+class PolicyFile:
+    """The policy in a file, read again when the file changes; without a path it is the default."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen: tuple[int, ...] | None = None
+        self.policy = Policy()
+        """The last one that could be read."""
+
+    def refresh(self) -> bool:
+        """Read the file if it is another than the last that was read; whether there is a new policy.
+
+        Raises `PolicyError` when it cannot be used, as while somebody is still writing it: the policy stays the last
+        good one, and the next call tries again.
+        """
+        if not self._path:
+            return False
+        try:
+            status = Path(self._path).stat()
+            # Two writes within one tick of the clock differ in size, or in the file itself if it was replaced.
+            seen = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if seen == self._seen:
+                return False
+            self.policy = loads(Path(self._path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise PolicyError(f"{self._path}: cannot be read ({error})") from None
+        except PolicyError as error:
+            raise PolicyError(f"{self._path}: {error}") from None
+        self._seen = seen
+        return True
 
 
 def gas_price_cap(caps: Caps, p90: int | None) -> int:
@@ -136,11 +174,31 @@ def check_caps(tx: Transaction, policy: Policy, network: NetworkProfile) -> int:
     return fee
 
 
+def target_of(tx: Transaction) -> call.ParsedCall:
+    """Who really receives, and which function is called, by its name however the arguments look.
+
+    Data like `burn@0` is no readable call, and may still be one to somebody: lists match it by its name. Raises
+    `CallError` for a token transfer that cannot be read, since what it names inside cannot be told.
+    """
+    if not tx.data:
+        return call.ParsedCall(tx.receiver, (), "", ())
+    try:
+        call.parse(tx.data)
+    except call.CallError:
+        name = tx.data.partition(b"@")[0]
+        if name in _TRANSFERS:
+            raise
+        return call.ParsedCall(tx.receiver, (), name.decode("utf-8", "replace"), ())
+    return call.payments_of(tx)
+
+
 def check_lists(tx: Transaction, lists: Lists) -> None:
     """Raise `Refused` unless sender, receiver and function are sponsored."""
+    if lists == _OPEN:
+        return
     if not _allowed(address.encode(tx.sender), lists.allow_senders, lists.deny_senders):
         raise Refused(reasons.SENDER_NOT_ALLOWED)
-    target = call.payments_of(tx)
+    target = target_of(tx)
     receivers = {address.encode(tx.receiver), address.encode(target.receiver)}
     if tx.receiver == tx.sender and target.receiver != tx.sender:
         receivers.discard(address.encode(tx.sender))  # a token transfer goes to oneself, its target inside

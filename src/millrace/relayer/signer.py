@@ -2,30 +2,27 @@
 
 It runs as `python -m millrace.relayer.signer FD` on one end of a socket pair. Whatever the service asks, a
 signature leaves only for a transaction that names one of our keys as relayer of its sender's shard, that its
-sender (and guardian) signed, in which no relayer key is a party, that is within the caps of the policy file,
-and whose record is committed in the journal.
+sender (and guardian) signed, in which no relayer key is a party, that is within the caps and lists of the policy
+file, and whose record is committed in the journal.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import os
 import resource
 import signal
 import socket
 import sqlite3
 import sys
+from collections import OrderedDict
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from millrace.chain.keys import KeyPair
 from millrace.chain.network import NetworkProfile
 from millrace.chain.network import profile as named_profile
-from millrace.chain.transaction import (
-    Transaction,
-    TransactionError,
-    from_proto,
-    signing_message,
-)
+from millrace.chain.transaction import Transaction, TransactionError, from_proto, signing_message
 from millrace.relayer import keystore, policy, reasons, stages
 from millrace.relayer.journal import hash_message
 from millrace.relayer.reasons import Refused
@@ -34,143 +31,198 @@ from millrace.relayer.signer_wire import (
     MAX_FRAME,
     Answer,
     Command,
+    Done,
     Failed,
     Ready,
     Report,
-    Sign,
-    Signatures,
     Start,
+    Work,
     command_decoder,
     frame,
 )
 from millrace.runtime.process import die_with_parent
 
 _PR_SET_DUMPABLE = 4
+_MCL_CURRENT, _MCL_FUTURE = 1, 2
+
+MAX_CHECKED = 4096
+"""Transactions remembered from their check until they are signed; one that was forgotten is verified again."""
+MAX_CHECKED_BYTES = 4096
+"""Longer ones are not remembered, so that all of them together take some 16 MiB at most."""
 
 NOT_JOURNALLED = reasons.Reason("not in the journal", "not_journalled")
+
+
+class _Checked(NamedTuple):
+    """A transaction whose signatures were verified, and the bytes that ours will be over."""
+
+    authenticated: stages.Authenticated
+    message: bytes
 
 
 class Vault:
     """The keys and everything that must hold before one of them signs."""
 
-    def __init__(self, pairs: dict[int, KeyPair], network: NetworkProfile, journal: Path, policy_file: str) -> None:
+    def __init__(self, pairs: dict[int, KeyPair], network: NetworkProfile, journal: Path, rules: policy.PolicyFile):
         self._pairs = pairs
         self._network = network
         self._relayers = stages.Relayers({shard: pair.public for shard, pair in pairs.items()})
         self._journal_path = journal
         self._journal: sqlite3.Connection | None = None
-        self._policy_file = Path(policy_file) if policy_file else None
-        self._policy_time = -1
-        self._policy = policy.Policy()
+        self._rules = rules
+        self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
 
     @property
     def relayers(self) -> dict[int, bytes]:
         """Public keys by shard."""
         return self._relayers.by_shard
 
-    def answer(self, data: bytes) -> Answer:
-        """The co-signature of a transaction in protobuf form, or the reason why there is none."""
+    def check(self, data: bytes) -> str:
+        """Whether a transaction in protobuf form is signed as it should be: empty, or the reason why not."""
         try:
-            return Answer(signature=self.sign(from_proto(data)))
-        except (TransactionError, Refused, policy.PolicyError) as refusal:
+            checked = self._verify(data)
+        except (TransactionError, Refused) as refusal:
+            return str(refusal)
+        if len(data) <= MAX_CHECKED_BYTES:
+            self._checked[checked.authenticated.parsed.client_hash] = checked
+            if len(self._checked) > MAX_CHECKED:
+                self._checked.popitem(last=False)
+        return ""
+
+    def sign_all(self, items: list[bytes]) -> list[Answer]:
+        """For each transaction in protobuf form its co-signature, or the reason why there is none."""
+        if not items:
+            return []
+        with contextlib.suppress(policy.PolicyError):  # half written: the last good one holds; the service says so
+            self._rules.refresh()
+        self._begin_reading()
+        try:
+            return [self._answer(data) for data in items]
+        finally:
+            self._end_reading()
+
+    def _answer(self, data: bytes) -> Answer:
+        try:
+            return Answer(signature=self._sign(data))
+        except (TransactionError, Refused) as refusal:
             return Answer(refusal=str(refusal))
 
-    def sign(self, tx: Transaction) -> bytes:
-        """The co-signature of a transaction. Raises `Refused` or `PolicyError`."""
-        if tx.relayer_signature:
-            raise Refused(reasons.SIGNER_REFUSED.but("it is signed already"))
-        parsed = stages.Parsed.of(tx, stages.Origin("relay", ""))
-        authenticated = stages.authenticate(parsed, self._network, self._relayers)
-        self._read_policy()
-        policy.check_caps(tx, self._policy, self._network)
-        message = signing_message(tx)
+    def _sign(self, data: bytes) -> bytes:
+        authenticated, message = self._forget(data) or self._verify(data)
+        tx = authenticated.tx
+        policy.check_caps(tx, self._rules.policy, self._network)
+        policy.check_lists(tx, self._rules.policy.lists)
         if not self._is_journalled(tx, message):
             raise Refused(NOT_JOURNALLED)
         return self._pairs[authenticated.sender_shard].sign(message)
 
-    def _is_journalled(self, tx: Transaction, message: bytes) -> bool:
-        """Whether this very payload holds its (sender, nonce) on disk, with us as the one to sign."""
+    def _forget(self, data: bytes) -> _Checked | None:
+        """What is remembered of these very bytes; not any more."""
+        known = stages.hash_of(data)
+        return self._checked.pop(known) if known in self._checked else None
+
+    def _verify(self, data: bytes) -> _Checked:
+        """The transaction in these bytes. Raises `TransactionError` or `Refused`."""
+        tx = from_proto(data)
+        if tx.relayer_signature:
+            raise Refused(reasons.SIGNER_REFUSED.but("it is signed already"))
+        message = signing_message(tx)
+        parsed = stages.Parsed(tx, data, stages.hash_of(data), stages.Origin("relay", ""))
+        examined = stages.examine(parsed, self._network, self._relayers)
+        return _Checked(stages.verify(examined, message), message)
+
+    # ---- the journal, read only
+
+    def _begin_reading(self) -> None:
+        """Begin one read transaction for many rows: it sees everything committed up to now."""
         try:
             if self._journal is None:
-                self._journal = sqlite3.connect(f"file:{self._journal_path}?mode=ro", uri=True)
+                self._journal = sqlite3.connect(f"file:{self._journal_path}?mode=ro", uri=True, isolation_level=None)
+            self._journal.execute("BEGIN")
+        except sqlite3.Error:
+            self._journal = None
+
+    def _end_reading(self) -> None:
+        if self._journal is not None and self._journal.in_transaction:
+            self._journal.execute("COMMIT")
+
+    def _is_journalled(self, tx: Transaction, message: bytes) -> bool:
+        """Whether this very payload holds its (sender, nonce) on disk, with us as the one to sign."""
+        if self._journal is None:
+            return False
+        try:
             row = self._journal.execute(
                 "SELECT message_hash, relayer FROM submissions "
                 "WHERE sender = ? AND nonce = ? AND state IN ('journalled', 'signed', 'expired')",
                 (tx.sender, tx.nonce),
             ).fetchone()
-        except sqlite3.Error:
+        except (sqlite3.Error, OverflowError):  # no row has a nonce beyond 63 bits
             return False
         return row is not None and row == (hash_message(message), tx.relayer)
 
-    def _read_policy(self) -> None:
-        """Read the policy file again when it changed. Without a readable policy nothing is signed."""
-        if self._policy_file is None:
-            return
-        try:
-            changed = self._policy_file.stat().st_mtime_ns
-            if changed != self._policy_time:
-                self._policy = policy.loads(self._policy_file.read_text(encoding="utf-8"))
-                self._policy_time = changed
-        except (OSError, UnicodeDecodeError) as error:
-            raise policy.PolicyError("the policy file cannot be read") from error
 
-
-def serve(connection: socket.socket) -> None:
+def serve(connection: socket.socket, *, locked: bool = False) -> None:
     """Answer commands until the service closes its end."""
     stream = connection.makefile("rb")
     vault: Vault | None = None
-    while (command := _receive(stream.read)) is not None:
+    while (command := _receive(stream)) is not None:
         match command:
             case Start():
                 try:
                     vault = _open_vault(command)
-                    _send(connection, Ready(vault.relayers))
+                    _send(connection, Ready(vault.relayers, locked))
                 except (keystore.KeyStoreError, policy.PolicyError, ValueError) as error:
                     _send(connection, Failed(str(error)))
-            case Sign(request, transactions) if vault is not None:
-                _send(connection, Signatures(request, [vault.answer(item) for item in transactions]))
+            case Work(sign, check) if vault is not None:
+                _send(connection, Done(vault.sign_all(sign), [vault.check(data) for data in check]))
 
 
 def _open_vault(start: Start) -> Vault:
     network = named_profile(start.profile, chain_id=start.chain_id)
-    pairs = keystore.load(start.key_files, start.key_env, network, os.environ, start.key_passphrase_file)
-    for name in start.key_env:
-        os.environ.pop(name, None)
-    vault = Vault(pairs, network, Path(start.journal), start.policy_file)
-    vault._read_policy()
-    return vault
+    pairs = keystore.load(start.key_files, start.key_env, network, start.seeds, start.key_passphrase_file)
+    rules = policy.PolicyFile(start.policy_file)
+    rules.refresh()
+    return Vault(pairs, network, Path(start.journal), rules)
 
 
-def _receive(read: object) -> Command | None:
-    assert callable(read)
-    header = read(HEADER.size)
+def _receive(stream: BinaryIO) -> Command | None:
+    header = stream.read(HEADER.size)
     if len(header) < HEADER.size:
         return None
     (size,) = HEADER.unpack(header)
     if size > MAX_FRAME:
         return None
-    return command_decoder.decode(read(size))
+    return command_decoder.decode(stream.read(size))
 
 
 def _send(connection: socket.socket, report: Report) -> None:
     connection.sendall(frame(report))
 
 
-def harden() -> None:
-    """No core dumps, no debugger of the same user, no memory that outlives the process in a swap file."""
+def harden() -> bool:
+    """No core dumps, no debugger of the same user, and no memory in a swap file; whether the last succeeded.
+
+    Memory is locked only where there is no limit to it (`ulimit -l unlimited`, or CAP_IPC_LOCK): with a limit, an
+    allocation beyond it would fail later on.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    try:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    except (ValueError, OSError):
+        return False
+    return bool(libc.mlockall(_MCL_CURRENT | _MCL_FUTURE) == 0)
 
 
 def main() -> None:
     """Entry of the process; its only argument is the file descriptor of its end of the socket pair."""
-    harden()
+    locked = harden()
     die_with_parent()
     # Ctrl-C in a terminal reaches the whole group; the service decides when this process ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as connection:
-        serve(connection)
+        serve(connection, locked=locked)
 
 
 if __name__ == "__main__":

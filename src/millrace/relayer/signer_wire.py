@@ -9,7 +9,8 @@ import struct
 
 import msgspec
 
-MAX_FRAME = 16 * 1024 * 1024
+MAX_FRAME = 256 * 1024 * 1024
+"""256 transactions with the longest data there can be fit in."""
 HEADER = struct.Struct(">I")
 
 
@@ -18,21 +19,29 @@ class _Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Start(_Record, frozen=True, tag="start"):
-    """First frame: where the keys, the journal and the policy are. Never a secret itself."""
+    """First frame: where the keys, the journal and the policy are. Only the socket pair ever carries it."""
 
     key_files: tuple[str, ...]
     key_env: tuple[str, ...]
+    seeds: dict[str, str]
+    """What the variables named in `key_env` held, as far as they were set (development only)."""
     key_passphrase_file: str
     journal: str
     policy_file: str
     profile: str
     chain_id: str
 
+    def __repr__(self) -> str:
+        return f"Start(key_files={self.key_files}, key_env={self.key_env}, seeds=***)"
+
 
 class Ready(_Record, frozen=True, tag="ready"):
-    """The keys are loaded: public keys by shard."""
+    """The keys are loaded."""
 
     relayers: dict[int, bytes]
+    """Public keys by shard."""
+    locked: bool
+    """Whether the process's memory is kept out of swap."""
 
 
 class Failed(_Record, frozen=True, tag="failed"):
@@ -41,11 +50,15 @@ class Failed(_Record, frozen=True, tag="failed"):
     reason: str
 
 
-class Sign(_Record, frozen=True, tag="sign"):
-    """Sign these transactions (protobuf form, without relayer signature), each journalled before."""
+class Work(_Record, frozen=True, tag="work"):
+    """Transactions in protobuf form, without relayer signature: some to sign, some to check first.
 
-    request: int
-    transactions: list[bytes]
+    What is to be signed is journalled before. A check says whether the sender's (and guardian's) signature and the
+    form are right; a transaction checked a moment ago is not verified again when it comes to be signed.
+    """
+
+    sign: list[bytes]
+    check: list[bytes]
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
@@ -55,15 +68,16 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     refusal: str = ""
 
 
-class Signatures(_Record, frozen=True, tag="signatures"):
-    """One item per transaction, in order."""
+class Done(_Record, frozen=True, tag="done"):
+    """The answer to one `Work`, in the order in which they were asked; one item per transaction."""
 
-    request: int
-    items: list[Answer]
+    signed: list[Answer]
+    checked: list[str]
+    """Empty, or the reason why the transaction would not be signed."""
 
 
-Command = Start | Sign
-Report = Ready | Failed | Signatures
+Command = Start | Work
+Report = Ready | Failed | Done
 
 _encoder = msgspec.msgpack.Encoder()
 command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

@@ -5,45 +5,73 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from millrace.relayer.signer_wire import (
     HEADER,
     MAX_FRAME,
     Answer,
+    Done,
     Failed,
     Ready,
     Report,
-    Sign,
-    Signatures,
     Start,
+    Work,
     frame,
     report_decoder,
 )
+from millrace.runtime import environment
 
 log = logging.getLogger(__name__)
 
 _RESTART_FIRST, _RESTART_MOST = 0.1, 5.0
 START_SECONDS = 15.0
+MAX_GROUP = 256
+"""Transactions asked for at once: some 20 ms of its time, so that a hang is told from a queue."""
+MAX_UNDER_WAY = 2
+"""Frames it may have at once: it works on one while the other waits in the socket."""
 
 
 class SignerError(Exception):
     """The signing process cannot be started or does not answer."""
 
 
+class _Asked(NamedTuple):
+    """One question: transactions, and who waits for one answer to each."""
+
+    items: list[bytes]
+    answer: asyncio.Future[list[Any]]
+
+
+class _Group(NamedTuple):
+    """The questions of one frame."""
+
+    sign: list[_Asked]
+    check: list[_Asked]
+
+
 class SigningProcess:
-    """One child that holds the keys. `start` it, then `sign`; it is replaced with back-off when lost."""
+    """One child that holds the keys. `start` it, then `check` and `sign`; it is replaced with back-off when lost.
+
+    Questions that come together travel in one frame. Signing goes before checking.
+    """
 
     def __init__(self, start: Start, timeout: float) -> None:
         self._start = start
         self._timeout = timeout
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self._waiting: dict[int, asyncio.Future[list[Answer]]] = {}
-        self._request = 0
+        self._to_sign: deque[_Asked] = deque()
+        self._to_check: deque[_Asked] = deque()
+        self._under_way: deque[_Group] = deque()
+        self._deadline: asyncio.TimerHandle | None = None
         self._supervisor: asyncio.Task[None] | None = None
+        self.on_return: Callable[[], None] = lambda: None
+        """Called when a lost process has been replaced."""
         self.relayers: dict[int, bytes] = {}
         """Public keys by shard, as the process found them."""
         self.restarts = 0
@@ -65,32 +93,90 @@ class SigningProcess:
 
     async def stop(self) -> None:
         """Let it answer what it was asked, then end the process."""
-        with contextlib.suppress(SignerError, asyncio.CancelledError):
-            await asyncio.gather(*self._waiting.values(), return_exceptions=True)
+        waiting = [asked.answer for asked in self._asked()]
+        if self.running:
+            await asyncio.gather(*waiting, return_exceptions=True)
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)
         await self._end()
+        self._fail_waiting()
 
     async def sign(self, transactions: list[bytes]) -> list[Answer]:
         """For each transaction its signature, or the process's reason to refuse.
 
         Raises `SignerError` when no answer came: then it is not known whether anything was signed.
         """
-        if not self.running or self._writer is None:
+        return await self._ask(self._to_sign, transactions)
+
+    async def check(self, transactions: list[bytes]) -> list[str]:
+        """For each transaction an empty text if it is signed as it should be, or the reason why not.
+
+        Raises `SignerError` when no answer came.
+        """
+        return await self._ask(self._to_check, transactions)
+
+    # ---- questions
+
+    async def _ask(self, queue: deque[_Asked], items: list[bytes]) -> list[Any]:
+        if not items:
+            return []
+        if not self.running:
             raise SignerError("the signing process is down; it is being started again")
-        self._request += 1
-        request = self._request
-        answer = self._waiting[request] = asyncio.get_running_loop().create_future()
-        try:
-            self._writer.write(frame(Sign(request, transactions)))
-            return await asyncio.wait_for(answer, self._timeout)
-        except TimeoutError:
+        asked = _Asked(items, asyncio.get_running_loop().create_future())
+        queue.append(asked)
+        self._pump()
+        return await asked.answer
+
+    def _pump(self) -> None:
+        """Send what waits, as far as the process may have it."""
+        while self._writer is not None and len(self._under_way) < MAX_UNDER_WAY and (self._to_sign or self._to_check):
+            sign = _take(self._to_sign, MAX_GROUP)
+            check = _take(self._to_check, MAX_GROUP - sum(len(asked.items) for asked in sign))
+            self._under_way.append(_Group(sign, check))
+            self._writer.write(frame(Work(_flat(sign), _flat(check))))
+            if self._deadline is None:
+                self._watch()
+
+    def _watch(self) -> None:
+        """Kill the process if the oldest frame is not answered in time."""
+        self._deadline = asyncio.get_running_loop().call_later(self._timeout, self._hangs) if self._under_way else None
+
+    def _hangs(self) -> None:
+        self._deadline = None
+        if self._process is not None and self._process.returncode is None:
             log.error("signing process hangs, killing it", extra={"pid": self.pid})
-            self._kill()
-            raise SignerError("the signing process did not answer in time") from None
-        finally:
-            self._waiting.pop(request, None)
+            self._process.kill()
+
+    def _take_done(self, done: Done) -> None:
+        group = self._under_way.popleft()
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._watch()
+        for questions, answers in ((group.sign, done.signed), (group.check, done.checked)):
+            at = 0
+            for asked in questions:
+                if not asked.answer.done():
+                    asked.answer.set_result(answers[at : at + len(asked.items)])
+                at += len(asked.items)
+        self._pump()
+
+    def _asked(self) -> list[_Asked]:
+        """All questions without an answer."""
+        under_way = [asked for group in self._under_way for part in group for asked in part]
+        return [*under_way, *self._to_sign, *self._to_check]
+
+    def _fail_waiting(self) -> None:
+        for asked in self._asked():
+            if not asked.answer.done():
+                asked.answer.set_exception(SignerError("the signing process went down before it answered"))
+        for queue in (self._under_way, self._to_sign, self._to_check):
+            queue.clear()
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    # ---- life
 
     async def _spawn(self) -> asyncio.StreamReader:
         """A new process with its keys loaded. Raises `SignerError`."""
@@ -103,7 +189,7 @@ class SigningProcess:
                 str(theirs.fileno()),
                 pass_fds=(theirs.fileno(),),
                 stdin=asyncio.subprocess.DEVNULL,
-                env=_environment(self._start.key_env),
+                env=environment.for_child(),
             )
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_FRAME)
         try:
@@ -119,6 +205,8 @@ class SigningProcess:
             raise SignerError(report.reason if isinstance(report, Failed) else "unexpected answer")
         if self.relayers and report.relayers != self.relayers:
             log.warning("the signing process came back with other keys")
+        if not report.locked:
+            log.warning("keys may be swapped to disk: the signing process may not lock its memory (ulimit -l)")
         self.relayers = report.relayers
         self._writer = writer
         return reader
@@ -128,7 +216,9 @@ class SigningProcess:
         while True:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 while True:
-                    self._take(await _receive(reader))
+                    report = await _receive(reader)
+                    if isinstance(report, Done):
+                        self._take_done(report)
                     delay = _RESTART_FIRST
             await self._end()
             self._fail_waiting()
@@ -142,21 +232,7 @@ class SigningProcess:
                     break
                 except SignerError as error:
                     log.error("signing process does not start", extra={"reason": str(error)})
-
-    def _take(self, report: Report) -> None:
-        if isinstance(report, Signatures):
-            answer = self._waiting.get(report.request)
-            if answer is not None and not answer.done():
-                answer.set_result(report.items)
-
-    def _fail_waiting(self) -> None:
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(SignerError("the signing process went down before it answered"))
-
-    def _kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+            self.on_return()
 
     async def _end(self) -> None:
         writer, self._writer = self._writer, None
@@ -170,14 +246,21 @@ class SigningProcess:
             await process.wait()
 
 
+def _take(queue: deque[_Asked], room: int) -> list[_Asked]:
+    """Questions from the front that fit, at least one if there is any room at all."""
+    taken: list[_Asked] = []
+    while queue and room > 0 and (not taken or len(queue[0].items) <= room):
+        taken.append(queue.popleft())
+        room -= len(taken[-1].items)
+    return taken
+
+
+def _flat(questions: list[_Asked]) -> list[bytes]:
+    return [item for asked in questions for item in asked.items]
+
+
 async def _receive(reader: asyncio.StreamReader) -> Report:
     (size,) = HEADER.unpack(await reader.readexactly(HEADER.size))
     if size > MAX_FRAME:
         raise OSError("the signing process sent an impossible frame")
     return report_decoder.decode(await reader.readexactly(size))
-
-
-def _environment(secrets: tuple[str, ...]) -> dict[str, str]:
-    """What the child needs to run, and the variables that hold keys."""
-    wanted = {"PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE", *secrets}
-    return {name: value for name, value in os.environ.items() if name in wanted}

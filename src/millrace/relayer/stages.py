@@ -1,7 +1,7 @@
 """The stages of a submission as types: each can be made only from what the stage before made.
 
-parsed → authenticated → approved → reserved → journalled → signed. A transaction the relayer has not verified,
-approved, reserved and journalled has no type the signing process would be given.
+parsed → examined → authenticated → approved → reserved → journalled → signed. A transaction the relayer has not
+verified, approved, reserved and journalled has no type the signing process would be given.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from millrace.chain.transaction import (
     to_proto,
 )
 from millrace.relayer import messages, reasons
+from millrace.relayer.policy import target_of
 from millrace.relayer.reasons import Refused
 
 Kind = Literal["relay", "broadcast", "sign"]
@@ -74,8 +75,8 @@ class Parsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Authenticated:
-    """Well formed for this network, signed by its sender (and guardian, and relayer if already co-signed)."""
+class Examined:
+    """Well formed for this network and for the relayer it names; whether it is signed is not known yet."""
 
     parsed: Parsed
     sender_shard: int
@@ -84,9 +85,31 @@ class Authenticated:
     def __post_init__(self) -> None:
         _require(self.parsed, Parsed)
 
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """Examined, and signed by its sender (and guardian, and relayer if already co-signed)."""
+
+    examined: Examined
+
+    def __post_init__(self) -> None:
+        _require(self.examined, Examined)
+
+    @property
+    def parsed(self) -> Parsed:
+        return self.examined.parsed
+
     @property
     def tx(self) -> Transaction:
-        return self.parsed.tx
+        return self.examined.parsed.tx
+
+    @property
+    def sender_shard(self) -> int:
+        return self.examined.sender_shard
+
+    @property
+    def receiver_shard(self) -> int:
+        return self.examined.receiver_shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +167,11 @@ def hash_of(proto: bytes) -> bytes:
     return hashlib.blake2b(proto, digest_size=32).digest()
 
 
+def cosigned(proto: bytes, signature: bytes) -> bytes:
+    """A transaction in protobuf form with its relayer's signature, which is the last field of the form."""
+    return proto + b"\x8a\x01\x40" + signature
+
+
 def _require(value: object, kind: type) -> None:
     if type(value) is not kind:
         raise TypeError(f"needs a {kind.__name__}, not a {type(value).__name__}")
@@ -167,6 +195,11 @@ def authenticate(parsed: Parsed, network: NetworkProfile, relayers: Relayers) ->
     Raises `Refused`. The order follows the nodes' own (integrity, relayed rules, signatures), so that the
     reason names the first thing to mend.
     """
+    return verify(examine(parsed, network, relayers), signing_message(parsed.tx))
+
+
+def examine(parsed: Parsed, network: NetworkProfile, relayers: Relayers) -> Examined:
+    """Check everything but signatures of the sender and guardian. Raises `Refused`."""
     tx = parsed.tx
     _check_integrity(tx, network)
     sender_shard = network.shard_of(tx.sender)
@@ -175,8 +208,23 @@ def authenticate(parsed: Parsed, network: NetworkProfile, relayers: Relayers) ->
     elif tx.is_relayed:
         _check_cosigned(tx, network, sender_shard)
     _check_parties(tx, relayers, parsed.origin)
-    _check_signatures(tx)
-    return Authenticated(parsed, sender_shard, network.receiver_shard_of(tx.receiver, tx.sender))
+    return Examined(parsed, sender_shard, network.receiver_shard_of(tx.receiver, tx.sender))
+
+
+def verify(examined: Examined, message: bytes) -> Authenticated:
+    """Check the signatures over `message`, the transaction's signing message. Raises `Refused`."""
+    _check_signatures(examined.parsed.tx, message)
+    return Authenticated(examined)
+
+
+def vouched(examined: Examined, verdict: str) -> Authenticated:
+    """What the signing process, which verifies signatures too, says of a transaction. Raises `Refused`.
+
+    `verdict` is empty, or the words of the reason why it is not signed as it should be.
+    """
+    if verdict:
+        raise Refused(_OF_SIGNATURES.get(verdict) or reasons.SIGNER_REFUSED.but(verdict))
+    return Authenticated(examined)
 
 
 def _check_integrity(tx: Transaction, network: NetworkProfile) -> None:
@@ -227,7 +275,7 @@ def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> None:
     if not origin.is_sponsored:
         return
     try:
-        target = call.payments_of(tx)
+        target = target_of(tx)
     except call.CallError as error:
         raise Refused(reasons.INVALID_DATA.but(str(error))) from None
     if tx.receiver in relayers or target.receiver in relayers:
@@ -236,11 +284,17 @@ def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> None:
         raise Refused(reasons.NESTED_RELAYED)
 
 
-def _check_signatures(tx: Transaction) -> None:
-    message = signing_message(tx)
+_SIGNED_TOO_EARLY = reasons.INVALID_USER_SIGNATURE.but("set relayer first, then let the user sign")
+_OF_SIGNATURES = {
+    reason.reason: reason
+    for reason in (_SIGNED_TOO_EARLY, reasons.INVALID_SIGNATURE, reasons.INVALID_GUARDIAN_SIGNATURE)
+}
+
+
+def _check_signatures(tx: Transaction, message: bytes) -> None:
     if not keys.verify(tx.sender, message, tx.signature):
         if tx.relayer and _signed_before_relayer(tx):
-            raise Refused(reasons.INVALID_USER_SIGNATURE.but("set relayer first, then let the user sign"))
+            raise Refused(_SIGNED_TOO_EARLY)
         raise Refused(reasons.INVALID_SIGNATURE)
     if tx.is_guarded and not keys.verify(tx.guardian, message, tx.guardian_signature):
         raise Refused(reasons.INVALID_GUARDIAN_SIGNATURE)

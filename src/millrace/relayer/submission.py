@@ -27,7 +27,7 @@ from millrace.relayer.journal import Journal, JournalError, JournalFull, NonceTa
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.signer_wire import Answer
 from millrace.relayer.signing import SignerError, SigningProcess
-from millrace.relayer.stages import Authenticated, Journalled, Origin, Relayers, Reserved, Signed, hash_of
+from millrace.relayer.stages import Authenticated, Examined, Journalled, Origin, Relayers, Reserved, Signed, hash_of
 
 log = logging.getLogger(__name__)
 
@@ -99,15 +99,7 @@ class Submitter:
     async def take(self, origin: Origin, raws: Sequence[Raw]) -> Batch:
         """Check and reserve each transaction; what is refused has its reason in the batch's results."""
         batch = Batch(len(raws))
-        authenticated: list[tuple[int, Authenticated]] = []
-        for index, raw in enumerate(raws):
-            if index and index % SLICE == 0:
-                await asyncio.sleep(0)
-            try:
-                parsed = stages.parse(raw, origin)
-                authenticated.append((index, stages.authenticate(parsed, self._network, self._relayers())))
-            except Refused as refusal:
-                batch.results[index] = refusal.reason
+        authenticated = await self._authenticate(origin, raws, batch)
         await self._know_accounts({item.tx.sender for _, item in authenticated})
         for index, item in authenticated:
             try:
@@ -117,6 +109,43 @@ class Submitter:
             except _Repeated as repeated:
                 batch.results[index] = repeated.accepted
         return batch
+
+    async def _authenticate(self, origin: Origin, raws: Sequence[Raw], batch: Batch) -> list[tuple[int, Authenticated]]:
+        examined: list[tuple[int, Examined]] = []
+        relayers = self._relayers()
+        for index, raw in enumerate(raws):
+            try:
+                examined.append((index, stages.examine(stages.parse(raw, origin), self._network, relayers)))
+            except Refused as refusal:
+                batch.results[index] = refusal.reason
+        verdicts = await self._verdicts([item for _, item in examined]) if origin.is_sponsored else None
+        authenticated = []
+        for place, (index, item) in enumerate(examined):
+            try:
+                if verdicts is not None:
+                    done = stages.vouched(item, verdicts[place])
+                else:
+                    if place and place % SLICE == 0:
+                        await asyncio.sleep(0)
+                    done = stages.verify(item, signing_message(item.parsed.tx))
+            except Refused as refusal:
+                batch.results[index] = refusal.reason
+            else:
+                authenticated.append((index, done))
+        return authenticated
+
+    async def _verdicts(self, items: Sequence[Examined]) -> list[str] | None:
+        """What the signing process says of signatures; it verifies what it signs, so nobody need do it twice.
+
+        `None` when it does not answer: then they are verified here, so that the reasons stay right without it.
+        """
+        signer = self._signer()
+        if signer is None:
+            return None
+        try:
+            return await signer.check([item.parsed.proto for item in items])
+        except SignerError:
+            return None
 
     async def _know_accounts(self, senders: set[bytes]) -> None:
         await asyncio.gather(*(self._accounts.know(sender) for sender in senders), return_exceptions=True)
@@ -228,7 +257,7 @@ class Submitter:
             elif entry.state == "over":
                 batch.results[item.position] = entry.refusal or reasons.NONCE_TOO_LOW
             elif entry.kind == "broadcast":
-                self._desk.signed(entry, entry.tx)
+                self._desk.complete(entry)
                 done.append((item, Signed(journalled, entry.tx)))
             else:
                 unsigned.append((item, journalled))
@@ -244,20 +273,27 @@ class Submitter:
             for item, _ in unsigned:
                 batch.results[item.position] = reason
             return done
+        entries = [item.entry for item, _ in unsigned]
+        self._take_answers(entries, answers)
         for (item, journalled), answer in zip(unsigned, answers, strict=True):
             if answer.refusal:
-                reason = reasons.SIGNER_REFUSED.but(answer.refusal)
-                self._desk.withdraw(item.entry, reason)
-                batch.results[item.position] = reason
+                batch.results[item.position] = reasons.SIGNER_REFUSED.but(answer.refusal)
             elif item.entry.state == "over":
                 # Its nonce passed while the signer worked: nothing can come of it any more.
                 batch.results[item.position] = item.entry.refusal or reasons.NONCE_TOO_LOW
             else:
-                self._desk.signed(
-                    item.entry, msgspec.structs.replace(item.entry.tx, relayer_signature=answer.signature)
-                )
                 done.append((item, Signed(journalled, item.entry.tx)))
         return done
+
+    def _take_answers(self, entries: Sequence[Entry], answers: Sequence[Answer]) -> None:
+        """What the signing process said of each entry: its signature, or that there is none."""
+        signatures = []
+        for entry, answer in zip(entries, answers, strict=True):
+            if answer.refusal:
+                self._desk.withdraw(entry, reasons.SIGNER_REFUSED.but(answer.refusal))
+            elif not entry.chain_hash and entry.state != "over":  # else somebody else asked too, and was first
+                signatures.append((entry, answer.signature))
+        self._desk.cosigned(signatures)
 
     def _to_network(self, entry: Entry, signed: Signed) -> None:
         """Gossip a transaction, unless that is already going on."""
@@ -267,28 +303,32 @@ class Submitter:
 
     async def recover(self) -> None:
         """After a start: sign what was journalled and never signed, send what may not have been sent."""
-        entries = self._desk.inflight.entries()
-        unsigned = [entry for entry in entries if entry.state == "journalled"]
+        await self.sign_missed()
+        self._send_waiting(self._desk.inflight.entries())
+
+    async def sign_missed(self) -> None:
+        """Sign and send what was journalled while the signing process was away, but for what is being signed."""
+        missed = [entry for entry in self._desk.inflight.entries() if entry.state == "journalled" and not entry.asking]
         signer = self._signer()
-        if signer is not None:
-            try:
-                for start in range(0, len(unsigned), RECOVERED_AT_ONCE):
-                    await self._sign_again(signer, unsigned[start : start + RECOVERED_AT_ONCE])
-            except SignerError as error:
-                log.error("what was journalled is not signed yet", extra={"reason": str(error)})
+        if signer is None:
+            return
+        try:
+            for start in range(0, len(missed), RECOVERED_AT_ONCE):
+                part = missed[start : start + RECOVERED_AT_ONCE]
+                answers = await _ask(signer, part)
+                self._take_answers(part, answers)
+                self._send_waiting(part)
+                for answer in answers:
+                    if answer.refusal:
+                        log.warning("a journalled transaction is not signed", extra={"reason": answer.refusal})
+        except SignerError as error:
+            log.error("what was journalled is not signed yet", extra={"reason": str(error)})
+
+    def _send_waiting(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            if entry.broadcast and entry.state == "signed":
+            if entry.broadcast and entry.state == "signed" and not entry.sending:
                 self._desk.on_its_way(entry)
                 self._send(entry)
-
-    async def _sign_again(self, signer: SigningProcess, entries: list[Entry]) -> None:
-        answers = await _ask(signer, entries)
-        for entry, answer in zip(entries, answers, strict=True):
-            if answer.refusal:
-                log.warning("a journalled transaction is not signed", extra={"reason": answer.refusal})
-                self._desk.withdraw(entry, reasons.SIGNER_REFUSED.but(answer.refusal))
-            else:
-                self._desk.signed(entry, msgspec.structs.replace(entry.tx, relayer_signature=answer.signature))
 
 
 class _Repeated(Exception):
@@ -323,7 +363,12 @@ async def _ask(signer: SigningProcess, entries: list[Entry]) -> list[Answer]:
     """The signing process's answers; whatever comes of it, the entries were asked for. Raises `SignerError`."""
     for entry in entries:
         entry.sign_requests += 1
-    return await signer.sign([entry.proto for entry in entries])
+        entry.asking = True
+    try:
+        return await signer.sign([entry.proto for entry in entries])
+    finally:
+        for entry in entries:
+            entry.asking = False
 
 
 def _with_signature_of(tx: Transaction, stored: bytes) -> Transaction:

@@ -1,0 +1,98 @@
+"""The append-only record of what was reserved, paid, given back and written off; budgets are restored from it alone."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
+
+import msgspec
+
+Event = Literal["reserve", "settle", "refund", "write-off"]
+"""`reserve` takes an amount; one of the others ends it: with what was really paid, with nothing, or, by its operator's
+word, with all of it although the transaction may still run."""
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS audit (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    time_ms INTEGER NOT NULL,
+    event TEXT NOT NULL,          -- reserve, settle, refund or write-off
+    relayer BLOB NOT NULL,
+    sender BLOB NOT NULL,
+    nonce INTEGER NOT NULL,
+    client_hash BLOB NOT NULL,
+    amount TEXT NOT NULL          -- reserved; really paid; given back; written off
+);
+CREATE TRIGGER IF NOT EXISTS audit_is_append_only_1 BEFORE UPDATE ON audit
+    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER IF NOT EXISTS audit_is_append_only_2 BEFORE DELETE ON audit
+    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+"""
+
+_CLOCK_SLACK_MS = 3_600_000
+"""Lines are written in the order of ids; their times may be out of order by as much as the wall clock was set back."""
+
+Read = Callable[[str, tuple[Any, ...]], list[Any]]
+Line = tuple[int, Event, bytes, bytes, int, bytes, int]
+"""Time in ms, event, relayer key, sender, nonce, client hash, amount in atomic units."""
+
+
+class Spent(msgspec.Struct):
+    """One reservation and how it ended, as far as the log tells."""
+
+    relayer: bytes
+    sender: bytes
+    client_hash: bytes
+    time_ms: int
+    fee: int
+    """Reserved: the most it can cost."""
+    cost: int | None = None
+    """What it did cost; `None` while it may still run."""
+
+
+def write(connection: sqlite3.Connection, lines: Iterable[Line]) -> None:
+    """Append lines; the caller commits."""
+    connection.executemany(
+        "INSERT INTO audit (time_ms, event, relayer, sender, nonce, client_hash, amount) VALUES (?,?,?,?,?,?,?)",
+        [(*line[:6], str(line[6])) for line in lines],
+    )
+
+
+def spent_since(read: Read, time_ms: int) -> list[Spent]:
+    """Every reservation made since `time_ms` that was not given back, oldest first."""
+    first = _first_since(read, time_ms - _CLOCK_SLACK_MS)
+    rows = read(
+        "SELECT event, relayer, sender, client_hash, time_ms, amount FROM audit WHERE id >= ? ORDER BY id", (first,)
+    )
+    return sorted((item for item in replay(rows) if item.time_ms >= time_ms), key=lambda item: item.time_ms)
+
+
+def replay(rows: Iterable[tuple[Event, bytes, bytes, bytes, int, str]]) -> Iterator[Spent]:
+    """Fold lines, oldest first, into reservations; those given back are left out.
+
+    The same bytes can be reserved again after they were given back. An end whose beginning is not among the lines
+    belongs to an older reservation.
+    """
+    open_: dict[bytes, Spent] = {}
+    for event, relayer, sender, client_hash, time_ms, amount in rows:
+        if event == "reserve":
+            open_[client_hash] = Spent(relayer, sender, client_hash, time_ms, int(amount))
+            continue
+        item = open_.pop(client_hash, None)
+        if item is not None and event != "refund":
+            item.cost = int(amount)
+            yield item
+    yield from open_.values()
+
+
+def _first_since(read: Read, time_ms: int) -> int:
+    """An id before which all lines are older, found by halving: the log is kept for ever and has no index of times."""
+    low, high = 0, (read("SELECT max(id) FROM audit", ())[0][0] or 0) + 1
+    while low < high:
+        middle = (low + high) // 2
+        found = read("SELECT id, time_ms FROM audit WHERE id >= ? ORDER BY id LIMIT 1", (middle,))
+        if found and found[0][1] < time_ms:
+            low = found[0][0] + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,116 @@
+"""The signing process away, back, or replaced: what was accepted meanwhile is signed and sent without being asked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from relayer_support import RELAYERS, start, submit, transfer, wallet
+
+from millrace.chain.keys import verify
+from millrace.chain.transaction import TransactionJson, from_json, signing_message
+from millrace.relayer.signing import SignerError
+
+ALICE = wallet(1)
+
+
+def environ_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+async def lose_signatures(world: Any) -> None:
+    """From now on the signing process gets questions to sign and its answers are lost, as if it had died in between."""
+
+    async def lost(transactions: list[bytes]) -> list[Any]:
+        raise SignerError("lost")
+
+    world.service.signer.sign = lost
+
+
+async def test_missed_signatures_are_made_up_for(world: Any) -> None:
+    """What is journalled while the signing process is down is signed and broadcast when another has started."""
+    await start(world)
+    service = world.service
+    await lose_signatures(world)
+    assert await submit(world, transfer(ALICE), transfer(wallet(2))) == ["signer unavailable"] * 2
+    assert await submit(world, transfer(wallet(0)), kind="sign") == ["signer unavailable"]
+    del service.signer.sign
+    os.kill(service.signer.pid, signal.SIGKILL)
+    sent = await world.api.wait_submitted(2)
+    for item in sent:
+        tx = from_json(msgspec.convert(item, TransactionJson))
+        assert verify(tx.relayer, signing_message(tx), tx.relayer_signature)
+    async with asyncio.timeout(10):
+        while any(entry.state == "journalled" for entry in service.desk.inflight.entries()):
+            await asyncio.sleep(0)
+    assert len(sent) == 2, "what was only to be signed is signed, and not broadcast"
+    assert await submit(world, transfer(wallet(0)), kind="sign") == ["ok"]
+
+
+async def test_missed_signatures_after_a_rotation(world: Any) -> None:
+    """A new signing process by SIGHUP makes up for the same."""
+    await start(world)
+    await lose_signatures(world)
+    assert await submit(world, transfer(ALICE)) == ["signer unavailable"]
+    await world.service.rotate()
+    assert len(await world.api.wait_submitted(1)) == 1
+
+
+async def test_what_is_being_signed_is_not_asked_twice(world: Any) -> None:
+    """Making up for what was missed leaves alone what somebody is waiting for."""
+    await start(world)
+    signer = world.service.signer
+    really, asked, go_on = signer.sign, [], asyncio.Event()
+
+    async def slowly(transactions: list[bytes]) -> list[Any]:
+        asked.extend(transactions)
+        await go_on.wait()
+        answers: list[Any] = await really(transactions)
+        return answers
+
+    signer.sign = slowly
+    submission = asyncio.create_task(submit(world, transfer(ALICE)))
+    async with asyncio.timeout(10):
+        while not asked:
+            await asyncio.sleep(0)
+    await world.service.submitter.sign_missed()
+    go_on.set()
+    assert await submission == ["ok"] and len(asked) == 1
+
+
+async def test_signatures_are_judged_without_the_signing_process(world: Any) -> None:
+    """While it is down a wrong signature is still refused for what it is, and nothing is journalled for it."""
+    await start(world)
+
+    async def down(transactions: list[bytes]) -> list[Any]:
+        raise SignerError("down")
+
+    world.service.signer.check = down
+    unsigned = msgspec.structs.replace(transfer(ALICE), signature=b"\1" * 64)
+    assert await submit(world, unsigned) == ["invalid signature"]
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    assert len(world.service.journal.read("SELECT nonce FROM submissions")) == 1
+
+
+@pytest.mark.parametrize("kind", ["relay", "sign"])
+async def test_row_38_keys_from_the_environment(world: Any, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys in variables are gone from our environment and in no child's, and a new signing process still has them."""
+    names = []
+    for shard, pair in RELAYERS.items():
+        names.append(f"MILLRACE_TEST_KEY_{shard}")
+        monkeypatch.setenv(names[-1], bytes(pair._signing).hex())
+    await start(world, key_files=(), key_env=tuple(names))
+    service = world.service
+    assert not set(names) & set(os.environ)
+    if os.geteuid() == 0:  # to others its memory is closed
+        assert b"MILLRACE_TEST_KEY" not in environ_of(service.signer.pid)
+    assert bytes(RELAYERS[0]._signing).hex() not in repr(vars(service)) + repr(service._keys)
+    os.kill(service.signer.pid, signal.SIGKILL)
+    async with asyncio.timeout(20):
+        while await submit(world, transfer(ALICE), kind=kind) != ["ok"]:
+            await asyncio.sleep(0.02)
