@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import random
+import sys
 import time
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -247,6 +248,12 @@ async def test_a_parameter_given_twice_is_refused(service: Service, path: str, q
         assert words in (await answer.json())["error"]
 
 
+@pytest.mark.parametrize(("query", "missing"), [("to=EGLD", "from"), ("from=EGLD", "to")])
+async def test_a_pair_is_two_tokens(service: Service, query: str, missing: str) -> None:
+    """A pair record without one of its tokens is a bad request and no unsupported pair."""
+    assert await service.get("/api/v1/pair-config?" + query) == (400, {"error": f"{missing} must be provided"})
+
+
 async def test_equal_questions_have_equal_bytes(service: Service) -> None:
     """Same snapshot, same request: the same bytes, whatever was asked in between."""
     bodies = []
@@ -353,6 +360,12 @@ async def test_a_stream_pushes_a_quote_per_snapshot(service: Service) -> None:
     assert first.split(b"\n")[1] != second.split(b"\n")[1]
 
 
+async def test_a_stream_that_can_never_answer_is_refused(service: Service) -> None:
+    """A question with an unknown token gets its error at once, not a stream of errors."""
+    answer = await service.get("/api/v1/quote/stream", **(GOOD | {"from": "NOPE-123456"}))
+    assert answer == (400, {"error": "unknown token_in 'NOPE-123456'"})
+
+
 async def test_streams_of_one_client_are_bounded(service: Service) -> None:
     """One address may hold eight streams; the ninth gets 429, and a closed one makes room again."""
     opened = [await service.session.get(service.base + "/api/v1/quote/stream", params=GOOD) for _ in range(8)]
@@ -412,3 +425,19 @@ async def test_a_query_of_noise_gets_documented_errors_only(service: Service) ->
             body = msgspec.json.decode(await answer.read())
             assert answer.status in (200, 400), (query, body)
             assert answer.status == 200 or list(body) == ["error"]
+
+
+async def test_schemathesis_finds_nothing(service: Service) -> None:
+    """Generated requests, right and wrong, get only what /openapi.json says: status, type, schema, never a 5xx.
+
+    One check is off: that what fits the schema is accepted. A schema cannot say which tokens exist.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "schemathesis.cli", "run", service.base + "/openapi.json"),
+        *("--checks", "all", "--exclude-checks", "positive_data_acceptance"),
+        *("--max-examples", "25", "--seed", "1", "--request-timeout", "10", "--continue-on-failure", "--no-color"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    printed, _ = await process.communicate()
+    assert process.returncode == 0, printed.decode()

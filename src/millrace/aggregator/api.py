@@ -191,9 +191,10 @@ class Api:
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """GET /api/v1/quote/stream: a quote per snapshot."""
-        self.usable()
+        question = parse_quote(_query(request), self._settings)
+        quote.require_known(self.usable(), question)  # what no later snapshot makes good is refused at once
         client = self._clients.of(request.remote or "", request.headers.get("X-Forwarded-For"))
-        return await self.streams.serve(request, parse_quote(_query(request), self._settings), client)
+        return await self.streams.serve(request, question, client)
 
     async def openapi(self, _: web.Request) -> web.Response:
         """GET /openapi.json."""

@@ -18,7 +18,7 @@ from millrace.aggregator.responses import (
 from millrace.aggregator.settings import AggregatorSettings
 
 AMOUNT = {"type": "string", "pattern": "^[0-9]{1,78}$"}
-TOKEN = {"type": "string", "minLength": 1, "maxLength": 64}
+TOKEN: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 64}
 
 
 def document(settings: AggregatorSettings) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _quote(settings: AggregatorSettings) -> dict[str, Any]:
 def _pair_config() -> dict[str, Any]:
     return {
         "summary": "Whether a pair can be traded, with decimals and a minimum",
-        "parameters": _pair(),
+        "parameters": _pair({"type": "string"}),  # any text is answered: it is a known token or it is not
         "responses": _responses("PairConfig"),
     }
 
@@ -98,10 +98,10 @@ def _health() -> dict[str, Any]:
     return {"summary": "Whether quotes are served, and on what", "responses": {"200": answer, "503": answer}}
 
 
-def _pair() -> list[dict[str, Any]]:
+def _pair(token: dict[str, Any] = TOKEN) -> list[dict[str, Any]]:
     return [
-        _parameter("from", TOKEN, "Input token; EGLD for the native coin.", required=True),
-        _parameter("to", TOKEN, "Output token; the same as from: arbitrage.", required=True),
+        _parameter("from", token, "Input token; EGLD for the native coin.", required=True),
+        _parameter("to", token, "Output token; the same as from: arbitrage.", required=True),
     ]
 
 

@@ -77,7 +77,10 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
 
 
 def parse_pair(query: Query) -> tuple[str, str]:
-    """The two tokens of a question without amounts. Raises `ApiError` where one is given more than once."""
+    """The two tokens of a question without amounts. Raises `ApiError` where one is missing or given more than once."""
+    for name in ("from", "to"):
+        if not query.get(name):
+            raise ApiError(f"{name} must be provided")
     return _token(query, "from", errors.unknown_token_in), _token(query, "to", errors.unknown_token_out)
 
 

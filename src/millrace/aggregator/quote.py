@@ -48,7 +48,7 @@ def pool_cap(settings: AggregatorSettings) -> int:
 
 def answer(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings) -> QuoteResponse:
     """The best answer to `request`. Raises `ApiError` in the documented words."""
-    _require_known(snapshot, request)
+    require_known(snapshot, request)
     route = _route(snapshot, request, settings)
     return _respond(snapshot, request, settings, route)
 
@@ -76,7 +76,8 @@ def pair_config(snapshot: Snapshot, token_in: str, token_out: str) -> PairConfig
     )
 
 
-def _require_known(snapshot: Snapshot, request: QuoteRequest) -> None:
+def require_known(snapshot: Snapshot, request: QuoteRequest) -> None:
+    """Raise `ApiError` for tokens that the snapshot does not have, and for a wanted output of a cycle."""
     if not snapshot.knows(request.token_in):
         raise errors.unknown_token_in(request.token_in)
     if not snapshot.knows(request.token_out):
