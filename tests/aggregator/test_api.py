@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -427,7 +428,7 @@ async def test_a_query_of_noise_gets_documented_errors_only(service: Service) ->
             assert answer.status == 200 or list(body) == ["error"]
 
 
-async def test_schemathesis_finds_nothing(service: Service) -> None:
+async def test_schemathesis_finds_nothing(service: Service, tmp_path: Path) -> None:
     """Generated requests, right and wrong, get only what /openapi.json says: status, type, schema, never a 5xx.
 
     One check is off: that what fits the schema is accepted. A schema cannot say which tokens exist.
@@ -436,6 +437,7 @@ async def test_schemathesis_finds_nothing(service: Service) -> None:
         *(sys.executable, "-m", "schemathesis.cli", "run", service.base + "/openapi.json"),
         *("--checks", "all", "--exclude-checks", "positive_data_acceptance"),
         *("--max-examples", "25", "--seed", "1", "--request-timeout", "10", "--continue-on-failure", "--no-color"),
+        cwd=tmp_path,  # it leaves a cache behind
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
