@@ -8,13 +8,14 @@ from contextlib import AsyncExitStack
 
 from aiohttp import web
 
-from millrace.notifier.entry import now_ms
+from millrace.notifier.entry import Entry, now_ms
 from millrace.notifier.hub import Hub, HubSession
 from millrace.notifier.ingest import PATH as SAVE_PATH
 from millrace.notifier.ingest import Ingest
 from millrace.notifier.journal import Journal
 from millrace.notifier.metrics import Metrics
 from millrace.notifier.settings import NotifierSettings
+from millrace.notifier.sink import Sink
 from millrace.runtime import http, process, websocket
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,8 @@ class Notifier:
         self.settings = settings
         self.metrics = Metrics()
         self.hub = Hub(settings, self.metrics)
-        self.journal = Journal(settings, self.metrics, self.hub.publish)
+        self.journal = Journal(settings, self.metrics, self._publish)
+        self.sinks = _sinks(settings, self.metrics, self.journal)
         self.ingest = Ingest(settings, self.journal, self.metrics)
         self.started_ms = now_ms()
         self.port = 0
@@ -52,11 +54,20 @@ class Notifier:
             raise
         stack.push_async_callback(server.close)
         stack.push_async_callback(self.journal.stop)
+        for sink in self.sinks:
+            await sink.start()
+            stack.push_async_callback(sink.stop)
         stack.push_async_callback(self.hub.stop)
         self.port = server.port
         operators = http.HttpServer(self._operator_app())
         stack.push_async_callback(operators.stop)
         self.http_port = await operators.start(settings.host, settings.http_port)
+
+    def _publish(self, entries: list[Entry]) -> None:
+        """New events are on disk."""
+        self.hub.publish(entries)
+        for sink in self.sinks:
+            sink.wake()
 
     async def _serve_websockets(self) -> websocket.WsServer:
         settings = self.settings
@@ -91,8 +102,16 @@ class Notifier:
         return app
 
     async def _health(self, _: web.Request) -> web.Response:
-        """The process lives."""
-        return http.json_response({"status": "ok", "uptimeSeconds": (now_ms() - self.started_ms) // 1000})
+        """The process lives; `degraded` when it does so with a sink in trouble."""
+        body: dict[str, object] = {"status": "ok", "uptimeSeconds": (now_ms() - self.started_ms) // 1000}
+        if self.sinks:
+            body["sinks"] = {
+                sink.name: {"connected": sink.connected, "cursor": sink.cursor, "lag": sink.lag} for sink in self.sinks
+            }
+        problems = [problem for sink in self.sinks for problem in sink.problems]
+        if problems:
+            body |= {"status": "degraded", "reasons": problems}
+        return http.json_response(body)
 
     async def _ready(self, _: web.Request) -> web.Response:
         """Events flow: the disk takes them, and every known shard had a block lately."""
@@ -124,6 +143,8 @@ class Notifier:
         metrics.consumers.set(len(self.hub.sessions))
         metrics.subscriptions.set(self.hub.filter_count)
         metrics.consumer_lag.set(self.hub.lag())
+        for sink in self.sinks:
+            sink.refresh_gauges()
         for shard, age in self._block_ages().items():
             metrics.block_age.labels(metrics.shard(shard)).set(age)
 
@@ -131,6 +152,16 @@ class Notifier:
         """Follow the nodes in server mode until `stop`, or until the journal gives up."""
         followers = [self.ingest.follow(url) for url in self.settings.node_urls]
         await process.wait_first(stop, self.journal.defect, *followers)
+
+
+def _sinks(settings: NotifierSettings, metrics: Metrics, journal: Journal) -> list[Sink]:
+    """The brokers to publish to. A client library is loaded only when it is used."""
+    sinks: list[Sink] = []
+    if settings.amqp_url:
+        from millrace.notifier.amqp import AmqpSink
+
+        sinks.append(AmqpSink(settings, metrics, journal))
+    return sinks
 
 
 async def run(settings: NotifierSettings, stop: asyncio.Event) -> None:

@@ -61,6 +61,15 @@ class Metrics:
         self.consumers_cut = counter("hub_consumers_cut", "consumers cut off for being slow")
         self.consumer_lag = gauge("hub_lag_events", "sequences between the journal's head and the slowest consumer")
         self.gaps = counter("hub_gaps", "gaps told to consumers")
+        self.amqp_unroutable = counter("amqp_unroutable", "messages that no queue was bound for")
+        self.sink_connected = gauge("sink_connected", "1 while the broker takes messages", "sink")
+        self.sink_queue = gauge("sink_queue", "messages sent and not confirmed", "sink")
+        self.sink_lag = gauge("sink_lag_events", "sequences between the journal's head and the sink's cursor", "sink")
+        self.sink_cursor = gauge("sink_cursor", "every event up to this sequence is confirmed", "sink")
+        self.sink_confirmed = counter("sink_confirmed", "messages the broker confirmed", "sink")
+        self.sink_refused = counter("sink_refused", "refusals of the broker; what it refused is sent again", "sink")
+        self.sink_reconnects = counter("sink_reconnects", "attempts to connect after the first", "sink")
+        self.sink_gaps = counter("sink_gaps", "gaps published", "sink")
 
     def shard(self, shard: int) -> str:
         """The label of a shard; whatever nodes claim, there are never more than a few labels."""
@@ -100,3 +109,17 @@ class Tally:
         for counter, amount in self._counts:
             counter.inc(amount)
         self._counts.clear()
+
+
+class SinkMetrics:
+    """What is counted for one sink."""
+
+    def __init__(self, metrics: Metrics, name: str) -> None:
+        self.connected = metrics.sink_connected.labels(name)
+        self.queue = metrics.sink_queue.labels(name)
+        self.lag = metrics.sink_lag.labels(name)
+        self.cursor = metrics.sink_cursor.labels(name)
+        self.confirmed = metrics.sink_confirmed.labels(name)
+        self.refused = metrics.sink_refused.labels(name)
+        self.reconnects = metrics.sink_reconnects.labels(name)
+        self.gaps = metrics.sink_gaps.labels(name)

@@ -61,6 +61,26 @@ class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long delivery to a consumer may stay paused before it is cut off with code 4008."""
     max_subscriptions: Positive = 256
     """Subscriptions per consumer connection."""
+
+    amqp_url: Annotated[str, Meta(pattern=r"^(amqps?://[^@\s]+)?$")] = ""
+    """RabbitMQ to publish to, such as `amqp://10.0.0.7:5672/vhost`, without user or password. Empty: none."""
+    amqp_user: str = "guest"
+    """User at the broker."""
+    amqp_secret: str = "guest"
+    """The user's password."""
+    amqp_exchange: Annotated[str, Meta(min_length=1, max_length=127)] = "millrace"
+    """Topic exchange, declared as durable when it does not exist."""
+    amqp_prefix: Annotated[str, Meta(max_length=127)] = ""
+    """Put before the routing keys, with a dot; empty: nothing."""
+    amqp_window: Positive = 256
+    """Messages on their way to the broker, not confirmed, at once."""
+    amqp_window_bytes: Positive = 64 * MEBIBYTE
+    """Payload bytes of these messages; a larger one goes alone."""
+    amqp_confirm_timeout: Seconds = 10.0
+    """Without any confirm for so long, while some are due, the notifier connects again."""
+    amqp_max_message_bytes: Positive = 128 * MEBIBYTE
+    """Largest payload published, as the broker's `max_message_size`; a larger one is told as a gap."""
+
     ping_interval: Seconds = 30.0
     """Seconds between pings on every connection."""
     pong_timeout: Seconds = 20.0
