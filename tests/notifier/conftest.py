@@ -1,4 +1,4 @@
-"""What only some tests of the notifier need."""
+"""What only some tests of the notifier need: servers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from servers.postgres import Postgres
 from servers.rabbitmq import Broker
 
 
@@ -24,3 +25,14 @@ def broker(rabbitmq: Broker) -> Broker:
     """The broker, running."""
     rabbitmq.ensure()
     return rabbitmq
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server for the whole run; every test uses a schema of its own."""
+    server = Postgres()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -186,3 +187,8 @@ class Peers:
         await websocket.connect(f"ws://127.0.0.1:{self.port}{path}", peer, **options)
         self.all.append(peer)
         return peer
+
+
+def unique_name() -> str:
+    """A name that no other test uses: of a schema, a queue, a group of keys."""
+    return f"t{secrets.token_hex(6)}"

@@ -12,8 +12,9 @@ import pytest
 from millrace.chain import outport
 from millrace.notifier import journal as journal_module
 from millrace.notifier.app import Notifier
+from millrace.notifier.rows import JournalUnusable
 from millrace.notifier.settings import NotifierSettings
-from millrace.notifier.store import FILE_NAME, JournalUnusable, Store
+from millrace.notifier.store import FILE_NAME, Store
 
 from .helpers import event, notifier, peers, save_block
 

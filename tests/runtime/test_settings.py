@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from millrace.runtime.settings import SettingsError, load, parse_overrides
+from millrace.runtime.settings import Secret, SettingsError, load, parse_overrides
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -18,6 +18,7 @@ class Sample(msgspec.Struct, frozen=True):
     peers: tuple[str, ...] = ()
     note: str | None = None
     folder: Path = Path("data")
+    url: Secret = Secret()
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -50,6 +51,21 @@ def test_paths(tmp_path: Path) -> None:
     assert load("sample", Sample, env={"MILLRACE_SAMPLE__FOLDER": "b"}).folder == Path("b")
     with pytest.raises(SettingsError, match="folder"):
         load("sample", Sample, file=write(tmp_path, "[sample]\nfolder = 1"), env={})
+
+
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    """A secret may come from every source, and shows only when it is asked for."""
+    file = write(tmp_path, "[sample]\nurl = 'pass-1'")
+    for settings, expected in (
+        (load("sample", Sample, env={}), ""),
+        (load("sample", Sample, file=file, env={}), "pass-1"),
+        (load("sample", Sample, file=file, env={"MILLRACE_SAMPLE__URL": "pass-2"}), "pass-2"),
+        (load("sample", Sample, env={}, overrides={"url": "pass-3"}), "pass-3"),
+    ):
+        assert settings.url.reveal() == expected and bool(settings.url) == bool(expected)
+        assert not expected or expected not in f"{settings} {settings!r} {settings.url} {settings.url!r}"
+    with pytest.raises(SettingsError, match="url"):
+        load("sample", Sample, file=write(tmp_path, "[sample]\nurl = 1"), env={})
 
 
 def test_digits_stay_text_for_a_text_setting() -> None:

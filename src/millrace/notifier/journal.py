@@ -24,9 +24,12 @@ from millrace.chain import outport
 from millrace.notifier.dead_letters import DeadLetters
 from millrace.notifier.entry import Entry, now_ms
 from millrace.notifier.metrics import Metrics
+from millrace.notifier.postgres_store import PostgresStore
 from millrace.notifier.processor import Arrival, Processor
+from millrace.notifier.rows import JournalStore, JournalUnusable
 from millrace.notifier.settings import NotifierSettings
-from millrace.notifier.store import JournalUnusable, Store
+from millrace.notifier.store import Store
+from millrace.runtime.postgres import Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +50,7 @@ class _Job(NamedTuple):
 
 
 class Journal:
-    """Owns the data directory. All methods are for the event loop's thread."""
+    """Owns the data directory, and the database if it is elsewhere. All methods are for the event loop's thread."""
 
     def __init__(
         self, settings: NotifierSettings, metrics: Metrics, on_committed: Callable[[list[Entry]], None]
@@ -92,17 +95,25 @@ class Journal:
             self._lock.close()
             raise JournalUnusable(f"{directory} is in use by another notifier: stop it or choose another") from error
         try:
-            self._store = Store(directory, writer=True)
+            self._store, self._reader = self._open_stores(directory)
         except BaseException:
             self._lock.close()
             raise
-        self._reader = Store(directory, writer=False)
-        self._wal = Path(f"{self._store.path}-wal")
         self._dead = DeadLetters(directory, self._settings.dead_letter_bytes)
         self._processor = Processor(self._store, self._dead, self._metrics)
         self.last_block_ms = {shard: saved for shard, (_, saved) in self._store.shards().items()}
         self.origin = self._store.origin
         self.head, self.oldest = self._store.next_sequence - 1, self._store.oldest
+
+    def _open_stores(self, directory: Path) -> tuple[JournalStore, JournalStore]:
+        """The writer's and the reader's connection."""
+        url, schema = self._settings.journal_url, self._settings.journal_schema
+        if not url:
+            return Store(directory, writer=True), Store(directory, writer=False)
+        try:
+            return PostgresStore(url, schema, writer=True), PostgresStore(url, schema, writer=False)
+        except Unavailable as error:
+            raise JournalUnusable(f"{error}. Start the server, or correct journal_url") from None
 
     async def stop(self) -> None:
         """Write what is queued, then close the files."""
@@ -115,8 +126,9 @@ class Journal:
     def _close(self) -> None:
         self._reader.close()
         self._dead.close()
-        with contextlib.suppress(sqlite3.Error):
-            self._store.checkpoint("TRUNCATE")
+        if isinstance(self._store, Store):
+            with contextlib.suppress(sqlite3.Error):
+                self._store.checkpoint("TRUNCATE")
         self._store.close()
         self._lock.close()
 
@@ -126,11 +138,23 @@ class Journal:
 
     async def read(self, after: int, max_bytes: int) -> list[Entry]:
         """Committed events beyond the sequence `after`: at least one if there is one, then up to `max_bytes`."""
-        entries, corrupt = await self._loop.run_in_executor(self._readers, self._reader.read, after, max_bytes)
+        entries, corrupt = await self._loop.run_in_executor(self._readers, self._read_patiently, after, max_bytes)
         if corrupt:
             self._metrics.corrupt.inc(len(corrupt))
             log.error("events of the journal fail their checksum", extra={"sequences": corrupt[:10]})
         return entries
+
+    def _read_patiently(self, after: int, max_bytes: int) -> tuple[list[Entry], list[int]]:
+        """While the database cannot be reached, consumers wait, as nodes do."""
+        delay = _RETRY[0]
+        while True:
+            try:
+                return self._reader.read(after, max_bytes)
+            except Unavailable as error:
+                log.error("the journal cannot be read; consumers wait", extra={"why": str(error)})
+                if self._stopping.wait(delay):
+                    return [], []
+                delay = min(2 * delay, _RETRY[1])
 
     # The writer's thread.
 
@@ -140,7 +164,7 @@ class Journal:
             self._write_until_stopped()
             return
         except sqlite3.DatabaseError as error:
-            problem = JournalUnusable.damaged(self._store.path, error)
+            problem = JournalUnusable.damaged(self._store.place, error)
         except BaseException as error:
             problem = error
         # The loop may be gone already when the process is being torn down.
@@ -181,9 +205,16 @@ class Journal:
 
     def _commit(self, batch: list[_Job]) -> None:
         delay = _RETRY[0]
+        prepared: list[Entry] | None = None  # of the attempt before
         while True:
             try:
-                entries = self._try_commit(batch)
+                if not self._store.landed() or prepared is None:
+                    prepared = None
+                    prepared = self._prepare(batch)
+                    self._write(batch)
+                break
+            except JournalUnusable:
+                raise
             except (sqlite3.OperationalError, OSError) as error:
                 self._take_back()
                 self._metrics.commit_failures.inc()
@@ -192,27 +223,29 @@ class Journal:
                 if self._stopping.wait(delay):
                     return  # never answered, so the nodes send it all again
                 delay = min(2 * delay, _RETRY[1])
-            else:
-                self.failing = ""
-                break
-        if batch or entries:
-            self._loop.call_soon_threadsafe(self._committed, batch, entries)
+        self.failing = ""
+        if batch or prepared:
+            self._loop.call_soon_threadsafe(self._committed, batch, prepared)
 
-    def _try_commit(self, batch: list[_Job]) -> list[Entry]:
-        began = time.perf_counter()
+    def _prepare(self, batch: list[_Job]) -> list[Entry]:
+        """Append the news of a batch in a new transaction."""
         self._store.begin()
         entries: list[Entry] = []
         for job in batch:
             entries += self._processor.process(job.arrival)
         overdue = now_ms() - int(self._settings.finalized_wait * 1000)
         entries += self._processor.release_overdue(overdue)
+        return entries
+
+    def _write(self, batch: list[_Job]) -> None:
+        """Put what was prepared on disk."""
+        began = time.perf_counter()
         self._dead.sync()
         self._store.commit()
         self._processor.tally.publish()
         if batch:
             self._metrics.commit_seconds.observe(time.perf_counter() - began)
             self._metrics.batch_messages.observe(len(batch))
-        return entries
 
     def _take_back(self) -> None:
         """Undo an attempt to commit, as far as a disk that refuses lets us."""
@@ -228,7 +261,9 @@ class Journal:
             before = now_ms() - int(settings.retention_seconds * 1000)
             gone = self._store.prune(before, settings.retention_bytes, settings.dedup_window)
             self._store.commit()
-        except sqlite3.OperationalError as error:
+        except JournalUnusable:
+            raise
+        except (sqlite3.OperationalError, OSError) as error:
             self._store.rollback()
             log.warning("the journal could not be pruned", extra={"why": str(error)})
             return 0
@@ -241,9 +276,11 @@ class Journal:
         self.oldest = oldest
 
     def _schedule_checkpoint(self) -> None:
-        """Keep the write-ahead log short without making commits wait, unless it grows without end."""
+        """Keep SQLite's write-ahead log short without making commits wait, unless it grows without end."""
+        if not isinstance(self._store, Store):
+            return
         try:
-            size = self._wal.stat().st_size
+            size = Path(f"{self._store.path}-wal").stat().st_size
             if size > _WAL_HARD:
                 self._store.checkpoint("TRUNCATE")
             elif size > _WAL_SOFT:
@@ -252,8 +289,9 @@ class Journal:
             log.warning("the write-ahead log could not be moved", extra={"why": str(error)})
 
     def _checkpoint(self) -> None:
-        with contextlib.suppress(sqlite3.OperationalError):
-            self._reader.checkpoint("PASSIVE")
+        if isinstance(self._reader, Store):
+            with contextlib.suppress(sqlite3.OperationalError):
+                self._reader.checkpoint("PASSIVE")
 
     # Back on the loop.
 

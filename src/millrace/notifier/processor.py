@@ -18,7 +18,7 @@ from millrace.notifier.messages import Decoded, Undecodable
 from millrace.notifier.metrics import Metrics, Tally
 from millrace.notifier.normalise import Memory, normalise
 from millrace.notifier.occasional import OccasionalLog
-from millrace.notifier.store import Store
+from millrace.notifier.rows import JournalStore
 
 log = logging.getLogger(__name__)
 _log_missing = OccasionalLog(log, logging.WARNING, "blocks are missing")
@@ -42,7 +42,7 @@ class Arrival(NamedTuple):
 class Processor:
     """Works inside the transaction of its store; used by one thread."""
 
-    def __init__(self, store: Store, dead_letters: DeadLetters, metrics: Metrics) -> None:
+    def __init__(self, store: JournalStore, dead_letters: DeadLetters, metrics: Metrics) -> None:
         self._store = store
         self._dead = dead_letters
         self._metrics = metrics

@@ -8,6 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from millrace.runtime.settings import Secret
+
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[int, Meta(gt=0)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -26,6 +28,12 @@ class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Port of `/health`, `/ready` and `/metrics`. 0: any free port."""
     data_dir: Path = Path("data/notifier")
     """Directory of the journal and the dead letters. One notifier owns it at a time."""
+
+    journal_url: Secret = Secret()
+    """PostgreSQL server of the journal, `postgresql://user:password@host:port/database`; empty: a file in `data_dir`.
+    The password may also stand in a file that the URL names: `?passfile=/etc/millrace/pgpass`."""
+    journal_schema: str = "notifier"
+    """Schema of the journal in that database. One notifier owns it at a time."""
 
     max_frame_bytes: Positive = 64 * MEBIBYTE
     """Largest frame taken from a node."""

@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import sqlite3
 import time
-import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
-from millrace.notifier.dedup import Block, State
+from millrace.notifier.dedup import Block
 from millrace.notifier.entry import Entry
+from millrace.notifier.rows import (
+    CHECKED_AT_START,
+    PRUNE_ROWS,
+    SELECT,
+    JournalUnusable,
+    block_of,
+    checksum,
+    entry_of,
+    intact,
+    prunable,
+    row_of,
+    signed,
+    unsigned,
+)
 
 FILE_NAME = "journal.sqlite3"
 SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x6D696C6C  # "mill"
-_CHECKED_AT_START = 256  # events
-_PRUNE_ROWS = 64  # deleted in one transaction, so that no append waits long
 
 _SCHEMA = """
 CREATE TABLE events (
@@ -44,18 +54,6 @@ CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 """
 
 
-class JournalUnusable(OSError):
-    """The journal cannot be opened or used any further; the text says what an operator can do."""
-
-    @classmethod
-    def damaged(cls, path: Path, what: object) -> JournalUnusable:
-        """The file is not what it was when it was written."""
-        return cls(
-            f"{path}: {what}. The file is damaged. Restore it from a backup, or move it away and start again: nodes"
-            " then send what follows, and consumers are told which sequences are gone."
-        )
-
-
 class Store:
     """One connection to the journal. The writer's is also the memory of the rules (`dedup.Index`)."""
 
@@ -72,6 +70,10 @@ class Store:
         except JournalUnusable:
             self._db.close()
             raise
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
 
     def close(self) -> None:
         self._db.close()
@@ -118,9 +120,9 @@ class Store:
             )
 
     def _check_newest(self) -> None:
-        newest = self._db.execute(f"{_SELECT} ORDER BY sequence DESC LIMIT ?", (_CHECKED_AT_START,))
+        newest = self._db.execute(f"{SELECT} ORDER BY sequence DESC LIMIT ?", (CHECKED_AT_START,))
         for row in newest:
-            if not _intact(row):
+            if not intact(row):
                 raise JournalUnusable.damaged(self.path, f"event {row[0]} fails its checksum")
 
     def _fact(self, name: str) -> int:
@@ -144,7 +146,11 @@ class Store:
             self._db.execute("ROLLBACK")
         self.next_sequence, self.oldest, self.payload_bytes = self._undo
 
-    def mark(self) -> tuple[int, int]:
+    def landed(self) -> bool:
+        """A file's answer is never lost."""
+        return False
+
+    def mark(self) -> tuple[int, ...]:
         """A point inside a transaction to go back to."""
         self._db.execute("SAVEPOINT message")
         return self.next_sequence, self.payload_bytes
@@ -152,7 +158,7 @@ class Store:
     def release_mark(self) -> None:
         self._db.execute("RELEASE message")
 
-    def back_to(self, mark: tuple[int, int]) -> None:
+    def back_to(self, mark: tuple[int, ...]) -> None:
         self._db.execute("ROLLBACK TO message")
         self._db.execute("RELEASE message")
         self.next_sequence, self.payload_bytes = mark
@@ -164,7 +170,7 @@ class Store:
         entry = Entry(self.next_sequence, topic, shard, marks, message_id, now, payload)
         self._db.execute(
             "INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?)",
-            (entry.sequence, topic, shard, marks, message_id, now, _checksum(entry), len(payload), payload),
+            (entry.sequence, topic, shard, marks, message_id, now, checksum(entry), len(payload), payload),
         )
         self.next_sequence += 1
         self.payload_bytes += len(payload)
@@ -175,10 +181,10 @@ class Store:
         entries: list[Entry] = []
         corrupt: list[int] = []
         size = 0
-        cursor = self._db.execute(f"{_SELECT} WHERE sequence > ? ORDER BY sequence LIMIT ?", (after, max_rows))
+        cursor = self._db.execute(f"{SELECT} WHERE sequence > ? ORDER BY sequence LIMIT ?", (after, max_rows))
         for row in cursor:
-            if _intact(row):
-                entries.append(_entry(row))
+            if intact(row):
+                entries.append(entry_of(row))
                 size += len(row[8])
             else:
                 corrupt.append(row[0])
@@ -189,19 +195,15 @@ class Store:
 
     def read_back(self, topic: str, count: int) -> list[Entry]:
         """The newest `count` intact events of a topic, oldest first."""
-        rows = self._db.execute(f"{_SELECT} WHERE topic = ? ORDER BY sequence DESC LIMIT ?", (topic, count))
-        return [_entry(row) for row in rows if _intact(row)][::-1]
+        rows = self._db.execute(f"{SELECT} WHERE topic = ? ORDER BY sequence DESC LIMIT ?", (topic, count))
+        return [entry_of(row) for row in rows if intact(row)][::-1]
 
     def prune(self, before_ms: int, max_bytes: int, dedup_window: int) -> int:
         """Delete some of the oldest events and memories beyond the bounds; return how many events went."""
-        rows: Sequence[tuple[int, int, int]] = self._db.execute(
-            "SELECT sequence, size, received_ms FROM events ORDER BY sequence LIMIT ?", (_PRUNE_ROWS,)
+        rows = self._db.execute(
+            "SELECT sequence, size, received_ms FROM events ORDER BY sequence LIMIT ?", (PRUNE_ROWS,)
         ).fetchall()
-        last, gone, freed = 0, 0, 0
-        for sequence, size, received in rows:
-            if received >= before_ms and self.payload_bytes - freed <= max_bytes:
-                break
-            last, gone, freed = sequence, gone + 1, freed + size
+        last, gone, freed = prunable(rows, before_ms, self.payload_bytes, max_bytes)
         if gone:
             self._db.execute("DELETE FROM events WHERE sequence <= ?", (last,))
             self._db.execute("UPDATE facts SET value = ? WHERE name = 'next'", (self.next_sequence,))
@@ -225,41 +227,31 @@ class Store:
             " WHERE shard = ? AND hash = ?",
             (shard, block_hash),
         ).fetchone()
-        return None if row is None else _block(row)
+        return None if row is None else block_of(row)
 
     def put_block(self, shard: int, block_hash: bytes, block: Block) -> None:
         self._db.execute(
             "INSERT OR REPLACE INTO blocks VALUES (?,?,?,?,?,?,?,?,?)",
-            (
-                shard,
-                block_hash,
-                block.generation,
-                int(block.state),
-                _signed(block.nonce),
-                block.digest,
-                block.first_sequence,
-                block.announced,
-                block.held_since,
-            ),
+            (shard, block_hash, *row_of(block)),
         )
 
     def live_at(self, shard: int, nonce: int) -> list[bytes]:
         rows = self._db.execute(
-            "SELECT hash FROM blocks WHERE shard = ? AND nonce = ? AND state IN (1, 2)", (shard, _signed(nonce))
+            "SELECT hash FROM blocks WHERE shard = ? AND nonce = ? AND state IN (1, 2)", (shard, signed(nonce))
         )
         return [row[0] for row in rows]
 
     def newest_nonce(self, shard: int) -> int | None:
         row = self._db.execute("SELECT nonce FROM shards WHERE shard = ?", (shard,)).fetchone()
-        return None if row is None else _unsigned(row[0])
+        return None if row is None else unsigned(row[0])
 
     def set_newest_nonce(self, shard: int, nonce: int) -> None:
         now = time.time_ns() // 1_000_000
-        self._db.execute("INSERT OR REPLACE INTO shards VALUES (?,?,?)", (shard, _signed(nonce), now))
+        self._db.execute("INSERT OR REPLACE INTO shards VALUES (?,?,?)", (shard, signed(nonce), now))
 
     def shards(self) -> dict[int, tuple[int, int]]:
         """Shard -> nonce of its newest block, and when (ms) that came."""
-        return {row[0]: (_unsigned(row[1]), row[2]) for row in self._db.execute("SELECT * FROM shards")}
+        return {row[0]: (unsigned(row[1]), row[2]) for row in self._db.execute("SELECT * FROM shards")}
 
     def waiting(self, before_ms: int) -> list[tuple[int, bytes, Block]]:
         rows = self._db.execute(
@@ -267,7 +259,7 @@ class Store:
             " FROM blocks WHERE held_since > 0 AND held_since < ? ORDER BY held_since LIMIT 1000",
             (before_ms,),
         ).fetchall()
-        return [(row[0], row[1], _block(row[2:])) for row in rows]
+        return [(row[0], row[1], block_of(row[2:])) for row in rows]
 
     def add_content(self, topic: str, shard: int, digest: bytes) -> bool:
         cursor = self._db.execute(
@@ -281,44 +273,3 @@ class Store:
             return False
         self._db.execute("INSERT OR REPLACE INTO latest VALUES (?,?,?)", (topic, shard, digest))
         return True
-
-
-_SELECT = "SELECT sequence, topic, shard, marks, message_id, received_ms, checksum, size, payload FROM events"
-_Row = tuple[int, str, int, int, str, int, int, int, bytes]
-
-
-def _entry(row: _Row) -> Entry:
-    return Entry(row[0], row[1], row[2], row[3], row[4], row[5], row[8])
-
-
-def _intact(row: _Row) -> bool:
-    try:
-        return _checksum(_entry(row)) == row[6] and len(row[8]) == row[7]
-    except (TypeError, AttributeError):  # a flipped bit may change the type of a column
-        return False
-
-
-def _checksum(entry: Entry) -> int:
-    head = f"{entry.sequence}|{entry.topic}|{entry.shard}|{entry.marks}|{entry.message_id}|{entry.received_ms}|"
-    return zlib.crc32(entry.payload, zlib.crc32(head.encode()))
-
-
-def _block(row: tuple[int, int, int | None, bytes, int, int, int]) -> Block:
-    return Block(
-        generation=row[0],
-        state=State(row[1]),
-        nonce=None if row[2] is None else _unsigned(row[2]),
-        digest=row[3],
-        first_sequence=row[4],
-        announced=bool(row[5]),
-        held_since=row[6],
-    )
-
-
-def _signed(number: int | None) -> int | None:
-    """SQLite's integers are signed 64-bit, a nonce is unsigned."""
-    return number if number is None or number < 1 << 63 else number - (1 << 64)
-
-
-def _unsigned(number: int) -> int:
-    return number if number >= 0 else number + (1 << 64)

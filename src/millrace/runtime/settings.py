@@ -18,6 +18,25 @@ import msgspec
 T = TypeVar("T", bound=msgspec.Struct)
 
 
+class Secret:
+    """A setting that must not be shown: a password, or a URL that holds one. Only `reveal` gives it away."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str = "") -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The secret itself: for the library that needs it, never for a log or an error."""
+        return self._text
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __repr__(self) -> str:
+        return "Secret(…)" if self._text else "Secret()"
+
+
 class SettingsError(ValueError):
     """A setting is unknown or has a wrong value; the text names its source and its name."""
 
@@ -95,6 +114,8 @@ def _decode(kind: type[Any], value: Any) -> Any:
     """The types of settings beyond JSON's own."""
     if kind is Path and isinstance(value, str | Path):
         return Path(value)
+    if kind is Secret and isinstance(value, str | Secret):
+        return value if isinstance(value, Secret) else Secret(value)
     raise TypeError(f"a setting cannot be a {kind.__name__}")
 
 

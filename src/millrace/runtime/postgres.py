@@ -1,0 +1,160 @@
+"""PostgreSQL for a thread that may wait: one connection behind plain calls.
+
+Services keep databases off their event loop, in threads. Such a thread has here an event loop of its own, for
+asyncpg, which runs only while a call waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+import asyncpg as untyped_asyncpg
+
+from millrace.runtime.settings import Secret
+
+T = TypeVar("T")
+
+asyncpg: Any = untyped_asyncpg  # its types say less than nothing under strict rules
+Connection: TypeAlias = Any
+"""A connection of asyncpg."""
+
+_CONNECT_SECONDS = 10.0
+_COMMAND_SECONDS = 60.0
+_LOCK_SECONDS = 5.0  # a session whose client was killed may live on for a moment
+_LOCK_SPACE = 0x6D696C6C  # "mill": advisory locks of this project
+_SESSION = {
+    "synchronous_commit": "on",
+    # A session of a vanished host would hold its lock for hours.
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+_PASSING = (
+    OSError,  # TimeoutError is one
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,  # shut down, or starting
+    asyncpg.InsufficientResourcesError,  # disk full, too many connections
+    asyncpg.TransactionRollbackError,
+    asyncpg.ReadOnlySQLTransactionError,  # a standby that was not promoted yet
+)
+
+
+class Unavailable(OSError):
+    """The server cannot be reached, or refuses for a reason that passes. Trying again makes sense."""
+
+
+class Refused(OSError):
+    """The server answers that it cannot be done; the text tells an operator what."""
+
+
+class Postgres:
+    """One connection, opened at the first call and again after it was lost. Not for two threads at once.
+
+    `on_connect` runs first on every new connection: it takes locks and checks what others may have changed.
+    """
+
+    def __init__(
+        self, url: Secret, application: str, on_connect: Callable[[Connection], Awaitable[None]] | None = None
+    ) -> None:
+        self._url = url
+        self._session = {**_SESSION, "application_name": application}
+        self._on_connect = on_connect
+        self._loop = asyncio.new_event_loop()
+        self._connection: Connection | None = None
+        self.place = _place(url)
+        """`host:port/database`, for messages: no user, no password."""
+
+    def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Return what `work` does with the connection; a defect or a refusal leaves no transaction open.
+
+        Raises `Unavailable`, or `Refused`. After `Unavailable` the connection is gone, and what `work` had begun
+        is undone by the server, except for a commit under way, which may have come through.
+        """
+        try:
+            return self._loop.run_until_complete(self._run(work))
+        except _PASSING as error:
+            if isinstance(error, Unavailable | Refused):
+                raise
+            self._drop()
+            raise Unavailable(f"{self.place}: {_words(error)}") from None
+        except asyncpg.PostgresError as error:
+            raise Refused(f"{self.place}: {_words(error)}") from None
+
+    async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._connect()
+            if self._on_connect is not None:
+                try:
+                    await self._on_connect(self._connection)
+                except BaseException:
+                    self._drop()
+                    raise
+        return await work(self._connection)
+
+    async def _connect(self) -> Connection:
+        try:
+            return await asyncpg.connect(
+                self._url.reveal(),
+                timeout=_CONNECT_SECONDS,
+                command_timeout=_COMMAND_SECONDS,
+                server_settings=self._session,
+            )
+        except ValueError:  # its text may show the URL
+            raise Refused("write the URL as postgresql://user:password@host:port/database") from None
+
+    def fetch(self, query: str, *values: object) -> list[Any]:
+        """The rows of one query. Raises as `run`."""
+        return self.run(lambda connection: connection.fetch(query, *values))
+
+    def execute(self, script: str) -> None:
+        """Run statements without parameters. Raises as `run`."""
+        self.run(lambda connection: connection.execute(script))
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    def close(self) -> None:
+        """Say goodbye if the server listens, and end."""
+        if self._loop.is_closed():
+            return
+        if self._connection is not None:
+            with contextlib.suppress(*_PASSING, asyncpg.PostgresError):
+                self._loop.run_until_complete(self._connection.close(timeout=1.0))
+        self._drop()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+
+async def take_lock(connection: Connection, name: str) -> bool:
+    """Take the lock `name` for as long as the connection lives; false when another holds it all the time."""
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while not await connection.fetchval("SELECT pg_try_advisory_lock($1, hashtext($2))", _LOCK_SPACE, name):
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+def _place(url: Secret) -> str:
+    """What of a URL may be shown."""
+    try:
+        parts = urlsplit(url.reveal())
+        port = parts.port or 5432
+    except ValueError:
+        return "postgresql"
+    return f"{parts.hostname or 'localhost'}:{port}{parts.path}"
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error).partition("\n")[0] or type(error).__name__
