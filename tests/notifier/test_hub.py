@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ import pytest
 from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.proto.hub_pb2 import Gap
+from millrace.notifier.store import FILE_NAME
 from millrace.runtime import websocket
 
 from .helpers import WAIT, Consumer, add_log, block_hash, event, notifier, peers, save_block
 from .test_filters import accepts  # the rule in its plainest form
+from .test_store import corrupt
 
 ALICE, BOB = b"\x01" * 32, b"\x02" * 32
 
@@ -159,14 +162,14 @@ async def test_committed_but_not_yet_announced(tmp_path: Path) -> None:
 
 async def test_damaged_event_is_a_gap(tmp_path: Path) -> None:
     """An event of the journal that fails its checksum is told as a gap, and the ones around it are delivered."""
-    from .test_store import corrupt_row
-
     async with notifier(tmp_path) as running, peers(running) as connect:
         node = await connect.node()
         for nonce in range(300):
             await node.save(save_block(0, nonce))
         first = running.journal.oldest
-    corrupt_row(tmp_path, first + 1)
+    db = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    db.execute(corrupt(first + 1))
+    db.close()
     async with notifier(tmp_path) as running, peers(running) as connect:
         consumer = await connect.consumer()
         await consumer.subscribe(resume_after=first - 1)

@@ -86,9 +86,9 @@ def fill(store: JournalStore, count: int, size: int = 100, now: int = 5) -> None
     store.commit()
 
 
-def corrupt_row(place: Place, sequence: int) -> None:
-    """Change one event's payload, below the checksums' sight."""
-    place.sql(f"UPDATE events SET payload = cast('damage' AS {place.bytes_type}) WHERE sequence = {sequence}")
+def corrupt(sequence: int, bytes_type: str = "BLOB") -> str:
+    """A statement that changes one event's payload, below the checksums' sight."""
+    return f"UPDATE events SET payload = cast('damage' AS {bytes_type}) WHERE sequence = {sequence}"
 
 
 def test_damage_at_the_end_refuses_to_start(place: Place) -> None:
@@ -97,7 +97,7 @@ def test_damage_at_the_end_refuses_to_start(place: Place) -> None:
     fill(store, 5)
     newest = store.next_sequence - 1
     place.close()
-    corrupt_row(place, newest)
+    place.sql(corrupt(newest, place.bytes_type))
     with pytest.raises(JournalUnusable, match=f"event {newest} fails its checksum.*[Rr]estore it from a backup"):
         place.open()
 
@@ -108,9 +108,9 @@ def test_damage_further_back_is_reported(place: Place) -> None:
     fill(store, 300)
     first = store.oldest
     place.close()
-    corrupt_row(place, first + 3)
-    entries, corrupt = place.open().read(first - 1, 10**6, max_rows=10)
-    assert corrupt == [first + 3] and [e.sequence - first for e in entries] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    place.sql(corrupt(first + 3, place.bytes_type))
+    entries, damaged = place.open().read(first - 1, 10**6, max_rows=10)
+    assert damaged == [first + 3] and [e.sequence - first for e in entries] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
 
 
 UNUSABLE = {
