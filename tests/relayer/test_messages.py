@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from relayer_support import NETWORK, RELAYERS, as_json, transfer, wallet
 
-from millrace.relayer import messages, reasons, stages, topics
+from millrace.relayer import messages, reasons, stages, strict_json, topics
 from millrace.relayer.reasons import Refused
 from millrace.relayer.stages import Origin, Relayers
 
@@ -92,3 +92,44 @@ def test_batch_bounds() -> None:
     for count in (101, 10_000):
         with pytest.raises(Refused, match="batch too large"):
             messages.decode_request(b'{"action":"relay","txs":[' + b",".join([b"{}"] * count) + b"]}", 100)
+
+
+FILLER = b"[" + b"{}," * 60_000 + b"{}]"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"action":"subscribe","topic":"gasStats","x":' + FILLER + b"}",
+        b'{"action":"subscribe","topics":[' + b'"a",' * 9_000 + b'"b"]}',
+        b'{"action":"unsubscribe","topics":[' + b",".join(b'"%x"' % n for n in range(129)) + b"]}",
+        b'{"action":"relay","tx":{"x":' + FILLER + b"}}",
+        b'{"action":"relay","tx":{},"x":' + FILLER + b"}",
+        b'{"action":' + FILLER + b"}",
+        b'{"action":"relay","txs":[' + b"{}," * 200_000 + b"{}]}",
+    ],
+)
+def test_filler_is_not_walked(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message full of values that mean nothing is refused without walking them one by one."""
+    monkeypatch.setattr(strict_json, "_walker", None)
+    with pytest.raises(Refused, match="invalid message"):
+        messages.decode_request(data, 100)
+
+
+def test_filler_in_a_rest_body_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same holds for the body of a REST submission."""
+    monkeypatch.setattr(strict_json, "_walker", None)
+    with pytest.raises(Refused, match="invalid message"):
+        messages.decode_rest_submission(b'{"transactions":[{"x":' + FILLER + b"}]}", 100)
+
+
+def test_large_values_are_not_echoed() -> None:
+    """An action or request id too large to be one is not even built to be echoed."""
+    assert messages.decode_envelope(b'{"action":' + FILLER + b',"requestId":' + FILLER + b"}") == (None, None)
+
+
+def test_the_largest_honest_batch_passes() -> None:
+    """A hundred transactions with all their fields and 40 000 bytes of data each are within the bounds."""
+    one = json.dumps(as_json(transfer(wallet(1))) | {"data": "A" * 40_000}).encode()
+    data = b'{"action":"relay","txs":[' + b",".join([one] * 100) + b"]}"
+    assert isinstance(messages.decode_request(data, 100), messages.Relay)

@@ -58,6 +58,19 @@ def test_capacity_is_shared() -> None:
     assert subscriptions.clients(TX) == ["a"]
 
 
+def test_row_28_churn_leaves_nothing_behind() -> None:
+    """However often a client subscribes and gives up, only what it has now is waited for."""
+    subscriptions: Subscriptions[str] = Subscriptions(64)
+    for number in range(10_000):
+        topic = TxStatusTopic(number.to_bytes(32, "big"))
+        subscriptions.subscribe("a", topic, 0.0)
+        if number % 2:
+            subscriptions.deliver(topic, 0.0)
+        subscriptions.unsubscribe("a", topic)
+    subscriptions.subscribe("a", TX, 0.0)
+    assert subscriptions.timers == len(subscriptions) == 1
+
+
 CLIENTS = st.sampled_from("abc")
 TOPICS = st.sampled_from([TX, TxStatusTopic(b"\2" * 32), StreamTopic("gasStats")])
 
@@ -118,6 +131,7 @@ class Model(RuleBasedStateMachine):
     @invariant()
     def agree(self) -> None:
         self._expire()
+        assert self.real.timers <= len(self.real)
         self.real.expire(self.now)
         assert len(self.real) == len(self.model)
         for client in "abc":

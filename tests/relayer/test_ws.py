@@ -14,6 +14,7 @@ from relayer_support import BlockMaker, as_json, connected, transfer, wallet
 from millrace.chain import address
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import TransactionJson, chain_hash, client_hash, from_json
+from millrace.relayer.limits import Connections
 
 
 def topic_of(number: int) -> str:
@@ -288,3 +289,57 @@ async def test_row_27_slow_reader_is_cut_and_nobody_else(world: Any) -> None:
             told += len(people)
         assert len(service.gateway.subscriptions) == 1, "the slow one is gone, the other is served"
     writer.transport.abort()
+
+
+async def test_bytes_of_an_address(world: Any) -> None:
+    """An address that sends more bytes than its bucket holds is told when to come again, on both ports."""
+    await world.start(key_files=(), receive_rate=0.001, receive_burst=1_500.0, max_message_bytes=1_000)
+    async with connected(world.ws) as client, aiohttp.ClientSession() as http:
+        assert (await client.ask(action="subscribe", topic="accounts", x="y" * 800))["status"] == "ok"
+        reply = await client.ask(action="subscribe", topic="accounts", x="y" * 800)
+        assert (reply["reason"], reply["action"]) == ("rate limit exceeded", None)
+        body = {"transactions": [{"x": "y" * 800}]}
+        async with http.post(f"{world.http}/v1/broadcast", json=body) as answer:
+            assert answer.status == 429
+
+
+async def test_row_30_connections_of_a_client_are_bounded(world: Any) -> None:
+    """One connection too many of one client is closed with 1008, others come in, and a closed one makes room."""
+    await world.start(key_files=(), trusted_proxies=("127.0.0.0/8",), max_connections_per_client=2)
+
+    async with aiohttp.ClientSession() as http:
+        open_ = [
+            await http.ws_connect(url, headers={"X-Forwarded-For": "1.2.3.4"})
+            for url in (world.ws, f"{world.ws}/stats")
+        ]
+        refused = await http.ws_connect(world.ws, headers={"X-Forwarded-For": "::ffff:1.2.3.4"})
+        assert (await asyncio.wait_for(refused.receive(), 10)).data == 1008
+        other = await http.ws_connect(world.ws, headers={"X-Forwarded-For": "1.2.3.5"})
+        await other.send_json({"action": "subscribe", "topic": "accounts"})
+        assert (await asyncio.wait_for(other.receive_json(), 10))["status"] == "ok"
+        assert world.service.gateway.doors.refused == 1
+        for socket in (*open_, other):
+            await socket.close()
+
+
+def test_row_30_connections_are_counted_while_they_last() -> None:
+    """The bound holds for each client by itself, as does the rate; this machine is not bounded."""
+    doors = Connections(most=2, rate=0.1)
+    assert [doors.enter("1.2.3.4", 0.0) for _ in range(3)] == [True, True, False]
+    for _ in range(3):
+        doors.leave("1.2.3.4")
+    assert not doors.enter("1.2.3.4", 1.0), "two in an instant, then one in ten seconds"
+    doors.leave("1.2.3.4")
+    assert doors.enter("1.2.3.4", 11.0)
+    assert all(doors.enter("127.0.0.1", 0.0) for _ in range(100))
+    assert doors.refused == 2
+
+
+async def test_a_stream_subscribed_to_twice_has_one_snapshot(world: Any) -> None:
+    """Subscribing again is acknowledged, and repeats no message: sequences only rise."""
+    await world.start(key_files=())
+    async with connected(world.ws) as client:
+        for _ in range(3):
+            assert (await client.ask(action="subscribe", topic="networkStats"))["status"] == "ok"
+        sequences = [(await client.push())["sequence"] for _ in range(4)]
+        assert sequences == sorted(set(sequences))

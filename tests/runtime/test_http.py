@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import AsyncIterator
 
@@ -31,7 +32,7 @@ async def base() -> AsyncIterator[str]:
         raise RuntimeError("secret detail")
 
     async def take(request: web.Request) -> web.Response:
-        return http.json_response({"size": len(await request.read())})
+        return http.json_response({"size": len(await http.read_body(request))})
 
     app = http.make_app(max_body=100)
     app.router.add_get("/good", good)
@@ -99,3 +100,41 @@ async def test_metrics(base: str) -> None:
     """The metrics page shows the registry in the Prometheus text format."""
     async with aiohttp.ClientSession() as client, client.get(base + "/metrics") as response:
         assert "things_total 1.0" in await response.text()
+
+
+async def test_row_26_a_first_request_must_come_soon(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that brings no whole head is dropped; one that has brought a request may rest."""
+    monkeypatch.setattr(http, "HEAD_SECONDS", 0.2)
+    port = int(base.rsplit(":", 1)[1])
+    rested, resting = await asyncio.open_connection("127.0.0.1", port)
+    resting.write(b"GET /good HTTP/1.1\r\nHost: x\r\n\r\n")
+    await asyncio.wait_for(rested.readuntil(b"}"), 5)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /good HTTP/1.1\r\nHost:")
+    with contextlib.suppress(ConnectionError):
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+    resting.write(b"GET /good HTTP/1.1\r\nHost: x\r\n\r\n")
+    await asyncio.wait_for(rested.readuntil(b"}"), 5)
+    resting.close()
+    writer.close()
+
+
+async def test_row_26_a_body_must_end_soon(
+    base: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A body that stops in the middle is answered 408; one whose sender goes away leaves no trace in the log."""
+    monkeypatch.setattr(http, "BODY_SECONDS", 0.2)
+    port = int(base.rsplit(":", 1)[1])
+    head = b"POST /take HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\nabc"
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(head)
+    answer = await asyncio.wait_for(reader.readuntil(b"}"), 5)
+    assert answer.startswith(b"HTTP/1.1 408") and b'{"error":"request timeout"}' in answer
+    writer.close()
+    _, gone = await asyncio.open_connection("127.0.0.1", port)
+    gone.write(head)
+    await gone.drain()
+    gone.transport.abort()
+    async with aiohttp.ClientSession() as client, client.post(base + "/take", data=b"abc") as response:
+        assert await response.json() == {"size": 3}
+    assert not caplog.records

@@ -151,6 +151,22 @@ async def test_protocol_errors_close_with_1002(frames: bytes) -> None:
         await asyncio.wait_for(session.ended.wait(), 5)
 
 
+async def test_row_26_a_message_that_never_ends_is_closed_with_1008(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fragments must make a message in time, whatever pongs come between; who sends whole messages stays."""
+    monkeypatch.setattr(Recorder, "message_timeout", 0.2)
+    slow, steady = Recorder(), Recorder()
+    sessions = iter([slow, steady])
+    async with serving(lambda _: next(sessions), ping_interval=0.1) as server:
+        async with raw_client(server.port) as (reader, writer), raw_client(server.port) as (_, other):
+            writer.write(masked(0x01, b"be") + masked(0x00, b"gin"))
+            for number in range(20):
+                other.write(masked(0x01, b"a") + masked(0x80, b"b"))
+                assert await asyncio.wait_for(steady.messages.get(), 5) == ("text", b"ab"), number
+                other.write(masked(0x8A, b""))
+            assert await close_code_of(reader) == 1008
+            assert not steady.closed
+
+
 async def test_silent_peer_is_closed_with_4012() -> None:
     """A peer that answers no ping within the deadline is closed with 4012; one that answers stays."""
     silent, alive = Recorder(), Recorder()

@@ -16,14 +16,15 @@ from millrace.aggregator import errors, quote
 from millrace.aggregator.batch import BatchRequest, batch_quote, price_ladder
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
-from millrace.aggregator.limiter import ClientAddress, RateLimiter
+from millrace.aggregator.limiter import RateLimiter
 from millrace.aggregator.openapi import PAGE, document
 from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_pair, parse_quote, parse_slippage
 from millrace.aggregator.responses import Health
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
 from millrace.aggregator.stream import Streams
-from millrace.runtime.http import error_response, json_response, make_app, metrics_handler
+from millrace.runtime.client_address import ClientAddress
+from millrace.runtime.http import error_response, json_response, make_app, metrics_handler, read_body
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAX_QUERY = 8192
@@ -181,7 +182,7 @@ class Api:
         """POST /api/v1/batch-quote: many inputs, one output."""
         snapshot = self.usable()
         try:
-            asked = _BATCH.decode(await request.read())
+            asked = _BATCH.decode(await read_body(request))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ApiError(f"invalid body: {error}"[:300]) from None
         self._charge(request, len(asked.inputs))

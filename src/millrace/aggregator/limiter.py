@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections import OrderedDict, deque
-from collections.abc import Iterable
 
 WINDOW = 1.0
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class RateLimiter:
@@ -38,33 +34,3 @@ class RateLimiter:
 
     def __len__(self) -> int:
         return len(self._clients)
-
-
-class ClientAddress:
-    """Finds the client's address behind trusted proxies."""
-
-    def __init__(self, trusted: Iterable[str]) -> None:
-        self._trusted: list[Network] = [ipaddress.ip_network(text, strict=False) for text in trusted]
-
-    def of(self, peer: str, forwarded: str | None) -> str:
-        """The address to count: `peer`, or the last hop of `X-Forwarded-For` that is no trusted proxy."""
-        if not self._trusted or not forwarded or not self._is_trusted(peer):
-            return peer
-        client = peer
-        for hop in reversed(forwarded.split(",")):
-            text = hop.strip()
-            try:
-                ipaddress.ip_address(text)
-            except ValueError:
-                return client
-            client = text
-            if not self._is_trusted(text):
-                return text
-        return client
-
-    def _is_trusted(self, text: str) -> bool:
-        try:
-            address = ipaddress.ip_address(text)
-        except ValueError:
-            return False
-        return any(address in network for network in self._trusted)

@@ -252,6 +252,8 @@ class Service:
         rest = RestApi(
             self.submitter,
             self.gateway.submissions,
+            self.gateway.bytes,
+            self.gateway.clients,
             self.settings.max_batch,
             self.health,
             self.is_ready,

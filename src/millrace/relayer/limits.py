@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
+
+from millrace.runtime.client_address import is_local
 
 CONTROL_WINDOW = 5.0
 """Seconds of the sliding window for control messages (a limit of the public interface)."""
@@ -28,6 +30,31 @@ class SlidingWindow:
             times.append(now)
             return 0.0
         return max(times[0] + self._seconds - now, 0.001)
+
+
+class Connections:
+    """How many connections each client has open, and how fast it opens them. Those of this machine only count."""
+
+    def __init__(self, most: int, rate: float) -> None:
+        self._most = most
+        self._opened = TokenBuckets(rate, most)
+        self._open: Counter[str] = Counter()
+        self.refused = 0
+        """Connections refused since the start."""
+
+    def enter(self, client: str, now: float) -> bool:
+        """Count a new connection; False when it is one too many. Either way `leave` is due when it ends."""
+        self._open[client] += 1
+        if is_local(client) or (self._open[client] <= self._most and not self._opened.take(client, 1, now)):
+            return True
+        self.refused += 1
+        return False
+
+    def leave(self, client: str) -> None:
+        """A counted connection ended."""
+        self._open[client] -= 1
+        if not self._open[client]:
+            del self._open[client]
 
 
 class TokenBuckets:

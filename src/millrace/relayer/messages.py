@@ -18,6 +18,10 @@ from millrace.relayer.reasons import Reason, Refused
 RequestId = str | int
 MAX_REQUEST_ID = 256
 MAX_ECHO = 128
+MAX_TOPICS_NAMED = 128
+"""Topics in one subscribe or unsubscribe message; each gets an answer of its own."""
+_ENVELOPE_BYTES = 6 * MAX_REQUEST_ID + 2
+_MARKS_PER_TRANSACTION = 64
 
 _encoder = msgspec.json.Encoder()
 encode = _encoder.encode
@@ -68,8 +72,8 @@ class RestSubmission(msgspec.Struct, frozen=True):
 
 
 class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
-    action: Any = None
-    request_id: Any = None
+    action: Raw | UnsetType = UNSET
+    request_id: Raw | UnsetType = UNSET
 
 
 _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
@@ -85,9 +89,9 @@ def decode_request(data: bytes, max_batch: int) -> Request:
         raise Refused(reasons.INVALID_MESSAGE.but(f"requestId: at most {MAX_REQUEST_ID} characters"))
     if isinstance(request, Relay | Broadcast):
         _check_batch(len(transactions_of(request)), max_batch)
-    elif not topics_of(request):
-        raise Refused(reasons.INVALID_MESSAGE.but("name a topic, or several in topics"))
-    strict_json.refuse_duplicate_keys(data)
+    else:
+        _check_control(request)
+    strict_json.refuse_duplicate_keys(data, max_batch * _MARKS_PER_TRANSACTION)
     return request
 
 
@@ -95,7 +99,7 @@ def decode_rest_submission(data: bytes, max_batch: int) -> list[Raw]:
     """The transactions in a REST body, each still as text. Raises `Refused`."""
     body = strict_json.decode(data, _rest_submissions)
     _check_batch(len(body.transactions), max_batch)
-    strict_json.refuse_duplicate_keys(data)
+    strict_json.refuse_duplicate_keys(data, max_batch * _MARKS_PER_TRANSACTION)
     return body.transactions
 
 
@@ -103,13 +107,18 @@ def decode_envelope(data: bytes) -> tuple[str | None, RequestId | None]:
     """Action and request id of a message that could not be read whole, as far as they can be."""
     try:
         envelope = _envelopes.decode(data)
+        action, request_id = _small(envelope.action), _small(envelope.request_id)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None, None
-    action, request_id = envelope.action, envelope.request_id
     known = isinstance(request_id, str | int) and not isinstance(request_id, bool)
     if known and len(str(request_id)) > MAX_REQUEST_ID:
         known = False
     return action[:MAX_ECHO] if isinstance(action, str) else None, request_id if known else None
+
+
+def _small(raw: Raw | UnsetType) -> Any:
+    """What stands in `raw` unless it is larger than any action or request id."""
+    return msgspec.json.decode(raw) if isinstance(raw, Raw) and len(memoryview(raw)) <= _ENVELOPE_BYTES else None
 
 
 def decode_transaction(raw: Raw) -> TransactionJson:
@@ -133,6 +142,14 @@ def topics_of(request: Subscribe | Unsubscribe) -> list[str]:
     """The topics of a subscription, in order, each once."""
     first = [] if request.topic is None else [request.topic]
     return list(dict.fromkeys(first + (request.topics or [])))
+
+
+def _check_control(request: Subscribe | Unsubscribe) -> None:
+    named = topics_of(request)
+    if not named:
+        raise Refused(reasons.INVALID_MESSAGE.but("name a topic, or several in topics"))
+    if len(named) > MAX_TOPICS_NAMED:
+        raise Refused(reasons.INVALID_MESSAGE.but(f"at most {MAX_TOPICS_NAMED} topics in one message"))
 
 
 def _check_batch(size: int, max_batch: int) -> None:

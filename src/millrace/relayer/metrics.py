@@ -52,6 +52,7 @@ class _RelayerCollector(Collector):
             ("statuses_told", "Transaction statuses delivered.", service.events.statuses_told),
             ("tracker_forgotten", "Blocks or transactions forgotten at a bound.", service.tracker.forgotten),
             ("reverted_final", "Final blocks reverted: must stay 0.", service.tracker.reverted_final),
+            ("connections_refused", "Connections beyond the bound of a client.", service.gateway.doors.refused),
             ("conflated", "Statistics left out for readers who were behind.", service.gateway.conflated),
             ("account_failures", "Questions the chain API did not answer.", service.accounts.failures),
             ("hub_reconnects", "Connections to the hub tried again.", service.hub.reconnects),

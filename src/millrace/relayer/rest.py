@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from millrace.relayer import messages, reasons, schema
+from millrace.relayer import messages, reasons, schema, strict_json
 from millrace.relayer.history import HistoryError
 from millrace.relayer.limits import TokenBuckets
 from millrace.relayer.reasons import Reason, Refused
@@ -17,6 +17,7 @@ from millrace.relayer.replies import sign_reply, submission_reply
 from millrace.relayer.stages import Kind, Origin
 from millrace.relayer.submission import Result, Submitter
 from millrace.runtime import http
+from millrace.runtime.client_address import ClientAddress
 
 _STATUS = {
     reasons.RATE_LIMIT.code: 429,
@@ -34,6 +35,8 @@ class RestApi:
         self,
         submitter: Submitter,
         submissions: TokenBuckets,
+        received: TokenBuckets,
+        clients: ClientAddress,
         max_batch: int,
         health: Callable[[], dict[str, object]],
         is_ready: Callable[[], bool],
@@ -42,6 +45,8 @@ class RestApi:
     ) -> None:
         self._submitter = submitter
         self._submissions = submissions
+        self._bytes = received
+        self._clients = clients
         self._max_batch = max_batch
         self._health = health
         self._is_ready = is_ready
@@ -89,17 +94,13 @@ class RestApi:
         if request.content_type != "application/json":
             raise Refused(reasons.INVALID_MESSAGE.but("send application/json"))
         try:
-            body = await request.read()
+            body = await http.read_body(request)
         except web.HTTPRequestEntityTooLarge:
             raise Refused(reasons.MESSAGE_TOO_LARGE) from None
+        remote = self._clients.of(request.remote or "", request.headers.get("X-Forwarded-For"))
+        _charge(self._bytes, remote, strict_json.cost(body), "too many bytes from this address")
         transactions = messages.decode_rest_submission(body, self._max_batch)
-        remote = request.remote or ""
-        wait = self._submissions.take(remote, len(transactions), time.monotonic())
-        if wait:
-            detail = "too many transactions from this address"
-            raise Refused(
-                reasons.RATE_LIMIT.but(detail, min(3_600_000, math.ceil(wait * 1000)) if wait < 1e6 else None)
-            )
+        _charge(self._submissions, remote, len(transactions), "too many transactions from this address")
         batch = await self._submitter.take(Origin(kind, remote), transactions)
         results = await self._submitter.finish(batch)
         for result in results:
@@ -119,6 +120,13 @@ class RestApi:
     async def _get_ready(self, _: web.Request) -> web.Response:
         ready = self._is_ready()
         return http.json_response({"ready": ready}, 200 if ready else 503)
+
+
+def _charge(buckets: TokenBuckets, remote: str, cost: float, detail: str) -> None:
+    """Take `cost` from the address's bucket. Raises `Refused` with when to come again."""
+    wait = buckets.take(remote, cost, time.monotonic())
+    if wait:
+        raise Refused(reasons.RATE_LIMIT.but(detail, min(3_600_000, math.ceil(wait * 1000)) if wait < 1e6 else None))
 
 
 def _number(request: web.Request, name: str) -> int | None:

@@ -57,6 +57,12 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     gossip_dht: bool = False
 
     max_connections: int = 20_000
+    max_connections_per_client: int = 1_000
+    """Connections of one client address (of IPv6 a /64 network); those from this machine are not bounded by it."""
+    connect_rate: float = 50.0
+    """Connections a second that one client may open, sustained; at once as many as it may have."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Networks whose `X-Forwarded-For` is believed: its last address that is in none of them is the client."""
     max_topics: int = 64
     """Topics of one connection."""
     max_control_messages: int = 64
@@ -70,6 +76,10 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Transactions a second that one IP address may submit, sustained."""
     submit_burst: int = 2_000
     """Transactions one IP address may submit at once after a pause; at least `max_batch`."""
+    receive_rate: float = 16e6
+    """Bytes a second that one IP address may send for reading, sustained; counted before anything is decoded."""
+    receive_burst: float = 32e6
+    """Bytes one IP address may send at once after a pause; at least `max_message_bytes`."""
     max_nonce_gap: int = 0
     """How far above the expected nonce a transaction may be."""
 

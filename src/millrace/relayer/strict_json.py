@@ -35,16 +35,38 @@ _walker = json.JSONDecoder(
 )
 
 
+_BYTES_PER_MARK = 64
+MAX_MARKS = 160_000
+"""Signs of structure in any message: more than the largest message of real transactions has."""
+
+
+def marks(data: bytes) -> int:
+    """How many signs of structure are in `data`: a bound, found without reading it, of what reading it costs."""
+    return data.count(b"{") + data.count(b"[") + data.count(b",")
+
+
+def cost(data: bytes) -> int:
+    """What reading `data` costs, in bytes of plain text that would cost as much."""
+    return len(data) + _BYTES_PER_MARK * marks(data)
+
+
 def decode(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """The typed value in `data`. Raises `Refused` with `invalid message` for anything else."""
+    if marks(data) > MAX_MARKS:
+        raise Refused(reasons.INVALID_MESSAGE.but("too many values in one message"))
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         _refuse(error)
 
 
-def refuse_duplicate_keys(data: bytes) -> None:
-    """Raise `Refused` if any object in `data`, which decoded, has a key twice or is not UTF-8."""
+def refuse_duplicate_keys(data: bytes, max_marks: int) -> None:
+    """Raise `Refused` if any object in `data`, which decoded, has a key twice or is not UTF-8.
+
+    The walk costs by the value, so a message of more than `max_marks` signs of structure is refused.
+    """
+    if marks(data) > max_marks:
+        raise Refused(reasons.INVALID_MESSAGE.but("too many fields: leave out what is no field of a transaction"))
     try:
         _walker.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:

@@ -1,12 +1,13 @@
 """Who hears what: topics of each client, and the life of tx-status subscriptions. No I/O; time comes in.
 
 A tx-status subscription ends 60 s after it began if nothing was delivered, else 60 s after its one delivery.
-All lives are equally long, so two queues in order of time replace a timer per subscription.
+All lives are equally long, so two tables in order of time replace a timer per subscription; what ended early leaves
+them at once.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from typing import Generic, TypeVar
 
 from millrace.relayer import reasons
@@ -21,11 +22,10 @@ Client = TypeVar("Client")
 class _Status:
     """One tx-status subscription."""
 
-    __slots__ = ("delivered", "ended")
+    __slots__ = ("delivered",)
 
     def __init__(self) -> None:
         self.delivered = False
-        self.ended = False
 
 
 class Subscriptions(Generic[Client]):
@@ -36,8 +36,8 @@ class Subscriptions(Generic[Client]):
         self._capacity = capacity
         self._topics: dict[Client, dict[Topic, _Status]] = {}
         self._clients: dict[Topic, dict[Client, _Status]] = {}
-        self._unanswered: deque[tuple[float, Client, TxStatusTopic, _Status]] = deque()
-        self._answered: deque[tuple[float, Client, TxStatusTopic, _Status]] = deque()
+        self._unanswered: OrderedDict[_Status, tuple[float, Client, TxStatusTopic]] = OrderedDict()
+        self._answered: OrderedDict[_Status, tuple[float, Client, TxStatusTopic]] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class Subscriptions(Generic[Client]):
         self._clients.setdefault(topic, {})[client] = status
         self._count += 1
         if isinstance(topic, TxStatusTopic):
-            self._unanswered.append((now + STATUS_SECONDS, client, topic, status))
+            self._unanswered[status] = now + STATUS_SECONDS, client, topic
         return True
 
     def unsubscribe(self, client: Client, topic: Topic) -> None:
@@ -78,20 +78,24 @@ class Subscriptions(Generic[Client]):
         for client, status in self._clients.get(topic, {}).items():
             if not status.delivered:
                 status.delivered = True
-                self._answered.append((now + STATUS_SECONDS, client, topic, status))
+                self._unanswered.pop(status, None)
+                self._answered[status] = now + STATUS_SECONDS, client, topic
                 told.append(client)
         return told
 
     def expire(self, now: float) -> None:
         """End every subscription whose time is over."""
-        while self._unanswered and self._unanswered[0][0] <= now:
-            _, client, topic, status = self._unanswered.popleft()
-            if not status.ended and not status.delivered:
+        for waiting in (self._unanswered, self._answered):
+            while waiting:
+                due, client, topic = next(iter(waiting.values()))
+                if due > now:
+                    break
                 self._remove(client, topic)
-        while self._answered and self._answered[0][0] <= now:
-            _, client, topic, status = self._answered.popleft()
-            if not status.ended:
-                self._remove(client, topic)
+
+    @property
+    def timers(self) -> int:
+        """Ends of subscriptions that are waited for: never more than there are subscriptions."""
+        return len(self._unanswered) + len(self._answered)
 
     def clients(self, topic: Topic) -> list[Client]:
         """Everyone subscribed to a topic."""
@@ -109,7 +113,8 @@ class Subscriptions(Generic[Client]):
         status = self._topics.get(client, {}).pop(topic, None)
         if status is None:
             return
-        status.ended = True
+        self._unanswered.pop(status, None)
+        self._answered.pop(status, None)
         self._count -= 1
         clients = self._clients[topic]
         del clients[client]

@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from millrace.relayer import messages, reasons, topics
+from millrace.relayer import messages, reasons, strict_json, topics
 from millrace.relayer.inflight import Entry
-from millrace.relayer.limits import SlidingWindow, TokenBuckets
+from millrace.relayer.limits import Connections, SlidingWindow, TokenBuckets
 from millrace.relayer.messages import Broadcast, Relay, Request, Subscribe
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.replies import submission_reply
@@ -26,6 +26,7 @@ from millrace.relayer.submission import Batch, Submitter
 from millrace.relayer.subscriptions import Subscriptions
 from millrace.relayer.topics import AddressTopic, StreamTopic, TxStatusTopic
 from millrace.runtime import websocket
+from millrace.runtime.client_address import ClientAddress
 from millrace.runtime.websocket import text_frame
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ class Gateway:
         self.clock = clock
         self.subscriptions: Subscriptions[PublicSession] = Subscriptions(settings.max_topics)
         self.submissions = TokenBuckets(settings.submit_rate, max(settings.submit_burst, settings.max_batch))
+        self.bytes = TokenBuckets(settings.receive_rate, max(settings.receive_burst, settings.max_message_bytes))
+        self.clients = ClientAddress(settings.trusted_proxies)
+        self.doors = Connections(settings.max_connections_per_client, settings.connect_rate)
         self.stats_sessions: set[StatsSession] = set()
         self.refused: dict[str, int] = {}
         self.conflated = 0
@@ -106,10 +110,11 @@ class Gateway:
         return 0 if self._server is None else len(self._server.sessions)
 
     def _session(self, request: websocket.Request) -> websocket.Session:
+        forwarded = request.headers.get("x-forwarded-for")
         if request.path == "/ws":
-            return PublicSession(self)
+            return PublicSession(self, forwarded)
         if request.path == "/ws/stats":
-            return StatsSession(self)
+            return StatsSession(self, forwarded)
         raise websocket.Refuse(404, "WebSocket endpoints are /ws and /ws/stats")
 
     def count(self, reason: Reason) -> Reason:
@@ -148,9 +153,24 @@ class Gateway:
 
 
 class _Listener(websocket.Session):
-    """A session with the two lanes."""
+    """A session with the two lanes, counted for its client."""
 
     max_buffered = MUST_DELIVER_BYTES
+
+    def __init__(self, gateway: Gateway, forwarded: str | None) -> None:
+        super().__init__()
+        self._gateway = gateway
+        self._forwarded = forwarded
+        self.client = ""
+        """Whom limits count, see `ClientAddress`."""
+
+    def on_open(self) -> None:
+        self.client = self._gateway.clients.of(self.remote, self._forwarded)
+        if not self._gateway.doors.enter(self.client, self._gateway.clock()):
+            self.close(websocket.POLICY_VIOLATION, "too many connections from this address", abort=True)
+
+    def on_close(self) -> None:
+        self._gateway.doors.leave(self.client)
 
     def offer(self, frames: bytes) -> bool:
         """The conflated lane: write only if nothing waits; whether it was written (or nobody is there)."""
@@ -168,11 +188,10 @@ class StatsSession(_Listener):
 
     max_message_size = 4096
 
-    def __init__(self, gateway: Gateway) -> None:
-        super().__init__()
-        self._gateway = gateway
-
     def on_open(self) -> None:
+        super().on_open()
+        if self.closed:
+            return
         self._gateway.stats_sessions.add(self)
         snapshot = self._gateway.snapshots.get(topics.NETWORK_STATS)
         if snapshot is not None:
@@ -182,16 +201,16 @@ class StatsSession(_Listener):
         """This stream is read-only; whatever is sent to it means nothing."""
 
     def on_close(self) -> None:
+        super().on_close()
         self._gateway.stats_sessions.discard(self)
 
 
 class PublicSession(_Listener):
     """A connection to /ws."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        super().__init__()
+    def __init__(self, gateway: Gateway, forwarded: str | None) -> None:
+        super().__init__(gateway, forwarded)
         self.max_message_size = gateway.settings.max_message_bytes
-        self._gateway = gateway
         self._control = SlidingWindow(gateway.settings.max_control_messages)
         self._flood = SlidingWindow(FLOOD_MESSAGES, FLOOD_SECONDS)
         self._waiting: deque[Relay | Broadcast] = deque()
@@ -203,6 +222,10 @@ class PublicSession(_Listener):
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
         gateway = self._gateway
+        wait = gateway.bytes.take(self.client, strict_json.cost(data), gateway.clock())
+        if wait:
+            self._refuse(None, reasons.RATE_LIMIT.but("too many bytes from this address", _ms(wait)), None)
+            return
         try:
             if kind != "text":
                 raise Refused(reasons.INVALID_MESSAGE.but("send text, not binary"))
@@ -218,6 +241,7 @@ class PublicSession(_Listener):
             self._control_message(request)
 
     def on_close(self) -> None:
+        super().on_close()
         self._gateway.subscriptions.drop(self)
         self._done(len(self._waiting))
         self._waiting.clear()
@@ -248,17 +272,20 @@ class PublicSession(_Listener):
             self._refuse(action, limited, request.request_id, request.topic)
             return
         for text in messages.topics_of(request):
+            if self.closed:
+                return
+            is_new = False
             try:
                 topic = topics.parse(text)
                 if isinstance(request, Subscribe):
-                    self._gateway.subscriptions.subscribe(self, topic, self._gateway.clock())
+                    is_new = self._gateway.subscriptions.subscribe(self, topic, self._gateway.clock())
                 else:
                     self._gateway.subscriptions.unsubscribe(self, topic)
             except Refused as refusal:
                 self._refuse(action, refusal.reason, request.request_id, text)
                 continue
             self.send_text(messages.topic_reply(action, text, request.request_id))
-            if isinstance(request, Subscribe) and text in self._gateway.snapshots:
+            if is_new and text in self._gateway.snapshots:  # whoever had it already has what the snapshot says
                 self.send_frames(self._gateway.snapshots[text]())
 
     # ---- submissions
@@ -272,7 +299,7 @@ class PublicSession(_Listener):
             self._refuse(action, reasons.BUSY.but("wait for earlier replies", 100), request.request_id)
             return
         size = len(messages.transactions_of(request))
-        wait = self._gateway.submissions.take(self.remote, size, self._gateway.clock())
+        wait = self._gateway.submissions.take(self.client, size, self._gateway.clock())
         if wait:
             reason = reasons.RATE_LIMIT.but("too many transactions from this address", _ms(wait))
             self._refuse(action, reason, request.request_id)
@@ -288,7 +315,7 @@ class PublicSession(_Listener):
         try:
             while self._waiting:
                 request = self._waiting.popleft()
-                kind: Origin = Origin("relay" if isinstance(request, Relay) else "broadcast", self.remote)
+                kind: Origin = Origin("relay" if isinstance(request, Relay) else "broadcast", self.client)
                 batch = await self._gateway.submitter.take(kind, messages.transactions_of(request))
                 task = asyncio.create_task(self._finish(request, kind.kind, batch))
                 self._finishing.add(task)

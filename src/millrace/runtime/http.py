@@ -16,6 +16,12 @@ log = logging.getLogger(__name__)
 
 _encoder = msgspec.json.Encoder()
 _MAX_BODY = 4 * 1024 * 1024
+HEAD_SECONDS = 10.0
+"""Time for the head of a connection's first request."""
+BODY_SECONDS = 30.0
+"""Time for a request's body."""
+KEEP_ALIVE_SECONDS = 75.0
+"""Time between a connection's requests."""
 MAX_LINE = 16 * 1024  # bytes of a request line or of one header
 
 
@@ -32,8 +38,12 @@ def error_response(text: str, status: int, headers: dict[str, str] | None = None
 @web.middleware
 async def _plain_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn aiohttp's own refusals and our defects into the documented error body."""
+    if isinstance(request.protocol, _Protocol):
+        request.protocol.request_arrived()
     try:
         return await handler(request)
+    except (ConnectionError, web.RequestPayloadError):  # the client broke off, or sent what is no body
+        return error_response("bad request", 400)
     except web.HTTPException as refusal:
         if refusal.status < 400:
             raise
@@ -42,6 +52,15 @@ async def _plain_errors(request: web.Request, handler: Handler) -> web.StreamRes
     except Exception:
         log.exception("request failed", extra={"method": request.method, "route": route_of(request)})
         return error_response("internal error", 500)
+
+
+async def read_body(request: web.Request) -> bytes:
+    """The request's body. Raises 408 when it is not there within `BODY_SECONDS`, 413 when it is too large."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.read()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout from None
 
 
 def route_of(request: web.Request) -> str:
@@ -70,7 +89,27 @@ def metrics_handler(
 
 
 class _Protocol(web.RequestHandler):
-    """aiohttp's connection; what is no HTTP request is answered like every other error, and leaves no traceback."""
+    """aiohttp's connection, which must bring its first request soon.
+
+    What is no HTTP request is answered like every other error, and leaves no traceback.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        assert isinstance(transport, asyncio.Transport)
+        self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, transport.abort)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.request_arrived()
+        super().connection_lost(exc)
+
+    def request_arrived(self) -> None:
+        """A whole request head is there; between later requests aiohttp's own timeout rules."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def handle_error(
         self,
@@ -115,7 +154,14 @@ class HttpServer:
         manager = self._runner.server
         assert manager is not None  # it is set up, or there would be no listener
         no_log: Any = None  # as aiohttp's own runner says "no access log", against its own types
-        return _Protocol(manager, loop=loop, access_log=no_log, max_line_size=MAX_LINE, max_field_size=MAX_LINE)
+        return _Protocol(
+            manager,
+            loop=loop,
+            access_log=no_log,
+            max_line_size=MAX_LINE,
+            max_field_size=MAX_LINE,
+            keepalive_timeout=KEEP_ALIVE_SECONDS,
+        )
 
     async def stop(self) -> None:
         """Answer what is in flight for up to 5 s, then close every connection."""

@@ -86,6 +86,8 @@ class Session(picows.WSListener):
     """Bytes of one message, continuation frames included; more closes with 1009."""
     max_buffered = 16 * 1024 * 1024
     """Bytes that may wait in the socket's send buffer; more closes with 4008 (a slow reader)."""
+    message_timeout = 30.0
+    """Seconds from a message's first fragment to its last (of a server's session); more closes with 1008."""
 
     def __init__(self) -> None:
         self.remote = ""
@@ -98,6 +100,8 @@ class Session(picows.WSListener):
         self._parts: list[bytes] = []
         self._parts_size = 0
         self._parts_kind: Kind = "binary"
+        self._message_since = 0.0
+        self._watched = False
         self._client = False
         self._pings = 0
         self._pings_since = 0.0
@@ -222,6 +226,8 @@ class Session(picows.WSListener):
                 self.close(1002, "a new message began inside another", abort=True)
                 return
             self._parts_kind = "text" if part.msg_type == WSMsgType.TEXT else "binary"
+            if not part.fin and self._server is not None:
+                self._server._message_began(self)
             if part.fin:
                 if len(data) > self.max_message_size:
                     self._too_big()
@@ -283,6 +289,7 @@ class WsServer:
         self._pong_timeout = pong_timeout
         self._ping_due: deque[tuple[float, Session]] = deque()
         self._pong_due: deque[tuple[float, Session]] = deque()
+        self._message_due: deque[tuple[float, Session]] = deque()
         self._server: asyncio.Server | None = None
         self._pinger: asyncio.Task[None] | None = None
         self._empty = asyncio.Event()
@@ -349,6 +356,13 @@ class WsServer:
         if not self.sessions:
             self._empty.set()
 
+    def _message_began(self, session: Session) -> None:
+        """A message comes in fragments: look again when it should be whole. At most one entry for a session."""
+        session._message_since = asyncio.get_running_loop().time()
+        if not session._watched:
+            session._watched = True
+            self._message_due.append((session._message_since + session.message_timeout, session))
+
     async def _ping_forever(self) -> None:
         tick = min(1.0, self._ping_interval / 4, self._pong_timeout / 4)
         while True:
@@ -356,6 +370,14 @@ class WsServer:
             self._ping_once(asyncio.get_running_loop().time())
 
     def _ping_once(self, now: float) -> None:
+        while self._message_due and self._message_due[0][0] <= now:
+            _, session = self._message_due.popleft()
+            if session.closed or not session._parts:
+                session._watched = False
+            elif session._message_since + session.message_timeout <= now:
+                session.close(POLICY_VIOLATION, "a message took too long", abort=True)
+            else:  # another message than the one that was first looked for
+                self._message_due.append((now + session.message_timeout, session))
         ping = frame(PING, b"")
         while self._pong_due and self._pong_due[0][0] <= now:
             _, session = self._pong_due.popleft()
