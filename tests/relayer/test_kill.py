@@ -1,152 +1,110 @@
-"""kill -9 of the relayer and of its signing process under load: nothing accepted is lost, nothing signed twice."""
+"""kill -9 of the relayer, of its signing process and of its gossip process, at random moments under load.
+
+Clients that never give up submit to a relayer process whose transactions a listener on the gossip network takes into
+blocks. In the end every acknowledged transaction is in a block, each (sender, nonce) was signed with one payload, no
+budget was exceeded, and each subscription whose connection survived was told once. 15 kills by default;
+`MILLRACE_KILLS=500` is the nightly form.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import random
-import signal
-import socket
+import contextlib
 import sqlite3
-import sys
+from collections import deque
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-import msgspec
-from relayer_support import NETWORK, FakeChainApi, FakeHub, as_json, transfer, wallet, write_keys
+from relayer_support import NETWORK
 
-from millrace.chain.keys import verify
-from millrace.chain.transaction import TransactionJson, chain_hash, from_json, signing_message
+from millrace.gossip import GossipHandle, GossipSettings, PeerSettings
+from relayer.torture import AT_RISK, CLIENTS, CUTS, KILLS, PER_MINUTE, Chain, Line, Torture
 
-KILLS = 6
-
-
-class Torture:
-    """One relayer process, killed again and again, and clients that never give up."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.hub, self.api = FakeHub(), FakeChainApi()
-        self.accepted: dict[tuple[bytes, int], str] = {}
-        self.process: asyncio.subprocess.Process | None = None
-        self.url = ""
-        self.arguments: list[str] = []
-        self.kills = 0
-        self.done = False
-
-    async def prepare(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
-            ports = first.getsockname()[1], second.getsockname()[1]
-        self.url = f"ws://127.0.0.1:{ports[0]}/ws"
-        values = {
-            "port": ports[0],
-            "http_port": ports[1],
-            "chain_id": NETWORK.chain_id,
-            "hub_url": f"ws://127.0.0.1:{await self.hub.start()}/hub/ws",
-            "chain_api_url": await self.api.start(),
-            "data_dir": str(self.folder / "data"),
-            "key_files": msgspec.json.encode(write_keys(self.folder / "keys")).decode(),
-            "gossip": "false",
-            "submit_rate": 100000,
-        }
-        self.arguments = [item for name, value in values.items() for item in ("--set", f"{name}={value}")]
-
-    async def start(self) -> None:
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "millrace", "relayer", *self.arguments,
-            stderr=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
-
-    async def killer(self) -> None:
-        """Kill the service, or only its signing process, at random moments."""
-        chance = random.Random(1)
-        for number in range(KILLS):
-            before = len(self.accepted)
-            async with asyncio.timeout(60):
-                while len(self.accepted) < before + 10:
-                    await asyncio.sleep(0.005)
-            await asyncio.sleep(chance.random() * 0.02)
-            assert self.process is not None
-            if number % 3 == 2:
-                for child in _children(self.process.pid):
-                    os.kill(child, signal.SIGKILL)
-            else:
-                self.process.kill()
-                await self.process.wait()
-                await self.start()
-            self.kills += 1
-        self.done = True
-
-    async def client(self, number: int) -> None:
-        """Submit nonce after nonce; without an answer, first another payload, then the same bytes again."""
-        pair = wallet(number % 3, number)
-        nonce = 0
-        async with aiohttp.ClientSession() as http:
-            while not self.done:
-                try:
-                    async with http.ws_connect(self.url, timeout=aiohttp.ClientWSTimeout(ws_close=1)) as link:
-                        while not self.done:
-                            tx = transfer(pair, nonce)
-                            await self.submit(link, transfer(pair, nonce, gas_limit=200_000 + nonce))
-                            if await self.submit(link, tx) or (pair.public, nonce) in self.accepted:
-                                nonce += 1
-                except (aiohttp.ClientError, OSError, TimeoutError):
-                    await asyncio.sleep(0.02)
-
-    async def submit(self, link: aiohttp.ClientWebSocketResponse, tx: Any) -> bool:
-        await link.send_json({"action": "relay", "tx": as_json(tx)})
-        message = await link.receive(5)
-        if message.type is not aiohttp.WSMsgType.TEXT:
-            raise aiohttp.ClientConnectionError
-        reply = message.json()
-        for tx_hash in reply.get("hashes", []):
-            earlier = self.accepted.setdefault((tx.sender, tx.nonce), tx_hash)
-            assert earlier == tx_hash, "two payloads of one nonce were accepted"
-        return bool(reply.get("hashes"))
+SLACK_MS = 20
+"""Lines of the log carry wall-clock times rounded to a millisecond; windows are of another clock."""
 
 
-async def test_row_10_double_sponsor_under_kill_9(tmp_path: Path) -> None:
-    """Over random kills each (sender, nonce) has one signed payload, and every accepted one gets to the chain."""
-    torture = Torture(tmp_path)
-    await torture.prepare()
-    await torture.start()
+@contextlib.asynccontextmanager
+async def background(*work: Any) -> Any:
+    """Work that goes on meanwhile and is ended after; a failure of it shows at the end."""
+    tasks = [asyncio.ensure_future(item) for item in work]
     try:
-        clients = [asyncio.create_task(torture.client(number)) for number in range(6)]
-        await torture.killer()
-        await asyncio.gather(*clients)
-        wanted = set(torture.accepted.values())
-        async with asyncio.timeout(30):
-            while not wanted <= {_hash(item) for item in torture.api.submitted}:
-                await asyncio.sleep(0.05)
+        yield
     finally:
-        if torture.process is not None and torture.process.returncode is None:
-            torture.process.terminate()
-            await torture.process.wait()
-        await torture.hub.stop()
-        await torture.api.stop()
-    payloads: dict[tuple[bytes, int], set[bytes]] = {}
-    for item in torture.api.submitted:
-        tx = from_json(msgspec.convert(item, TransactionJson))
-        assert verify(tx.relayer, signing_message(tx), tx.relayer_signature)
-        payloads.setdefault((tx.sender, tx.nonce), set()).add(signing_message(tx))
-    assert all(len(found) == 1 for found in payloads.values())
-    assert torture.kills == KILLS and len(torture.accepted) >= 10 * KILLS
-    _audit_adds_up(tmp_path / "data" / "journal.sqlite")
+        for task in tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
 
 
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+async def test_row_10_random_kill_9_of_relayer_signer_and_gossip(tmp_path: Path) -> None:
+    """Over random kills nothing acknowledged is lost, nothing signed twice, no budget exceeded, each told once."""
+    torture = Torture(tmp_path)
+    chain = torture.chain
+    topics = tuple(topic for shard in range(NETWORK.shards) for topic in NETWORK.transactions_topics(shard))
+    settings = GossipSettings(peers=(PeerSettings(subscribe=topics),))
+    async with GossipHandle(settings, chain.on_gossip) as listener, background(chain.produce()):
+        await torture.prepare(listener.addresses[0])
+        try:
+            async with background(torture.keep()):
+                clients = [asyncio.create_task(torture.client(number)) for number in range(CLIENTS)]
+                async with background(*clients):
+                    await torture.killer()
+                    torture.done = True
+                    lines = await asyncio.gather(*clients)
+        finally:
+            print(torture.report())
+            await torture.close()
+    assert chain.wrong == []
+    assert torture.kills == KILLS + CUTS and len(torture.accepted) >= 5 * KILLS
+    assert chain.gossiped > 0 and torture.survived > 0
+    assert 0 < chain.most_at_risk <= AT_RISK
+    assert _untold(chain, lines) == []
+    assert "Traceback" not in (tmp_path / "relayer.log").read_text()
+    _journal_holds_what_was_sent(tmp_path / "data" / "journal.sqlite", chain)
+    _budget_holds_by_the_log(tmp_path / "data" / "journal.sqlite")
 
 
-def _hash(item: dict[str, Any]) -> str:
-    return chain_hash(from_json(msgspec.convert(item, TransactionJson))).hex()
+def _untold(chain: Chain, lines: list[Line]) -> list[str]:
+    """Subscriptions that outlived their transaction's block and were not told of it."""
+    return [
+        name
+        for line in lines
+        for name, subscription in line.subscriptions.items()
+        if not subscription.told and chain.pushed_at.get(bytes.fromhex(name), 0.0) > subscription.since
+    ]
 
 
-def _audit_adds_up(path: Path) -> None:
-    """Every row our keys pay for was reserved exactly once, for exactly its fee."""
+def _journal_holds_what_was_sent(path: Path, chain: Chain) -> None:
+    """Every row our keys pay for was reserved for exactly its fee, and nothing reached the chain without a row."""
     journal = sqlite3.connect(path)
     rows = dict(journal.execute("SELECT client_hash, fee FROM submissions WHERE relayer IS NOT NULL"))
+    taken = {(sender, nonce) for sender, nonce in journal.execute("SELECT sender, nonce FROM submissions")}
     reserved = journal.execute("SELECT client_hash, amount FROM audit WHERE event = 'reserve'").fetchall()
     journal.close()
     assert len(reserved) == len(rows) and dict(reserved) == rows
+    assert chain.payloads.keys() <= taken
+
+
+def _budget_holds_by_the_log(path: Path) -> None:
+    """The audit log alone, line by line: what a key had open and what it spent in any minute stays in its budget."""
+    journal = sqlite3.connect(path)
+    lines = journal.execute("SELECT time_ms, event, relayer, client_hash, amount FROM audit ORDER BY id").fetchall()
+    journal.close()
+    open_: dict[bytes, dict[bytes, int]] = {}
+    spent: dict[bytes, deque[list[Any]]] = {}
+    for time_ms, event, relayer, name, amount in lines:
+        mine, charges = open_.setdefault(relayer, {}), spent.setdefault(relayer, deque())
+        while charges and charges[0][0] <= time_ms - 60_000 + SLACK_MS:
+            charges.popleft()
+        if event == "reserve":
+            mine[name] = int(amount)
+            charges.append([time_ms, name, int(amount)])
+            assert sum(mine.values()) <= AT_RISK
+            assert sum(charge[2] for charge in charges) <= PER_MINUTE
+        else:
+            assert int(amount) <= mine.pop(name), "it ends once, for at most what was reserved"
+            for charge in charges:
+                if charge[1] == name:
+                    charge[2] = int(amount) if event == "settle" else 0

@@ -192,7 +192,8 @@ def _receive(stream: BinaryIO) -> Command | None:
     (size,) = HEADER.unpack(header)
     if size > MAX_FRAME:
         return None
-    return command_decoder.decode(stream.read(size))
+    body = stream.read(size)
+    return command_decoder.decode(body) if len(body) == size else None
 
 
 def _send(connection: socket.socket, report: Report) -> None:
@@ -221,8 +222,8 @@ def main() -> None:
     die_with_parent()
     # Ctrl-C in a terminal reaches the whole group; the service decides when this process ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with socket.socket(fileno=int(sys.argv[1])) as connection:
-        serve(connection, locked=locked)
+    with socket.socket(fileno=int(sys.argv[1])) as connection, contextlib.suppress(ConnectionError):
+        serve(connection, locked=locked)  # a service that was killed waits for no answer
 
 
 if __name__ == "__main__":
