@@ -1,61 +1,147 @@
-"""History: averages that are exact over every resolution, and survive a restart."""
+"""History: averages that are exact over every resolution, survive a restart, and are asked off the event loop."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
-from millrace.relayer.history import History, HistoryError, flatten
+from millrace.relayer.history import MAX_POINTS, MAX_QUESTIONS, HistoryError, Recorder, flatten, query
+from millrace.relayer.history_store import Point, Points, PostgresPoints, SqlitePoints
+from millrace.runtime.postgres import Unavailable
+from millrace.runtime.settings import Secret
+from servers.postgres import Postgres
 
 START = 1_700_000_400  # divisible by 300, not by 3600
 
 
-def fill(history: History, seconds: range) -> None:
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """A server for this module, which a test may kill."""
+    server = Postgres()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+class Place:
+    """Where one history is kept, of either kind."""
+
+    def __init__(self, folder: Path, postgres: Postgres | None) -> None:
+        self._folder = folder
+        self._postgres = postgres
+        self._opened: list[Points] = []
+
+    def open(self) -> Points:
+        store: Points
+        if self._postgres is None:
+            store = SqlitePoints(self._folder / "h.sqlite")
+        else:
+            store = PostgresPoints(Secret(self._postgres.url), self._folder.name)
+        self._opened.append(store)
+        return store
+
+    def close(self) -> None:
+        while self._opened:
+            self._opened.pop().close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A place for a history; every rule holds in both."""
+    made = Place(tmp_path, request.getfixturevalue("postgres") if request.param == "postgresql" else None)
+    yield made
+    made.close()
+
+
+def fill(store: Points, seconds: range) -> None:
+    recorder = Recorder(store)
     for second in seconds:
-        history.add((START + second) * 1000 + 250, {"currentTps": float(second), "connectedPeers": 4})
+        recorder.add((START + second) * 1000 + 250, {"currentTps": float(second), "connectedPeers": 4})
 
 
-def test_rollups_are_exact_across_a_restart(tmp_path: Path) -> None:
+def ask(store: Points, start: int | None, end: int | None, resolution: int | None, now_ms: int = 0) -> Any:
+    return msgspec.json.decode(query(store, start, end, resolution, now_ms))
+
+
+def test_rollups_are_exact_across_a_restart(place: Place) -> None:
     """Averages, minima and maxima of coarser points are those of their seconds, restart or not."""
-    history = History(tmp_path / "h.sqlite")
-    fill(history, range(305))
-    history.close()
-    history = History(tmp_path / "h.sqlite")
-    fill(history, range(305, 601))
+    fill(place.open(), range(305))
+    place.close()
+    store = place.open()
+    fill(store, range(305, 601))
     for resolution in (10, 60, 300):
-        points = history.query(START * 1000, (START + 599) * 1000, resolution, 0)["points"]
+        points = ask(store, START * 1000, (START + 599) * 1000, resolution)["points"]
         assert [point["ts"] for point in points] == [(START + at) * 1000 for at in range(0, 600, resolution)]
-        for place, point in enumerate(points):
-            first = place * resolution
+        for spot, point in enumerate(points):
+            first = spot * resolution
             assert point["currentTps"] == first + (resolution - 1) / 2
             assert (point["currentTpsMin"], point["currentTpsMax"]) == (first, first + resolution - 1)
             assert point["connectedPeers"] == 4 and "connectedPeersMin" not in point
-    history.close()
 
 
-def test_retention(tmp_path: Path) -> None:
+def test_retention(place: Place) -> None:
     """Seconds older than an hour are forgotten, their roll-ups are not."""
-    history = History(tmp_path / "h.sqlite")
-    fill(history, range(15))
-    fill(history, range(4_000, 4_015))
-    assert history.query(START * 1000, (START + 100) * 1000, 1, 0)["points"] == []
-    assert len(history.query(START * 1000, (START + 100) * 1000, 10, 0)["points"]) == 2
-    history.close()
+    store = place.open()
+    fill(store, range(15))
+    fill(store, range(4_000, 4_015))
+    assert ask(store, START * 1000, (START + 100) * 1000, 1)["points"] == []
+    assert len(ask(store, START * 1000, (START + 100) * 1000, 10)["points"]) == 2
 
 
-def test_questions(tmp_path: Path) -> None:
+def test_questions(place: Place) -> None:
     """The default resolution fits the span; impossible questions say how to mend them."""
-    history = History(tmp_path / "h.sqlite")
-    assert history.query(0, 600_000, None, 0)["resolution"] == 1
-    assert history.query(None, None, None, 10**12)["resolution"] == 10
-    assert history.query(0, 10**12, None, 0)["resolution"] == 3600
+    store = place.open()
+    assert ask(store, 0, 600_000, None) == {"resolution": 1, "points": []}
+    assert ask(store, None, None, None, 10**12)["resolution"] == 10
+    assert ask(store, 0, 10**12, None)["resolution"] == 3600
+    assert ask(store, 0, 10**15 - 1, None)["resolution"] == 3600
     for question in ((5, 4, None), (0, 10, 7)):
         with pytest.raises(HistoryError):
-            history.query(*question, 0)
-    history.close()
+            query(store, *question, 0)
+
+
+def test_answers_are_bounded(place: Place) -> None:
+    """An answer has at most 2000 points; a question for more is told to ask for less."""
+    store = place.open()
+    body = msgspec.msgpack.encode({"currentTps": [1.0, 1, 1.0, 1.0]})
+    store.write([Point(1, second, body) for second in range(MAX_POINTS + 1)], {}, {})
+    assert len(ask(store, 0, (MAX_POINTS - 1) * 1000, 1)["points"]) == MAX_POINTS == 2000
+    with pytest.raises(HistoryError, match="more than 2000 points: ask for a shorter span or a coarser resolution"):
+        query(store, 0, MAX_POINTS * 1000, 1, 0)
+
+
+def test_database_away(postgres: Postgres, tmp_path: Path) -> None:
+    """Seconds that the server did not take are stored when it is back, and rolled up as if nothing had been."""
+    store = PostgresPoints(Secret(postgres.url), tmp_path.name)
+    try:
+        recorder = Recorder(store)
+        for second in range(40):
+            if second == 15:
+                postgres.kill()
+            if second == 25:
+                postgres.start()
+            try:
+                recorder.add((START + second) * 1000, {"currentTps": float(second)})
+            except Unavailable:
+                assert 15 <= second <= 25
+            else:
+                assert second < 15 or second >= 25
+        postgres.ensure()
+        points = ask(store, START * 1000, (START + 39) * 1000, 10)["points"]
+        assert [point["currentTps"] for point in points] == [4.5, 14.5, 24.5]
+        assert len(ask(store, START * 1000, (START + 39) * 1000, 1)["points"]) == 40
+    finally:
+        store.close()
+        postgres.ensure()
 
 
 def test_flat_names() -> None:
@@ -69,15 +155,50 @@ def test_flat_names() -> None:
     assert flatten(data) == expected
 
 
-async def test_endpoint(world: Any) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_endpoint(world: Any, kind: str, request: pytest.FixtureRequest) -> None:
     """GET /v1/network-stats/history answers with points, and 400 with an error body for bad questions."""
-    service = await world.start(key_files=())
-    service.history.add(1_000_000, {"currentTps": 2.0})
+    settings = {}
+    if kind == "postgresql":
+        settings["history_url"] = Secret(request.getfixturevalue("postgres").url)
+    service = await world.start(key_files=(), **settings)
+    await service.history.add(1_000_000, {"currentTps": 2.0})
     async with aiohttp.ClientSession(world.http) as http:
         async with http.get("/v1/network-stats/history?from=999000&to=1001000&resolution=1") as response:
+            assert response.content_type == "application/json"
             body = await response.json()
         assert body["resolution"] == 1
         assert body["points"] == [{"ts": 1000000, "currentTps": 2.0, "currentTpsMin": 2.0, "currentTpsMax": 2.0}]
         for query in ("from=x", "resolution=7", "from=5&to=4", "from=1e400", "from=" + "9" * 400):
             async with http.get(f"/v1/network-stats/history?{query}") as response:
                 assert response.status == 400 and (await response.json())["error"]
+
+
+async def test_slow_answers_hold_up_nobody(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While questions wait for a slow database the service goes on; beyond eight of them the answer is 503."""
+    service = await world.start(key_files=())
+    go_on = threading.Event()
+    read = service.history._read_store.read
+
+    def slow(*arguments: int) -> list[tuple[int, bytes]]:
+        assert go_on.wait(20)
+        return read(*arguments)
+
+    monkeypatch.setattr(service.history._read_store, "read", slow)
+    async with aiohttp.ClientSession(world.http) as http:
+
+        async def status(path: str) -> int:
+            async with http.get(path) as response:
+                await response.read()
+                return response.status
+
+        try:
+            waiting = [asyncio.create_task(status("/v1/network-stats/history")) for _ in range(MAX_QUESTIONS)]
+            while service.history._asked < MAX_QUESTIONS:
+                await asyncio.sleep(0)
+            assert await status("/v1/network-stats/history") == 503
+            assert await status("/health") == 200
+            await service.history.add(1_000_000, {"currentTps": 2.0})
+        finally:
+            go_on.set()
+        assert await asyncio.gather(*waiting) == [200] * MAX_QUESTIONS

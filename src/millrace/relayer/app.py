@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import signal
-import sqlite3
 import time
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from millrace.relayer.chain_api import ChainApi, ChainApiError
 from millrace.relayer.desk import Desk
 from millrace.relayer.events import Events
 from millrace.relayer.history import History, flatten
+from millrace.relayer.history_store import Points, PostgresPoints, SqlitePoints
 from millrace.relayer.hub_client import HubClient
 from millrace.relayer.inflight import Entry
 from millrace.relayer.journal import Journal, JournalError
@@ -96,7 +96,7 @@ class Service:
         self.journal.open()
         if settings.chain_api_url:
             self.api = ChainApi(settings.chain_api_url, settings.chain_api_timeout)
-        self.history = History(Path(settings.data_dir) / "history.sqlite")
+        self.history = History(self._history_store)
         await self._start_signer()
         self._restore()
         self.accounts = AccountSource(self.book, self.api)
@@ -162,7 +162,7 @@ class Service:
             self._write_cursor()
         await self.journal.close()
         if hasattr(self, "history"):
-            self.history.close()
+            await self.history.close()
         if self.api is not None:
             await self.api.close()
 
@@ -171,6 +171,11 @@ class Service:
         return Relayers(self.signer.relayers if self.signer is not None else {})
 
     # ---- start
+
+    def _history_store(self) -> Points:
+        if self.settings.history_url:
+            return PostgresPoints(self.settings.history_url, self.settings.history_schema)
+        return SqlitePoints(Path(self.settings.data_dir) / "history.sqlite")
 
     def _where_keys_are(self) -> Start:
         """What a signing process starts with.
@@ -363,10 +368,7 @@ class Service:
         while True:
             await asyncio.sleep(HISTORY_SECONDS)
             numbers = flatten(self.statistics.payload(len(self.gateway.stats_sessions)))
-            try:
-                self.history.add(time.time_ns() // 1_000_000, numbers)
-            except sqlite3.Error as error:
-                log.error("the history is not written", extra={"error": str(error)})
+            await self.history.add(time.time_ns() // 1_000_000, numbers)
 
     async def _tidy(self) -> None:
         """Forget what is long over, and find out what became of transactions that were given up."""

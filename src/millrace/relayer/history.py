@@ -1,31 +1,38 @@
-"""History of the network statistics: one point a second, rolled up to 10 s, 1 min, 5 min and 1 h, in SQLite.
+"""History of the network statistics: one point a second, rolled up to 10 s, 1 min, 5 min and 1 h.
 
 A coarser point is made from the finer ones that are stored, when its time is over; what a restart interrupted
-is rolled up at the next start. So nothing is kept only in memory but the current second.
+is rolled up at the next start. So nothing is kept only in memory but the current second, and those which a
+database that is away has not taken yet.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from millrace.relayer.history_store import STORE_ERRORS, Point, Points
+
 RETENTION_SECONDS = {1: 3_600, 10: 6 * 3_600, 60: 2 * 86_400, 300: 14 * 86_400, 3_600: 400 * 86_400}
-"""How long points of each resolution (seconds) are kept: at most 9 600 points of each, so any answer is bounded."""
+"""How long points of each resolution (seconds) are kept: at most 9 600 points of each."""
 RESOLUTIONS = tuple(RETENTION_SECONDS)
 DEFAULT_POINTS = 1_000
+MAX_POINTS = 2_000
+"""Most points of one answer."""
+MAX_QUESTIONS = 8
+"""Most questions that wait for their answer at once."""
+_KEPT_SECONDS = 600  # while the database is away; older ones are lost
+_ENCODED_AT_ONCE = 50  # points: the interpreter's lock is free in between
 DEFAULT_SPAN_MS = 3_600_000
 _WITH_BOUNDS = "Tps"
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS points (resolution INTEGER, ts INTEGER, body BLOB, PRIMARY KEY (resolution, ts))
-    WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS rolled (resolution INTEGER PRIMARY KEY, ts INTEGER NOT NULL);
-"""
+log = logging.getLogger(__name__)
 
 
 class _Sum(msgspec.Struct, array_like=True):
@@ -39,10 +46,15 @@ class _Sum(msgspec.Struct, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(dict[str, _Sum])
+_json = msgspec.json.Encoder()
 
 
 class HistoryError(ValueError):
     """A question about the history makes no sense; the text says how to mend it."""
+
+
+class HistoryUnavailable(Exception):
+    """No answer now; asking again later makes sense."""
 
 
 def flatten(data: dict[str, Any]) -> dict[str, float]:
@@ -65,71 +77,114 @@ def _flat_name(name: str, inner: str) -> str:
     return name + inner[0].upper() + inner[1:]
 
 
-class History:
-    """The file. Not for two threads at once."""
+class Recorder:
+    """Stores seconds and rolls them up. For one thread."""
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        self._db.executescript(_SCHEMA)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._db.close()
+    def __init__(self, store: Points) -> None:
+        self._store = store
+        self._waiting: deque[Point] = deque(maxlen=_KEPT_SECONDS)
 
     def add(self, ts_ms: int, numbers: dict[str, float]) -> None:
-        """Store the numbers of the second that `ts_ms` lies in, and roll up what is complete before it."""
+        """Store the numbers of the second that `ts_ms` lies in, and roll up what is complete before it.
+
+        Raises `STORE_ERRORS`; the numbers are then stored by a later call.
+        """
         second = ts_ms // 1000
         body = _encoder.encode({name: _Sum(number, 1, number, number) for name, number in numbers.items()})
-        self._db.execute("BEGIN")
-        self._db.execute("INSERT OR REPLACE INTO points VALUES (1, ?, ?)", (second, body))
+        self._waiting.append(Point(1, second, body))
+        fresh = {(point.resolution, point.ts): point for point in self._waiting}
+        rolled = self._store.rolled()
+        made: dict[int, int] = {}
+        oldest: dict[int, int] = {}
         for finer, coarser in pairwise(RESOLUTIONS):
-            self._roll_up(finer, coarser, second)
-        self._db.execute("COMMIT")
+            complete, done = second // coarser * coarser, rolled.get(coarser, 0)
+            if complete > done:
+                self._roll_up(fresh, finer, coarser, done, complete)
+                made[coarser] = complete
+                for resolution in (finer, coarser):
+                    oldest[resolution] = second - RETENTION_SECONDS[resolution]
+        self._store.write(list(fresh.values()), made, oldest)
+        self._waiting.clear()
 
-    def query(self, start_ms: int | None, end_ms: int | None, resolution: int | None, now_ms: int) -> dict[str, Any]:
-        """Points from `start_ms` to `end_ms`. Raises `HistoryError`.
-
-        By default the last hour, in the finest resolution that makes at most 1000 points.
-        """
-        end = now_ms if end_ms is None else end_ms
-        start = end - DEFAULT_SPAN_MS if start_ms is None else start_ms
-        if start > end:
-            raise HistoryError("from lies behind to")
-        span = (end - start) // 1000
-        if resolution is None:
-            fitting = [step for step in RESOLUTIONS if span // step <= DEFAULT_POINTS]
-            resolution = fitting[0] if fitting else RESOLUTIONS[-1]
-        if resolution not in RETENTION_SECONDS:
-            raise HistoryError(f"resolution is one of {', '.join(map(str, RESOLUTIONS))} seconds")
-        rows = self._db.execute(
-            "SELECT ts, body FROM points WHERE resolution = ? AND ts >= ? AND ts <= ? ORDER BY ts",
-            (resolution, -(-start // 1000), end // 1000),
-        )
-        return {"resolution": resolution, "points": [_point(ts, body) for ts, body in rows]}
-
-    def _roll_up(self, finer: int, coarser: int, second: int) -> None:
-        """Make every coarser point whose time is over, and forget points of both that are too old."""
-        complete = second // coarser * coarser
-        row = self._db.execute("SELECT ts FROM rolled WHERE resolution = ?", (coarser,)).fetchone()
-        done = row[0] if row else 0
-        if complete <= done:
-            return
-        rows = self._db.execute(
-            "SELECT ts, body FROM points WHERE resolution = ? AND ts >= ? AND ts < ? ORDER BY ts",
-            (finer, done, complete),
-        )
+    def _roll_up(self, fresh: dict[tuple[int, int], Point], finer: int, coarser: int, done: int, complete: int) -> None:
+        """Add the coarser points from second `done` to `complete` to what is to be stored."""
+        parts = dict(self._store.read(finer, done, complete, complete // finer))
+        parts |= {ts: point.body for (resolution, ts), point in fresh.items() if resolution == finer}
         spans: dict[int, list[bytes]] = {}
-        for ts, body in rows:
-            spans.setdefault(ts // coarser * coarser, []).append(body)
+        for ts, body in sorted(parts.items()):
+            if done <= ts < complete:
+                spans.setdefault(ts // coarser * coarser, []).append(body)
         for ts, bodies in spans.items():
-            self._db.execute("INSERT OR REPLACE INTO points VALUES (?, ?, ?)", (coarser, ts, _join(bodies)))
-        self._db.execute("INSERT OR REPLACE INTO rolled VALUES (?, ?)", (coarser, complete))
-        for resolution in (finer, coarser):
-            oldest = second - RETENTION_SECONDS[resolution]
-            self._db.execute("DELETE FROM points WHERE resolution = ? AND ts < ?", (resolution, oldest))
+            fresh[coarser, ts] = Point(coarser, ts, _join(bodies))
+
+
+def query(store: Points, start_ms: int | None, end_ms: int | None, resolution: int | None, now_ms: int) -> bytes:
+    """The JSON answer with the points from `start_ms` to `end_ms`. Raises `HistoryError` or `STORE_ERRORS`.
+
+    By default the last hour, in the finest resolution that makes at most 1000 points.
+    """
+    end = now_ms if end_ms is None else end_ms
+    start = end - DEFAULT_SPAN_MS if start_ms is None else start_ms
+    if start > end:
+        raise HistoryError("from lies behind to")
+    span = (end - start) // 1000
+    if resolution is None:
+        fitting = [step for step in RESOLUTIONS if span // step <= DEFAULT_POINTS]
+        resolution = fitting[0] if fitting else RESOLUTIONS[-1]
+    if resolution not in RETENTION_SECONDS:
+        raise HistoryError(f"resolution is one of {', '.join(map(str, RESOLUTIONS))} seconds")
+    rows = store.read(resolution, -(-start // 1000), end // 1000 + 1, MAX_POINTS + 1)
+    if len(rows) > MAX_POINTS:
+        raise HistoryError(f"more than {MAX_POINTS} points: ask for a shorter span or a coarser resolution")
+    parts = []
+    for first in range(0, len(rows), _ENCODED_AT_ONCE):
+        points = [_point(ts, body) for ts, body in rows[first : first + _ENCODED_AT_ONCE]]
+        parts.append(_json.encode(points)[1:-1])
+    return b'{"resolution":%d,"points":[%s]}' % (resolution, b",".join(parts))
+
+
+class History:
+    """The history as the service uses it: a thread and a connection for writing, another pair for reading."""
+
+    def __init__(self, open_store: Callable[[], Points]) -> None:
+        self._write_store, self._read_store = open_store(), open_store()
+        self._recorder = Recorder(self._write_store)
+        self._writer = ThreadPoolExecutor(1, "history-write")
+        self._reader = ThreadPoolExecutor(1, "history-read")
+        self._asked = 0
+        self._failing = ""
+
+    async def add(self, ts_ms: int, numbers: dict[str, float]) -> None:
+        """Store the numbers of a second; while the database is away the last ten minutes are kept for it."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._writer, self._recorder.add, ts_ms, numbers)
+        except STORE_ERRORS as error:
+            if not self._failing:
+                log.error("the history is not written", extra={"error": str(error)})
+            self._failing = str(error)
+        else:
+            self._failing = ""
+
+    async def query(self, start_ms: int | None, end_ms: int | None, resolution: int | None, now_ms: int) -> bytes:
+        """See the function `query`. Raises `HistoryError`, or `HistoryUnavailable` under too many questions."""
+        if self._asked >= MAX_QUESTIONS:
+            raise HistoryUnavailable("too many questions about the history: ask again later")
+        self._asked += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._reader, query, self._read_store, start_ms, end_ms, resolution, now_ms
+            )
+        except STORE_ERRORS as error:
+            log.error("the history cannot be read", extra={"error": str(error)})
+            raise HistoryUnavailable("the history cannot be read now: ask again later") from None
+        finally:
+            self._asked -= 1
+
+    async def close(self) -> None:
+        """Wait for what is under way, then close both connections."""
+        for executor, store in ((self._writer, self._write_store), (self._reader, self._read_store)):
+            await asyncio.get_running_loop().run_in_executor(executor, store.close)
+            executor.shutdown()
 
 
 def _join(bodies: Iterable[bytes]) -> bytes:

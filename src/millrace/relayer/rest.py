@@ -10,7 +10,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from millrace.relayer import messages, reasons, schema, strict_json
-from millrace.relayer.history import HistoryError
+from millrace.relayer.history import HistoryError, HistoryUnavailable
 from millrace.relayer.limits import TokenBuckets
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.replies import sign_reply, submission_reply
@@ -41,7 +41,7 @@ class RestApi:
         health: Callable[[], dict[str, object]],
         is_ready: Callable[[], bool],
         count: Callable[[Reason], Reason],
-        history: Callable[[int | None, int | None, int | None], dict[str, object]],
+        history: Callable[[int | None, int | None, int | None], Awaitable[bytes]],
     ) -> None:
         self._submitter = submitter
         self._submissions = submissions
@@ -110,9 +110,13 @@ class RestApi:
 
     async def _get_history(self, request: web.Request) -> web.Response:
         try:
-            return http.json_response(self._history(*(_number(request, name) for name in ("from", "to", "resolution"))))
+            start, end, resolution = (_number(request, name) for name in ("from", "to", "resolution"))
+            body = await self._history(start, end, resolution)
         except HistoryError as error:
             return http.error_response(str(error), 400)
+        except HistoryUnavailable as error:
+            return http.error_response(str(error), 503, {"Retry-After": "1"})
+        return web.Response(body=body, content_type="application/json")
 
     async def _get_health(self, _: web.Request) -> web.Response:
         return http.json_response(self._health())

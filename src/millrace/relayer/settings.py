@@ -8,6 +8,7 @@ import msgspec
 
 from millrace.chain.network import NetworkProfile
 from millrace.chain.network import profile as named_profile
+from millrace.runtime.settings import Secret
 
 
 class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,6 +33,11 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     data_dir: Path = Path(".data/relayer")
     """Journal and history live here; made with mode 0700."""
+    history_url: Secret = Secret()
+    """PostgreSQL server of the statistics' history, `postgresql://user:password@host:port/database` (or with
+    `?passfile=<file>` instead of the password); empty: a file in `data_dir`."""
+    history_schema: str = "relayer_history"
+    """Schema of the history there."""
     policy_file: str = ""
     """TOML file with caps, budgets, quotas and lists; empty means the defaults. Read again when it changes."""
 
