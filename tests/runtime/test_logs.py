@@ -49,3 +49,17 @@ def test_text_lines_are_for_people() -> None:
     logs.configure("notifier", "warning", json=False, stream=stream)
     logging.getLogger("millrace.test").warning("late", extra={"seconds": 3})
     assert stream.getvalue().rstrip().endswith("WARNING notifier late  seconds=3")
+
+
+def test_mistakes_of_peers_are_not_logged() -> None:
+    """What the WebSocket library says of a peer's bad frame makes no line; a failure of its own does."""
+    stream = io.StringIO()
+    logs.configure("relayer", stream=stream)
+    library = logging.getLogger("picows.server")
+    library.error("WS parser error: no such opcode")
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        library.exception("WS parser failure")
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line)["event"] == "WS parser failure"

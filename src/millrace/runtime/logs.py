@@ -55,12 +55,18 @@ def configure(service: str, level: str = "info", *, json: bool = True, stream: T
     """Set up the root logger of this process; call it once, before anything else logs."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter(service) if json else _TextFormatter(service))
+    handler.addFilter(_is_worth_a_line)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     # Libraries which report every connection at INFO would drown our own lines.
     for noisy in ("aiohttp.access", "picows", "libp2p", "numba"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+
+
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether to log a record. picows reports each peer's bad frame as an error: anybody could fill the disk."""
+    return not record.name.startswith("picows") or record.exc_info is not None
 
 
 def _context(record: logging.LogRecord) -> dict[str, object]:
