@@ -129,6 +129,9 @@ class Notifier:
             "nodes": len(self.ingest.nodes),
             "consumers": len(self.hub.sessions),
             "journal": {"oldest": self.journal.oldest, "head": self.journal.head},
+            "sinks": {
+                sink.name: {"cursor": sink.cursor, "lag": sink.lag, "problems": sink.problems} for sink in self.sinks
+            },
         }
         return http.json_response(body, 503 if reasons else 200)
 
@@ -161,6 +164,10 @@ def _sinks(settings: NotifierSettings, metrics: Metrics, journal: Journal) -> li
         from millrace.notifier.amqp import AmqpSink
 
         sinks.append(AmqpSink(settings, metrics, journal))
+    if settings.service_bus_connection or settings.service_bus_connection_file:
+        from millrace.notifier.service_bus import ServiceBusSink
+
+        sinks.append(ServiceBusSink(settings, metrics, journal))
     return sinks
 
 

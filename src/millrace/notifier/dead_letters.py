@@ -15,12 +15,12 @@ _encoder = msgspec.json.Encoder()
 class DeadLetters:
     """A file of JSON lines: `at` (ms), `remote`, `topic`, `version`, `reason`, `payload` (base64).
 
-    At `max_bytes` the file becomes `dead-letters.1.jsonl`, in place of the one before it.
+    At `max_bytes` the file `<name>.jsonl` becomes `<name>.1.jsonl`, in place of the one before it.
     """
 
-    def __init__(self, directory: Path, max_bytes: int) -> None:
-        self.path = directory / "dead-letters.jsonl"
-        self._old = directory / "dead-letters.1.jsonl"
+    def __init__(self, directory: Path, max_bytes: int, name: str = "dead-letters") -> None:
+        self.path = directory / f"{name}.jsonl"
+        self._old = directory / f"{name}.1.jsonl"
         self._max = max_bytes
         self._file: BinaryIO | None = None
         self._synced = 0  # size of the file when it was last known to be on disk

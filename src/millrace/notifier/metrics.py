@@ -70,6 +70,8 @@ class Metrics:
         self.sink_refused = counter("sink_refused", "refusals of the broker; what it refused is sent again", "sink")
         self.sink_reconnects = counter("sink_reconnects", "attempts to connect after the first", "sink")
         self.sink_gaps = counter("sink_gaps", "gaps published", "sink")
+        self.service_bus_messages = counter("service_bus_messages", "messages the service bus accepted")
+        self.service_bus_omitted = counter("service_bus_omitted", "messages too large for the service bus")
 
     def shard(self, shard: int) -> str:
         """The label of a shard; whatever nodes claim, there are never more than a few labels."""

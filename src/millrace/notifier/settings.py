@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from millrace.chain import outport
 from millrace.runtime.settings import Secret
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
@@ -15,6 +16,9 @@ Positive = Annotated[int, Meta(gt=0)]
 Seconds = Annotated[float, Meta(gt=0)]
 
 MEBIBYTE = 1024 * 1024
+EVENT = "Event"
+BUS_KINDS = (*outport.PAYLOADS, EVENT)
+"""What has a topic of its own on the service bus: the nodes' topics, and the events in saved blocks."""
 
 
 class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,9 +93,40 @@ class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     amqp_max_message_bytes: Positive = 128 * MEBIBYTE
     """Largest payload published, as the broker's `max_message_size`; a larger one is told as a gap."""
 
+    service_bus_connection: Secret = Secret()
+    """Connection string of the service bus to publish to. Empty, and no file named: none."""
+    service_bus_connection_file: Path | None = None
+    """File that holds the connection string, instead of `service_bus_connection`."""
+    service_bus_topics: dict[str, str] = msgspec.field(default_factory=lambda: {kind: kind for kind in BUS_KINDS})
+    """Kind of event -> topic of the bus. Kinds that are not named are not published."""
+    service_bus_partitioned: bool = False
+    """The topics are partitioned: a batch then holds one session only."""
+    service_bus_timeout: Seconds = 10.0
+    """How long the bus may take to accept a batch before the notifier connects again."""
+
     ping_interval: Seconds = 30.0
     """Seconds between pings on every connection."""
     pong_timeout: Seconds = 20.0
     """Seconds a peer has to answer a ping before it is closed with code 4012."""
     ready_max_age: Seconds = 60.0
     """`/ready` answers 503 when a known shard has had no block for so long."""
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.service_bus_topics) - set(BUS_KINDS))
+        if unknown:
+            raise ValueError(f"service_bus_topics: no kind {unknown[0]!r}; kinds are {', '.join(BUS_KINDS)}")
+        if not self.service_bus_topics or not all(self.service_bus_topics.values()):
+            raise ValueError("service_bus_topics: every topic needs a name, and one there must be")
+        if self.service_bus_connection and self.service_bus_connection_file:
+            raise ValueError("give service_bus_connection or service_bus_connection_file, not both")
+
+    def reveal_service_bus_connection(self) -> str:
+        """The connection string, from wherever it is. Raises `OSError` with a text for the operator."""
+        if self.service_bus_connection_file is None:
+            return self.service_bus_connection.reveal()
+        try:
+            return self.service_bus_connection_file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise OSError(
+                f"service_bus_connection_file: {self.service_bus_connection_file} cannot be read: {error}"
+            ) from error
