@@ -25,6 +25,7 @@ from millrace.aggregator.quote import (
     answer,
     snapshot_info,
     swap_hop,
+    wrapper_hop,
 )
 from millrace.aggregator.responses import (
     Batch,
@@ -44,8 +45,7 @@ from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import ENDPOINT, encode_arguments
 from millrace.dex.run import Step
 from millrace.dex.vault import VaultError, execute
-from millrace.routing.liquidity import sell_legs
-from millrace.routing.plan import Ends, Fill, Leg, PlanError, make_program
+from millrace.routing.plan import AnyLeg, Ends, PlanError, leg_fills, make_program
 from millrace.routing.router import Limits
 
 INPUTS_PER_BATCH = 10  # tokens in one transaction
@@ -73,7 +73,7 @@ class _Given(NamedTuple):
 
     token: str
     amount: int
-    legs: list[Leg]
+    legs: list[AnyLeg]
 
 
 async def batch_quote(
@@ -133,16 +133,16 @@ def _prepare(snapshot: Snapshot, item: BatchItem, request: BatchRequest, seen: s
         reason = "invalid_amount"
     elif item.token in seen:
         reason = "duplicate_token"
-    elif snapshot.inner(item.token) == snapshot.inner(request.to):
+    elif item.token == request.to:
         reason = "same_token"
     if reason or amount is None:
         return _failed(snapshot, item, amount, reason)
     source, sink = snapshot.inner(item.token), snapshot.inner(request.to)
-    router = snapshot.planner(Filter()).router
+    planner = snapshot.planner(Filter())
     limits = Limits(pools=8, paths=PATHS_PER_INPUT, hops=min(max(request.max_hops, 1), 10))
     for paths in (PATHS_PER_INPUT, 1):
         try:
-            legs = sell_legs(router.find_paths(source, sink, amount, limits._replace(paths=paths)))
+            legs = planner.sale(source, amount, sink, limits._replace(paths=paths)) if source != sink else []
             program = make_program(legs, Ends(source, sink), snapshot.wrapped, 0, 0)
             execute(program, [TokenPayment(source, 0, amount)], snapshot.market)
         except PlanError:
@@ -190,7 +190,7 @@ def _batch(
         amount_out=str(result.amount_out),
         amount_out_short=short(result.amount_out, snapshot.decimals(to)),
         amount_out_min=str(least),
-        routes=_routes(snapshot, group, swaps),
+        routes=_routes(snapshot, group, swaps, to),
         tx_data=base64.b64encode(data).decode("ascii"),
         estimated_gas_limit=gas,
     )
@@ -201,17 +201,21 @@ def _input(snapshot: Snapshot, given: _Given) -> BatchInput:
     return BatchInput(token=given.token, amount=str(given.amount), amount_short=scaled)
 
 
-def _routes(snapshot: Snapshot, group: Sequence[_Given], steps: Sequence[Step]) -> list[BatchRoute]:
-    """The executed swaps, by input."""
+def _routes(snapshot: Snapshot, group: Sequence[_Given], steps: Sequence[Step], to: str) -> list[BatchRoute]:
+    """The executed swaps, by input, with the wrapper's hops at the ends."""
     routes = []
     start = 0
+    sink = snapshot.inner(to)
     for given in group:
         part = steps[start : start + len(given.legs)]
         start += len(given.legs)
-        hops = [
-            swap_hop(snapshot, Fill(leg.trade, step.inputs[0].amount, step.outputs[0].amount))
-            for leg, step in zip(given.legs, part, strict=True)
-        ]
+        fills = [fill for leg, step in zip(given.legs, part, strict=True) for fill in leg_fills(leg, step)]
+        hops = [swap_hop(snapshot, fill) for fill in fills]
+        if given.token == NATIVE:
+            hops.insert(0, wrapper_hop(NATIVE, snapshot.wrapped, given.amount))
+        if to == NATIVE:
+            paid = sum(fill.amount_out for fill in fills if fill.trade.token_out == sink)
+            hops.append(wrapper_hop(snapshot.wrapped, NATIVE, paid if fills else given.amount))
         routes.append(BatchRoute(token=given.token, swaps=hops))
     return routes
 

@@ -8,7 +8,6 @@ import time
 import msgspec
 
 from millrace.aggregator import errors
-from millrace.aggregator.paths import split_paths
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import (
     PairConfig,
@@ -26,7 +25,8 @@ from millrace.chain.amount import apply_slippage, short
 from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import WRAPPER, Program, tx_data
 from millrace.dex.pool import Pool
-from millrace.routing.plan import Ends, Execution, Fill, PlanError, make_program
+from millrace.routing.paths import MILLION, split_paths
+from millrace.routing.plan import Ends, Execution, Fee, Fill, PlanError, make_program
 from millrace.routing.router import Limits, NoRoute, Route
 from millrace.routing.venue import Trade
 
@@ -100,7 +100,8 @@ def _route(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettin
         return Route(Execution([], [], given, given), 1.0, 0.0)
     planner = snapshot.planner(filter_of(request))
     deadline = time.monotonic() + settings.quote_deadline_seconds
-    limits = Limits(min(request.max_pools, pool_cap(settings)), request.max_splits, request.max_hops)
+    pools = min(request.max_pools, pool_cap(settings))
+    limits = Limits(pools, request.max_splits, request.max_hops, request.include_lp_routes)
     try:
         if amount is not None:
             route = planner.forward(token_in, token_out, amount, limits, request.algorithm, deadline)
@@ -155,7 +156,6 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
     gas = _gas(program, len(data))
     decimals_in, decimals_out = snapshot.decimals(request.token_in), snapshot.decimals(request.token_out)
     short_in, short_out = short(done.amount_in, decimals_in), short(paid, decimals_out)
-    rate = done.amount_out / done.amount_in
     cycle = request.token_in == request.token_out
     return QuoteResponse(
         mode="forward" if request.amount_in is not None else "reverse",
@@ -168,7 +168,7 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
         amount_out_min=str(least),
         amount_out_min_short=short(least, decimals_out),
         slippage=float(request.slippage),
-        price_impact=max(0.0, 1.0 - rate / route.spot_rate) if route.spot_rate > 0.0 else 0.0,
+        price_impact=_price_impact(done, route.spot_rate, cycle=cycle),
         rate=short_out / short_in if short_in else 0.0,
         rate_inverse=short_in / short_out if short_out else 0.0,
         decimals_in=decimals_in,
@@ -180,7 +180,7 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
         fee_bps=sum(bps),
         fee_amount=str(fee),
         fee_amount_short=short(fee, decimals_out),
-        pool_fees=_pool_fees(snapshot, done.fills),
+        pool_fees=[_pool_fee(snapshot, fee) for fee in _fees(done)],
         optimality_gap=route.gap,
         snapshot=snapshot_info(snapshot),
         profit=str(paid - done.amount_in) if cycle else msgspec.UNSET,
@@ -217,51 +217,78 @@ def _transaction(
     )
 
 
-def _pool_fees(snapshot: Snapshot, fills: list[Fill]) -> list[PoolFee]:
+def _price_impact(done: Execution, spot_rate: float, *, cycle: bool) -> float:
+    """1 - executed rate / best spot rate. Of a cycle's input only what is traded counts, not what stays."""
+    kept = _kept(done) if cycle else 0
+    traded = done.amount_in - kept
+    if spot_rate <= 0.0 or traded <= 0:
+        return 0.0
+    return max(0.0, 1.0 - (done.amount_out - kept) / traded / spot_rate)
+
+
+def _kept(done: Execution) -> int:
+    """What a cycle plan leaves of its input: it is part of the output."""
+    token = done.fills[0].trade.token_in
+    return done.amount_in - sum(fill.amount_in for fill in done.fills if fill.trade.token_in == token)
+
+
+def _fees(done: Execution) -> list[Fee]:
     """One entry per swap, in execution order; a pool that is used again is asked as it was left."""
+    if done.fees is not None:
+        return done.fees
     result = []
     touched: dict[str, Pool] = {}
-    for fill in fills:
-        if not isinstance(fill.trade, Trade):
-            continue
-        pool = fill.trade.pool
-        swap = touched.get(pool.id, pool).swap(fill.trade.i, fill.trade.j, fill.amount_in)
-        touched[pool.id] = swap.pool
-        result.append(
-            PoolFee(
-                dex=DEX_NAMES[pool.exchange],
-                address=address.encode(pool.address),
-                token=swap.fee_token,
-                amount=str(swap.fee_amount),
-                amount_short=short(swap.fee_amount, snapshot.decimals(swap.fee_token)),
-            )
-        )
+    for fill in done.fills:
+        if isinstance(fill.trade, Trade):
+            pool = fill.trade.pool
+            swap = touched.get(pool.id, pool).swap(fill.trade.i, fill.trade.j, fill.amount_in)
+            touched[pool.id] = swap.pool
+            result.append(Fee(pool, swap.fee_token, swap.fee_amount))
     return result
+
+
+def _pool_fee(snapshot: Snapshot, fee: Fee) -> PoolFee:
+    return PoolFee(
+        dex=DEX_NAMES[fee.pool.exchange],
+        address=address.encode(fee.pool.address),
+        token=fee.token,
+        amount=str(fee.amount),
+        amount_short=short(fee.amount, snapshot.decimals(fee.token)),
+    )
 
 
 def _paths(snapshot: Snapshot, request: QuoteRequest, done: Execution) -> list[PathPart]:
     """The path breakdown, with the wrapper's hops at the ends."""
     source, sink = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
     if not done.fills:
-        return [_wrapper_path(snapshot, request, done.amount_in)]
+        amount = done.amount_in
+        hop = wrapper_hop(request.token_in, request.token_out, amount)
+        return [_part(snapshot, request, amount, amount, MILLION, [hop])]
     parts = []
-    for share in split_paths(done.fills, source, sink):
+    for share in split_paths(done.fills, source, sink, done.amount_in):
         swaps = [swap_hop(snapshot, Fill(hop.fill.trade, hop.amount_in, hop.amount_out)) for hop in share.hops]
         if request.token_in == NATIVE:
-            swaps.insert(0, _wrapper_hop(NATIVE, snapshot.wrapped, share.amount_in))
+            swaps.insert(0, wrapper_hop(NATIVE, snapshot.wrapped, share.amount_in))
         if request.token_out == NATIVE:
-            swaps.append(_wrapper_hop(snapshot.wrapped, NATIVE, share.amount_out))
-        parts.append(
-            PathPart(
-                amount_in=str(share.amount_in),
-                amount_out=str(share.amount_out),
-                amount_in_short=short(share.amount_in, snapshot.decimals(request.token_in)),
-                amount_out_short=short(share.amount_out, snapshot.decimals(request.token_out)),
-                split_ppm=share.ppm,
-                swaps=swaps,
-            )
-        )
+            swaps.append(wrapper_hop(snapshot.wrapped, NATIVE, share.amount_out))
+        parts.append(_part(snapshot, request, share.amount_in, share.amount_out, share.ppm, swaps))
+    kept = _kept(done) if source == sink else 0
+    if kept:  # what a cycle plan leaves of its input is a path without swaps
+        parts.append(_part(snapshot, request, kept, kept, MILLION - sum(part.split_ppm for part in parts), []))
     return parts
+
+
+def _part(
+    snapshot: Snapshot, request: QuoteRequest, amount_in: int, amount_out: int, ppm: int, swaps: list[SwapHop]
+) -> PathPart:
+    return PathPart(
+        amount_in=str(amount_in),
+        amount_out=str(amount_out),
+        amount_in_short=short(amount_in, snapshot.decimals(request.token_in)),
+        amount_out_short=short(amount_out, snapshot.decimals(request.token_out)),
+        split_ppm=ppm,
+        swaps=swaps,
+    )
 
 
 def swap_hop(snapshot: Snapshot, fill: Fill) -> SwapHop:
@@ -280,7 +307,8 @@ def swap_hop(snapshot: Snapshot, fill: Fill) -> SwapHop:
     )
 
 
-def _wrapper_hop(source: str, target: str, amount: int) -> SwapHop:
+def wrapper_hop(source: str, target: str, amount: int) -> SwapHop:
+    """A wrap or unwrap, as the interface shows it."""
     text, scaled = str(amount), short(amount, 18)
     return SwapHop(
         dex="wrapper",
@@ -291,16 +319,4 @@ def _wrapper_hop(source: str, target: str, amount: int) -> SwapHop:
         amount_out=text,
         amount_in_short=scaled,
         amount_out_short=scaled,
-    )
-
-
-def _wrapper_path(snapshot: Snapshot, request: QuoteRequest, amount: int) -> PathPart:
-    hop = _wrapper_hop(request.token_in, request.token_out, amount)
-    return PathPart(
-        amount_in=hop.amount_in,
-        amount_out=hop.amount_out,
-        amount_in_short=hop.amount_in_short,
-        amount_out_short=hop.amount_out_short,
-        split_ppm=1_000_000,
-        swaps=[hop],
     )

@@ -1,7 +1,7 @@
 """What each action of the aggregator contract does: one function per way of calling an exchange."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from millrace.chain.token import NATIVE_IN_TRANSFERS
 from millrace.dex import aggregator_contract as contract
@@ -144,24 +144,40 @@ def _zap(run: Run, instruction: Instruction, assets: list[Asset], pool: Pool) ->
     first, second = _pair(assets)
     if pool.tokens != (first.token, second.token):
         raise VaultError(f"the tokens of {pool.id} must come in the pool's order")
-    amounts = [first.amount, second.amount]
-    fees: tuple[Asset, ...] = ()
-    reserves = (pool.reserves[0], pool.reserves[1])
-    sold, amount = balancing_swap(first.amount, second.amount, reserves, _fee_model(pool))
-    if amount:
-        swap = pool.swap(sold, 1 - sold, amount)
-        amounts[sold] -= amount
-        amounts[1 - sold] += swap.amount_out
-        pool, fees = swap.pool, (Asset(swap.fee_token, swap.fee_amount),)
-    mint = pool.mint((amounts[0], amounts[1]))
-    minted = Asset(pool.lp_token, mint.lp)
-    left = [Asset(pool.tokens[k], amounts[k] - mint.used[k]) for k in (0, 1)]
-    for asset in (minted, *left):
+    done = zap(pool, (first.amount, second.amount))
+    minted = Asset(pool.lp_token, done.lp)
+    for asset in (minted, *(Asset(*left) for left in zip(pool.tokens, done.left, strict=True))):
         if asset.amount and asset.token == run.token(run.program.token_out):
             run.deposit(asset)
         else:
             run.keep(asset)
-    return _record(run, instruction, mint.pool, assets, (minted,), fees)
+    return _record(run, instruction, done.pool, assets, (minted,), done.fees)
+
+
+class Zap(NamedTuple):
+    """A balanced deposit: LP units, what is left of the two amounts, fees, and the pool afterwards."""
+
+    lp: int
+    left: tuple[int, int]
+    fees: tuple[Asset, ...]
+    pool: Pool
+
+
+def zap(pool: Pool, amounts: tuple[int, int]) -> Zap:
+    """What the contract makes of two amounts for a constant-product pool: one swap in it, then the deposit.
+
+    Raises `PoolError` or `VaultError` where the contract reverts.
+    """
+    have = list(amounts)
+    fees: tuple[Asset, ...] = ()
+    sold, amount = balancing_swap(*amounts, (pool.reserves[0], pool.reserves[1]), _fee_model(pool))
+    if amount:
+        swap = pool.swap(sold, 1 - sold, amount)
+        have[sold] -= amount
+        have[1 - sold] += swap.amount_out
+        pool, fees = swap.pool, (Asset(swap.fee_token, swap.fee_amount),)
+    mint = pool.mint((have[0], have[1]))
+    return Zap(mint.lp, (have[0] - mint.used[0], have[1] - mint.used[1]), fees, mint.pool)
 
 
 def _fee_model(pool: Pool) -> FeeModel:

@@ -16,7 +16,10 @@ from millrace.dex.pool import Pool, PoolError
 from millrace.routing.plan import Execution, Fill, Leg, PlanError
 from millrace.routing.venue import Trade, least_output
 
-_RESOLUTION = 1 << 53
+# Parts of the input are rounded to these: coarse enough that two searches with nearly the same input, as a reverse
+# quote makes them, give the very same parts; fine enough that a flat optimum loses nothing by it.
+_RESOLUTION = 1_000_000
+_FINE_RESOLUTION = 1 << 53  # for cycles: the part of the input that earns may be tiny
 
 
 class Walked(NamedTuple):
@@ -61,6 +64,7 @@ def execute(
             return _run(kept, modes, values, token_in, token_out, amount_in)
         except _Refused as refused:
             del kept[refused.args[0]], parts[refused.args[0]]
+            drop_dead_ends(kept, parts, token_out)
     raise PlanError("no pool on the route can execute this amount")
 
 
@@ -75,6 +79,7 @@ def _modes(
         left[token] = left.get(token, 0.0) + flows[k]
         last[token] = k
     total = left.get(token_in, 0.0) if whole is None else whole
+    resolution = _RESOLUTION if whole is None else _FINE_RESOLUTION
     if whole is not None:
         last.pop(token_in, None)
     modes, values = [], []
@@ -85,7 +90,7 @@ def _modes(
             values.append(0)
         elif token == token_in:
             modes.append(contract.FIXED)
-            values.append(amount_in * int(min(flow / total, 1.0) * _RESOLUTION) // _RESOLUTION)
+            values.append(amount_in * round(min(flow / total, 1.0) * resolution) // resolution)
         else:
             modes.append(contract.PPM)
             values.append(min(round(flow / left[token] * MILLION), MILLION - 1) if left[token] > 0.0 else 0)
@@ -168,6 +173,7 @@ def execute_paths(
     """
     kept = [(path, flow) for path, flow in zip(paths, flows, strict=True) if path]
     keep_rest = token_in == token_out
+    resolution = _FINE_RESOLUTION if keep_rest else _RESOLUTION
     while kept:
         total = 1.0 if keep_rest else sum(flow for _, flow in kept)
         trades: list[Trade] = []
@@ -176,9 +182,9 @@ def execute_paths(
         starts: list[int] = []
         for path, flow in kept:
             starts.append(len(trades))
-            part = min(int(flow / total * _RESOLUTION), _RESOLUTION)
+            part = min(round(flow / total * resolution), resolution)
             modes += [contract.FIXED] + [contract.PREVIOUS] * (len(path) - 1)
-            values += [amount_in * part // _RESOLUTION] + [0] * (len(path) - 1)
+            values += [amount_in * part // resolution] + [0] * (len(path) - 1)
             trades += path
         if not keep_rest:
             modes[starts[-1]], values[starts[-1]] = contract.ALL, 0
@@ -189,36 +195,11 @@ def execute_paths(
     raise PlanError("no path can execute this amount")
 
 
-def shrink_input(done: Execution, token_in: str, token_out: str, wanted: int) -> Execution:
-    """The same plan with the smallest input that still pays `wanted`: secant steps, then bisection.
-
-    Fixed amounts keep their proportion to the input. `done` must pay `wanted` already.
-    """
-    best: Walked | None = None
-    low, high = 0, done.amount_in
-    guess = high - (done.amount_out - wanted) * done.amount_in // (2 * done.amount_out)
-    for attempt in range(96):
-        if high - low <= 1:
-            break
-        guess = min(max(guess, low + 1), high - 1)
-        tried = _rescaled(done, token_in, token_out, guess)
-        if tried is not None and tried.amount_out >= wanted:
-            best, high = tried, guess
-            spare = (tried.amount_out - wanted) * guess // tried.amount_out
-            guess = high - max(spare, 1) if attempt < 8 else (low + high) // 2
+def drop_dead_ends(trades: list[Trade], flows: list[float], sink: str) -> None:
+    """Leave out trades that buy what no later trade sells."""
+    sold = {sink}
+    for k in range(len(trades) - 1, -1, -1):
+        if trades[k].token_out in sold:
+            sold.add(trades[k].token_in)
         else:
-            low = guess
-            missing = wanted - tried.amount_out if tried is not None else wanted
-            paid = tried.amount_out if tried is not None else wanted
-            guess = low + missing * guess // paid + 1 if attempt < 8 else (low + high) // 2
-    return done if best is None else best.execution()
-
-
-def _rescaled(done: Execution, token_in: str, token_out: str, amount_in: int) -> Walked | None:
-    """`done` with another input, or None where a pool refuses."""
-    legs = [leg for leg in done.legs if isinstance(leg, Leg)]
-    values = [leg.value * amount_in // done.amount_in if leg.mode == contract.FIXED else leg.value for leg in legs]
-    try:
-        return _run([leg.trade for leg in legs], [leg.mode for leg in legs], values, token_in, token_out, amount_in)
-    except (_Refused, PlanError):
-        return None
+            del trades[k], flows[k]

@@ -1,184 +1,308 @@
-"""Routes that begin by redeeming LP tokens or end by minting them.
+"""Plans that begin by redeeming LP units or end by minting them.
 
-Redeeming gives all of a pool's tokens; each is then sold along paths of its own. Minting wants the pool's
-tokens; the input is divided between them by golden-section search on the LP units that come out (the
-contract itself balances what remains uneven). Such plans run path after path (`previous` modes), so that
-no path takes what another has put aside, and are walked by the contract's own evaluator.
+Redeeming pays all of a pool's tokens; they are sold together, as one question with several sources. Minting wants the
+pool's tokens in some proportion: what there is, is divided between them by value, and the best division is searched
+by golden section on the LP units that come out (the contract balances what remains uneven by a swap of its own).
+All amounts are exact: see `walk.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from millrace.chain.call import TokenPayment
-from millrace.dex import aggregator_contract as contract
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolError
-from millrace.dex.run import Step
-from millrace.dex.vault import VaultError, execute
-from millrace.routing.plan import (
-    AnyLeg,
-    Ends,
-    Execution,
-    Fill,
-    Leg,
-    LpLeg,
-    LpMove,
-    PlanError,
-    make_program,
-)
-from millrace.routing.venue import Trade
+from millrace.routing.paths import split_paths
+from millrace.routing.plan import Execution, PlanError
+from millrace.routing.router import Algorithm, Limits, Router
+from millrace.routing.stage import sell_flow, sell_paths
+from millrace.routing.venue import tradable
+from millrace.routing.walk import Walker
 
-MILLION = contract.MILLION
-SEARCH_STEPS = 8
+SEARCH_STEPS = 6
 _GOLDEN = 0.6180339887498949
 
-# Paths from one token to another for an amount, with the part of the amount each takes (they sum to 1).
-Paths = list[tuple[list[Trade], float]]
-FindPaths = Callable[[str, str, int], Paths]
+
+class Issuers:
+    """Which pools mint and redeem which LP tokens, as far as the aggregator contract can use them."""
+
+    def __init__(self, pools: Iterable[Pool], market: DictMarket) -> None:
+        issuing = [pool for pool in pools if pool.lp_token and pool.lp_supply > 0 and min(pool.reserves) > 0]
+        self._minting = {pool.lp_token: pool for pool in issuing if tradable(pool) and market.reaches(pool)}
+        self._redeeming = {pool.lp_token: pool for pool in issuing if _redeems(pool)}
+
+    def mints(self, token: str) -> Pool | None:
+        """The pool that takes deposits for this LP token."""
+        return self._minting.get(token)
+
+    def redeems(self, token: str) -> Pool | None:
+        """The pool that takes back this LP token."""
+        return self._redeeming.get(token)
 
 
-def redeem(pool: Pool, amount: int, token_out: str, find: FindPaths, market: DictMarket) -> Execution:
-    """The plan that redeems `amount` LP units of `pool` and sells everything for `token_out`."""
+def _redeems(pool: Pool) -> bool:
+    """Whether the pool allows withdrawals at present: one of half of its LP units would work."""
     try:
-        shares = pool.burn(amount).amounts
-    except PoolError as error:
-        raise PlanError(str(error)) from error
-    legs: list[AnyLeg] = [LpLeg(pool, None)]
-    for token, share in zip(pool.tokens, shares, strict=True):
-        if token != token_out:
-            legs.extend(sell_legs(find(token, token_out, share)))
-    return run(legs, Ends(pool.lp_token, token_out), amount, market)
+        pool.burn(max(1, pool.lp_supply // 2))
+    except PoolError:
+        return False
+    return True
 
 
-def provide(pool: Pool, token_in: str, amount: int, find: FindPaths, market: DictMarket) -> Execution:
-    """The plan that sells `amount` of `token_in` for LP units of `pool`."""
-    ends = Ends(token_in, pool.lp_token)
+class Desk(NamedTuple):
+    """Makes plans with LP units: where swaps are searched, within which limits, and what the plan must hold to."""
 
-    def divided(parts: Sequence[int]) -> Execution | None:
-        try:
-            legs = _buy_tokens(pool, token_in, parts, find)
-            return run(legs, ends, amount, market)
-        except PlanError:
-            return None
+    router: Router
+    limits: Limits
+    bounds: Limits
+    algorithm: Algorithm
 
-    found = [divided(parts) for parts in _corners(pool, amount)]
-    if len(pool.tokens) == 2:
-        found.append(_search(amount, divided))
-    plans = [plan for plan in found if plan is not None]
-    if not plans:
-        raise PlanError("the pool takes no deposit of this size")
-    return max(plans, key=lambda plan: plan.amount_out)
+    def plan(
+        self, token_in: str, token_out: str, amount: int, before: Pool | None, after: Pool | None
+    ) -> tuple[Execution, float]:
+        """The plan that redeems the input in pool `before` and mints the output in pool `after` (None: neither).
+
+        And the best output per input of a very small one. Raises `PlanError`.
+        """
+        vault = Walker(token_in, amount)
+        limits = self.limits
+        if before is not None:
+            vault.withdraw(before)
+            limits = _less(limits)
+        amounts = {token: vault.balances[token] for token in _income(token_in, before)}
+        if after is None:
+            done = self.sell(vault, amounts, token_out, limits)
+        else:
+            done = self._provide(vault, amounts, after, _less(limits))
+        plan = done.done(token_out)
+        tokens = (len(before.tokens) if before else 1) + (len(after.tokens) if after else 1)
+        if not within(plan, token_in, token_out, self.bounds._replace(paths=max(self.bounds.paths, tokens - 1))):
+            raise PlanError("the route needs more pools or paths than allowed")
+        if any(fill.trade.token_in == token_out for fill in plan.fills):
+            raise PlanError("the route sells what it is to buy")
+        return plan, self.spot(token_in, token_out, before, after)
+
+    def spot(self, token_in: str, token_out: str, before: Pool | None, after: Pool | None) -> float:
+        """Output per input of a very small plan of this kind; 0 if there is none."""
+        income = _income(token_in, before)
+        if after is not None:
+            return self._worth(income, after)
+        return sum(part * self.router.rate(token, token_out) for token, part in income.items())
+
+    def sell(self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits) -> Walker:
+        """The vault after the best way to sell `amounts` of its tokens for `sink`. Raises `PlanError`."""
+        given = {token: amount for token, amount in amounts.items() if token != sink and amount > 0}
+        if not given:
+            return vault
+        if limits.hops < 1 or limits.pools < len(given):
+            raise PlanError("the route needs more pools than allowed")
+        ways: list[Callable[[], Walker]] = []
+        if self.algorithm != "greedy":
+            ways.append(lambda: self._by_flow(vault, given, sink, limits))
+        if self.algorithm != "lagrangian":
+            ways.append(lambda: self._by_paths(vault, given, sink, limits))
+        found = [done for way in ways if (done := _tried(way)) is not None]
+        if not found:
+            return self._by_exact_paths(vault, given, sink, limits)
+        return max(found, key=lambda done: done.balances[sink])
+
+    def _by_flow(self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits) -> Walker:
+        trades, flows = self.router.find_flow(amounts, sink, limits)
+        done = sell_flow(vault, trades, flows, amounts, sink, self.router.scale)
+        if any(amount == vault.balances[token] and done.balances.get(token, 0) for token, amount in amounts.items()):
+            raise PlanError("a token remains unsold")
+        return done
+
+    def _by_paths(self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits) -> Walker:
+        share = limits._replace(paths=max(1, limits.paths // len(amounts)), pools=max(1, limits.pools // len(amounts)))
+        whole = _whole(vault, amounts)
+        for token, amount in amounts.items():
+            given = vault.balances[token] if token in whole else amount
+            vault = sell_paths(vault, self.router.find_paths(token, sink, given, share), token, given)
+        return vault
+
+    def _by_exact_paths(self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits) -> Walker:
+        whole = _whole(vault, amounts)
+        for token, amount in amounts.items():
+            if not self.router.connected(token, sink):
+                raise PlanError(f"no path from {token} to {sink}")
+            given = vault.balances[token] if token in whole else amount
+            path = self.router.exact_path(token, sink, given, limits)
+            if path is None:
+                raise PlanError("no path can execute this amount")
+            vault = sell_paths(vault, [(path, 1.0)], token, given)
+        return vault
+
+    def _provide(self, vault: Walker, amounts: Mapping[str, int], pool: Pool, limits: Limits) -> Walker:
+        """The vault after the best deposit that `amounts` can be turned into."""
+        lead = self._replace(algorithm="lagrangian")  # the cheaper one, for the search
+
+        def divided(desk: Desk, shares: Sequence[float]) -> Walker | None:
+            return _tried(lambda: desk._deposit(vault, amounts, pool, shares, limits))
+
+        worth = [reserve * self.router.scale(token) for token, reserve in zip(pool.tokens, pool.reserves, strict=True)]
+        whole = sum(worth)
+        if whole <= 0.0:
+            raise PlanError("the pool's tokens are not traded")
+        tried = [[part / whole for part in worth]]
+        if pool.kind != "constant_product":
+            n = len(pool.tokens)
+            tried += [[float(k == j) for k in range(n)] for j in range(n)]
+        found = [(done, shares) for shares in tried if (done := divided(lead, shares)) is not None]
+        if len(pool.tokens) == 2:
+            found += _golden_section(lambda part: divided(lead, [part, 1.0 - part]), pool.lp_token)
+        if not found:
+            raise PlanError("the pool takes no deposit of this size")
+        best, shares = max(found, key=lambda pair: pair[0].balances[pool.lp_token])
+        other = None if self.algorithm == "lagrangian" else divided(self, shares)
+        if other is None or other.balances[pool.lp_token] <= best.balances[pool.lp_token]:
+            return best
+        return other
+
+    def _deposit(
+        self, vault: Walker, amounts: Mapping[str, int], pool: Pool, shares: Sequence[float], limits: Limits
+    ) -> Walker:
+        """Turn `amounts` into the pool's tokens, in these shares of their value, and deposit them."""
+        sales = self._divide(amounts, pool, shares)
+        limits = limits._replace(
+            paths=max(1, limits.paths // max(1, len(sales))), pools=limits.pools // max(1, len(sales))
+        )
+        last = {token: target for target, given in sales.items() for token in given}
+        for target, given in sales.items():
+            rest = {
+                token: vault.balances[token]
+                for token in given
+                if last[token] == target and token not in pool.tokens  # what rounding left goes along
+            }
+            vault = self.sell(vault, given | rest, target, limits)
+        done = vault.copy()
+        done.deposit(pool, [token for token in pool.tokens if done.balances.get(token, 0) > 0])
+        return done
+
+    def _divide(self, amounts: Mapping[str, int], pool: Pool, shares: Sequence[float]) -> dict[str, dict[str, int]]:
+        """Which amounts to sell for which of the pool's tokens; of those, what is wanted is kept."""
+        value = {token: amount * self.router.scale(token) for token, amount in amounts.items()}
+        whole = sum(value.values())
+        wanted = {token: share * whole for token, share in zip(pool.tokens, shares, strict=True)}
+        kept = {token: min(value.get(token, 0.0), want) for token, want in wanted.items()}
+        missing = {token: want - kept[token] for token, want in wanted.items() if want - kept[token] > 0.0}
+        lacking = sum(missing.values())
+        sales: dict[str, dict[str, int]] = {token: {} for token in missing}
+        for token, amount in amounts.items():
+            spare = amount
+            if value[token] > 0.0:
+                spare -= min(int(amount * (kept.get(token, 0.0) / value[token])), amount)
+            if lacking <= 1e-12 * whole:
+                continue
+            targets = [target for target in missing if target != token]
+            for number, target in enumerate(targets):
+                part = spare if number == len(targets) - 1 else int(spare * (missing[target] / lacking))
+                sales[target][token] = part
+                spare -= part
+        return {target: given for target, given in sales.items() if any(given.values())}
+
+    def _worth(self, income: Mapping[str, float], pool: Pool) -> float:
+        """LP units per input at spot prices: what the income is worth, over the price of a unit's tokens."""
+        token, *rest = income
+        unit = list(zip(pool.tokens, (reserve / pool.lp_supply for reserve in pool.reserves), strict=True))
+        numeraire = pool.tokens[0] if rest else token
+        rates = [self.router.rate(numeraire, wanted) for wanted, _ in unit]
+        if min(rates) <= 0.0:
+            return 0.0
+        price = sum(part / rate for (_, part), rate in zip(unit, rates, strict=True))
+        return sum(part * self.router.rate(owned, numeraire) for owned, part in income.items()) / price
 
 
-def _corners(pool: Pool, amount: int) -> list[list[int]]:
-    """Everything into one token (pools that take it), and even parts."""
-    n = len(pool.tokens)
-    even = [amount // n] * (n - 1)
-    result = [[*even, amount - sum(even)]]
-    if pool.kind != "constant_product":
-        result += [[amount if k == j else 0 for k in range(n)] for j in range(n)]
-    return result
+def _whole(vault: Walker, amounts: Mapping[str, int]) -> set[str]:
+    """The tokens that are to be sold to the last unit: what rounding leaves of them on the way goes along."""
+    return {token for token, amount in amounts.items() if vault.balances[token] == amount}
 
 
-def _search(amount: int, divided: Callable[[Sequence[int]], Execution | None]) -> Execution | None:
-    """The best division between two tokens: golden section on the part of the first."""
+def within(plan: Execution, token_in: str, token_out: str, limits: Limits) -> bool:
+    """Whether a plan, taken apart into paths, holds the limits.
 
-    def at(part: float) -> Execution | None:
-        first = min(max(int(amount * part), 1), amount - 1)
-        return divided([first, amount - first])
+    A withdrawal or deposit divides a path by itself: the caller allows for a path for each of its tokens.
+    """
+    paths = split_paths(plan.fills, token_in, token_out)
+    longest = max((len(path.hops) for path in paths), default=0)
+    return len(plan.legs) <= limits.pools and len(paths) <= limits.paths and longest <= limits.hops
 
-    def worth(plan: Execution | None) -> int:
-        return -1 if plan is None else plan.amount_out
 
-    if amount < 2:
+def _income(token: str, issuer: Pool | None) -> dict[str, float]:
+    """What a plan has to sell per smallest unit of its input."""
+    if issuer is None:
+        return {token: 1.0}
+    return {name: reserve / issuer.lp_supply for name, reserve in zip(issuer.tokens, issuer.reserves, strict=True)}
+
+
+def _less(limits: Limits) -> Limits:
+    """What is left of the limits besides a deposit or withdrawal."""
+    return limits._replace(hops=limits.hops - 1, pools=limits.pools - 1)
+
+
+def _tried(make: Callable[[], Walker]) -> Walker | None:
+    try:
+        return make()
+    except PlanError:
         return None
+
+
+def _golden_section(make: Callable[[float], Walker | None], token: str) -> list[tuple[Walker, list[float]]]:
+    """Deposits around the best division between two tokens: golden section on the first's part, then a parabola."""
+    tried: dict[float, Walker | None] = {}
+
+    def worth(part: float) -> int:
+        done = tried[part] = make(part)
+        return -1 if done is None else done.balances[token]
+
     low, high = 0.0, 1.0
     a, b = high - _GOLDEN, low + _GOLDEN
-    plan_a, plan_b = at(a), at(b)
-    best = max((plan_a, plan_b), key=worth)
+    worth_a, worth_b = worth(a), worth(b)
     for _ in range(SEARCH_STEPS):
-        if worth(plan_a) > worth(plan_b):
-            high, b, plan_b = b, a, plan_a
+        if worth_a > worth_b:
+            high, b, worth_b = b, a, worth_a
             a = high - _GOLDEN * (high - low)
-            plan_a = at(a)
-            best = max((best, plan_a), key=worth)
+            worth_a = worth(a)
         else:
-            low, a, plan_a = a, b, plan_b
+            low, a, worth_a = a, b, worth_b
             b = low + _GOLDEN * (high - low)
-            plan_b = at(b)
-            best = max((best, plan_b), key=worth)
-    return best
+            worth_b = worth(b)
+    peak = _peak([(part, float(done.balances[token])) for part, done in tried.items() if done is not None])
+    if peak is not None and peak not in tried:
+        worth(peak)
+    return [(done, [part, 1.0 - part]) for part, done in tried.items() if done is not None]
 
 
-def sell_legs(paths: Paths) -> list[Leg]:
-    """Legs that sell the whole balance of a token along paths: parts per million, the last takes all."""
-    legs = []
-    left = sum(part for _, part in paths)
-    for number, (path, part) in enumerate(paths):
-        ppm = round(part / left * MILLION) if left > 0.0 else 0
-        left -= part
-        if number == len(paths) - 1:
-            legs.append(Leg(path[0], contract.ALL, 0))
-        elif ppm == 0:
-            continue
-        else:
-            legs.append(Leg(path[0], contract.PPM, min(ppm, MILLION - 1)))
-        legs.extend(Leg(trade, contract.PREVIOUS, 0) for trade in path[1:])
-    return legs
+def _peak(points: list[tuple[float, float]]) -> float | None:
+    """Where the parabola through the highest point and its neighbours is highest; None if there is none."""
+    points.sort()
+    top = max(range(len(points)), key=lambda k: points[k][1], default=0)
+    if not 0 < top < len(points) - 1:
+        return None
+    (x0, y0), (x1, y1), (x2, y2) = points[top - 1 : top + 2]
+    left, right = (x1 - x0) * (y1 - y2), (x1 - x2) * (y1 - y0)
+    if left == right:
+        return None
+    return x1 - 0.5 * ((x1 - x0) * left - (x1 - x2) * right) / (left - right)
 
 
-def _buy_tokens(pool: Pool, token_in: str, parts: Sequence[int], find: FindPaths) -> list[AnyLeg]:
-    """Legs that turn `parts` of the input into the pool's tokens, and the deposit."""
-    legs: list[AnyLeg] = []
-    for token, part in zip(pool.tokens, parts, strict=True):
-        if part and token != token_in:
-            legs.extend(_spend(find(token_in, token, part), part))
-    given = tuple(token for token, part in zip(pool.tokens, parts, strict=True) if part)
-    if pool.kind == "constant_product" and len(given) < len(pool.tokens):
-        raise PlanError("the amount is too small to be divided between the pool's tokens")
-    legs.append(LpLeg(pool, given))
-    return legs
+def sell_everything(router: Router, pool: Pool | None, token: str, amount: int, sink: str, limits: Limits) -> Walker:
+    """Legs that sell a balance along paths, redeeming it first if `pool` is its issuer. Raises `PlanError`.
+
+    Every amount is relative to what the vault then holds, so the legs can follow others in one call.
+    """
+    desk = Desk(router, limits, limits, "greedy")
+    vault = Walker(token, amount)
+    if pool is None:
+        return desk.sell(vault, {token: amount}, sink, limits)
+    vault.withdraw(pool)
+    return desk.sell(vault, {name: vault.balances[name] for name in pool.tokens}, sink, _less(limits))
 
 
-def _spend(paths: Paths, amount: int) -> list[Leg]:
-    """Legs that spend exactly `amount` of the input along paths, in fixed amounts."""
-    legs = []
-    left = amount
-    for number, (path, part) in enumerate(paths):
-        fixed = left if number == len(paths) - 1 else min(int(amount * part), left)
-        left -= fixed
-        if fixed > 0:
-            legs.append(Leg(path[0], contract.FIXED, fixed))
-            legs.extend(Leg(trade, contract.PREVIOUS, 0) for trade in path[1:])
-    return legs
-
-
-def run(legs: list[AnyLeg], ends: Ends, amount: int, market: DictMarket) -> Execution:
-    """Walk a plan with deposits or withdrawals in the vault. Raises `PlanError` where it reverts."""
-    program = make_program(legs, ends, market.wrapped, 0, 0)
-    try:
-        result = execute(program, [TokenPayment(ends.token_in, 0, amount)], market)
-    except VaultError as error:
-        raise PlanError(str(error)) from error
-    fills = [fill for leg, step in zip(legs, result.steps, strict=True) for fill in _fills(leg, step)]
-    return Execution(legs, fills, amount, result.amount_out)
-
-
-def _fills(leg: AnyLeg, step: Step) -> list[Fill]:
-    """What a step did, one entry per pair of tokens; LP units are divided evenly over the pool's tokens."""
-    if isinstance(leg, Leg):
-        return [Fill(leg.trade, step.inputs[0].amount, step.outputs[0].amount)]
-    many = step.outputs if leg.given is None else step.inputs
-    whole = step.inputs[0].amount if leg.given is None else step.outputs[0].amount
-    parts = [whole // len(many)] * len(many)
-    parts[-1] += whole - sum(parts)
-    if leg.given is None:
-        return [
-            Fill(LpMove(leg.pool, leg.pool.lp_token, asset.token), part, asset.amount)
-            for asset, part in zip(many, parts, strict=True)
-        ]
-    return [
-        Fill(LpMove(leg.pool, asset.token, leg.pool.lp_token), asset.amount, part)
-        for asset, part in zip(many, parts, strict=True)
-    ]
+def ways(before: Pool | None, after: Pool | None, *, sold: bool, bought: bool) -> list[tuple[Pool | None, Pool | None]]:
+    """Every combination of redeeming the input or selling it as it is (if `sold` anywhere), and so for the output."""
+    first = [pool for pool in (before, None) if pool is not None or sold]
+    last = [pool for pool in (after, None) if pool is not None or bought]
+    return [pair for pair in itertools.product(first, last) if pair != (None, None)]

@@ -10,6 +10,7 @@ from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import Action, Instruction, Program
 from millrace.dex.constant_product import OneDexPool
 from millrace.dex.pool import Pool
+from millrace.dex.run import Step
 from millrace.routing.venue import Trade
 
 DEPOSITS = {
@@ -45,10 +46,16 @@ class Leg(NamedTuple):
 
 
 class LpLeg(NamedTuple):
-    """A withdrawal of all LP units (`given` is None), or a deposit of all of the tokens `given`."""
+    """A withdrawal (`given` is None), or a deposit of the tokens `given`; the mode is that of every input.
+
+    `into` names the token for which the next legs sell the others of a withdrawal in the same pool: they are one move.
+    """
 
     pool: Pool
     given: tuple[str, ...] | None
+    mode: int = contract.ALL
+    value: int = 0
+    into: str = ""
 
 
 AnyLeg = Leg | LpLeg
@@ -70,13 +77,25 @@ class Fill(NamedTuple):
     amount_out: int
 
 
+class Fee(NamedTuple):
+    """What a pool withheld: the amount, in the token of that identifier."""
+
+    pool: Pool
+    token: str
+    amount: int
+
+
 class Execution(NamedTuple):
-    """A plan that has been walked: legs, what each trade did, and what comes out at the end."""
+    """A plan that has been walked: legs, what each trade did, and what comes out at the end.
+
+    `fees` are listed for plans with deposits or withdrawals; else each trade's pool knows its own.
+    """
 
     legs: Sequence[AnyLeg]
     fills: list[Fill]
     amount_in: int
     amount_out: int
+    fees: list[Fee] | None = None
 
 
 class Ends(NamedTuple):
@@ -112,6 +131,26 @@ def make_program(legs: Sequence[AnyLeg], ends: Ends, wrapped: str, min_amount_ou
         token_out,
         referral_id,
     )
+
+
+def leg_fills(leg: AnyLeg, step: Step) -> list[Fill]:
+    """What an executed step did, one entry per pair of tokens; LP units are divided evenly over the pool's tokens."""
+    sold, bought = step.inputs, step.outputs
+    if isinstance(leg, Leg):
+        return [Fill(leg.trade, sold[0].amount, bought[0].amount)]
+    if leg.given is None:
+        parts = evenly(sold[0].amount, len(bought))
+        moves = [LpMove(leg.pool, leg.pool.lp_token, asset.token) for asset in bought]
+        return [Fill(move, part, asset.amount) for move, part, asset in zip(moves, parts, bought, strict=True)]
+    parts = evenly(bought[0].amount, len(sold))
+    moves = [LpMove(leg.pool, asset.token, leg.pool.lp_token) for asset in sold]
+    return [Fill(move, asset.amount, part) for move, part, asset in zip(moves, parts, sold, strict=True)]
+
+
+def evenly(amount: int, parts: int) -> list[int]:
+    """An amount in equal parts; the last takes what division leaves."""
+    part = amount // parts
+    return [part] * (parts - 1) + [amount - part * (parts - 1)]
 
 
 class _Builder:
@@ -161,18 +200,19 @@ class _Builder:
         )
 
     def add_liquidity(self, leg: LpLeg) -> None:
-        """A deposit or withdrawal of everything the vault holds of its tokens."""
+        """A deposit or withdrawal."""
         pool = leg.pool
         venue = (pool.exchange, pool.kind)
+        mode = self.mode(leg.mode, leg.value)
         if leg.given is None:
             action = WITHDRAWALS[venue]
             w = self.address(pool.address) if action in contract.NEEDS_ADDRESS else contract.AUTO
             lp_token = self.token(pool.lp_token)
-            self.instructions.append(contract.remove(action, lp_token, contract.ALL, len(pool.tokens), w))
+            self.instructions.append(contract.remove(action, lp_token, mode, len(pool.tokens), w))
             return
         action = DEPOSITS[venue]
         w = self.address(pool.address) if action in contract.NEEDS_ADDRESS else contract.AUTO
         if isinstance(pool, OneDexPool):
             w = pool.pair_id
         tokens = [self.token(token) for token in leg.given]
-        self.instructions.append(contract.add(action, tokens, contract.ALL, w))
+        self.instructions.append(contract.add(action, tokens, mode, w))

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import time
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from millrace.dex.market import DictMarket
-from millrace.dex.pool import Pool
+from millrace.dex.pool import Pool, PoolError
 from millrace.routing import net as nets
 from millrace.routing.columns import Search
+from millrace.routing.exactpath import BUDGET, PathFinder, needed
 from millrace.routing.execution import Walked, execute, execute_paths
+from millrace.routing.lpedges import LpTrade, lp_edges
 from millrace.routing.net import Floats
 from millrace.routing.pathsearch import MAX_HOPS, MAX_PATHS, PathWork, make_path_work, split_greedy
 from millrace.routing.plan import Execution, PlanError
 from millrace.routing.potential import potentials, source_rate
 from millrace.routing.solve import UPPER, solve
+from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import CurveCache, Trade, list_edges
+from millrace.routing.walk import Walker
 from millrace.routing.work import MAX_EDGES, Work, make_work
 
 Algorithm = Literal["greedy", "lagrangian", "hybrid"]
 CHUNKS = 24
+COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
+SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
+NEGLIGIBLE = 1e-9  # relative: no two paths are as close as this but by chance
 _LABELS_KEPT = 4096
+_DESCENTS = 8
 
 
 class NoRoute(Exception):
@@ -33,11 +42,12 @@ class NoRoute(Exception):
 
 
 class Limits(NamedTuple):
-    """What a route may use: pools, paths, and pools per path."""
+    """What a route may use: pools, paths, pools per path, and LP units as tokens between others."""
 
     pools: int = 64
     paths: int = 5
     hops: int = 10
+    liquidity: bool = False
 
 
 class Route(NamedTuple):
@@ -58,16 +68,45 @@ class _Ask(NamedTuple):
     limits: Limits
 
 
-class Router:
-    """Finds routes over a set of pools. One thread at a time; the scratch memory is reused."""
+class Done(Protocol):
+    """A plan that has been walked."""
 
-    def __init__(self, pools: Iterable[Pool], market: DictMarket, curves: CurveCache | None = None) -> None:
-        self._market = market
+    @property
+    def amount_out(self) -> int:
+        """What it pays."""
+
+    def execution(self) -> Execution:
+        """Its legs, and what each trade did."""
+
+
+class Router:
+    """Finds routes over a set of pools. One thread at a time; the scratch memory is reused (`twin` has its own).
+
+    With `liquidity` the LP tokens that pools trade can also be minted and redeemed on the way.
+    """
+
+    def __init__(
+        self,
+        pools: Iterable[Pool],
+        market: DictMarket,
+        curves: CurveCache | None = None,
+        *,
+        liquidity: bool = False,
+    ) -> None:
         chosen = list(pools)
         names = dict.fromkeys(token for pool in chosen for token in pool.tokens)
         self.index = {token: k for k, token in enumerate(names)}
-        edges, self._trades = list_edges(chosen, market, self.index, curves or CurveCache())
+        more = lp_edges(chosen, market, self.index) if liquidity else []
+        self.has_liquidity = bool(more)
+        edges, self._trades = list_edges(chosen, market, self.index, curves or CurveCache(), more)
         self._graph = nets.build(len(self.index), edges)
+        self._finder = PathFinder(self._graph, self._trades)
+        mispriced = bool(np.any(self._graph.net.prate * self._graph.net.pback > 1.0 + NEGLIGIBLE))
+        self._second_looks = SECOND_LOOKS if edges.curves or mispriced else 0
+        self._scratch()
+
+    def _scratch(self) -> None:
+        """Memory that a search writes to."""
         self._work: Work | None = None
         self._path_work: PathWork | None = None
         self._labels: dict[tuple[int, bool], Floats] = {}
@@ -75,6 +114,12 @@ class Router:
         self._edges = np.zeros(MAX_EDGES, np.int32)
         self._flows = np.zeros(MAX_EDGES)
         self._report = np.zeros(4)
+
+    def twin(self) -> Router:
+        """The same graph with scratch memory of its own, for another thread."""
+        other = copy.copy(self)
+        other._scratch()
+        return other
 
     def knows(self, token: str) -> bool:
         """Whether any pool holds the token."""
@@ -119,15 +164,22 @@ class Router:
         if search.cycle and search.top <= 1.0:
             raise NoRoute("no profitable cycle")
         ask = _Ask(token_in, token_out, amount_in, search, limits)
-        best, upper = None, math.inf
+        best: Done | None = None
+        single: Done | None = None
+        upper = math.inf
         if algorithm != "greedy":
             best, upper = self._by_flow(ask)
-            if best is not None and best.amount_out + 1 > upper:  # no other plan can pay a unit more
-                return self._proven(ask, best, upper)
+            if best is not None and best.amount_out + 1 > upper and _rounding(best) <= NEGLIGIBLE:
+                return self._proven(ask, best, upper)  # no other plan can pay a unit more
         # One chunk is the best single path: the floor of every algorithm.
         for chunks in (1,) if algorithm == "lagrangian" else (1, CHUNKS):
             if best is None or time.monotonic() < deadline:
-                best = _better(best, self._by_paths(ask, chunks))
+                found = self._by_paths(ask, chunks)
+                single = found if chunks == 1 else single
+                best = _better(best, found)
+        budget = self._doubts(best, single)
+        if budget and (best is None or time.monotonic() < deadline):
+            best = _better(best, self._by_exact_path(ask, best, budget))
         if search.cycle and (best is None or best.amount_out <= amount_in):
             raise NoRoute("no profitable cycle")
         if best is None and self._distance(token_in, token_out) > limits.hops:
@@ -156,7 +208,7 @@ class Router:
             level = following
         return len(self.index) + 1
 
-    def _by_flow(self, ask: _Ask) -> tuple[Walked | None, float]:
+    def _by_flow(self, ask: _Ask) -> tuple[Done | None, float]:
         """The dual's plan within the limits (if it has one), and the bound on the output of any plan."""
         trades, flows = self._flow(ask.search, ask.limits)
         upper = float(self._report[UPPER] / self._graph.scale[ask.search.sink])
@@ -164,17 +216,94 @@ class Router:
             return None, upper
         whole = float(ask.search.amounts[0]) if ask.search.cycle else None
         try:
+            if self.has_liquidity and any(isinstance(trade, LpTrade) for trade in trades):
+                return self._walk_flow(ask, trades, flows, whole), upper
             return execute(trades, flows, ask.token_in, ask.token_out, ask.amount_in, whole), upper
         except PlanError:
             return None, upper
 
-    def _by_paths(self, ask: _Ask, chunks: int) -> Walked | None:
+    def _walk_flow(self, ask: _Ask, trades: list[Trade], flows: list[float], whole: float | None) -> Done | None:
+        """A flow that mints or redeems LP units on the way."""
+        amount = ask.amount_in
+        if whole is not None:
+            used = sum(flow for trade, flow in zip(trades, flows, strict=True) if trade.token_in == ask.token_in)
+            amount = min(int(amount * (used / whole)), amount)
+        vault = Walker(ask.token_in, ask.amount_in)
+        done = sell_flow(vault, trades, flows, {ask.token_in: amount}, ask.token_out, self.scale).done(ask.token_out)
+        return done if len(done.legs) <= ask.limits.pools else None
+
+    def _by_paths(self, ask: _Ask, chunks: int) -> Done | None:
         """The greedy split in `chunks` (1: the best single path), or None."""
-        paths, flows = self._greedy(ask, chunks)
+        return self._execute_paths(ask, *self._greedy(ask, chunks))
+
+    def _execute_paths(self, ask: _Ask, paths: list[list[Trade]], flows: list[float]) -> Done | None:
         try:
-            return execute_paths(paths, flows, ask.token_in, ask.token_out, ask.amount_in)
+            if not (self.has_liquidity and any(isinstance(trade, LpTrade) for path in paths for trade in path)):
+                return execute_paths(paths, flows, ask.token_in, ask.token_out, ask.amount_in)
+            amount = ask.amount_in
+            if ask.search.cycle:
+                amount = min(int(amount * sum(flows)), amount)
+            vault = Walker(ask.token_in, ask.amount_in)
+            parts = list(zip(paths, flows, strict=True))
+            done = sell_paths(vault, parts, ask.token_in, amount).done(ask.token_out)
+            return done if len(done.legs) <= ask.limits.pools else None
         except PlanError:
             return None
+
+    def _doubts(self, best: Done | None, single: Done | None) -> int:
+        """How many trades to evaluate in search of a path that pays more in integers than `best`; 0: none.
+
+        A path that looked no better in floating point may do so where units count, and where the search by
+        floating point was not complete: it trusts the tables of curved pools, and with mispricing in the market
+        the most of a token on the way need not lead to the most at the end.
+        """
+        if best is None or not isinstance(single, Walked):
+            return BUDGET
+        lost = _rounding(single)
+        if best.amount_out >= single.amount_out * (1.0 + lost + NEGLIGIBLE):
+            return 0
+        return COARSE_LOOKS if lost > NEGLIGIBLE else self._second_looks
+
+    def _by_exact_path(self, ask: _Ask, best: Done | None, budget: int) -> Done | None:
+        """The best single path in integers, if it pays more than `best`."""
+        floor = 0 if best is None else best.amount_out
+        if ask.search.cycle:
+            floor = max(floor, ask.amount_in)
+        path = self.exact_path(ask.token_in, ask.token_out, ask.amount_in, ask.limits, floor, budget)
+        return None if path is None else self._execute_paths(ask, [path], [1.0])
+
+    def exact_path(
+        self, token_in: str, token_out: str, amount: int, limits: Limits, floor: int = 0, budget: int = BUDGET
+    ) -> list[Trade] | None:
+        """The single path that pays most for `amount` in exact integers, if that is more than `floor`."""
+        source, sink = self.index[token_in], self.index[token_out]
+        behind = self._potential(sink, backward=True)
+        found = self._finder.best(source, sink, amount, min(limits.hops, limits.pools), floor, behind, budget)
+        return None if found is None else found[0]
+
+    def cheapest_path(self, token_in: str, token_out: str, wanted: int, guess: int, limits: Limits) -> Done | None:
+        """The single path that pays `wanted` for the smallest input, with that input; None if none is found.
+
+        `guess` is an input that is about enough. The paths' exact inverses descend: the next path must pay
+        for one unit less than the last one needed.
+        """
+        best: Done | None = None
+        amount = guess
+        for _ in range(_DESCENTS):
+            path = self.exact_path(token_in, token_out, amount, limits, 0 if best is None else wanted - 1)
+            if path is None:
+                break
+            try:
+                amount = needed(path, wanted)
+                ask = _Ask(token_in, token_out, amount, self._search(token_in, token_out, amount), limits)
+                found = self._execute_paths(ask, [path], [1.0])
+            except PoolError:
+                found = None
+            if found is None or found.amount_out < wanted:
+                break
+            best = found
+            amount -= 1
+        return best
 
     def _greedy(self, ask: _Ask, chunks: int) -> tuple[list[list[Trade]], list[float]]:
         """Paths of a split in equal chunks, with the part of the amount each takes."""
@@ -197,7 +326,8 @@ class Router:
         paths = [[self._trades[e] for e in original[work.paths[k, : work.length[k]]].tolist()] for k in range(count)]
         return paths, (work.flow[:count] / search.amounts[0]).tolist()
 
-    def _proven(self, ask: _Ask, done: Walked, upper: float) -> Route:
+    def _proven(self, ask: _Ask, done: Done, upper: float) -> Route:
+        upper *= 1.0 + 2.0 * _rounding(done)  # pools round down what they withhold: a unit or two above the curves
         gap = max(0.0, 1.0 - done.amount_out / upper) if 0.0 < upper < math.inf else None
         return Route(done.execution(), self._spot(ask.search), gap)
 
@@ -213,6 +343,37 @@ class Router:
         if whole <= 0.0:
             raise PlanError(f"no path from {token_in} to {token_out}")
         return [(path, flow / whole) for path, flow in zip(paths, flows, strict=True) if flow > 0.0]
+
+    def find_flow(self, amounts: Mapping[str, int], token_out: str, limits: Limits) -> tuple[list[Trade], list[float]]:
+        """The dual's flow that sells `amounts` of several tokens, none of them `token_out`.
+
+        Trades in execution order and their inputs (in `scale`); empty if the limits leave none. The dual needs
+        a path for each of the tokens. Raises `PlanError` if one of them is not connected.
+        """
+        sink = self.index.get(token_out, -1)
+        rates = {token: self.rate(token, token_out) for token in amounts}
+        if sink < 0 or min(rates.values()) <= 0.0:
+            raise PlanError(f"no path to {token_out}")
+        sources = np.array([self.index[token] for token in amounts], np.int32)
+        scaled = np.array([amount * self._graph.scale[self.index[token]] for token, amount in amounts.items()])
+        ahead = np.zeros(len(self.index))
+        for source in sources.tolist():  # each token's own best route is worth 1
+            np.maximum(ahead, self._potential(source, backward=False) / self._rate(source, sink), out=ahead)
+        single = int(sources[0]) if len(amounts) == 1 else -1
+        behind = self._potential(sink, backward=True)
+        search = Search(sources, scaled, sink, False, sink, single, ahead, behind, 1.0)
+        trades, flows = self._flow(search, limits._replace(paths=max(limits.paths, len(amounts))))
+        if trades and _longest(trades) > limits.hops:
+            return [], []
+        return trades, flows
+
+    def scale(self, token: str) -> float:
+        """What one smallest unit of a token counts in flows: about its value."""
+        return float(self._graph.scale[self.index[token]]) if token in self.index else 0.0
+
+    def rate(self, token_in: str, token_out: str) -> float:
+        """Best output per input of a very small trade, in smallest units; 1 for a token itself, 0 without route."""
+        return 1.0 if token_in == token_out else self.spot_rate(token_in, token_out)
 
     def spot_rate(self, token_in: str, token_out: str) -> float:
         """Best output per input of a very small trade, in smallest units; 0 if there is no route."""
@@ -278,7 +439,12 @@ class Router:
         return labels
 
 
-def _better(one: Walked | None, other: Walked | None) -> Walked | None:
+def _rounding(done: Done) -> float:
+    """What the rounding of single units makes at most of a plan's output, relative: one unit a trade."""
+    return sum(1.0 / paid for paid in done.bought) if isinstance(done, Walked) else math.inf
+
+
+def _better(one: Done | None, other: Done | None) -> Done | None:
     """The plan that pays more; the first when they are equal."""
     if one is None or (other is not None and other.amount_out > one.amount_out):
         return other

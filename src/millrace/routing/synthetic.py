@@ -41,11 +41,13 @@ def make_market(
     curved: float = 0.0,
     one_exchange: bool = False,
     crypto: bool = True,
+    traded_lp: int = 0,
 ) -> PoolDocument:
     """A document of `pools` constant-product pools of three exchanges over about 0.4 tokens per pool.
 
     `curved` is the part of the pools that are stable pools (JEX, AshSwap) or, with `crypto`, crypto pools instead.
     `one_exchange` makes all others xExchange pools, even where that exchange lists the pair already.
+    `traded_lp` further pools trade the LP tokens of others against a hub token.
     """
     rng = random.Random(f"market/{seed}/{pools}")
     assets = _assets(rng, tokens or max(6, round(pools * 0.4)))
@@ -64,6 +66,9 @@ def make_market(
         else:
             kinds = "x" if one_exchange else "xoj"
             built.append(_pool(rng, k, (assets[a], assets[b]), reserves, main, taken, kinds))
+    prices = {asset.identifier: asset.price / 10**asset.decimals for asset in assets}
+    for issuer in rng.sample(built, min(traded_lp, len(built))):
+        built.append(_lp_pool(rng, len(built), issuer, prices, noise))
     infos = tuple(TokenInfo(asset.identifier, asset.decimals) for asset in assets)
     lps = tuple(TokenInfo(pool.lp_token, 18, is_lp=True, lp_of=pool.id) for pool in built)
     return PoolDocument(
@@ -142,6 +147,21 @@ def _pool(
     return JexPool(
         id=f"j:{number}", address=address, tokens=tokens, reserves=reserves, lp_token=lp_token,
         lp_supply=supply, lp_fee=20 if low else 60, platform_fee=10 if low else 40,
+    )  # fmt: skip
+
+
+def _lp_pool(rng: random.Random, number: int, issuer: Pool, prices: dict[str, float], noise: float) -> Pool:
+    """A pool that trades the LP token of `issuer` at about what its LP units stand for."""
+    other = rng.choice([token for token in list(prices)[:3] if token not in issuer.tokens])
+    worth = sum(reserve * prices[token] for token, reserve in zip(issuer.tokens, issuer.reserves, strict=True))
+    part = rng.uniform(0.1, 0.5)
+    units = max(1000, int(issuer.lp_supply * part))
+    against = max(1000, int(worth * part / prices[other] * (1.0 + rng.uniform(-noise, noise))))
+    return JexPool(
+        id=f"j:{number}", address=bytes(8) + b"\x05\x00" + hashlib.sha256(f"pool/{number}".encode()).digest()[:22],
+        tokens=(issuer.lp_token, other), reserves=(units, against),
+        lp_token=f"LP{number}X-{hashlib.sha256(f'lp/{number}'.encode()).hexdigest()[:6]}",
+        lp_supply=max(10**6, math.isqrt(units * against)), lp_fee=20, platform_fee=10,
     )  # fmt: skip
 
 

@@ -37,6 +37,10 @@ class Trade:
         self.token_out = pool.tokens[j]
         self.pays = exact_output(pool, i, j)
 
+    def needs(self, wanted: int) -> int:
+        """The smallest input that pays at least `wanted`. Raises `PoolError` where the pool cannot."""
+        return self.pool.amount_in(self.i, self.j, max(wanted, least_output(self.pool)))
+
 
 def exact_output(pool: Pool, i: int, j: int) -> Callable[[int], int]:
     """`pool.amount_out(i, j, …)` for one active pool as a closure without its checks; refusals become 0.
@@ -94,7 +98,7 @@ def tradable(pool: Pool) -> bool:
 
 
 def without_dust(pools: Sequence[Pool]) -> list[Pool]:
-    """The pools without those that hold next to nothing, unless a token has no other.
+    """The pools without those that hold next to nothing, unless they alone connect two parts of the market.
 
     Such pools exist on every chain, with prices off by orders of magnitude. They could not carry a trade, but
     the rates they promise would lead the search, which goes by rates first, astray.
@@ -104,15 +108,41 @@ def without_dust(pools: Sequence[Pool]) -> list[Pool]:
         for token, reserve in zip(pool.tokens, pool.reserves, strict=True):
             most[token] = max(most.get(token, 0), reserve)
 
-    def is_dust(pool: Pool) -> bool:
-        return any(
-            reserve < DUST_UNITS or reserve * DUST_PART < most[token]
-            for token, reserve in zip(pool.tokens, pool.reserves, strict=True)
-        )
+    def part(pool: Pool) -> float:
+        """The smallest part that one of the pool's reserves is of the largest one of that token."""
+        return min(reserve / most[token] for token, reserve in zip(pool.tokens, pool.reserves, strict=True))
 
-    dust = {pool.id for pool in pools if is_dust(pool)}
-    served = {token for pool in pools if pool.id not in dust for token in pool.tokens}
-    return [pool for pool in pools if pool.id not in dust or not served.issuperset(pool.tokens)]
+    dust = [pool for pool in pools if min(pool.reserves) < DUST_UNITS or part(pool) < 1.0 / DUST_PART]
+    if not dust:
+        return list(pools)
+    left_out = {pool.id for pool in dust}
+    market = _Parts(pool.tokens for pool in pools if pool.id not in left_out)
+    left_out -= {pool.id for pool in sorted(dust, key=part, reverse=True) if market.join(pool.tokens)}
+    return [pool for pool in pools if pool.id not in left_out]
+
+
+class _Parts:
+    """Which tokens are connected (disjoint sets)."""
+
+    def __init__(self, groups: Iterable[Sequence[str]]) -> None:
+        self._parent: dict[str, str] = {}
+        for tokens in groups:
+            self.join(tokens)
+
+    def _root(self, token: str) -> str:
+        parent = self._parent.setdefault(token, token)
+        while parent != self._parent[parent]:
+            self._parent[token] = self._parent[parent]
+            token, parent = parent, self._parent[parent]
+        return parent
+
+    def join(self, tokens: Sequence[str]) -> bool:
+        """Connect all `tokens`; whether they were not connected before."""
+        roots = {self._root(token) for token in tokens}
+        first = min(roots)
+        for root in roots:
+            self._parent[root] = first
+        return len(roots) > 1
 
 
 def constant_product_curve(pool: Pool, i: int, j: int) -> tuple[float, float]:
@@ -129,9 +159,13 @@ def constant_product_curve(pool: Pool, i: int, j: int) -> tuple[float, float]:
 
 
 def list_edges(
-    pools: Iterable[Pool], market: DictMarket, index: Mapping[str, int], known: CurveCache
+    pools: Iterable[Pool],
+    market: DictMarket,
+    index: Mapping[str, int],
+    known: CurveCache,
+    more: Iterable[tuple[Trade, Knots]] = (),
 ) -> tuple[Edges, list[Trade]]:
-    """All trades the contract can make with `pools`, and their edges in the same order.
+    """All trades the contract can make with `pools`, then those of `more`, and their edges in the same order.
 
     `index` numbers the tokens. Pools that take no swaps and pools that the contract would not find by
     their tokens or address are left out.
@@ -147,6 +181,8 @@ def list_edges(
                     table.add_curve(Trade(pool, i, j), known.of(pool, i, j))
                 except NoCurve:
                     continue
+    for trade, knots in more:
+        table.add_curve(trade, knots)
     return table.edges(), table.trades
 
 

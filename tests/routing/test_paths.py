@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from millrace.aggregator.paths import MILLION, split_paths
 from millrace.dex.market import DictMarket
+from millrace.routing.paths import MILLION, split_paths
 from millrace.routing.plan import PlanError
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from millrace.routing.plan import Fill
 
 MILLION = 1_000_000
+RESIDUE = 100_000  # a path with less than this part of the input is the rounding of other paths
 NEGLIGIBLE = 1e-9  # of a trade; so little left goes along with the path that leaves it
 
 
@@ -34,8 +35,11 @@ class PathShare(NamedTuple):
     ppm: int
 
 
-def split_paths(fills: Sequence[Fill], source: str, sink: str) -> list[PathShare]:
-    """Decompose fills (in execution order) into paths from `source` to `sink`."""
+def split_paths(fills: Sequence[Fill], source: str, sink: str, whole: int = 0) -> list[PathShare]:
+    """Decompose fills (in execution order) into paths from `source` to `sink`.
+
+    The shares are parts of `whole`, of which a cycle plan may leave some; 0: of what the paths take.
+    """
     left_in = [fill.amount_in for fill in fills]
     left_out = [fill.amount_out for fill in fills]
     blocked: set[int] = set()
@@ -51,7 +55,8 @@ def split_paths(fills: Sequence[Fill], source: str, sink: str) -> list[PathShare
     routes.sort(key=lambda hops: -hops[0].amount_in)
     if routes:
         _add_dust(routes[0], fills, left_in, left_out, source, sink)
-    return _with_shares(routes)
+    _join_residue(routes)
+    return _with_shares(routes, whole)
 
 
 def _add_dust(
@@ -67,6 +72,15 @@ def _add_dust(
     spare_out = sum(left for left, fill in zip(left_out, fills, strict=True) if fill.trade.token_out == sink)
     hops[0] = hops[0]._replace(amount_in=hops[0].amount_in + spare_in)
     hops[-1] = hops[-1]._replace(amount_out=hops[-1].amount_out + spare_out)
+
+
+def _join_residue(routes: list[list[Hop]]) -> None:
+    """Paths that are nothing but the rounding of others go to the largest path."""
+    total = sum(hops[0].amount_in for hops in routes)
+    while len(routes) > 1 and routes[-1][0].amount_in * RESIDUE < total:
+        small, hops = routes.pop(), routes[0]
+        hops[0] = hops[0]._replace(amount_in=hops[0].amount_in + small[0].amount_in)
+        hops[-1] = hops[-1]._replace(amount_out=hops[-1].amount_out + small[-1].amount_out)
 
 
 def _next_chain(
@@ -113,12 +127,13 @@ def _take(fills: Sequence[Fill], chain: Sequence[int], left_in: list[int], left_
     return hops
 
 
-def _with_shares(routes: Sequence[list[Hop]]) -> list[PathShare]:
+def _with_shares(routes: Sequence[list[Hop]], whole: int) -> list[PathShare]:
     """Add the parts per million: rounded down, the missing ones go to the largest path."""
-    total = sum(hops[0].amount_in for hops in routes)
+    taken = sum(hops[0].amount_in for hops in routes)
+    total = max(whole, taken)
     shares = [hops[0].amount_in * MILLION // total for hops in routes]
     if shares:
-        shares[shares.index(max(shares))] += MILLION - sum(shares)
+        shares[shares.index(max(shares))] += taken * MILLION // total - sum(shares)
     return [
         PathShare(hops, hops[0].amount_in, hops[-1].amount_out, share)
         for hops, share in zip(routes, shares, strict=True)

@@ -1,0 +1,111 @@
+"""The best single path in exact integers: what no answer may pay less than.
+
+The kernels' search weighs paths in floating point. Where a unit is worth something (tokens of few decimals, tiny
+amounts, tabulated pools) the path that looks best need not be the one that pays most after rounding, and may pay
+nothing at all. Here whole integer amounts travel over the graph, always the one on that could become most at spot
+rates; the search ends when none could become more than the best path pays.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from millrace.routing.net import Floats, Graph
+from millrace.routing.venue import Trade
+
+LABELS = 4  # amounts kept per token: the largest may come over a token that the rest of the path needs
+BUDGET = 20_000  # trades evaluated in one search; past it the best so far is the answer
+MARGIN = 1.0 + 1e-6  # spot rates of tabulated pools are this good
+SPARE = 2  # smallest units of either token by which a pool may be better than its rate: it rounds its fees down
+
+
+class Label(NamedTuple):
+    """An amount of a token, the edges that brought it, and the tokens on the way."""
+
+    token: int
+    amount: int
+    path: tuple[int, ...]
+    tokens: tuple[int, ...]
+
+
+class PathFinder:
+    """Searches one graph. It changes nothing, so any number of threads may use it."""
+
+    def __init__(self, graph: Graph, trades: Sequence[Trade]) -> None:
+        net = graph.net
+        self._scale = graph.scale
+        self._unit_rate = net.rate * self._scale[net.src] / self._scale[net.dst]
+        self._dst = net.dst
+        self._starts: list[int] = np.searchsorted(net.src, np.arange(len(graph.scale) + 1)).tolist()
+        self._targets: list[int] = net.dst.tolist()
+        self._trades = [trades[k] for k in graph.original.tolist()]
+
+    def best(
+        self, source: int, sink: int, amount: int, hops: int, floor: int, behind: Floats, budget: int = BUDGET
+    ) -> tuple[list[Trade], int] | None:
+        """The path of at most `hops` pools that pays most for `amount`, and what it pays; None up to `floor`.
+
+        `behind` are the best spot rates of all tokens to the sink (scaled). With `source == sink` it is the
+        best cycle. No token and no pool is visited twice.
+        """
+        worth = behind * self._scale / self._scale[sink] * MARGIN  # of a smallest unit, in units of the sink
+        best, spent = floor, 0
+        found: tuple[int, ...] = ()
+        reached: dict[int, list[int]] = {}
+        queue: list[tuple[float, int, Label]] = [(-math.inf, 0, Label(source, amount, (), (source,)))]
+        while queue and spent < budget:
+            most, _, label = heapq.heappop(queue)
+            if -most <= best:
+                break
+            for e in self._promising(label, worth, best):
+                v = self._targets[e]
+                if self._visited(label, e, v, sink) or (v != sink and len(label.path) == hops - 1):
+                    continue
+                spent += 1
+                paid = self._trades[e].pays(label.amount)
+                if v == sink:
+                    if paid > best:
+                        best, found = paid, (*label.path, e)
+                    continue
+                most = (paid + SPARE) * float(worth[v]) + SPARE
+                if most > best and _among_best(reached.setdefault(v, []), paid):
+                    heapq.heappush(queue, (-most, spent, Label(v, paid, (*label.path, e), (*label.tokens, v))))
+        return ([self._trades[e] for e in found], best) if found else None
+
+    def _promising(self, label: Label, worth: Floats, best: int) -> list[int]:
+        """The edges by which an amount could become more than `best`, the most promising first."""
+        low, high = self._starts[label.token], self._starts[label.token + 1]
+        targets = self._dst[low:high]
+        most = (self._unit_rate[low:high] * float(label.amount + SPARE) + SPARE) * worth[targets] + SPARE
+        order = np.argsort(-most)
+        edges: list[int] = (order[: int(np.count_nonzero(most > best))] + low).tolist()
+        return edges
+
+    def _visited(self, label: Label, edge: int, target: int, sink: int) -> bool:
+        """Whether the path holds the target, or the pool, already."""
+        pool = self._trades[edge].pool
+        if target in label.tokens and target != sink:
+            return True
+        return (target == sink or len(pool.tokens) > 2) and any(self._trades[k].pool is pool for k in label.path)
+
+
+def _among_best(amounts: list[int], amount: int) -> bool:
+    """Whether an amount is one of the largest to reach a token so far."""
+    if len(amounts) == LABELS and amount <= amounts[-1]:
+        return False
+    amounts.append(amount)
+    amounts.sort(reverse=True)
+    del amounts[LABELS:]
+    return True
+
+
+def needed(path: Sequence[Trade], wanted: int) -> int:
+    """The smallest input with which the path pays at least `wanted`. Raises `PoolError` where it cannot."""
+    for trade in reversed(path):
+        wanted = trade.needs(wanted)
+    return wanted

@@ -1,0 +1,207 @@
+"""A vault in the making: steps are tried one by one in exact integers and become the legs of a plan.
+
+For plans that deposit or withdraw liquidity. Their amounts depend on what earlier steps paid, so each step's mode is
+chosen when the step is taken: what a step before it gave is named as `previous` or `all` where the contract can
+follow that, else as parts per million of the balance, and what rounding leaves goes to the token's next use.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from millrace.dex import aggregator_contract as contract
+from millrace.dex.aggregator_contract import MILLION
+from millrace.dex.operations import MIN_OUTPUT, MIN_OUTPUT_JEX_STABLE, zap
+from millrace.dex.pool import Pool, PoolError
+from millrace.dex.run import VaultError
+from millrace.dex.stable import JexStablePool
+from millrace.routing.plan import AnyLeg, Execution, Fee, Fill, Leg, LpLeg, LpMove, PlanError, evenly
+from millrace.routing.venue import Trade, least_output
+
+FOLLOW = -1  # mode, as long as a plan is being made: what this path has gained of the token so far
+
+
+class WalkedPlan(Execution):
+    """A plan that a walker has made."""
+
+    def execution(self) -> Execution:
+        """The plan itself."""
+        return self
+
+
+class Walker:
+    """Balances, pools as left so far, and the legs that led here. `copy` it to try something."""
+
+    def __init__(self, token_in: str, amount: int) -> None:
+        self.token_in = token_in
+        self.amount_in = amount
+        self.balances = {token_in: amount}
+        self.legs: list[AnyLeg] = []
+        self._fills: list[Fill] = []
+        self._fees: list[Fee] = []
+        self._pools: dict[str, Pool] = {}
+        self._gained: dict[str, int] = {}
+        self._previous: tuple[str, int] | None = None
+
+    def copy(self) -> Walker:
+        """The same vault, to go on from in another way."""
+        other = Walker(self.token_in, self.amount_in)
+        other.balances = dict(self.balances)
+        other.legs = list(self.legs)
+        other._fills = list(self._fills)
+        other._fees = list(self._fees)
+        other._pools = dict(self._pools)
+        other._gained = dict(self._gained)
+        other._previous = self._previous
+        return other
+
+    @classmethod
+    def replay(cls, legs: Sequence[AnyLeg], token_in: str, amount: int) -> Walker:
+        """The vault after the legs of a plan. Raises `PlanError`."""
+        walker = cls(token_in, amount)
+        position = 0
+        while position < len(legs):
+            leg = legs[position]
+            position += 1
+            if isinstance(leg, Leg):
+                walker.swap(leg.trade, leg.mode, leg.value)
+            elif leg.given is not None:
+                walker.deposit(leg.pool, leg.given, leg.mode, leg.value)
+            elif not leg.into:
+                walker.withdraw(leg.pool, leg.mode, leg.value)
+            else:
+                end = position + len(leg.pool.tokens) - 1
+                walker.withdraw_into(leg.pool, leg.into, leg.mode, leg.value, legs[position:end])
+                position = end
+        return walker
+
+    def withdraw_into(self, pool: Pool, token: str, mode: int, value: int, sales: Sequence[AnyLeg] = ()) -> None:
+        """Redeem LP units and sell all but one of the tokens for that one in the same pool. Raises `PlanError`.
+
+        `sales` are the legs that sell, if the plan has been made already.
+        """
+        units, owned, first = self.balances.get(pool.lp_token, 0), self.balances.get(token, 0), len(self._fills)
+        self.withdraw(pool, mode, value)
+        last = self.legs[-1]
+        assert isinstance(last, LpLeg)
+        self.legs[-1] = last._replace(into=token)
+        to = pool.index(token)
+        trades = [Trade(pool, k, to) for k in range(len(pool.tokens)) if k != to]
+        for trade, sale in itertools.zip_longest(trades, sales):
+            self.swap(trade, FOLLOW if sale is None else sale.mode, 0 if sale is None else sale.value)
+        sold, paid = units - self.balances[pool.lp_token], self.balances[token] - owned
+        self._fills[first:] = [Fill(LpMove(pool, pool.lp_token, token), sold, paid)]
+
+    def begin(self) -> None:
+        """Begin a path: nothing is gained yet."""
+        self._gained = {}
+
+    def done(self, token_out: str) -> WalkedPlan:
+        """The plan as walked. Raises `PlanError` if it pays nothing."""
+        paid = self.balances.get(token_out, 0)
+        if paid <= 0:
+            raise PlanError("the route pays nothing")
+        return WalkedPlan(self.legs, self._fills, self.amount_in, paid, self._fees)
+
+    def swap(self, trade: Trade, mode: int, value: int = 0) -> None:
+        """Sell in a pool. Raises `PlanError` where the contract would revert."""
+        amount, mode, value = self._take(trade.token_in, mode, value)
+        pool = trade.pool
+        try:
+            done = self._pool(pool).swap(trade.i, trade.j, amount)
+        except PoolError as error:
+            raise PlanError(str(error)) from error
+        if done.amount_out < least_output(pool):
+            raise PlanError("the output rounds to nothing")
+        self._pools[pool.id] = done.pool
+        self.legs.append(Leg(trade, mode, value))
+        self._fills.append(Fill(trade, amount, done.amount_out))
+        self._fees.append(Fee(pool, done.fee_token, done.fee_amount))
+        self._give(trade.token_out, done.amount_out)
+        self._previous = (trade.token_out, done.amount_out)
+
+    def withdraw(self, pool: Pool, mode: int = contract.ALL, value: int = 0) -> None:
+        """Redeem LP units of a pool for all of its tokens. Raises `PlanError`."""
+        amount, mode, value = self._take(pool.lp_token, mode, value)
+        try:
+            done = self._pool(pool).burn(amount)
+        except PoolError as error:
+            raise PlanError(str(error)) from error
+        if min(done.amounts) < MIN_OUTPUT:
+            raise PlanError("a share of the LP units rounds to nothing")
+        self._pools[pool.id] = done.pool
+        self.legs.append(LpLeg(pool, None, mode, value))
+        parts = evenly(amount, len(pool.tokens))
+        for token, part, paid in zip(pool.tokens, parts, done.amounts, strict=True):
+            self._fills.append(Fill(LpMove(pool, pool.lp_token, token), part, paid))
+            self._give(token, paid)
+        self._previous = None
+
+    def deposit(self, pool: Pool, given: Sequence[str], mode: int = contract.ALL, value: int = 0) -> None:
+        """Deposit tokens of a pool, in its order, for LP units. Raises `PlanError`.
+
+        A constant-product pool takes both tokens, and the contract hands out its LP units at the end only:
+        such a deposit must be the last step of a plan that buys them.
+        """
+        taken = [self._take(token, mode, value) for token in given]
+        amounts = dict(zip(given, (amount for amount, _, _ in taken), strict=True))
+        try:
+            minted = self._mint(self._pool(pool), tuple([amounts.get(token, 0) for token in pool.tokens]))
+        except (PoolError, VaultError) as error:
+            raise PlanError(str(error)) from error
+        self.legs.append(LpLeg(pool, tuple(given), taken[0][1], taken[0][2]))
+        parts = evenly(minted, len(given))
+        for (token, amount), part in zip(amounts.items(), parts, strict=True):
+            self._fills.append(Fill(LpMove(pool, token, pool.lp_token), amount, part))
+        self._give(pool.lp_token, minted)
+        self._previous = (pool.lp_token, minted)
+
+    def _mint(self, pool: Pool, amounts: tuple[int, ...]) -> int:
+        if pool.kind == "constant_product":
+            if min(amounts) <= 0:
+                raise PlanError("a deposit into a constant product pool needs both tokens")
+            done = zap(pool, (amounts[0], amounts[1]))
+            self._fees.extend(Fee(pool, fee.token, fee.amount) for fee in done.fees)
+            self._pools[pool.id] = done.pool
+            return done.lp
+        mint = pool.mint(amounts)
+        if mint.lp < (MIN_OUTPUT_JEX_STABLE if isinstance(pool, JexStablePool) else MIN_OUTPUT):
+            raise PlanError("the deposit is too small")
+        self._pools[pool.id] = mint.pool
+        return mint.lp
+
+    def _pool(self, pool: Pool) -> Pool:
+        return self._pools.get(pool.id, pool)
+
+    def _give(self, token: str, amount: int) -> None:
+        self.balances[token] = self.balances.get(token, 0) + amount
+        self._gained[token] = self._gained.get(token, 0) + amount
+
+    def _take(self, token: str, mode: int, value: int) -> tuple[int, int, int]:
+        """Take an input out of the vault; the amount, and the mode and value that name it."""
+        have = self.balances.get(token, 0)
+        if mode == FOLLOW:
+            mode, value = self._following(token, have)
+        if mode == contract.ALL:
+            amount = have
+        elif mode == contract.FIXED:
+            amount = value
+        elif mode == contract.PPM:
+            amount = have * value // MILLION
+        else:
+            amount = self._previous[1] if self._previous is not None and self._previous[0] == token else 0
+        if not 0 < amount <= have:
+            raise PlanError("a step of the route has nothing to sell")
+        self.balances[token] = have - amount
+        self._gained[token] = max(self._gained.get(token, 0) - amount, 0)
+        return amount, mode, value
+
+    def _following(self, token: str, have: int) -> tuple[int, int]:
+        """The mode and value that take what this path has gained."""
+        gained = self._gained.get(token, 0)
+        if self._previous == (token, gained):
+            return contract.PREVIOUS, 0
+        if gained == have:
+            return contract.ALL, 0
+        return contract.PPM, gained * MILLION // have if have else 0

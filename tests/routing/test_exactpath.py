@@ -1,0 +1,124 @@
+"""The floor under every answer: the best single path in whole units."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millrace.dex.constant_product import JexPool, XExchangePool
+from millrace.dex.market import DictMarket
+from millrace.dex.pool import Pool, PoolError
+from millrace.routing.exactpath import needed
+from millrace.routing.plan import PlanError
+from millrace.routing.planner import Planner
+from millrace.routing.router import Limits, NoRoute
+from millrace.routing.venue import Trade
+
+WRAPPED = "WEGLD-bd4d79"
+TOKENS = [WRAPPED, *(f"TK{k}-00000{k}" for k in range(5))]
+DECIMALS = [18, 2, 6, 2, 8, 4]
+
+
+def small_market(seed: int) -> list[Pool]:
+    """A few pools between tokens of 2 to 18 decimals: prices off by up to a tenth, some next to empty."""
+    rng = random.Random(seed)
+    prices = [10 ** rng.uniform(-2, 2) for _ in TOKENS]
+    pools: list[Pool] = []
+    for number in range(rng.randrange(4, 11)):
+        a, b = rng.sample(range(len(TOKENS)), 2)
+        depth = 10 ** rng.uniform(-1, 5)
+        reserves = (
+            max(2, int(depth / prices[a] * 10 ** DECIMALS[a])),
+            max(2, int(depth / prices[b] * 10 ** DECIMALS[b] * rng.uniform(0.9, 1.1))),
+        )
+        common = {"address": bytes([number + 1]) * 32, "tokens": (TOKENS[a], TOKENS[b]), "reserves": reserves}
+        if rng.random() < 0.5 and not any(set(pool.tokens) == {TOKENS[a], TOKENS[b]} for pool in pools):
+            pools.append(XExchangePool(id=f"x:{number}", **common, total_fee=300, special_fee=50))  # type: ignore[arg-type]
+        else:
+            pools.append(JexPool(id=f"j:{number}", **common, lp_fee=20, platform_fee=10))  # type: ignore[arg-type]
+    return pools
+
+
+def simple_paths(pools: list[Pool], token_in: str, token_out: str, hops: int) -> list[list[Trade]]:
+    """Every path without a token twice."""
+    found: list[list[Trade]] = []
+
+    def extend(path: list[Trade], token: str, seen: frozenset[str]) -> None:
+        if token == token_out:
+            found.append(path)
+        elif len(path) < hops:
+            for pool in pools:
+                for i, j in ((0, 1), (1, 0)):
+                    if pool.tokens[i] == token and pool.tokens[j] not in seen:
+                        extend([*path, Trade(pool, i, j)], pool.tokens[j], seen | {pool.tokens[j]})
+
+    extend([], token_in, frozenset({token_in}))
+    return found
+
+
+def pays(path: list[Trade], amount: int) -> int:
+    """What the path pays; 0 where a pool refuses."""
+    for trade in path:
+        amount = trade.pays(amount) if amount else 0
+    return amount
+
+
+@settings(max_examples=150)
+@given(
+    st.integers(0, 10**6), st.integers(0, 40), st.integers(1, 4), st.sampled_from(["greedy", "lagrangian", "hybrid"])
+)
+def test_no_answer_is_below_the_best_single_path(seed: int, size: int, hops: int, algorithm: str) -> None:
+    """Whatever the decimals, dust and prices: a pair that any path serves is answered, with no less than it pays."""
+    pools = small_market(seed)
+    planner = Planner(pools, DictMarket(pools, WRAPPED))
+    amount = max(1, int(1.9**size))
+    usable = [pool for pool in pools if any(trade.pool is pool for trade in planner.router._trades)]
+    paths = simple_paths(usable, TOKENS[0], TOKENS[1], hops)
+    floor = max((pays(path, amount) for path in paths), default=0)
+    try:
+        limits = Limits(pools=10, paths=3, hops=hops)
+        done = planner.forward(TOKENS[0], TOKENS[1], amount, limits, algorithm)  # type: ignore[arg-type]
+    except (NoRoute, PlanError):
+        assert floor == 0
+        return
+    assert done.execution.amount_out >= floor
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 10**6), st.integers(1, 10**9))
+def test_the_needed_input_is_the_smallest(seed: int, wanted: int) -> None:
+    """A path's exact inverse pays what is wanted, and one unit less does not."""
+    rng = random.Random(seed)
+    pools = small_market(seed)
+    paths = simple_paths(pools, TOKENS[0], TOKENS[1], 3)
+    if not paths:
+        return
+    path = rng.choice(paths)
+    try:
+        amount = needed(path, wanted)
+    except PoolError:
+        return
+    assert pays(path, amount) >= wanted
+    assert pays(path, amount - 1) < wanted
+
+
+def test_dust_pools_that_alone_connect_are_used() -> None:
+    """A pool with next to nothing is left out only where the market stays connected without it."""
+
+    def pool(name: str, tokens: tuple[str, str], reserves: tuple[int, int]) -> Pool:
+        number = int(name.split(":")[1])
+        return JexPool(
+            id=name, address=bytes([number]) * 32, tokens=tokens, reserves=reserves, lp_fee=20, platform_fee=10
+        )
+
+    left = pool("j:1", (TOKENS[0], TOKENS[1]), (10**24, 10**24))
+    bridge = pool("j:2", (TOKENS[1], TOKENS[2]), (5_000, 5_000))
+    right = pool("j:3", (TOKENS[2], TOKENS[3]), (10**24, 10**24))
+    pools = [left, bridge, right]
+    planner = Planner(pools, DictMarket(pools, WRAPPED))
+    assert planner.forward(TOKENS[0], TOKENS[3], 1000, Limits(), "hybrid").execution.amount_out > 0
+    with pytest.raises(PlanError):
+        planner.forward(TOKENS[0], TOKENS[3], 1, Limits(), "hybrid")
