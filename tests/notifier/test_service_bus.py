@@ -53,7 +53,7 @@ def start_bus(tmp_path: Path) -> Iterator[Callable[..., Bus]]:
 
     yield start
     for bus in buses:
-        bus.close()
+        bus.kill()
         assert bus.console() == "", "the broker failed"
     gc.collect()  # here, where its warnings are known
 
