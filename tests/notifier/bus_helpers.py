@@ -44,13 +44,14 @@ async def _receive(client: ServiceBusClient, topic: str, received: list[Received
             async with receiver:
                 while messages := await receiver.receive_messages(200, max_wait_time=_IDLE_SECONDS):
                     for message in messages:
-                        received.append(_received(message))
+                        received.append(received_from(message))
                         await receiver.complete_message(message)
         except OperationTimeoutError:
             return
 
 
-def _received(message: ServiceBusReceivedMessage) -> Received:
+def received_from(message: ServiceBusReceivedMessage) -> Received:
+    """The message as tests look at it."""
     properties = {_text(name): _text(value) for name, value in (message.application_properties or {}).items()}
     assert message.session_id is not None and message.message_id is not None and message.subject is not None
     assert message.content_type == "application/protobuf"

@@ -18,6 +18,7 @@ import socket
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
@@ -78,8 +79,9 @@ def events_of(shard: int, nonce: int, fork: str, events: list[pb.Event]) -> list
 class Torture:
     """One run."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **options: Any) -> None:
         self.directory = directory
+        self.options = options
         self.rng = random.Random(SEED)
         self.acked = 0
         self.kills = 0
@@ -99,6 +101,7 @@ class Torture:
             finalized_wait=3600.0,
             tail_bytes=20_000,
             window_frames=20,
+            **self.options,
         )
         main = functools.partial(app.run, settings)
         process = self.context.Process(target=run_service, args=(main,), daemon=True)

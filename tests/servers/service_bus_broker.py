@@ -185,7 +185,8 @@ class Broker(Handler):
         if context is not None and link in context.queue.queueing:
             self._release(link)
             link.condition = Condition("com.microsoft:timeout", "no session has messages")
-            link.properties = {OPERATION_TIMEOUT: 0}  # without any properties the SDK logs an error
+            link.properties = {OPERATION_TIMEOUT: 0}  # without these the SDK logs an error
+            link.source.filter.put_dict({SESSION_FILTER: ""})
             link.open()
             link.close()
 
@@ -328,7 +329,7 @@ class Broker(Handler):
                 symbol("x-opt-enqueued-time"): timestamp(now),
                 symbol("x-opt-locked-until"): timestamp(now + 1000 * LOCK_SECONDS),
             }
-            tag = uuid.uuid4().bytes.hex()[:32]
+            tag = uuid.uuid4().hex[:16]  # the SDK wants sixteen
             delivery = link.delivery(tag)
             link.stream(message.encode())
             link.advance()
