@@ -116,6 +116,53 @@ def explain(transaction: BinaryIO, config: Path | None, pairs: tuple[str, ...]) 
     sys.exit(0 if accepted else 1)
 
 
+def _journal_path(config: Path | None, pairs: tuple[str, ...]) -> Path:
+    from millrace.relayer.settings import RelayerSettings
+
+    try:
+        settings = load("relayer", RelayerSettings, file=config, overrides=parse_overrides(pairs))
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from error
+    return Path(settings.data_dir) / "journal.sqlite"
+
+
+@policy.command("at-risk")
+@click.option("--config", type=click.Path(path_type=Path), help="TOML file with the relayer's settings.")
+@click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="One relayer setting; repeatable.")
+def at_risk(config: Path | None, pairs: tuple[str, ...]) -> None:
+    """List the fees the relayer's keys may still have to pay, oldest first."""
+    from millrace.relayer import at_risk as fees
+
+    try:
+        found = fees.open_fees(_journal_path(config, pairs))
+    except fees.AtRiskError as error:
+        raise click.ClickException(str(error)) from error
+    for item in found:
+        click.echo(
+            f"{item.client_hash}  {item.kind} {item.state}  {item.sender} nonce {item.nonce}  "
+            f"{item.fee} atomic units  {item.age_seconds} s old  from {item.ip}"
+        )
+    click.echo(f"{len(found)} at risk, {sum(item.fee for item in found)} atomic units together")
+
+
+@policy.command("write-off")
+@click.argument("client_hash")
+@click.option("--config", type=click.Path(path_type=Path), help="TOML file with the relayer's settings.")
+@click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="One relayer setting; repeatable.")
+def write_off(client_hash: str, config: Path | None, pairs: tuple[str, ...]) -> None:
+    """Count a fee at risk as spent: its transaction will not run, or it does not matter. It is audited.
+
+    The relayer takes it within a second, or when it starts. Nothing else is ever signed for that sender and nonce.
+    """
+    from millrace.relayer import at_risk as fees
+
+    try:
+        fees.ask_write_off(_journal_path(config, pairs), client_hash)
+    except fees.AtRiskError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"{client_hash} will be written off.")
+
+
 @main.command()
 @click.option("--keep-logs", type=click.Path(path_type=Path), help="Folder for the services' logs.")
 @click.option("--seed", default=1, show_default=True, help="Seed of the generated market.")

@@ -241,6 +241,8 @@ class FakeChainApi:
     def __init__(self) -> None:
         self.accounts: dict[str, tuple[int, int]] = {}
         self.default = (0, 10**18)
+        self.guardians: dict[str, bytes] = {}
+        """Active guardians; an account that is not here is not spoken of."""
         self.asked: list[str] = []
         self.submitted: list[dict[str, Any]] = []
         self.arrived = asyncio.Event()
@@ -262,7 +264,12 @@ class FakeChainApi:
         name = request.match_info["address"]
         self.asked.append(name)
         nonce, balance = self.accounts.get(name, self.default)
-        return http.json_response({"address": name, "nonce": nonce, "balance": str(balance)})
+        answer: dict[str, object] = {"address": name, "nonce": nonce, "balance": str(balance)}
+        if name in self.guardians:
+            answer["isGuarded"] = bool(self.guardians[name])
+            if self.guardians[name]:
+                answer["activeGuardianAddress"] = address.encode(self.guardians[name])
+        return http.json_response(answer)
 
     async def _submit(self, request: web.Request) -> web.Response:
         if self.down:
@@ -353,3 +360,45 @@ async def connected(url: str) -> Any:
     """A client of /ws."""
     async with aiohttp.ClientSession() as http_session, http_session.ws_connect(url, max_msg_size=0) as socket:
         yield Client(socket)
+
+
+# ---- what the chain says, straight to a relayer under test
+
+
+class Chain:
+    """Final blocks of one shard for a relayer under test, without a hub."""
+
+    def __init__(self, world: Any, shard: int) -> None:
+        self._events = world.service.events
+        self._sequence = 0
+        self.maker = BlockMaker(shard)
+
+    def tell(self, topic: str, message: Any) -> None:
+        self._sequence += 1
+        self._events.on_event(topic, message.SerializeToString(), self._sequence)
+
+    def save(self, *args: Any, **options: Any) -> pb.OutportBlock:
+        """A block that is saved; see `BlockMaker.block`."""
+        block = self.maker.block(*args, **options)
+        self.tell(outport.SAVE_BLOCK, block)
+        return block
+
+    def finalise(self, block: pb.OutportBlock) -> None:
+        message = pb.FinalizedBlock(shardID=block.shardID, headerHash=block.blockData.headerHash)
+        self.tell(outport.FINALIZED_BLOCK, message)
+
+    def revert(self, block: pb.OutportBlock) -> None:
+        self.tell(outport.REVERT_INDEXED_BLOCK, block.blockData)
+
+    def final(self, *args: Any, **options: Any) -> pb.OutportBlock:
+        """A block that is saved and final."""
+        block = self.save(*args, **options)
+        self.finalise(block)
+        return block
+
+
+def entry_of(world: Any, tx: Transaction) -> Any:
+    """The relayer's entry of a transaction in flight."""
+    entry = world.service.desk.inflight.of_sender(tx.sender)[tx.nonce]
+    assert entry.tx.data == tx.data
+    return entry

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millrace.relayer.budget import DAY, HOUR, MINUTE, Ledger, Reservation
+from millrace.relayer.budget import DAY, HOUR, MINUTE, UNDECIDED_SECONDS, Ledger, Reservation, Spender, network_of
 from millrace.relayer.policy import Budget, Quotas
 from millrace.relayer.reasons import Refused
 
@@ -18,7 +18,7 @@ KEY = b"k"
 
 def reserve(ledger: Ledger, fee: int, now: float, budget: Budget, quotas: Quotas = WIDE, **names: Any) -> Reservation:
     who = {"key": KEY, "sender": b"s", "ip": "i"} | names
-    return ledger.reserve(who["key"], who["sender"], who["ip"], fee, now, budget, quotas)
+    return ledger.reserve(Spender(who["key"], who["sender"], who["ip"], who.get("receiver")), fee, now, budget, quotas)
 
 
 def test_windows_hold_to_the_unit_and_slide() -> None:
@@ -49,7 +49,7 @@ def test_settled_fees_free_the_rest() -> None:
         ledger.refund(second, 4.0)
 
 
-def test_row_8_quota_theft_and_row_7_sybil_senders() -> None:
+def test_row_8_quota_theft() -> None:
     """Quotas are per sender and per address: one cannot use up another's, many senders share the address's."""
     budget = Budget()
     quotas = Quotas(sender_per_hour=10, ip_per_hour=25)
@@ -63,17 +63,98 @@ def test_row_8_quota_theft_and_row_7_sybil_senders() -> None:
     assert ledger.at_risk(KEY) == 20, "a refused reservation takes nothing from anyone"
 
 
+def test_row_7_sybil_senders() -> None:
+    """A hundred thousand keys, each within its quota, together get exactly the budget and not a unit more."""
+    budget = Budget(per_minute=10_000, per_hour=10_000, per_day=10_000, at_risk=10**9, loss_per_hour=10**9)
+    ledger, accepted = Ledger(capacity=1_000), 0
+    for number in range(100_000):
+        try:
+            reserve(ledger, 7, 0.0, budget, sender=number.to_bytes(4, "big"), ip=str(number % 5_000))
+            accepted += 7
+        except Refused:
+            pass
+    assert accepted == 9_996 == ledger.at_risk(KEY), "1,428 times 7; one more would not fit"
+    assert len(ledger._senders) <= 1_000 and len(ledger._ips) <= 1_000
+
+
+def test_row_7_sybil_senders_behind_one_network_or_receiver() -> None:
+    """All addresses of a /64 network share one quota, and so do all who pay towards one receiver."""
+    quotas = Quotas(sender_per_hour=10, ip_per_hour=25, receiver_per_hour=45)
+    ledger = Ledger()
+    for number in range(2):
+        reserve(ledger, 10, 0.0, Budget(), quotas, sender=bytes([number]), ip=f"2001:db8::{number}")
+    with pytest.raises(Refused, match="quota exhausted"):
+        reserve(ledger, 10, 0.0, Budget(), quotas, sender=b"z", ip="2001:db8::ffff:1")
+    reserve(ledger, 10, 0.0, Budget(), quotas, sender=b"z", ip="2001:db8:0:1::1")
+    for number in range(4):
+        reserve(ledger, 10, 0.0, Budget(), quotas, sender=b"r%d" % number, ip=str(number), receiver=b"shop")
+    with pytest.raises(Refused, match="quota exhausted"):
+        reserve(ledger, 10, 0.0, Budget(), quotas, sender=b"r9", ip="9", receiver=b"shop")
+
+
+@pytest.mark.parametrize(
+    ("ip", "stands_for"),
+    [("10.0.0.1", "10.0.0.1"), ("::ffff:10.0.0.1", "10.0.0.1"), ("fe80::1", "fe80::/64"), ("not an address", None)],
+)
+def test_row_7_what_an_address_stands_for(ip: str, stands_for: str | None) -> None:
+    """An IPv4 address stands for itself however it is written, one of version 6 for its network."""
+    assert network_of(ip) == (stands_for or ip)
+
+
+def test_row_6_losses_are_bounded() -> None:
+    """What failed within the hour and what may still fail never exceeds the loss budget together; time frees it."""
+    budget = Budget(loss_per_hour=30)
+    ledger = Ledger()
+    first = ledger.settle(reserve(ledger, 20, 0.0, budget), 10, 0.0)
+    reserve(ledger, 20, 0.0, budget)
+    with pytest.raises(Refused, match="budget exhausted"):
+        reserve(ledger, 1, 0.0, budget)
+    ledger.decide(first, 1.0, failed=True)
+    assert ledger.lost(KEY, 1.0) == 10 and ledger.left(KEY, 1.0, budget) == 0
+    with pytest.raises(Refused, match="budget exhausted"):
+        reserve(ledger, 1, 1.0, budget)
+    reserve(ledger, 10, 1.0 + HOUR, budget)
+
+
+def test_row_6_what_ended_well_is_no_loss() -> None:
+    """A fee counts until it is known that its transaction ended well, or for 15 minutes if nobody says."""
+    budget = Budget(loss_per_hour=10)
+    ledger = Ledger()
+    ran = ledger.settle(reserve(ledger, 10, 0.0, budget), 10, 0.0)
+    assert ledger.left(KEY, 0.0, budget) == 0
+    ledger.decide(ran, 1.0, failed=False)
+    assert ledger.left(KEY, 1.0, budget) == 10 and ledger.lost(KEY, 1.0) == 0
+    ledger.settle(reserve(ledger, 10, 1.0, budget), 10, 1.0)
+    assert ledger.left(KEY, UNDECIDED_SECONDS, budget) == 0
+    assert ledger.left(KEY, 1.0 + UNDECIDED_SECONDS, budget) == 10
+
+
+def test_row_11_hoard_of_one_sender_or_address() -> None:
+    """What one sender or address holds only signed is bounded for itself, across a day, until it is over."""
+    quotas = Quotas(sender_at_risk_sign_only=10, ip_at_risk_sign_only=15, sender_per_hour=100, ip_per_hour=100)
+    ledger = Ledger()
+    first = ledger.reserve(Spender(KEY, b"a", "i"), 10, 0.0, Budget(), quotas, sign_only=True)
+    for now in (0.0, DAY):
+        with pytest.raises(Refused, match="quota exhausted"):
+            ledger.reserve(Spender(KEY, b"a", "j"), 1, now, Budget(), quotas, sign_only=True)
+        with pytest.raises(Refused, match="quota exhausted"):
+            ledger.reserve(Spender(KEY, b"b", "i"), 6, now, Budget(), quotas, sign_only=True)
+    ledger.reserve(Spender(KEY, b"a", "i"), 1, DAY, Budget(), quotas)
+    ledger.refund(first, DAY)
+    ledger.reserve(Spender(KEY, b"a", "i"), 10, DAY, Budget(), quotas, sign_only=True)
+
+
 def test_row_11_hoarded_cosignatures() -> None:
     """What is only signed has its own, smaller share of what may be at risk, and keeps it until it is over."""
     budget = Budget(at_risk=100, at_risk_sign_only=10)
     ledger = Ledger()
-    args = (KEY, b"s", "i")
-    hoard = ledger.reserve(*args, 10, 0.0, budget, WIDE, sign_only=True)
+    who = Spender(KEY, b"s", "i")
+    hoard = ledger.reserve(who, 10, 0.0, budget, WIDE, sign_only=True)
     with pytest.raises(Refused, match="budget exhausted"):
-        ledger.reserve(*args, 1, 5 * DAY, budget, WIDE, sign_only=True)
-    ledger.reserve(*args, 90, 5 * DAY, budget, WIDE)
+        ledger.reserve(who, 1, 5 * DAY, budget, WIDE, sign_only=True)
+    ledger.reserve(who, 90, 5 * DAY, budget, WIDE)
     ledger.settle(hoard, 10, 5 * DAY)
-    ledger.reserve(*args, 1, 5 * DAY, budget, WIDE, sign_only=True)
+    ledger.reserve(who, 1, 5 * DAY, budget, WIDE, sign_only=True)
 
 
 STEPS = st.lists(

@@ -177,12 +177,12 @@ async def test_fee_is_settled_and_audited(world: Any) -> None:
     assert await submit(world, tx) == ["ok"]
     desk = world.service.desk
     key = RELAYERS[1].public
-    assert desk.ledger.at_risk(key) == 100_000 * GAS_PRICE
+    assert desk.treasury.ledger.at_risk(key) == 100_000 * GAS_PRICE
     maker = BlockMaker(1)
     whole = desk.inflight.entries()[0].tx
     world.service.events.on_event("SaveBlock", maker.block([whole]).SerializeToString(), 1)
     _finalise(world, maker, 2)
-    assert desk.ledger.at_risk(key) == 0 and len(desk.inflight) == 0
+    assert desk.treasury.ledger.at_risk(key) == 0 and len(desk.inflight) == 0
     await world.service.journal.flush()
     rows = world.service.journal.read("SELECT event, amount FROM audit ORDER BY id")
     assert rows == [("reserve", str(100_000 * GAS_PRICE)), ("settle", str(50_000 * GAS_PRICE))]
@@ -223,7 +223,7 @@ async def test_relayer_balance(world: Any) -> None:
     world.api.set(RELAYERS[1].public, 0, 150_000 * GAS_PRICE)
     await start(world)
     async with asyncio.timeout(10):
-        while RELAYERS[1].public not in world.service.desk.balances:
+        while RELAYERS[1].public not in world.service.desk.treasury.balances:
             await asyncio.sleep(0)
     assert await submit(world, transfer(ALICE)) == ["ok"]
     assert await submit(world, transfer(ALICE, 1)) == ["relayer balance too low"]
@@ -236,10 +236,10 @@ async def test_policy_is_read_again(world: Any) -> None:
     file.write_text("[caps]\nvalue = ")
     with pytest.raises(PolicyError, match="policy"):
         service._read_policy()
-    assert service.desk.policy.caps.value == 5
+    assert service.desk.treasury.policy.caps.value == 5
     file.write_text("[caps]\nvalue = 6")
     service._read_policy()
-    assert service.desk.policy.caps.value == 6
+    assert service.desk.treasury.policy.caps.value == 6
 
 
 async def test_row_14_no_signature_without_our_address(world: Any) -> None:
@@ -259,7 +259,7 @@ async def test_row_48_disk_full(world: Any) -> None:
     tx = transfer(ALICE, data=b"x" * 20_000, gas_limit=31_000_000)
     assert await submit(world, tx) == ["not ready"]
     assert not world.service.is_ready() and len(world.service.desk.inflight) == 0
-    assert world.service.desk.ledger.at_risk(RELAYERS[1].public) == 0
+    assert world.service.desk.treasury.ledger.at_risk(RELAYERS[1].public) == 0
     journal.change(lambda connection: connection.execute("PRAGMA max_page_count = 1000000").close())
     assert await submit(world, tx) == ["ok"]
 
@@ -276,10 +276,10 @@ async def test_a_row_read_from_disk_is_never_given_back(world: Any) -> None:
     await world.stop()
     await start(world, "paused_shards = [1]")
     desk = world.service.desk
-    assert desk.ledger.at_risk(RELAYERS[1].public) == 100_000 * GAS_PRICE
+    assert desk.treasury.ledger.at_risk(RELAYERS[1].public) == 100_000 * GAS_PRICE
     await submit(world, tx)
     assert desk.inflight.of_sender(ALICE.public)[0].state == "journalled"
-    assert desk.ledger.at_risk(RELAYERS[1].public) == 100_000 * GAS_PRICE
+    assert desk.treasury.ledger.at_risk(RELAYERS[1].public) == 100_000 * GAS_PRICE
     assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["conflicting transaction"]
 
 
@@ -298,12 +298,12 @@ async def test_only_the_first_refusal_gives_back(world: Any) -> None:
 
     service.signer.sign = refuse
     assert await submit(world, transfer(ALICE)) == ["signer refused"]
-    assert service.desk.ledger.at_risk(key) == 0 and len(service.desk.inflight) == 0
+    assert service.desk.treasury.ledger.at_risk(key) == 0 and len(service.desk.inflight) == 0
     service.signer.sign = lose
     assert await submit(world, transfer(ALICE)) == ["signer unavailable"]
     service.signer.sign = refuse
     assert await submit(world, transfer(ALICE)) == ["signer refused"]
-    assert service.desk.ledger.at_risk(key) == 100_000 * GAS_PRICE and len(service.desk.inflight) == 1
+    assert service.desk.treasury.ledger.at_risk(key) == 100_000 * GAS_PRICE and len(service.desk.inflight) == 1
 
 
 def _client(tx: Any) -> bytes:

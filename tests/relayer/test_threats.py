@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
+import aiohttp
+import msgspec
 import pytest
-from relayer_support import start, submit, transfer, wallet
+from click.testing import CliRunner
+from prometheus_client import generate_latest
+from relayer_support import GAS_PRICE, RELAYERS, Chain, entry_of, sign, start, submit, transfer, wallet
 
-from millrace.chain import call
+from millrace import cli
+from millrace.chain import address, call
+from millrace.chain.transaction import GUARDED, chain_hash, client_hash, signing_message
+from millrace.relayer.metrics import make_registry
+from millrace.relayer.policy import Budget
 
 ALICE = wallet(1)
 
@@ -56,3 +66,290 @@ async def test_row_15_unreadable_token_transfers_are_refused(world: Any, data: b
     await start(world)
     tx = transfer(ALICE, receiver=ALICE.public, data=data, gas_limit=900_000)
     assert await submit(world, tx) == ["invalid data"]
+
+
+async def test_row_5_value_beyond_the_balance(world: Any) -> None:
+    """A value the sender does not have, which would burn the relayer's fee, is refused: alone or summed in a batch."""
+    await start(world)
+    world.api.set(ALICE.public, 0, 10)
+    assert await submit(world, transfer(ALICE, value=11)) == ["insufficient balance"]
+    assert await submit(world, transfer(ALICE, value=6), transfer(ALICE, 1, value=6)) == ["ok", "insufficient balance"]
+
+
+async def fail(world: Any, chain: Chain, *txs: Any) -> list[str]:
+    """Submit transactions, and have a final block say that each accepted one failed in its contract."""
+    answers = await submit(world, *txs)
+    whole = [entry_of(world, tx).tx for tx, answer in zip(txs, answers, strict=True) if answer == "ok"]
+    chain.final(whole, failing={chain_hash(tx): "no" for tx in whole})
+    return answers
+
+
+async def test_row_6_revert_griefing_by_many_senders(world: Any) -> None:
+    """However many senders share the work, what their failing transactions cost stays within the loss budget."""
+    fee = 50_000 * GAS_PRICE  # what the block charges; the worst case is twice as much
+    await start(world, f"[budget]\nloss_per_hour = {40 * fee}\n[quotas]\nsender_in_flight = 100\nfailures = 100")
+    chain, refused = Chain(world, 1), 0
+    for nonce in range(10):
+        answers = await fail(world, chain, *(transfer(wallet(1, number), nonce) for number in range(10)))
+        refused += len([answer for answer in answers if answer != "ok"])
+        assert set(answers) <= {"ok", "budget exhausted", "nonce too high"}
+    ledger = world.service.desk.treasury.ledger
+    lost = ledger.lost(RELAYERS[1].public, time.monotonic())
+    assert 38 * fee <= lost <= 40 * fee and refused >= 50
+
+
+async def test_row_6_a_function_that_keeps_failing(world: Any) -> None:
+    """Calls of a function are not sponsored while nearly all of them fail, whoever calls; others are."""
+    await start(world, "[quotas]\ncall_sample = 4\ncall_failure_percent = 75\nfailures = 100")
+    contract = bytes(8) + b"\5\0" + b"c" * 20 + b"\0\1"
+    chain = Chain(world, 1)
+
+    def call_by(number: int, data: bytes) -> Any:
+        return transfer(wallet(1, number), receiver=contract, data=data, gas_limit=300_000)
+
+    assert await fail(world, chain, *(call_by(number, b"swap@0%d" % number) for number in range(4))) == ["ok"] * 4
+    assert await submit(world, call_by(5, b"swap"), call_by(6, b"swap@0"), call_by(7, b"claim")) == [
+        "call throttled", "call throttled", "ok",
+    ]  # fmt: skip
+
+
+async def test_row_6_reputations_and_losses_survive_a_restart(world: Any) -> None:
+    """Who was throttled before a restart is throttled after it, what was lost is not forgotten."""
+    policy = "[quotas]\nfailures = 2"
+    await start(world, policy)
+    chain = Chain(world, 1)
+    for nonce in range(2):
+        assert await fail(world, chain, transfer(ALICE, nonce)) == ["ok"]
+    world.api.set(ALICE.public, 2, 10**18)
+    assert await submit(world, transfer(ALICE, 2)) == ["sender throttled"]
+    await world.stop()
+    await start(world, policy)
+    assert await submit(world, transfer(ALICE, 2), transfer(wallet(1, 1))) == ["sender throttled", "ok"]
+    lost = world.service.desk.treasury.ledger.lost(RELAYERS[1].public, time.monotonic())
+    assert lost == 2 * 50_000 * GAS_PRICE
+
+
+async def test_row_6_what_is_in_flight_over_a_restart_is_learned_from(world: Any) -> None:
+    """A transaction signed before a restart that fails after it counts against its sender all the same."""
+    policy = "[quotas]\nfailures = 1"
+    await start(world, policy)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    whole = entry_of(world, transfer(ALICE)).tx
+    await world.service.journal.flush()
+    await world.stop()
+    await start(world, policy)
+    Chain(world, 1).final([whole], failing={chain_hash(whole): "no"})
+    world.api.set(ALICE.public, 1, 10**18)
+    assert await submit(world, transfer(ALICE, 1)) == ["sender throttled"]
+
+
+async def test_row_11_only_signed_nonces_do_not_reach_far_ahead(world: Any) -> None:
+    """/v1/sign goes a few nonces beyond the account's; what is broadcast here may go further."""
+    await start(world, "[quotas]\nsign_only_ahead = 2")
+    world.api.set(ALICE.public, 7, 10**18)
+    txs = [transfer(ALICE, nonce) for nonce in range(7, 11)]
+    assert await submit(world, *txs, kind="sign") == ["ok", "ok", "ok", "nonce too high"]
+    assert await submit(world, txs[3]) == ["ok"]
+
+
+async def test_row_11_hoards_are_bounded_by_sender_and_address(world: Any) -> None:
+    """What was only signed stays at risk whatever the clock says, and more than the bound is not signed."""
+    fee = 100_000 * GAS_PRICE
+    await start(world, f"[quotas]\nsender_at_risk_sign_only = {2 * fee}\nip_at_risk_sign_only = {3 * fee}")
+    first = [transfer(ALICE, nonce) for nonce in range(3)]
+    second = [transfer(wallet(1, 1), nonce) for nonce in range(2)]
+    assert await submit(world, *first, kind="sign") == ["ok", "ok", "quota exhausted"]
+    assert await submit(world, *second, kind="sign") == ["ok", "quota exhausted"]
+    now = time.monotonic()
+    world.service.desk.treasury._clock = lambda: now + 40 * 86_400.0
+    assert await submit(world, first[2], kind="sign") == ["quota exhausted"], "a clock that jumps frees nothing"
+    assert await submit(world, transfer(wallet(1, 2)), kind="sign", ip="elsewhere") == ["ok"]
+
+
+async def test_row_11_hoards_survive_a_restart(world: Any) -> None:
+    """After a restart the bound on what one sender holds signed still counts what it held before."""
+    policy = f"[quotas]\nsender_at_risk_sign_only = {100_000 * GAS_PRICE}"
+    await start(world, policy)
+    assert await submit(world, transfer(ALICE), kind="sign") == ["ok"]
+    await world.stop()
+    await start(world, policy)
+    assert await submit(world, transfer(ALICE, 1), kind="sign") == ["quota exhausted"]
+
+
+GUARDIAN = wallet(0, 30)
+
+
+def guarded(nonce: int = 0) -> Any:
+    tx = sign(transfer(ALICE, nonce), ALICE, guardian=GUARDIAN.public, options=GUARDED, gas_limit=200_000)
+    return msgspec.structs.replace(tx, guardian_signature=GUARDIAN.sign(signing_message(tx)))
+
+
+async def test_row_11_guardians_are_those_of_the_account(world: Any) -> None:
+    """What nodes would never execute for want of the right guardian is not signed: it would be at risk for ever."""
+    await start(world)
+    world.api.guardians[address.encode(ALICE.public)] = GUARDIAN.public
+    assert await submit(world, transfer(ALICE), kind="sign") == ["invalid guardian"]
+    assert await submit(world, guarded(), kind="sign") == ["ok"]
+    world.api.guardians[address.encode(wallet(1, 1).public)] = wallet(0, 31).public
+    other = sign(transfer(wallet(1, 1)), wallet(1, 1), guardian=GUARDIAN.public, options=GUARDED, gas_limit=200_000)
+    other = msgspec.structs.replace(other, guardian_signature=GUARDIAN.sign(signing_message(other)))
+    assert await submit(world, other) == ["invalid guardian"]
+    world.api.guardians[address.encode(wallet(1, 2).public)] = b""
+    unguarded = sign(transfer(wallet(1, 2)), wallet(1, 2), guardian=GUARDIAN.public, options=GUARDED, gas_limit=200_000)
+    unguarded = msgspec.structs.replace(unguarded, guardian_signature=GUARDIAN.sign(signing_message(unguarded)))
+    assert await submit(world, unguarded) == ["invalid guardian"]
+
+
+async def test_row_11_a_guardian_set_meanwhile_is_heard_of(world: Any) -> None:
+    """Before a guardian is called wrong the chain is asked again; where it says nothing, nothing is refused for it."""
+    await start(world)
+    assert await submit(world, guarded()) == ["ok"], "this chain API does not speak of guardians"
+    bob = wallet(1, 1)
+    world.api.guardians[address.encode(bob.public)] = GUARDIAN.public
+    assert await submit(world, transfer(bob)) == ["invalid guardian"]
+    world.api.guardians[address.encode(bob.public)] = b""
+    now = time.monotonic()
+    world.service.accounts._clock = lambda: now + 1.0
+    assert await submit(world, transfer(bob)) == ["ok"]
+
+
+async def test_row_11_write_off(world: Any) -> None:
+    """An operator can count a hoarded fee as spent: at risk no more, audited, its nonce taken."""
+    await start(world)
+    assert await submit(world, transfer(ALICE), kind="sign") == ["ok"]
+    service = world.service
+    ledger, key, fee = service.desk.treasury.ledger, RELAYERS[1].public, 100_000 * GAS_PRICE
+    options = ["--set", f"data_dir={service.settings.data_dir}"]
+    listed = await asyncio.to_thread(CliRunner().invoke, cli.main, ["policy", "at-risk", *options])
+    assert listed.exit_code == 0 and f"1 at risk, {fee} atomic units together" in listed.output
+    name = client_hash(transfer(ALICE)).hex()
+    assert name in listed.output and address.encode(ALICE.public) in listed.output
+    wrong = await asyncio.to_thread(CliRunner().invoke, cli.main, ["policy", "write-off", "00" * 32, *options])
+    assert wrong.exit_code == 1 and "at risk" in wrong.output
+    done = await asyncio.to_thread(CliRunner().invoke, cli.main, ["policy", "write-off", name, *options])
+    assert done.exit_code == 0 and ledger.at_risk(key) == fee, "asked for"
+    service._write_off()
+    assert ledger.at_risk(key) == 0 and len(service.desk.inflight) == 0
+    assert ledger.left(key, time.monotonic(), Budget(per_minute=fee)) == 0, "it counts as spent"
+    await service.journal.flush()
+    assert service.journal.read("SELECT event, amount FROM audit ORDER BY id") == [
+        ("reserve", str(fee)), ("write-off", str(fee)),
+    ]  # fmt: skip
+    assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["nonce too low"]
+    assert service.journal.take_write_offs() == [], "it is taken once"
+
+
+async def test_row_12_nonce_gap_flood(world: Any) -> None:
+    """Future nonces take no reservation: without `max_nonce_gap` none, with it a bounded number of one sender's."""
+    await start(world)
+    flood = [transfer(ALICE, nonce) for nonce in range(1, 100)]
+    assert await submit(world, *flood) == ["nonce too high"] * 99
+    assert world.service.desk.treasury.ledger.at_risk(RELAYERS[1].public) == 0
+    await world.stop()
+    await start(world, "[quotas]\nsender_in_flight = 5", max_nonce_gap=100)
+    answers = await submit(world, *flood)
+    assert answers[:5] == ["ok"] * 5 and set(answers[5:]) == {"too many transactions in flight"}
+
+
+async def test_row_17_calls_of_listed_contracts_only(world: Any) -> None:
+    """With a list of contracts only their calls are sponsored, also inside a token transfer; transfers still are."""
+    ours, theirs = (bytes(8) + b"\5\0" + letter * 20 + b"\0\1" for letter in (b"a", b"b"))
+    await start(world, f'[lists]\nallow_contracts = ["{address.encode(ours)}"]')
+    inside = call.multi_transfer(theirs, [call.TokenPayment("A-123456", 0, 1)], "earn")
+    assert await submit(
+        world,
+        transfer(ALICE, receiver=ours, data=b"swap", gas_limit=300_000),
+        transfer(ALICE, 1, receiver=theirs, data=b"earn", gas_limit=300_000),
+        transfer(ALICE, 1, receiver=ALICE.public, data=inside, gas_limit=900_000),
+        transfer(ALICE, 1, receiver=theirs),
+        transfer(ALICE, 1),
+    ) == ["ok", "receiver not allowed", "receiver not allowed", "receiver not allowed", "ok"]
+
+
+async def test_row_17_fees_by_receiver_are_seen(world: Any) -> None:
+    """Metrics show to whom the fees go, the largest first and no more than twenty."""
+    await start(world)
+    treasury, chain = world.service.desk.treasury, Chain(world, 1)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    chain.final([entry_of(world, transfer(ALICE)).tx])
+    async with aiohttp.ClientSession(world.http) as http, http.get("/metrics") as response:
+        text = await response.text()
+    receiver = address.encode(transfer(ALICE).receiver)
+    assert f'relayer_receiver_fees_total{{receiver="{receiver}"}} {50_000 * GAS_PRICE / 10**18}' in text
+    for number in range(50):
+        treasury.fees_by_receiver[number.to_bytes(32, "big")] = number
+    text = generate_latest(make_registry(world.service)).decode()
+    assert text.count("relayer_receiver_fees_total{") == 20 and receiver in text
+
+
+async def test_budgets_are_restored_from_the_audit_log(world: Any) -> None:
+    """However short the journal keeps its rows, after a restart the day's spending is what it was."""
+    policy = f"[budget]\nper_day = {60_000 * GAS_PRICE}\n[caps]\nfee = {100_000 * GAS_PRICE}"
+    await start(world, f"[budget]\nper_day = {150_000 * GAS_PRICE}")
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    Chain(world, 1).final([entry_of(world, transfer(ALICE)).tx])
+    service = world.service
+    await service.journal.flush()
+    service.journal.change(lambda connection: connection.execute("DELETE FROM submissions").close())
+    await service.journal.flush()
+    spent = service.journal.spent_since(0)
+    assert [(item.fee, item.cost) for item in spent] == [(100_000 * GAS_PRICE, 50_000 * GAS_PRICE)]
+    await world.stop()
+    await start(world, policy)
+    key = RELAYERS[1].public
+    left = world.service.desk.treasury.ledger.left(key, time.monotonic(), world.service.desk.treasury.policy.budget)
+    assert left == 10_000 * GAS_PRICE
+
+
+async def test_an_hour_of_quotas_outlives_retention(world: Any) -> None:
+    """With rows kept for no time, what an address had sponsored in the last hour still counts after a restart."""
+    policy = f"[quotas]\nip_per_hour = {90_000 * GAS_PRICE + 50_000 * GAS_PRICE}"
+    await start(world, policy)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    Chain(world, 1).final([entry_of(world, transfer(ALICE)).tx])
+    world.service.journal.prune(2**62)
+    await world.service.journal.flush()
+    await world.stop()
+    await start(world, policy)
+    assert await submit(world, transfer(wallet(1, 1))) == ["quota exhausted"]
+    assert await submit(world, transfer(wallet(1, 1)), ip="elsewhere") == ["ok"]
+
+
+async def test_row_43_not_ready_without_fresh_blocks(world: Any) -> None:
+    """A shard that has sent no block for too long is not sponsored, others are; its next block ends that by itself."""
+    await start(world, stale_seconds=30.0)
+    events, now = world.service.events, time.monotonic()
+    events.block_at = {0: now, 1: now - 31.0, 2: now - 29.0}
+    assert await submit(world, transfer(ALICE), transfer(wallet(0)), transfer(wallet(2))) == ["not ready", "ok", "ok"]
+    assert await submit(world, transfer(ALICE, relayed=False, gas_limit=50_000), kind="broadcast") == ["ok"]
+    assert len(world.service.desk.inflight) == 3
+    Chain(world, 1).final()
+    assert await submit(world, transfer(wallet(1, 1))) == ["ok"]
+
+
+async def test_nonces_beyond_the_journal(world: Any) -> None:
+    """A nonce no row can hold is refused in words, and the thread that writes rows lives on."""
+    await start(world)
+    assert await submit(world, transfer(ALICE, 2**63)) == ["nonce too high"]
+    world.api.set(ALICE.public, 2**63, 10**18)
+    world.service.accounts.book.forget_all()
+    assert await submit(world, transfer(ALICE, 2**63)) == ["invalid nonce"]
+    assert await submit(world, transfer(wallet(2))) == ["ok"]
+
+
+async def test_row_46_a_refused_transaction_is_not_pressed_on_the_api(world: Any) -> None:
+    """What the chain API will never take waits for its next turn by gossip; what it may take later comes back soon."""
+    await start(world, regossip_seconds=1000.0)
+    broadcaster = world.service.broadcaster
+    assert await submit(world, transfer(ALICE), transfer(wallet(2))) == ["ok", "ok"]
+    answers = {ALICE.public: "never", wallet(2).public: "later"}
+
+    async def answer(tx: Any) -> Any:
+        return answers[tx.sender]
+
+    broadcaster._submit = answer
+    entries = [entry_of(world, transfer(ALICE)), entry_of(world, transfer(wallet(2)))]
+    broadcaster._due.clear()
+    await broadcaster._send_to_api(entries)
+    pauses = {entry.tx.sender: due - time.monotonic() for due, _, entry in broadcaster._due}
+    assert pauses[ALICE.public] > 900 and pauses[wallet(2).public] < 5

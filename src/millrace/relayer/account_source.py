@@ -63,11 +63,11 @@ class AccountSource:
     async def _fetch(self, api: ChainApi, pubkey: bytes) -> None:
         asked = self.book.get(pubkey)
         try:
-            nonce, balance = await api.account(pubkey)
+            nonce, balance, guardian = await api.account(pubkey)
         except ChainApiError:
             # Whole batches would wait for its timeouts one by one; a moment later it is asked again.
             self._silent_until = self._clock() + SILENT_SECONDS
             self.failures += 1
             return
-        self.book.learn_from_api(pubkey, nonce, balance, asked, self._clock())
+        self.book.learn_from_api(pubkey, nonce, balance, asked, self._clock(), guardian)
         self.on_nonce(pubkey, nonce)

@@ -16,6 +16,8 @@ class Account(msgspec.Struct, frozen=True):
     """When the chain API last spoke of it (monotonic seconds)."""
     is_final: bool
     """Whether a final block said so, rather than the chain API."""
+    guardian: bytes | None = None
+    """The active guardian's public key, empty without one; `None` when the chain API does not say."""
 
 
 class AccountBook:
@@ -48,10 +50,18 @@ class AccountBook:
             return True
         if nonce < known.nonce:
             return False
-        self._accounts[pubkey] = Account(nonce, balance, known.fetched, is_final=True)
+        self._accounts[pubkey] = Account(nonce, balance, known.fetched, is_final=True, guardian=known.guardian)
         return True
 
-    def learn_from_api(self, pubkey: bytes, nonce: int, balance: int, asked: Account | None, now: float) -> None:
+    def raise_nonce(self, pubkey: bytes, nonce: int) -> None:
+        """A final block has a transaction of the account: its nonce is at least this."""
+        known = self._accounts.get(pubkey)
+        if known is not None and known.nonce < nonce:
+            self._accounts[pubkey] = msgspec.structs.replace(known, nonce=nonce, is_final=True)
+
+    def learn_from_api(
+        self, pubkey: bytes, nonce: int, balance: int, asked: Account | None, now: float, guardian: bytes | None = None
+    ) -> None:
         """Take an answer of the chain API; an event that came since the question (`asked`) wins.
 
         An API that lags behind final blocks cannot take a nonce back.
@@ -60,9 +70,9 @@ class AccountBook:
         if known is not None and (
             (known is not asked and known.nonce >= nonce) or (known.is_final and known.nonce > nonce)
         ):
-            self._accounts[pubkey] = Account(known.nonce, known.balance, now, known.is_final)
+            self._accounts[pubkey] = Account(known.nonce, known.balance, now, known.is_final, guardian)
         else:
-            self._accounts[pubkey] = Account(nonce, balance, now, is_final=False)
+            self._accounts[pubkey] = Account(nonce, balance, now, is_final=False, guardian=guardian)
         self._accounts.move_to_end(pubkey)
         if len(self._accounts) > self._capacity:
             self._accounts.popitem(last=False)

@@ -49,7 +49,7 @@ COUNT_SECONDS = 1.0
 HISTORY_SECONDS = 1.0
 TIDY_SECONDS = 60.0
 TIDY_ACCOUNTS = 64
-DAY_MS = 86_400_000
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 
 async def run(settings: RelayerSettings, stop: asyncio.Event) -> None:
@@ -82,7 +82,7 @@ class Service:
         self.gossip: GossipHandle | None = None
         self.desk = Desk(self.network, self.journal, max_nonce_gap=settings.max_nonce_gap)
         self.statistics = Statistics(self.network)
-        self.desk.p90 = self.statistics.gas.p90
+        self.desk.treasury.p90 = self.statistics.gas.p90
         self.tracker = Tracker()
         self.book = AccountBook()
         self._policy_file = policy.PolicyFile(settings.policy_file)
@@ -95,7 +95,12 @@ class Service:
         self._read_policy()
         self.journal.open()
         if settings.chain_api_url:
-            self.api = ChainApi(settings.chain_api_url, settings.chain_api_timeout)
+            self.api = ChainApi(
+                settings.chain_api_url,
+                settings.chain_api_timeout,
+                settings.gossip_bootstrap_url,
+                private=settings.outgoing_private,
+            )
         self.history = History(self._history_store)
         await self._start_signer()
         self._restore()
@@ -120,6 +125,7 @@ class Service:
             self._send,
         )
         self.gateway = Gateway(settings, self.submitter, self.statistics.snapshots())
+        self.desk.treasury.silence = self._silence
         self.events = Events(self.network, self.tracker, self.book, self.desk, self.gateway, self.statistics)
         self.hub = HubClient(settings.hub_url, self.events, self.journal.cursor())
         await self._start_gossip()
@@ -224,9 +230,16 @@ class Service:
         task.add_done_callback(self._background.discard)
 
     def _restore(self) -> None:
-        since = time.time_ns() // 1_000_000 - DAY_MS
+        now = time.time_ns() // 1_000_000
         records = self.journal.open_records()
-        self.desk.restore(records, self.journal.spent_since(since), self.journal.ips_since(since))
+        self.desk.treasury.restore(
+            records,
+            self.journal.spent_since(now - DAY_MS),
+            self.journal.ips_since(now - HOUR_MS),
+            self.journal.outcomes_since(now - HOUR_MS),
+            self.journal.undecided_since(now - HOUR_MS),
+        )
+        self.desk.restore(records)
         if records:
             log.info("transactions in flight taken over from the journal", extra={"count": len(records)})
 
@@ -334,6 +347,7 @@ class Service:
         wrong = ""
         while True:
             await asyncio.sleep(POLICY_SECONDS)
+            self._write_off()
             try:
                 self._read_policy()
                 wrong = ""
@@ -345,22 +359,40 @@ class Service:
     def _read_policy(self) -> None:
         """Take over the policy file if it changed. Raises `PolicyError` when it cannot be used."""
         if self._policy_file.refresh():
-            self.desk.policy = self._policy_file.policy
+            self.desk.treasury.policy = self._policy_file.policy
             log.info("policy read", extra={"file": self.settings.policy_file})
+
+    def _silence(self, shard: int) -> float | None:
+        """For how long a shard has sent no block, when that is too long."""
+        if not self.settings.hub_url:
+            return None
+        silent = time.monotonic() - self.events.block_at.get(shard, self.started)
+        return silent if silent > self.settings.stale_seconds else None
+
+    def _write_off(self) -> None:
+        """Write off what an operator asked for by `millrace policy write-off`."""
+        for client_hash in self.journal.take_write_offs():
+            known = self.desk.write_off(client_hash)
+            log.warning("write-off", extra={"client_hash": client_hash.hex(), "was_at_risk": known})
 
     async def _keep_balances(self) -> None:
         """Ask for the balances of the relayer keys: the event stream does not carry fees they pay."""
+        treasury = self.desk.treasury
         while self.api is not None:
             pause = BALANCE_SECONDS
             for shard, key in self.relayers().by_shard.items():
                 try:
-                    _, balance = await self.api.account(key)
+                    account = await self.api.account(key)
                 except ChainApiError:
                     pause = RETRY_SECONDS
                     continue
-                self.desk.balances[key] = balance
-                if balance < self.desk.policy.budget.alert_balance:
-                    log.warning("relayer balance is low", extra={"shard": shard, "balance": str(balance)})
+                treasury.balances[key] = account.balance
+                if account.balance < treasury.policy.budget.alert_balance:
+                    log.warning("relayer balance is low", extra={"shard": shard, "balance": str(account.balance)})
+                if account.guardian:
+                    log.error(
+                        "this relayer's account is guarded: nodes refuse what it pays for", extra={"shard": shard}
+                    )
             await asyncio.sleep(pause)
         await asyncio.Event().wait()
 
@@ -375,6 +407,7 @@ class Service:
         while True:
             retention_ms = int(self.settings.retention_hours * 3_600_000)
             self.journal.prune(time.time_ns() // 1_000_000 - retention_ms)
+            self.desk.treasury.prune()
             given_up = [entry for entry in self.desk.inflight.entries() if entry.state == "expired"]
             for entry in given_up[:TIDY_ACCOUNTS]:
                 await self.accounts.refresh(entry.tx.sender)

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from millrace.chain.gossip import split_batches, wrap_transactions
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction
+from millrace.relayer.chain_api import Taken
 from millrace.relayer.inflight import Entry
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ RETRY_SECONDS = 1.0
 """First pause after nobody took a transaction; doubled up to the usual one."""
 
 Publish = Callable[[str, bytes], Awaitable[int]]
-SubmitToApi = Callable[[Transaction], Awaitable[bool]]
+SubmitToApi = Callable[[Transaction], Awaitable[Taken]]
 
 
 class Broadcaster:
@@ -133,10 +134,11 @@ class Broadcaster:
     async def _send_to_api(self, entries: list[Entry]) -> None:
         """No gossip peer is known: each goes to the chain API, which keeps the order of nonces."""
         for entry in entries:
-            taken = self._submit is not None and await self._submit(entry.tx)
-            self.sent_to_api += taken
-            self.untaken += not taken
-            self._again([entry], taken=taken)
+            taken = await self._submit(entry.tx) if self._submit is not None else "later"
+            self.sent_to_api += taken == "taken"
+            self.untaken += taken != "taken"
+            # What it will never take is not pressed on it: it may still go out by gossip when a peer is found.
+            self._again([entry], taken=taken != "later")
 
     def _again(self, entries: list[Entry], *, taken: bool) -> None:
         """Plan the next send of each entry."""

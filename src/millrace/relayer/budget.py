@@ -1,14 +1,16 @@
 """Who has spent how much: reserve before signing, settle when the real fee is known, refund what was not run.
 
-One account per relayer key, per sender and per IP address. A reservation is taken from all of them or from
-none, without a moment between check and taking. Times are monotonic seconds; nothing here is lost on restart,
-since open and recent reservations are replayed from the journal.
+One account per relayer key, and one per sender, IP address and receiver. A reservation is taken from all of them or
+from none, without a moment between check and taking. Times are monotonic seconds; nothing here is lost on restart,
+since open and recent reservations are replayed from the audit log.
 """
 
 from __future__ import annotations
 
+import functools
+import ipaddress
 from collections import OrderedDict, deque
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from millrace.relayer import reasons
 from millrace.relayer.policy import Budget, Quotas
@@ -17,6 +19,19 @@ from millrace.relayer.reasons import Refused
 K = TypeVar("K")
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
+UNDECIDED_SECONDS = 900.0
+"""A transaction of which nobody has said by then that it failed counts as one that did not."""
+
+
+class Spender(NamedTuple):
+    """Who a reservation is for."""
+
+    key: bytes
+    """The relayer key that pays."""
+    sender: bytes
+    ip: str | None = None
+    """`None` where it is not known any more."""
+    receiver: bytes | None = None
 
 
 class _Charge:
@@ -60,78 +75,127 @@ class _Window:
 
 
 class _KeyAccount:
-    __slots__ = ("at_risk", "at_risk_sign_only", "windows")
+    __slots__ = ("at_risk", "at_risk_sign_only", "losses", "undecided", "windows")
 
     def __init__(self) -> None:
         self.windows = (_Window(MINUTE), _Window(HOUR), _Window(DAY))
         self.at_risk = 0
+        self.at_risk_sign_only = 0
+        self.undecided = _Window(UNDECIDED_SECONDS)
+        """Fees of transactions that a block has, and of which it is not known whether they fail."""
+        self.losses = _Window(HOUR)
+
+    def may_be_lost(self, now: float) -> int:
+        """What failing transactions cost in the last hour, and what may still turn out to have failed."""
+        self.losses.forget(now)
+        self.undecided.forget(now)
+        return self.losses.total + self.undecided.total + self.at_risk
+
+
+class _Quota:
+    """What one sender, IP address or receiver had sponsored in the last hour, and holds signed only."""
+
+    __slots__ = ("at_risk_sign_only", "window")
+
+    def __init__(self) -> None:
+        self.window = _Window(HOUR)
         self.at_risk_sign_only = 0
 
 
 class Reservation:
     """What one transaction has taken. Ends by exactly one of `Ledger.settle` and `Ledger.refund`."""
 
-    __slots__ = ("account", "charge", "is_open", "sign_only", "windows")
+    __slots__ = ("account", "charge", "is_open", "quotas", "sign_only")
 
-    def __init__(self, account: _KeyAccount, windows: tuple[_Window, ...], charge: _Charge, sign_only: bool) -> None:
+    def __init__(self, account: _KeyAccount, quotas: tuple[_Quota, ...], charge: _Charge, sign_only: bool) -> None:
         self.account = account
-        self.windows = windows
+        self.quotas = quotas
         self.charge = charge
         self.sign_only = sign_only
         self.is_open = True
 
 
-class Ledger:
-    """The accounts of every key, sender and IP address.
+class Undecided(NamedTuple):
+    """The fee of a transaction that ran, until it is known whether it failed."""
 
-    At most `capacity` senders and as many IP addresses are remembered; the one unused for longest is forgotten
-    first, which can only matter to quotas, never to the budget of a key.
+    account: _KeyAccount
+    charge: _Charge
+
+
+class _Table(Generic[K]):
+    """Quotas by name, at most `capacity`: the one unused for longest goes first."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._quotas: OrderedDict[K, _Quota] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._quotas)
+
+    def get(self, name: K) -> _Quota:
+        quota = self._quotas.get(name)
+        if quota is None:
+            quota = self._quotas[name] = _Quota()
+            if len(self._quotas) > self._capacity:
+                self._quotas.popitem(last=False)
+        else:
+            self._quotas.move_to_end(name)
+        return quota
+
+
+class Ledger:
+    """The accounts of every key, sender, IP address and receiver.
+
+    At most `capacity` of each of the latter are remembered; the one unused for longest is forgotten first, which
+    can only matter to quotas, never to the budget of a key.
     """
 
     def __init__(self, capacity: int = 100_000) -> None:
-        self._capacity = capacity
         self._keys: dict[bytes, _KeyAccount] = {}
-        self._senders: OrderedDict[bytes, _Window] = OrderedDict()
-        self._ips: OrderedDict[str, _Window] = OrderedDict()
+        self._senders: _Table[bytes] = _Table(capacity)
+        self._ips: _Table[str] = _Table(capacity)
+        self._receivers: _Table[bytes] = _Table(capacity)
 
     def reserve(
-        self,
-        key: bytes,
-        sender: bytes,
-        ip: str,
-        fee: int,
-        now: float,
-        budget: Budget,
-        quotas: Quotas,
-        *,
-        sign_only: bool = False,
+        self, who: Spender, fee: int, now: float, budget: Budget, quotas: Quotas, *, sign_only: bool = False
     ) -> Reservation:
-        """Take `fee` from the key's budget and both quotas, or raise `Refused` and take nothing."""
-        account = self._key(key)
-        limits = (budget.per_minute, budget.per_hour, budget.per_day)
-        for window, limit in zip(account.windows, limits, strict=True):
-            window.forget(now)
-            if window.total + fee > limit:
-                raise Refused(reasons.BUDGET_EXHAUSTED.but("try later", _ms(window.wait(now))))
-        if account.at_risk + fee > budget.at_risk or (
-            sign_only and account.at_risk_sign_only + fee > budget.at_risk_sign_only
-        ):
-            raise Refused(reasons.BUDGET_EXHAUSTED.but("too much is signed and not yet executed", 10_000))
-        of_sender = _touch(self._senders, sender, self._capacity)
-        of_ip = _touch(self._ips, ip, self._capacity)
-        for window, limit in ((of_sender, quotas.sender_per_hour), (of_ip, quotas.ip_per_hour)):
-            window.forget(now)
-            if window.total + fee > limit:
-                raise Refused(reasons.QUOTA_EXHAUSTED.but("try later", _ms(window.wait(now))))
-        return self._take(key, sender, ip, fee, now, sign_only)
+        """Take `fee` from the key's budget and every quota, or raise `Refused` and take nothing."""
+        account = self._key(who.key)
+        _check_budget(account, fee, now, budget, sign_only)
+        limits = (
+            (quotas.sender_per_hour, quotas.sender_at_risk_sign_only),
+            (quotas.ip_per_hour, quotas.ip_at_risk_sign_only),
+            (quotas.receiver_per_hour, None),
+        )
+        for quota, (per_hour, signed_only) in zip(self._quotas_of(who), limits, strict=True):
+            if quota is not None:
+                _check_quota(quota, fee, now, per_hour, signed_only if sign_only else None)
+        return self._take(who, fee, now, sign_only)
 
-    def restore(self, key: bytes, sender: bytes, ip: str, fee: int, time: float, *, sign_only: bool) -> Reservation:
-        """Take what the journal says was taken at `time`, whatever the limits are now. Oldest first."""
-        return self._take(key, sender, ip, fee, time, sign_only)
+    def restore(self, who: Spender, fee: int, time: float, *, sign_only: bool) -> Reservation:
+        """Take what the audit log says was taken at `time`, whatever the limits are now. Oldest first."""
+        return self._take(who, fee, time, sign_only)
 
-    def settle(self, reservation: Reservation, actual: int, now: float) -> None:
-        """The transaction ran and cost `actual`; the rest is free again."""
-        self._close(reservation, min(actual, reservation.charge.amount), now)
+    def settle(self, reservation: Reservation, actual: int, now: float) -> Undecided:
+        """The transaction ran and cost `actual`; the rest is free again. It counts as lost until `decide` says not."""
+        actual = min(actual, reservation.charge.amount)
+        self._close(reservation, actual, now)
+        return _undecided(reservation.account, actual, now)
+
+    def undecided(self, key: bytes, fee: int, now: float) -> Undecided:
+        """Take over the fee of a transaction that ran before a restart, and of which the end is not known."""
+        return _undecided(self._key(key), fee, now)
+
+    def decide(self, fee: Undecided, now: float, *, failed: bool) -> None:
+        """What became of a transaction that ran is known: its fee is lost, or well spent."""
+        fee.account.undecided.shrink(fee.charge, fee.charge.amount, now)
+        if failed:
+            fee.account.losses.add(_Charge(fee.charge.amount, now))
+        fee.charge.amount = 0
+
+    def lose(self, key: bytes, fee: int, time: float) -> None:
+        """Take over a loss from before a restart. Oldest first."""
+        self._key(key).losses.add(_Charge(fee, time))
 
     def refund(self, reservation: Reservation, now: float) -> None:
         """The transaction was never signed, or can never run: all of it is free again."""
@@ -141,7 +205,7 @@ class Ledger:
         """What the key may still reserve now."""
         account = self._key(key)
         limits = (budget.per_minute, budget.per_hour, budget.per_day)
-        rooms = [budget.at_risk - account.at_risk]
+        rooms = [budget.at_risk - account.at_risk, budget.loss_per_hour - account.may_be_lost(now)]
         for window, limit in zip(account.windows, limits, strict=True):
             window.forget(now)
             rooms.append(limit - window.total)
@@ -151,41 +215,93 @@ class Ledger:
         """What the key has signed and is not yet known to be over."""
         return self._key(key).at_risk
 
+    def lost(self, key: bytes, now: float) -> int:
+        """What failing transactions cost the key in the last hour."""
+        losses = self._key(key).losses
+        losses.forget(now)
+        return losses.total
+
+    # ---- insides
+
     def _key(self, key: bytes) -> _KeyAccount:
         return self._keys.setdefault(key, _KeyAccount())
 
-    def _take(self, key: bytes, sender: bytes, ip: str, fee: int, now: float, sign_only: bool) -> Reservation:
+    def _quotas_of(self, who: Spender) -> tuple[_Quota | None, ...]:
+        return (
+            self._senders.get(who.sender),
+            None if who.ip is None else self._ips.get(network_of(who.ip)),
+            None if who.receiver is None else self._receivers.get(who.receiver),
+        )
+
+    def _take(self, who: Spender, fee: int, now: float, sign_only: bool) -> Reservation:
         charge = _Charge(fee, now)
-        account = self._key(key)
-        of_sender = _touch(self._senders, sender, self._capacity)
-        of_ip = _touch(self._ips, ip, self._capacity)
-        windows = (*account.windows, of_sender, of_ip)
-        for window in windows:
+        account = self._key(who.key)
+        quotas = tuple(quota for quota in self._quotas_of(who) if quota is not None)
+        for window in account.windows:
             window.add(charge)
+        for quota in quotas:
+            quota.window.add(charge)
+            quota.at_risk_sign_only += fee if sign_only else 0
         account.at_risk += fee
         account.at_risk_sign_only += fee if sign_only else 0
-        return Reservation(account, windows, charge, sign_only)
+        return Reservation(account, quotas, charge, sign_only)
 
     def _close(self, reservation: Reservation, actual: int, now: float) -> None:
         if not reservation.is_open:
             raise ValueError("a reservation ends once")
         reservation.is_open = False
         charge, account = reservation.charge, reservation.account
+        signed_only = charge.amount if reservation.sign_only else 0
         account.at_risk -= charge.amount
-        account.at_risk_sign_only -= charge.amount if reservation.sign_only else 0
-        for window in reservation.windows:
+        account.at_risk_sign_only -= signed_only
+        for window in account.windows:
             window.shrink(charge, charge.amount - actual, now)
+        for quota in reservation.quotas:
+            quota.window.shrink(charge, charge.amount - actual, now)
+            quota.at_risk_sign_only -= signed_only
         charge.amount = actual
 
 
-def _touch(windows: OrderedDict[K, _Window], name: K, capacity: int) -> _Window:
-    window = windows.get(name)
-    if window is None:
-        window = windows[name] = _Window(HOUR)
-        if len(windows) > capacity:
-            windows.popitem(last=False)
-    windows.move_to_end(name)
-    return window
+def _undecided(account: _KeyAccount, fee: int, now: float) -> Undecided:
+    charge = _Charge(fee, now)
+    account.undecided.add(charge)
+    return Undecided(account, charge)
+
+
+def _check_budget(account: _KeyAccount, fee: int, now: float, budget: Budget, sign_only: bool) -> None:
+    limits = (budget.per_minute, budget.per_hour, budget.per_day)
+    for window, limit in zip(account.windows, limits, strict=True):
+        window.forget(now)
+        if window.total + fee > limit:
+            raise Refused(reasons.BUDGET_EXHAUSTED.but("try later", _ms(window.wait(now))))
+    if account.at_risk + fee > budget.at_risk or (
+        sign_only and account.at_risk_sign_only + fee > budget.at_risk_sign_only
+    ):
+        raise Refused(reasons.BUDGET_EXHAUSTED.but("too much is signed and not yet executed", 10_000))
+    if account.may_be_lost(now) + fee > budget.loss_per_hour:
+        raise Refused(reasons.BUDGET_EXHAUSTED.but("too much went to transactions that failed, or may", 10_000))
+
+
+def _check_quota(quota: _Quota, fee: int, now: float, per_hour: int, signed_only: int | None) -> None:
+    quota.window.forget(now)
+    if quota.window.total + fee > per_hour:
+        raise Refused(reasons.QUOTA_EXHAUSTED.but("try later", _ms(quota.window.wait(now))))
+    if signed_only is not None and quota.at_risk_sign_only + fee > signed_only:
+        raise Refused(reasons.QUOTA_EXHAUSTED.but("broadcast what was signed before, or let its nonce pass", 10_000))
+
+
+@functools.lru_cache(4096)
+def network_of(ip: str) -> str:
+    """Whom an address stands for: itself, or its /64 network of IP version 6, which one client has all of."""
+    try:
+        parsed = ipaddress.ip_address(ip)
+    except ValueError:
+        return ip
+    if parsed.version == 4:
+        return ip
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, 64), strict=False))
 
 
 def _ms(seconds: float) -> int:

@@ -4,22 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Literal, NamedTuple
 
 import aiohttp
 import msgspec
 
 from millrace.chain import address
 from millrace.chain.transaction import Transaction, to_json
+from millrace.relayer import node_errors, outgoing
 
 log = logging.getLogger(__name__)
 
 MAX_ANSWER = 1024 * 1024
+MAX_TEXT = 4096
 MAX_CONCURRENT = 32
 
+Taken = Literal["taken", "never", "later"]
 
-class _AccountJson(msgspec.Struct, frozen=True):
+
+class ChainAccount(NamedTuple):
+    """What the chain API says of an account."""
+
+    nonce: int
+    balance: int
+    guardian: bytes | None = None
+    """The active guardian's public key, empty without one; `None` when the API does not say."""
+
+
+class _AccountJson(msgspec.Struct, frozen=True, rename="camel"):
     nonce: int
     balance: str
+    is_guarded: bool | None = None
+    active_guardian_address: str | None = None
+
+    def guardian(self) -> bytes | None:
+        if self.is_guarded is False:
+            return b""
+        return (
+            address.decode(self.active_guardian_address) if self.is_guarded and self.active_guardian_address else None
+        )
 
 
 class _PeersJson(msgspec.Struct, frozen=True):
@@ -31,46 +54,71 @@ class ChainApiError(Exception):
 
 
 class ChainApi:
-    """Client of `{base_url}/accounts/{address}` and `/transactions`. `close` it when done."""
+    """Client of `{base_url}/accounts/{address}` and `/transactions`. `close` it when done.
 
-    def __init__(self, base_url: str, timeout: float) -> None:
+    It connects to the hosts of `base_url` and `other_urls` alone, and follows no redirects: an answer that sends it
+    elsewhere is a refusal. Raises `ForbiddenError` when a URL names an address nobody should connect to.
+    """
+
+    def __init__(self, base_url: str, timeout: float, *other_urls: str, private: bool = True) -> None:
         self._base_url = base_url.rstrip("/")
+        self._private = private
+        self._hosts = outgoing.hosts_of(base_url, *other_urls)
+        for url in (base_url, *other_urls):
+            if url:
+                outgoing.check_url(url, self._hosts, private=private)
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
-        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout))
+        self._http = outgoing.session(timeout, private=private)
+        self.failures = 0
+        """Answers, or their absence, that speak of the API's own trouble."""
+        self.refused = 0
+        """Transactions it will never take, or requests it does not understand."""
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.close()
 
-    async def account(self, pubkey: bytes) -> tuple[int, int]:
-        """Nonce and balance; (0, 0) for an address the chain does not know. Raises `ChainApiError`."""
+    async def account(self, pubkey: bytes) -> ChainAccount:
+        """The account; nothing at all for an address the chain does not know. Raises `ChainApiError`."""
         status, body = await self._get(f"{self._base_url}/accounts/{address.encode(pubkey)}")
         if status == 404:
-            return 0, 0
+            return ChainAccount(0, 0, b"")
         try:
             account = msgspec.json.decode(body, type=_AccountJson)
-            return account.nonce, int(account.balance)
+            return ChainAccount(account.nonce, int(account.balance), account.guardian())
         except ValueError:
             raise ChainApiError("the chain API answered something that is no account") from None
 
-    async def submit(self, tx: Transaction) -> bool:
-        """Hand a transaction to the API; whether it took it."""
+    async def submit(self, tx: Transaction) -> Taken:
+        """Hand a transaction to the API; whether it took it, never will, or may later."""
         body = msgspec.json.encode(to_json(tx))
         headers = {"Content-Type": "application/json"}
         try:
             async with (
                 self._slots,
-                self._http.post(f"{self._base_url}/transactions", data=body, headers=headers) as response,
+                self._http.post(
+                    f"{self._base_url}/transactions", data=body, headers=headers, allow_redirects=False
+                ) as response,
             ):
                 if response.status < 300:
-                    return True
-                log.warning("the chain API refused a transaction", extra={"status": response.status})
-        except (aiohttp.ClientError, TimeoutError) as error:
-            log.warning("the chain API cannot be reached", extra={"error": str(error)[:200]})
-        return False
+                    return "taken"
+                text = (await response.content.read(MAX_TEXT)).decode("utf-8", "replace")
+                kind = node_errors.classify(response.status, text)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            kind, text = "provider", str(error)
+        log.warning("the chain API did not take a transaction", extra={"kind": kind, "error": text[:200]})
+        if kind in ("transaction", "request"):
+            self.refused += 1
+            return "never"
+        self.failures += 1
+        return "later"
 
     async def gossip_peers(self, url: str) -> tuple[str, ...]:
         """The multiaddresses that `url` lists. Raises `ChainApiError`."""
+        try:
+            outgoing.check_url(url, self._hosts, private=self._private)
+        except outgoing.ForbiddenError as error:
+            raise ChainApiError(str(error)) from None
         status, body = await self._get(url)
         try:
             return tuple(msgspec.json.decode(body, type=_PeersJson).peers)
@@ -84,5 +132,5 @@ class ChainApi:
                 if response.status in (200, 404):
                     return response.status, body
                 raise ChainApiError(f"the chain API answered {response.status}")
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ChainApiError(f"the chain API cannot be reached: {error}"[:200]) from None

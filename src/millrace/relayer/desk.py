@@ -9,28 +9,25 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import from_proto
-from millrace.relayer import audit, policy, reasons
+from millrace.chain.transaction import Transaction, from_proto
+from millrace.relayer import audit, reasons
 from millrace.relayer.accounts import Account
-from millrace.relayer.audit import Spent
-from millrace.relayer.budget import Ledger, Reservation
 from millrace.relayer.inflight import Entry, InFlight
 from millrace.relayer.journal import Journal, Record
-from millrace.relayer.policy import Policy
 from millrace.relayer.reasons import Reason, Refused
-from millrace.relayer.reputation import Reputation
 from millrace.relayer.stages import Approved, Authenticated
+from millrace.relayer.treasury import Treasury
 
-MAX_REMEMBERED = 200_000
+MAX_NONCE = 2**63 - 1
+"""What the journal can hold; an account that has got that far is not of this world."""
 
 
 class Desk:
-    """Entries in flight, budgets and reputations, and the policy that governs them."""
+    """Entries in flight, and through its treasury budgets, reputations and the policy that governs them."""
 
     def __init__(
         self,
@@ -42,20 +39,11 @@ class Desk:
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.inflight = InFlight()
-        self.ledger = Ledger()
-        self.reputation = Reputation()
-        self.policy = Policy()
-        self.p90: Callable[[int], int | None] = lambda shard: None
-        """The gas price nine in ten transactions of a shard stay below, if known."""
-        self.balances: dict[bytes, int] = {}
-        """Balances of the relayer keys, as far as known."""
+        self.treasury = Treasury(network, journal, clock, wall_ms)
         self._network = network
         self._journal = journal
         self._max_nonce_gap = max_nonce_gap
-        self._clock = clock
         self._wall_ms = wall_ms
-        self._reservations: dict[bytes, Reservation] = {}
-        self._sponsored: OrderedDict[bytes, bytes] = OrderedDict()
 
     # ---- before
 
@@ -79,30 +67,27 @@ class Desk:
         expected = self.inflight.expected_nonce(tx.sender, account.nonce)
         if tx.nonce > expected + self._max_nonce_gap:
             raise Refused(reasons.NONCE_TOO_HIGH.but(f"the next nonce is {expected}"))
+        if tx.nonce > MAX_NONCE:
+            raise Refused(reasons.INVALID_NONCE.but(f"at most {MAX_NONCE}"))
+        self._check_sign_only(item, account)
+        _check_guardian(tx, account)
         if self.inflight.is_full:
             raise Refused(reasons.BUSY.but("too many transactions are in flight", 1_000))
-        if len(self.inflight.of_sender(tx.sender)) >= self.policy.quotas.sender_in_flight:
+        if len(self.inflight.of_sender(tx.sender)) >= self.treasury.policy.quotas.sender_in_flight:
             raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("wait for earlier ones", 1_000))
         fee = initially_paid_fee(tx, self._network.gas)
         cost = tx.value + (0 if tx.is_relayed else fee)
         if cost + self.inflight.committed(tx.sender, account.nonce) > account.balance:
             raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it needs {cost}, the account has {account.balance}"))
         if item.parsed.origin.is_sponsored:
-            fee = self._check_policy(item)
+            fee = self.treasury.check(item)
         return Approved(item, fee)
 
-    def _check_policy(self, item: Authenticated) -> int:
-        tx = item.tx
-        fee = policy.check_caps(tx, self.policy, self._network)
-        policy.check_gas_price(tx, self.policy, self.p90(item.sender_shard))
-        policy.check_lists(tx, self.policy.lists)
-        self.reputation.check(tx.sender, self._clock())
-        balance = self.balances.get(tx.relayer)
-        if balance is not None:
-            needed = self.ledger.at_risk(tx.relayer) + fee + self.policy.budget.floor_balance
-            if balance < needed:
-                raise Refused(reasons.RELAYER_BALANCE_LOW.but("its operator has to refill it", 60_000))
-        return fee
+    def _check_sign_only(self, item: Authenticated, account: Account) -> None:
+        """A signature to be broadcast by others must not be good for a nonce that lies far ahead."""
+        highest = account.nonce + self.treasury.policy.quotas.sign_only_ahead
+        if item.parsed.origin.kind == "sign" and item.tx.nonce > highest:
+            raise Refused(reasons.NONCE_TOO_HIGH.but(f"up to {highest} is signed without being broadcast", 10_000))
 
     def reserve(self, approved: Approved) -> Entry:
         """Take (sender, nonce), budget and quotas: all of them, or none and `Refused`."""
@@ -120,16 +105,7 @@ class Desk:
             ip=origin.ip,
         )
         if origin.is_sponsored:
-            self._reservations[entry.client_hash] = self.ledger.reserve(
-                entry.tx.relayer,
-                entry.tx.sender,
-                origin.ip,
-                approved.fee,
-                self._clock(),
-                self.policy.budget,
-                self.policy.quotas,
-                sign_only=origin.kind == "sign",
-            )
+            self.treasury.reserve(entry)
         self.inflight.add(entry)
         return entry
 
@@ -153,9 +129,7 @@ class Desk:
     def release(self, entry: Entry, reason: Reason) -> None:
         """The entry did not get to the disk: nothing was promised."""
         self.inflight.remove(entry)
-        reservation = self._reservations.pop(entry.client_hash, None)
-        if reservation is not None:
-            self.ledger.refund(reservation, self._clock())
+        self.treasury.give_back(entry)
         entry.state, entry.refusal = "over", reason
         _tell(entry)
 
@@ -178,9 +152,7 @@ class Desk:
         rows = []
         for entry, signature in signatures:
             self.inflight.signed(entry, signature)
-            self._sponsored[entry.chain_hash] = entry.tx.sender
-            if len(self._sponsored) > MAX_REMEMBERED:
-                self._sponsored.popitem(last=False)
+            self.treasury.signed(entry)
             rows.append((entry.proto, entry.chain_hash, entry.client_hash))
         if not rows:
             return
@@ -214,12 +186,17 @@ class Desk:
         """Whether an entry is still to be broadcast."""
         return entry.state == "signed" and self.inflight.by_hash(entry.client_hash) is entry
 
-    def included(self, tx_hash: bytes, fee: int | None) -> None:
-        """A final block has the transaction: its fee is settled, its nonce is the chain's business now."""
+    def included(self, tx_hash: bytes, fee: int | None) -> tuple[bytes, int] | None:
+        """A final block has the transaction: its fee is settled, its nonce is the chain's business now.
+
+        The sender and the nonce it has at least now, if the transaction was in flight.
+        """
         entry = self.inflight.by_hash(tx_hash)
-        if entry is not None:
-            one_shard = entry.sender_shard == entry.receiver_shard
-            self._end(entry, "finished", fee if one_shard and fee is not None else entry.fee)
+        if entry is None:
+            return None
+        one_shard = entry.sender_shard == entry.receiver_shard
+        self._end(entry, "finished", fee if one_shard and fee is not None else entry.fee)
+        return entry.tx.sender, entry.tx.nonce + 1
 
     def nonce_moved(self, sender: bytes, nonce: int) -> None:
         """The chain is at `nonce`: entries below it were superseded, and can never run any more.
@@ -237,39 +214,26 @@ class Desk:
             if entry.state == "expired":
                 self._end(entry, "superseded", entry.fee)
 
-    def ended(self, tx_hash: bytes, *, failed: bool) -> None:
-        """A transaction has come to its end: its sender's reputation follows, if we sponsored it."""
-        sender = self._sponsored.pop(tx_hash, None)
-        if sender is not None:
-            self.reputation.learn(sender, failed, self._clock(), self.policy.quotas)
+    def write_off(self, client_hash: bytes) -> bool:
+        """Its operator says that a transaction will not run, or that it does not matter; whether it was in flight.
+
+        Its fee counts as spent, and nothing else is ever signed for its (sender, nonce): it may still run.
+        """
+        entry = self.inflight.by_hash(client_hash)
+        if entry is None or entry.state == "reserved":
+            return False
+        self._end(entry, "superseded", entry.fee, written_off=True)
+        return True
 
     # ---- restart
 
-    def restore(self, records: Sequence[Record], spent: Sequence[Spent], ips: Mapping[bytes, str]) -> None:
-        """Take over what the journal knows: entries that may still run, and all that counts in the budget.
-
-        What was spent comes from the audit log, which is never pruned; `ips` says from where, by client hash.
-        """
-        now, wall = self._clock(), self._wall_ms()
-        opened = {record.client_hash: record for record in records if record.relayer is not None}
-        known = {item.client_hash for item in spent if item.cost is None}
-        older = [
-            Spent(record.relayer or b"", record.sender, record.client_hash, record.created_ms, record.fee)
-            for record in opened.values() if record.client_hash not in known
-        ]  # fmt: skip
-        for item in sorted([*spent, *older], key=lambda item: item.time_ms):
-            record = opened.get(item.client_hash) if item.cost is None else None
-            age = max(0.0, (wall - item.time_ms) / 1000)
-            reservation = self.ledger.restore(
-                item.relayer, item.sender, record.ip if record else ips.get(item.client_hash, ""), item.fee, now - age,
-                sign_only=record is not None and record.kind == "sign",
-            )  # fmt: skip
-            if record is not None:
-                self._reservations[item.client_hash] = reservation
-            else:
-                self.ledger.settle(reservation, item.fee if item.cost is None else item.cost, now)
-        for row in records:
-            self.inflight.add(self._entry(row))
+    def restore(self, records: Sequence[Record]) -> None:
+        """Take over the entries that may still run."""
+        for record in records:
+            entry = self._entry(record)
+            self.inflight.add(entry)
+            if entry.chain_hash and entry.kind != "broadcast":
+                self.treasury.signed(entry)
 
     def _entry(self, record: Record) -> Entry:
         tx = from_proto(record.tx)
@@ -291,27 +255,21 @@ class Desk:
 
     # ---- insides
 
-    def _end(self, entry: Entry, state: str, cost: int | None) -> None:
+    def _end(self, entry: Entry, state: str, cost: int | None, *, written_off: bool = False) -> None:
         """The entry is over, for `cost` where one of our keys paid."""
         self.inflight.remove(entry)
         entry.state = "over"
         _tell(entry)
-        reservation = self._reservations.pop(entry.client_hash, None)
-        if reservation is not None and cost is not None:
-            self.ledger.settle(reservation, cost, self._clock())
-        sponsored = reservation is not None
+        line = self.treasury.close(entry, cost, written_off=written_off)
         ended, client = self._wall_ms(), entry.client_hash
-        relayer, sender, nonce = entry.tx.relayer, entry.tx.sender, entry.tx.nonce
-        event: audit.Event = "settle" if cost else "refund"
-        amount = cost or entry.fee
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
                 "UPDATE submissions SET state = ?, cost = ?, ended_ms = ? WHERE client_hash = ?",
                 (state, None if cost is None else str(cost), ended, client),
             )
-            if sponsored and cost is not None:
-                audit.write(connection, [(ended, event, relayer, sender, nonce, client, amount)])
+            if line is not None:
+                audit.write(connection, [line])
 
         self._journal.change(write)
 
@@ -322,6 +280,15 @@ class Desk:
             connection.execute(f"UPDATE submissions SET {assignments} WHERE client_hash = ?", (*values, client))
 
         self._journal.change(write)
+
+
+def _check_guardian(tx: Transaction, account: Account) -> None:
+    """Raise `Refused` for what nodes call not executable: it would stay signed and at risk for ever."""
+    if account.guardian is None or account.guardian == tx.guardian:
+        return
+    if not account.guardian:
+        raise Refused(reasons.INVALID_GUARDIAN.but("the account has no guardian"))
+    raise Refused(reasons.INVALID_GUARDIAN.but("the account is guarded: set its active guardian, and let it sign"))
 
 
 def _tell(entry: Entry) -> None:

@@ -73,6 +73,8 @@ class Events:
         self.unreadable = 0
         self.statuses_told = 0
         self.gaps = 0
+        self.block_at: dict[int, float] = {}
+        """When each shard's last block came."""
 
     def on_event(self, topic: str, payload: bytes, sequence: int) -> None:
         """One event of the stream; what cannot be read is counted and skipped."""
@@ -93,6 +95,7 @@ class Events:
         match topic:
             case outport.SAVE_BLOCK:
                 block = read_block(pb.OutportBlock.FromString(payload), self._network)
+                self.block_at[block.shard] = now
                 self._observer.block_saved(block, now)
                 self._release(self._tracker.save(block, sequence, now), now)
             case outport.FINALIZED_BLOCK:
@@ -113,13 +116,15 @@ class Events:
     def _release(self, release: Release, now: float) -> None:
         """Something became final. First what is in flight, then the accounts, then the words to clients."""
         for item in release.included:
-            self._desk.included(item.tx_hash, item.fee)
+            moved = self._desk.included(item.tx_hash, item.fee)
+            if moved is not None:
+                self._book.raise_nonce(*moved)
         for block in release.blocks:
             self._observer.block_final(block, now)
             for fact in block.accounts:
                 self._account(fact, block.shard, block.timestamp_ms, block.block_hash.hex())
         for outcome in release.outcomes:
-            self._desk.ended(outcome.tx_hash, failed=outcome.status == "fail")
+            self._desk.treasury.ended(outcome.tx_hash, failed=outcome.status == "fail")
             self._tell(outcome)
         if release.blocks:
             self._observer.told(release.saved_at)

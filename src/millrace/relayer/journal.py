@@ -11,13 +11,14 @@ import hashlib
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from millrace.relayer import audit
+from millrace.relayer import audit, outcomes
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +26,12 @@ T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 MAX_WAITING = 20_000
+QUOTA_MS = 3_600_000
 
 _SCHEMA = f"""
 {audit.SCHEMA}
+{outcomes.SCHEMA}
+CREATE TABLE IF NOT EXISTS write_offs (client_hash BLOB PRIMARY KEY, time_ms INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS submissions (
     sender BLOB NOT NULL,
@@ -172,10 +176,17 @@ class Journal:
         self.change(write)
 
     def prune(self, before_ms: int) -> None:
-        """Forget submissions that were over before a time; the audit log is kept for ever."""
+        """Forget submissions that were over before a time; the audit log is kept for ever.
+
+        What a key of ours paid for within the last hour stays: a quota of its IP address still counts it.
+        """
+        recent_ms = time.time_ns() // 1_000_000 - QUOTA_MS
 
         def write(connection: sqlite3.Connection) -> None:
-            connection.execute("DELETE FROM submissions WHERE ended_ms < ?", (before_ms,))
+            connection.execute(
+                "DELETE FROM submissions WHERE ended_ms < ? AND (relayer IS NULL OR created_ms < ?)",
+                (before_ms, recent_ms),
+            )
 
         self.change(write)
 
@@ -216,6 +227,30 @@ class Journal:
                 "SELECT client_hash, ip FROM submissions WHERE relayer IS NOT NULL AND created_ms >= ?", (time_ms,)
             )
         )
+
+    def outcomes_since(self, time_ms: int) -> list[outcomes.Outcome]:
+        """How sponsored transactions ended since `time_ms`, oldest first."""
+        return outcomes.since(self.read, time_ms)
+
+    def undecided_since(self, time_ms: int) -> list[Record]:
+        """What our keys paid for since `time_ms` without it being known yet whether it failed."""
+        rows = self.read(
+            f"SELECT {_COLUMNS} FROM submissions WHERE relayer IS NOT NULL AND state = 'finished' AND ended_ms >= ? "
+            "AND client_hash NOT IN (SELECT client_hash FROM outcomes)",
+            (time_ms,),
+        )
+        return [_record(row) for row in rows]
+
+    def take_write_offs(self) -> list[bytes]:
+        """Client hashes whose at-risk fees an operator asked to write off; each is told once."""
+        asked = [row[0] for row in self.read("SELECT client_hash FROM write_offs")]
+        if asked:
+
+            def write(connection: sqlite3.Connection) -> None:
+                connection.executemany("DELETE FROM write_offs WHERE client_hash = ?", [(item,) for item in asked])
+
+            self.change(write)
+        return asked
 
     def cursor(self) -> int | None:
         """The last event that need not be read again, or `None` before the first."""

@@ -10,6 +10,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from millrace.chain import address
+
+TOP_RECEIVERS = 20
+
 if TYPE_CHECKING:
     from millrace.relayer.app import Service
 
@@ -36,6 +40,7 @@ class _RelayerCollector(Collector):
 
     def _counters(self) -> Iterator[Metric]:
         service = self._service
+        api = service.api
         refused = CounterMetricFamily("relayer_refused", "Refusals by reason code.", labels=["code"])
         for code, count in sorted(service.gateway.refused.items()):
             refused.add_metric([code], count)
@@ -54,6 +59,8 @@ class _RelayerCollector(Collector):
             ("reverted_final", "Final blocks reverted: must stay 0.", service.tracker.reverted_final),
             ("connections_refused", "Connections beyond the bound of a client.", service.gateway.doors.refused),
             ("conflated", "Statistics left out for readers who were behind.", service.gateway.conflated),
+            ("api_failures", "Submissions that met the chain API's own trouble.", api.failures if api else 0),
+            ("api_refused", "Submissions the chain API will never take.", api.refused if api else 0),
             ("account_failures", "Questions the chain API did not answer.", service.accounts.failures),
             ("hub_reconnects", "Connections to the hub tried again.", service.hub.reconnects),
             ("signer_restarts", "Signing processes lost.", service.signer.restarts if service.signer else 0),
@@ -83,7 +90,7 @@ class _RelayerCollector(Collector):
             yield GaugeMetricFamily(f"relayer_{name}", text, value=value)
 
     def _keys(self) -> Iterator[Metric]:
-        desk = self._service.desk
+        treasury = self._service.desk.treasury
         now = time.monotonic()
         left = GaugeMetricFamily("relayer_budget_left", "EGLD a key may still reserve.", labels=["shard"])
         risk = GaugeMetricFamily("relayer_at_risk", "EGLD signed and not known to be over.", labels=["shard"])
@@ -91,9 +98,25 @@ class _RelayerCollector(Collector):
         low = GaugeMetricFamily("relayer_balance_low", "1 below the alert balance.", labels=["shard"])
         for shard, key in sorted(self._service.relayers().by_shard.items()):
             labels = [str(shard)]
-            left.add_metric(labels, desk.ledger.left(key, now, desk.policy.budget) / 10**18)
-            risk.add_metric(labels, desk.ledger.at_risk(key) / 10**18)
-            if key in desk.balances:
-                balance.add_metric(labels, desk.balances[key] / 10**18)
-                low.add_metric(labels, int(desk.balances[key] < desk.policy.budget.alert_balance))
+            left.add_metric(labels, treasury.ledger.left(key, now, treasury.policy.budget) / 10**18)
+            risk.add_metric(labels, treasury.ledger.at_risk(key) / 10**18)
+            if key in treasury.balances:
+                balance.add_metric(labels, treasury.balances[key] / 10**18)
+                low.add_metric(labels, int(treasury.balances[key] < treasury.policy.budget.alert_balance))
         yield from (left, risk, balance, low)
+        receivers = CounterMetricFamily(
+            "relayer_receiver_fees", "EGLD paid for transactions to a receiver; the largest.", labels=["receiver"]
+        )
+        for receiver, fees in treasury.fees_by_receiver.most_common(TOP_RECEIVERS):
+            receivers.add_metric([address.encode(receiver)], fees / 10**18)
+        yield receivers
+        silence = GaugeMetricFamily("relayer_block_age_seconds", "Since a shard's last block.", labels=["shard"])
+        for shard, seen in sorted(self._service.events.block_at.items()):
+            silence.add_metric([str(shard)], now - seen)
+        yield silence
+        lost = GaugeMetricFamily(
+            "relayer_lost", "EGLD a key paid for failing transactions in an hour.", labels=["shard"]
+        )
+        for shard, key in sorted(self._service.relayers().by_shard.items()):
+            lost.add_metric([str(shard)], treasury.ledger.lost(key, now) / 10**18)
+        yield lost

@@ -52,6 +52,8 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Signed and not yet known to be over."""
     at_risk_sign_only: int = 10 * EGLD
     """The part of `at_risk` that may be signed for others to broadcast."""
+    loss_per_hour: int = 25 * EGLD
+    """The most that may go to transactions that fail: what failed in the last hour and what may still fail."""
     floor_balance: int = 0
     """Sponsoring stops when the key's balance would fall below this."""
     alert_balance: int = EGLD
@@ -59,16 +61,27 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The most one sender or one IP address may have sponsored."""
+    """The most one sender, one IP address (of version 6: one /64 network) or one receiver may have sponsored."""
 
     sender_per_hour: int = EGLD
     ip_per_hour: int = 20 * EGLD
+    receiver_per_hour: int = 100 * EGLD
+    sender_at_risk_sign_only: int = EGLD // 4
+    """What one sender may hold co-signed by /v1/sign and not known to be over."""
+    ip_at_risk_sign_only: int = 2 * EGLD
+    """The same of one IP address."""
+    sign_only_ahead: int = 100
+    """How far above the account's nonce /v1/sign goes: what lies further ahead can be hoarded for longer."""
     sender_in_flight: int = 100
     failures: int = 5
     """So many sponsored transactions failing in a row, and their sender waits."""
     first_ban_seconds: float = 60.0
     """Doubled with each further failure."""
     longest_ban_seconds: float = 3600.0
+    call_failure_percent: int = 90
+    """A function of a contract is not sponsored while so many of its calls of the last hour failed …"""
+    call_sample: int = 100
+    """… out of at least this many."""
 
 
 class Lists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,6 +92,9 @@ class Lists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow_functions: tuple[str, ...] = ()
     """Functions of contracts; a plain transfer is the empty function ""."""
     deny_functions: tuple[str, ...] = ()
+    allow_contracts: tuple[str, ...] = ()
+    """Contracts whose calls are sponsored: on a public relayer the ones it is run for. Who deploys a contract earns a
+    share of the fees of its calls, so that calling one's own through a relayer turns its money into one's own."""
     allow_senders: tuple[str, ...] = ()
     deny_senders: tuple[str, ...] = ()
 
@@ -102,7 +118,7 @@ def loads(text: str) -> Policy:
     try:
         document = tomllib.loads(text)
         policy = msgspec.convert(document, Policy, strict=False)
-        for name in ("allow_receivers", "deny_receivers", "allow_senders", "deny_senders"):
+        for name in ("allow_receivers", "deny_receivers", "allow_contracts", "allow_senders", "deny_senders"):
             for entry in getattr(policy.lists, name):
                 address.decode(entry)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, address.AddressError) as error:
@@ -205,6 +221,10 @@ def check_lists(tx: Transaction, lists: Lists) -> None:
     for receiver in receivers:
         if not _allowed(receiver, lists.allow_receivers, lists.deny_receivers):
             raise Refused(reasons.RECEIVER_NOT_ALLOWED.but(receiver))
+    if lists.allow_contracts and address.is_contract(target.receiver):
+        contract = address.encode(target.receiver)
+        if contract not in lists.allow_contracts:
+            raise Refused(reasons.RECEIVER_NOT_ALLOWED.but(f"calls of {contract} are not sponsored"))
     if not _allowed(target.function, lists.allow_functions, lists.deny_functions):
         raise Refused(reasons.FUNCTION_NOT_ALLOWED.but(target.function[:64]))
 

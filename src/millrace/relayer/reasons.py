@@ -95,6 +95,7 @@ SHARD_PAUSED = _reason("shard paused")
 BUDGET_EXHAUSTED = _reason("budget exhausted")
 QUOTA_EXHAUSTED = _reason("quota exhausted")
 SENDER_THROTTLED = _reason("sender throttled")
+CALL_THROTTLED = _reason("call throttled")
 RELAYER_BALANCE_LOW = _reason("relayer balance too low")
 
 # The service itself.

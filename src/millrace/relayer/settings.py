@@ -30,6 +30,11 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     chain_api_url: str = "http://127.0.0.1:8400"
     """First source of unknown accounts, and where transactions go when no gossip peer is known; may be empty."""
     chain_api_timeout: float = 3.0
+    outgoing_private: bool = True
+    """Whether the chain API may be on this machine or a private network; false refuses such addresses, also when the
+    name of a public host resolves to one."""
+    stale_seconds: float = 60.0
+    """A shard that has sent no block for so long is not sponsored (`not ready`) until it sends one."""
 
     data_dir: Path = Path(".data/relayer")
     """Journal and history live here; made with mode 0700."""

@@ -40,6 +40,7 @@ _STALE = {
     reasons.NONCE_TOO_LOW.code,
     reasons.NONCE_TOO_HIGH.code,
     reasons.INSUFFICIENT_BALANCE.code,
+    reasons.INVALID_GUARDIAN.code,
 }
 """Refusals that newer knowledge of the account could turn around."""
 

@@ -1,0 +1,201 @@
+"""The money side of the desk: may a relayer key pay for this, what it has taken, and what became of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from millrace.chain.network import NetworkProfile
+from millrace.chain.transaction import Transaction, from_proto
+from millrace.relayer import audit, outcomes, policy, reasons
+from millrace.relayer.audit import Spent
+from millrace.relayer.budget import HOUR, Ledger, Reservation, Spender, Undecided
+from millrace.relayer.inflight import Entry
+from millrace.relayer.journal import Journal, Record
+from millrace.relayer.outcomes import Outcome
+from millrace.relayer.policy import Policy
+from millrace.relayer.reasons import Refused
+from millrace.relayer.reputation import Reputation
+from millrace.relayer.stages import Authenticated
+
+MAX_REMEMBERED = 200_000
+MAX_RECEIVERS = 10_000
+"""Receivers whose fees are counted; at the bound those that cost least are forgotten."""
+OUTCOMES_MS = int(HOUR * 1000)
+
+
+class _Sponsored(msgspec.Struct):
+    """A transaction one of our keys signed, until it is known how it ended."""
+
+    outcome: Outcome
+    receiver: bytes
+    undecided: Undecided | None = None
+
+
+class Treasury:
+    """Policy, budgets and reputations; everything here is synchronous, in the desk's event loop."""
+
+    def __init__(
+        self, network: NetworkProfile, journal: Journal, clock: Callable[[], float], wall_ms: Callable[[], int]
+    ) -> None:
+        self.ledger = Ledger()
+        self.reputation = Reputation()
+        self.policy = Policy()
+        self.p90: Callable[[int], int | None] = lambda shard: None
+        """The gas price nine in ten transactions of a shard stay below, if known."""
+        self.silence: Callable[[int], float | None] = lambda shard: None
+        """For how many seconds a shard has sent no block, when that is too long to go on sponsoring."""
+        self.balances: dict[bytes, int] = {}
+        """Balances of the relayer keys, as far as known."""
+        self.fees_by_receiver: Counter[bytes] = Counter()
+        """What was paid for transactions to each receiver, in atomic units."""
+        self._network = network
+        self._journal = journal
+        self._clock = clock
+        self._wall_ms = wall_ms
+        self._reservations: dict[bytes, Reservation] = {}
+        self._sponsored: OrderedDict[bytes, _Sponsored] = OrderedDict()
+
+    # ---- before it is signed
+
+    def check(self, item: Authenticated) -> int:
+        """The most the transaction can cost the key that is to pay. Raises `Refused` when the policy says no."""
+        tx = item.tx
+        silence = self.silence(item.sender_shard)
+        if silence is not None:
+            text = f"no block of shard {item.sender_shard} for {silence:.0f} s: what became of it could not be told"
+            raise Refused(reasons.NOT_READY.but(text, 5_000))
+        fee = policy.check_caps(tx, self.policy, self._network)
+        policy.check_gas_price(tx, self.policy, self.p90(item.sender_shard))
+        policy.check_lists(tx, self.policy.lists)
+        self.reputation.check(tx.sender, outcomes.call_of(tx), self._clock(), self.policy.quotas)
+        balance = self.balances.get(tx.relayer)
+        if balance is not None:
+            needed = self.ledger.at_risk(tx.relayer) + fee + self.policy.budget.floor_balance
+            if balance < needed:
+                raise Refused(reasons.RELAYER_BALANCE_LOW.but("its operator has to refill it", 60_000))
+        return fee
+
+    def reserve(self, entry: Entry) -> None:
+        """Take the entry's fee from budget and quotas: from all of them, or from none and `Refused`."""
+        tx = entry.tx
+        who = Spender(tx.relayer, tx.sender, entry.ip, policy.target_of(tx).receiver)
+        self._reservations[entry.client_hash] = self.ledger.reserve(
+            who, entry.fee, self._clock(), self.policy.budget, self.policy.quotas, sign_only=entry.kind == "sign"
+        )
+
+    # ---- after
+
+    def signed(self, entry: Entry) -> None:
+        """One of our keys has signed it: from now on it is followed to its end."""
+        self._follow(entry.chain_hash, entry.client_hash, entry.tx, entry.fee)
+
+    def _follow(self, chain_hash: bytes, client_hash: bytes, tx: Transaction, cost: int) -> _Sponsored:
+        outcome = Outcome(client_hash, 0, tx.relayer, tx.sender, outcomes.call_of(tx), cost, failed=False)
+        followed = self._sponsored[chain_hash] = _Sponsored(outcome, policy.target_of(tx).receiver)
+        if len(self._sponsored) > MAX_REMEMBERED:
+            self._sponsored.popitem(last=False)
+        return followed
+
+    def give_back(self, entry: Entry) -> None:
+        """The entry did not get to the disk: nothing was promised, and the audit log never heard of it."""
+        reservation = self._reservations.pop(entry.client_hash, None)
+        if reservation is not None:
+            self.ledger.refund(reservation, self._clock())
+
+    def close(self, entry: Entry, cost: int | None, *, written_off: bool = False) -> audit.Line | None:
+        """The entry is over, for `cost` if that is known; the line for the audit log, if our key paid."""
+        reservation = self._reservations.pop(entry.client_hash, None)
+        if reservation is None or cost is None:
+            return None
+        undecided = self.ledger.settle(reservation, cost, self._clock())
+        followed = self._sponsored.get(entry.chain_hash)
+        if followed is None or cost == 0:
+            self.ledger.decide(undecided, self._clock(), failed=False)
+        else:
+            followed.undecided = undecided
+            followed.outcome = msgspec.structs.replace(followed.outcome, cost=cost)
+            self._count_fee(followed.receiver, cost)
+        event: audit.Event = "write-off" if written_off else "settle" if cost else "refund"
+        tx = entry.tx
+        return self._wall_ms(), event, tx.relayer, tx.sender, tx.nonce, entry.client_hash, cost or entry.fee
+
+    def ended(self, tx_hash: bytes, *, failed: bool) -> None:
+        """A transaction has come to its end: reputations and losses follow, if we sponsored it."""
+        followed = self._sponsored.pop(tx_hash, None)
+        if followed is None:
+            return
+        now = self._clock()
+        outcome = msgspec.structs.replace(followed.outcome, time_ms=self._wall_ms(), failed=failed)
+        self.reputation.learn(outcome.sender, outcome.call, failed, now, self.policy.quotas)
+        if followed.undecided is not None:
+            self.ledger.decide(followed.undecided, now, failed=failed)
+        self._journal.change(lambda connection: outcomes.write(connection, outcome))
+
+    def prune(self) -> None:
+        """Forget outcomes that count nowhere any more."""
+        before = self._wall_ms() - OUTCOMES_MS
+
+        def write(connection: sqlite3.Connection) -> None:
+            outcomes.prune(connection, before)
+
+        self._journal.change(write)
+
+    def _count_fee(self, receiver: bytes, cost: int) -> None:
+        self.fees_by_receiver[receiver] += cost
+        if len(self.fees_by_receiver) > MAX_RECEIVERS:
+            self.fees_by_receiver = Counter(dict(self.fees_by_receiver.most_common(MAX_RECEIVERS // 2)))
+
+    # ---- restart
+
+    def restore(
+        self,
+        records: Sequence[Record],
+        spent: Sequence[Spent],
+        ips: Mapping[bytes, str],
+        ended: Sequence[Outcome],
+        undecided: Sequence[Record],
+    ) -> None:
+        """Take over what counts in budgets, quotas and reputations.
+
+        `records` may still run. What was spent comes from the audit log, which is never pruned; `ips` says from
+        where, by client hash, as far as that is still known. `ended` are the outcomes of the last hour, `undecided`
+        what ran in that time and has none yet.
+        """
+        opened = {record.client_hash: record for record in records if record.relayer is not None}
+        known = {item.client_hash for item in spent if item.cost is None}
+        older = [
+            Spent(record.relayer or b"", record.sender, client_hash, record.created_ms, record.fee)
+            for client_hash, record in opened.items()
+            if client_hash not in known
+        ]
+        for item in sorted([*older, *spent], key=lambda item: item.time_ms):
+            self._take_over(item, opened.get(item.client_hash) if item.cost is None else None, ips)
+        for outcome in ended:
+            at = self._monotonic(outcome.time_ms)
+            self.reputation.learn(outcome.sender, outcome.call, outcome.failed, at, self.policy.quotas)
+            if outcome.failed:
+                self.ledger.lose(outcome.relayer, outcome.cost, at)
+
+        for record in undecided:
+            cost = record.fee if record.cost is None else record.cost
+            followed = self._follow(record.chain_hash or b"", record.client_hash, from_proto(record.tx), cost)
+            followed.undecided = self.ledger.undecided(record.relayer or b"", cost, self._clock())
+
+    def _take_over(self, item: Spent, record: Record | None, ips: Mapping[bytes, str]) -> None:
+        sign_only = record is not None and record.kind == "sign"
+        who = Spender(item.relayer, item.sender, record.ip if record is not None else ips.get(item.client_hash))
+        reservation = self.ledger.restore(who, item.fee, self._monotonic(item.time_ms), sign_only=sign_only)
+        if record is not None:
+            self._reservations[item.client_hash] = reservation
+        else:
+            now = self._clock()
+            cost = item.fee if item.cost is None else item.cost
+            self.ledger.decide(self.ledger.settle(reservation, cost, now), now, failed=False)
+
+    def _monotonic(self, time_ms: int) -> float:
+        """When something was, on the clock that is never set; what lies in the future was now."""
+        return self._clock() - max(0.0, (self._wall_ms() - time_ms) / 1000)
