@@ -88,7 +88,7 @@ def test_contract_call_needs_its_end() -> None:
         ("SCDeploy", b"", "success"),
     ):
         block = BlockMaker(1).block([tx])
-        add_log(block, chain_hash(tx), event(name, b"t", data=data))
+        add_log(block, chain_hash(tx), event(name, chain_hash(tx), data=data))
         assert status(tx, block) == expected, name
     assert status(tx, BlockMaker(1).block([tx])) is None
 
@@ -162,7 +162,7 @@ def test_error_returns_and_refunds() -> None:
         (b"gas refund for relayer", 0, "success"),
     ):
         block = BlockMaker(1).block([tx])
-        add_log(block, chain_hash(tx), event("completedTxEvent", b"t"))
+        add_log(block, chain_hash(tx), event("completedTxEvent", chain_hash(tx)))
         add_result(block, chain_hash(tx), SENDER.public, returnMessage=message, value=value)
         assert status(tx, block) == expected
 
@@ -204,3 +204,78 @@ def test_accounts() -> None:
     (fact,) = read_block(block, NETWORK).accounts
     assert (fact.pubkey, fact.nonce, fact.balance) == (SENDER.public, 3, 7)
     assert fact.tokens == {"USDC-c76f1f": "5", "NFT-123456-0a": "1"}
+
+
+@pytest.mark.parametrize(
+    ("address_", "topics"),
+    [
+        (b"e" * 32, None),  # another contract that the transaction called
+        (CONTRACT, [b"t" * 32]),  # names something else
+        (CONTRACT, []),
+        (CONTRACT, [b"", b""]),
+    ],
+)
+def test_row_41_contracts_that_imitate_the_end(address_: bytes, topics: list[bytes] | None) -> None:
+    """`completedTxEvent` counts only in the receiver's name and about this transaction; else the call is still open."""
+    tx = call_of()
+    block = BlockMaker(1).block([tx])
+    forged = event("completedTxEvent", *([chain_hash(tx)] if topics is None else topics))
+    forged.address = address_
+    add_log(block, chain_hash(tx), forged)
+    assert status(tx, block) is None
+    genuine = event("completedTxEvent", chain_hash(tx))
+    genuine.address = CONTRACT
+    add_log(block, chain_hash(tx), genuine)
+    assert status(tx, block) == "success"
+
+
+def test_row_41_no_end_while_a_call_is_under_way() -> None:
+    """Whoever says that all is done: a call that another shard has yet to execute keeps the transaction open."""
+    tx = call_of()
+    first = BlockMaker(1).block([tx])
+    done = event("completedTxEvent", chain_hash(tx))
+    done.address = CONTRACT
+    add_log(first, chain_hash(tx), event("writeLog", data=b"@6f6b"), done)
+    add_result(first, chain_hash(tx), ELSEWHERE, callType=1)
+    assert status(tx, first) is None
+    second = BlockMaker(2).block([])
+    second.blockData.body.miniBlocks.append(
+        pb.MiniBlock(txHashes=[SCR], senderShardID=1, receiverShardID=2, type=90)  # type: ignore[arg-type]
+    )
+    add_result(second, chain_hash(tx), ELSEWHERE, callType=1)
+    assert status(tx, first, second) == "success"
+
+
+def test_a_refund_elsewhere_does_not_hold_up_the_end() -> None:
+    """A result that calls nothing, as a refund to another shard, may still be on its way when the chain says: done."""
+    tx = call_of()
+    block = BlockMaker(1).block([tx])
+    done = event("completedTxEvent", chain_hash(tx))
+    done.address = CONTRACT
+    add_log(block, chain_hash(tx), event("writeLog", data=b"@6f6b"), done)
+    add_result(block, chain_hash(tx), ELSEWHERE, value=5, data=b"@6f6b")
+    assert status(tx, block) == "success"
+
+
+def test_the_end_of_a_callback_names_what_it_came_from() -> None:
+    """In the log of a result `completedTxEvent` names what the result came from, directly or at first."""
+    tx = call_of()
+    for named, expected in ((b"p" * 32, True), (chain_hash(tx), True), (SCR, True), (b"x" * 32, False)):
+        block = BlockMaker(1).block([])
+        block.blockData.body.miniBlocks.append(
+            pb.MiniBlock(txHashes=[SCR], senderShardID=2, receiverShardID=1, type=90)  # type: ignore[arg-type]
+        )
+        add_result(block, chain_hash(tx), CONTRACT, prevTxHash=b"p" * 32, callType=2)
+        done = event("completedTxEvent", named)
+        done.address = CONTRACT
+        add_log(block, SCR, done)
+        assert facts(block)[chain_hash(tx)].completed == expected
+
+
+def test_deploying_a_child_ends_nothing_else() -> None:
+    """A contract that deploys another writes SCDeploy; with a call still under way nothing is complete."""
+    tx = call_of()
+    block = BlockMaker(1).block([tx])
+    add_log(block, chain_hash(tx), event("SCDeploy", b"child", b"deployer", b"hash"))
+    add_result(block, chain_hash(tx), ELSEWHERE)
+    assert status(tx, block) is None

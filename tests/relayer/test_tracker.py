@@ -188,3 +188,57 @@ def test_tables_are_bounded() -> None:
     assert tracker.sizes["pending"] == 2 and tracker.forgotten == 1
     tracker.save(block(0, 2), 2, 10_000.0)
     assert tracker.sizes["pending"] == 0, "what no block speaks of for long is forgotten too"
+
+
+PLAIN = fact(included=True, executed=True)
+
+
+def test_row_41_two_observers_that_disagree() -> None:
+    """Of a block told in two ways only what both tell is believed; the rest is told to nobody, and counted."""
+    other = TxFact(b"\x08" * 32, included=True, executed=True)
+    lie = fact(included=True, executed=True, failed="execution failed: made up")
+    for first, second in (((PLAIN, other), (lie, other)), ((lie, other), (PLAIN, other)), ((PLAIN, other), (other,))):
+        tracker = Tracker()
+        tracker.save(block(0, 1, *first), 1, 0.0)
+        tracker.save(block(0, 1, *second), 2, 0.0)
+        release = tracker.finalise(0, bytes((0, 1, 0)), 0.0)
+        assert [(item.tx_hash, item.status) for item in release.outcomes] == [(other.tx_hash, "success")]
+        assert [item.tx_hash for item in release.included] == [other.tx_hash]
+        assert tracker.disputed == 1
+
+
+def test_row_41_observers_that_agree() -> None:
+    """The same block told twice is no dispute, before or after it is final; told otherwise too late it is counted."""
+    tracker = Tracker()
+    for _ in range(2):
+        tracker.save(block(0, 1, PLAIN), 1, 0.0)
+    assert statuses([tracker.finalise(0, bytes((0, 1, 0)), 0.0)]) == ["success"]
+    tracker.save(block(0, 1, PLAIN), 2, 0.0)
+    assert tracker.disputed == 0
+    assert tracker.save(block(0, 1), 3, 0.0).outcomes == ()
+    assert tracker.disputed == 1
+
+
+def test_row_41_two_final_blocks_of_one_height() -> None:
+    """A second block called final at a height is an alarm, and what it says is told to nobody."""
+    tracker = Tracker()
+    tracker.save(block(0, 1), 1, 0.0)
+    tracker.finalise(0, bytes((0, 1, 0)), 0.0)
+    late, early = block(0, 1, PLAIN, fork=5), block(0, 1, PLAIN, fork=6)
+    tracker.save(late, 2, 0.0)
+    assert tracker.finalise(0, late.block_hash, 0.0).outcomes == ()
+    tracker.finalise(0, early.block_hash, 0.0)
+    assert tracker.save(early, 3, 0.0).outcomes == ()
+    assert tracker.conflicting_final == 2
+
+
+def test_row_41_duplicate_nonce_alarm() -> None:
+    """Two live blocks of one height are counted; one that takes the place of a reverted block is not."""
+    tracker = Tracker()
+    tracker.save(block(0, 1), 1, 0.0)
+    tracker.revert(0, bytes((0, 1, 0)))
+    tracker.save(block(0, 1, fork=1), 2, 0.0)
+    assert tracker.forks == 0
+    tracker.save(block(0, 1, fork=2), 3, 0.0)
+    tracker.save(block(1, 1), 4, 0.0)
+    assert tracker.forks == 1

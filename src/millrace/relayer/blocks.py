@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +20,7 @@ from millrace.chain.transaction import Transaction, client_hash
 
 TX_BLOCK, SCR_BLOCK, INVALID_BLOCK = 0, 90, 120
 _PROCESSED = 2
+ASYNC_CALL, ASYNC_CALLBACK = 1, 2
 GAS_REFUND = b"gas refund for relayer"
 MAX_REASON = 256
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
@@ -39,11 +41,13 @@ class TxFact(msgspec.Struct, frozen=True):
     is_call: bool = False
     """It involves a contract, so being executed is not being finished."""
     completed: bool = False
-    """The chain says the whole call is complete."""
+    """The chain says the whole call is complete, or a contract that imitates its words."""
     ran_ok: bool = False
     """A contract ended without error in this shard."""
     results_out: frozenset[bytes] = frozenset()
     """Hashes of contract results that another shard has yet to execute."""
+    calls_out: frozenset[bytes] = frozenset()
+    """Those of them that call something there: until they are executed nothing is complete, whatever a log says."""
     results_in: frozenset[bytes] = frozenset()
     """Hashes of contract results executed here."""
     fee: int | None = None
@@ -111,6 +115,11 @@ def read_block(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
     )
 
 
+def time_of(data: pb.BlockData) -> int:
+    """When a block was made, in ms. Raises `OutportError` for a header that cannot be read."""
+    return data.timestampMs or _summarise(outport.decode_header(data.headerType, data.headerBytes))[2] * 1000
+
+
 def read_accounts(altered: Iterable[pb.AlteredAccount]) -> tuple[AccountFact, ...]:
     """The accounts a block changed; an entry with an impossible address or balance is left out."""
     facts = []
@@ -133,6 +142,19 @@ def _token_name(token: pb.AccountTokenData) -> str:
     return f"{token.identifier}-{'0' * (len(digits) % 2)}{digits}"
 
 
+class _Source(NamedTuple):
+    """Whose log it is. A contract can write events of any name, as the names of its own functions."""
+
+    hashes: set[bytes]
+    """Of the transaction or result, and of what it came from: one of them is what `completedTxEvent` names."""
+    accounts: set[bytes]
+    """Who can be said to have completed it: its receiver, in whose name the chain writes the log."""
+
+    def may_complete(self, event: pb.Event) -> bool:
+        """Whether the event is one the chain itself could have written."""
+        return len(event.topics) == 1 and event.topics[0] in self.hashes and event.address in self.accounts | {b""}
+
+
 class _Reader:
     """Collects the facts of one block, transaction by transaction."""
 
@@ -148,7 +170,7 @@ class _Reader:
         self._network = network
         self._miniblock_headers = _miniblock_headers(header)
         self._facts: dict[bytes, dict[str, object]] = {}
-        self._scr_origin: dict[str, bytes] = {}
+        self._scrs: dict[str, pb.SmartContractResult] = {}
         self.gas_prices: list[tuple[int, int]] = []
         self.executed = 0
 
@@ -232,27 +254,31 @@ class _Reader:
             scr = info.smartContractResult
             if not scr.originalTxHash:
                 continue
-            self._scr_origin[scr_hash] = scr.originalTxHash
+            self._scrs[scr_hash] = scr
             fact = self._fact(scr.originalTxHash)
             if self._network.shard_of(scr.receiver) != self._shard and is_shard_user(scr):
-                outstanding = fact.get("results_out", frozenset())
-                fact["results_out"] = outstanding | {bytes.fromhex(scr_hash)}  # type: ignore[operator]
+                kinds = ["results_out"] + (["calls_out"] if is_call(scr) else [])
+                for kind in kinds:
+                    fact[kind] = fact.get(kind, frozenset()) | {bytes.fromhex(scr_hash)}  # type: ignore[operator]
             if scr.returnMessage and scr.returnMessage != GAS_REFUND and not _number(scr.value):
                 fact.setdefault("failed", _failure(scr.returnMessage))
 
     def _read_logs(self) -> None:
         for entry in self._pool.logs:
-            tx_hash = self._scr_origin.get(entry.txHash)
-            if tx_hash is None:
-                try:
-                    tx_hash = bytes.fromhex(entry.txHash)
-                except ValueError:
-                    continue
-                if tx_hash not in self._facts:
-                    continue  # a log of a result whose transaction is not named here
-            self._read_events(self._fact(tx_hash), entry.log.events)
+            try:
+                item = bytes.fromhex(entry.txHash)
+            except ValueError:
+                continue
+            scr = self._scrs.get(entry.txHash)
+            if scr is not None:
+                source = _Source({item, scr.prevTxHash, scr.originalTxHash}, {scr.receiver, entry.log.address})
+                self._read_events(self._fact(scr.originalTxHash), entry.log.events, source)
+            elif item in self._facts:  # else a log of a result whose transaction is not named here
+                info = self._pool.transactions.get(entry.txHash)
+                receiver = info.transaction.receiver if info is not None else b""
+                self._read_events(self._fact(item), entry.log.events, _Source({item}, {receiver, entry.log.address}))
 
-    def _read_events(self, fact: dict[str, object], events: Iterable[pb.Event]) -> None:
+    def _read_events(self, fact: dict[str, object], events: Iterable[pb.Event], source: _Source) -> None:
         for event in events:
             match event.identifier:
                 case b"signalError":
@@ -260,10 +286,17 @@ class _Reader:
                     fact["failed"] = _failure(message)
                 case b"internalVMErrors":
                     fact.setdefault("failed", _failure(_first_line(event.data)))
-                case b"completedTxEvent" | b"SCDeploy":
+                case b"completedTxEvent" if source.may_complete(event):
                     fact["completed"] = True
+                case b"SCDeploy":
+                    fact["ran_ok"] = True
                 case b"writeLog" if event.data.startswith(b"@6f6b") or not event.data:
                     fact["ran_ok"] = True
+
+
+def is_call(scr: pb.SmartContractResult) -> bool:
+    """Whether a result makes its receiver do something: an asynchronous call, its callback, or gas for a contract."""
+    return scr.callType in (ASYNC_CALL, ASYNC_CALLBACK) or (scr.gasLimit > 0 and is_contract(scr.receiver))
 
 
 def is_shard_user(scr: pb.SmartContractResult) -> bool:

@@ -15,8 +15,9 @@ from millrace.chain.network import NetworkProfile
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.relayer import messages
 from millrace.relayer.accounts import AccountBook
-from millrace.relayer.blocks import AccountFact, BlockFacts, read_accounts, read_block
+from millrace.relayer.blocks import AccountFact, BlockFacts, read_accounts, read_block, time_of
 from millrace.relayer.desk import Desk
+from millrace.relayer.held_accounts import HeldAccounts
 from millrace.relayer.topics import AddressTopic, TxStatusTopic
 from millrace.relayer.tracker import Outcome, Release, Tracker
 
@@ -73,6 +74,7 @@ class Events:
         self.unreadable = 0
         self.statuses_told = 0
         self.gaps = 0
+        self._held_accounts = HeldAccounts()
         self.block_at: dict[int, float] = {}
         """When each shard's last block came."""
 
@@ -103,12 +105,16 @@ class Events:
                 self._release(self._tracker.finalise(message.shardID, message.headerHash, now), now)
             case outport.REVERT_INDEXED_BLOCK:
                 data = pb.BlockData.FromString(payload)
-                if not self._tracker.revert(data.shardID, data.headerHash):
+                if self._tracker.revert(data.shardID, data.headerHash):
+                    self._held_accounts.revert(data.shardID, time_of(data))
+                else:
                     log.critical("a final block was reverted", extra={"shard": data.shardID})
             case outport.SAVE_ACCOUNTS:
                 accounts = pb.Accounts.FromString(payload)
                 stamp = accounts.blockTimestampMs or accounts.blockTimestamp * 1000
-                for fact in read_accounts(accounts.alteredAccounts.values()):
+                facts = read_accounts(accounts.alteredAccounts.values())
+                unfinished = self._tracker.holds(accounts.shardID)
+                for fact in self._held_accounts.announce(accounts.shardID, stamp, facts, unfinished=unfinished):
                     self._account(fact, accounts.shardID, stamp, "")
             case outport.SAVE_VALIDATORS_PUB_KEYS:
                 self._observer.validators(pb.ValidatorsPubKeys.FromString(payload))
@@ -121,6 +127,9 @@ class Events:
                 self._book.raise_nonce(*moved)
         for block in release.blocks:
             self._observer.block_final(block, now)
+            for stamp, facts in self._held_accounts.finalise(block.shard, block.timestamp_ms):
+                for fact in facts:
+                    self._account(fact, block.shard, stamp, "")
             for fact in block.accounts:
                 self._account(fact, block.shard, block.timestamp_ms, block.block_hash.hex())
         for outcome in release.outcomes:

@@ -10,12 +10,15 @@ moment it is both saved and final. A transaction ends once:
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from typing import Literal, TypeVar
 
 import msgspec
 
 from millrace.relayer.blocks import BlockFacts, TxFact
+
+log = logging.getLogger(__name__)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -82,23 +85,41 @@ class Tracker:
         self._capacity = capacity
         self._held: dict[int, OrderedDict[bytes, _Held]] = {}
         self._early: OrderedDict[tuple[int, bytes], float] = OrderedDict()
-        self._final: dict[int, OrderedDict[bytes, None]] = {}
+        self._final: dict[int, OrderedDict[bytes, int]] = {}
+        """Of the latest final blocks what they said, as a digest; and below, which block is final at a height."""
+        self._heights: dict[int, OrderedDict[int, bytes]] = {}
         self._pending: OrderedDict[bytes, _Pending] = OrderedDict()
         self._ended: OrderedDict[bytes, None] = OrderedDict()
         self._now = 0.0
         self.forgotten = 0
         self.reverted_final = 0
         """Blocks reverted after they were final: must not happen, and takes nothing back."""
+        self.disputed = 0
+        """Blocks of which two nodes told different things; only what both told is believed."""
+        self.forks = 0
+        """Blocks saved beside another of the same height that is not reverted."""
+        self.conflicting_final = 0
+        """Blocks called final at a height where another is: must not happen, and nobody is told what they say."""
 
     # ---- events
 
     def save(self, block: BlockFacts, sequence: int, now: float) -> Release:
         """A block was saved; it is event `sequence` of the stream."""
         self._expire(now)
-        if block.block_hash in self._final.get(block.shard, {}):
-            return Release()  # another copy of a block that counts already
+        final = self._final.get(block.shard)
+        known = None if final is None else final.get(block.block_hash)
+        if known is not None:  # another copy of a block that counts already
+            self.disputed += known != _digest(block)
+            return Release()
         held = self._held.setdefault(block.shard, OrderedDict())
-        held[block.block_hash] = _Held(block, sequence, now)
+        other = held.get(block.block_hash)
+        if other is not None and other.facts != block:
+            self.disputed += 1
+            log.error("nodes disagree on a block", extra={"shard": block.shard, "hash": block.block_hash.hex()})
+            block = agreed(other.facts, block)
+        if any(item.facts.nonce == block.nonce != 0 for name, item in held.items() if name != block.block_hash):
+            self.forks += 1
+        held[block.block_hash] = _Held(block, sequence if other is None else other.sequence, now)
         if len(held) > MAX_HELD_PER_SHARD:
             held.popitem(last=False)
             self.forgotten += 1
@@ -116,6 +137,10 @@ class Tracker:
             if len(self._early) > MAX_EARLY:
                 self._early.popitem(last=False)
         return Release()
+
+    def holds(self, shard: int) -> bool:
+        """Whether blocks of a shard wait to become final."""
+        return bool(self._held.get(shard))
 
     def revert(self, shard: int, block_hash: bytes) -> bool:
         """A block was rolled back: what it said is taken back. False when it was final already (an alarm)."""
@@ -153,6 +178,12 @@ class Tracker:
         """Release a held block and its held ancestors, oldest first; forks up to its height are void."""
         held = self._held[shard]
         top = held[block_hash].facts
+        heights = self._heights.setdefault(shard, OrderedDict())
+        if heights.get(top.nonce, block_hash) != block_hash:
+            self.conflicting_final += 1
+            log.critical("two blocks of one height are final", extra={"shard": shard, "nonce": top.nonce})
+            del held[block_hash]
+            return Release()
         chain = []
         link = block_hash
         while link in held:
@@ -164,9 +195,11 @@ class Tracker:
         outcomes: list[Outcome] = []
         final = self._final.setdefault(shard, OrderedDict())
         for block in reversed(chain):
-            final[block.facts.block_hash] = None
-            if len(final) > MAX_HELD_PER_SHARD:
-                final.popitem(last=False)
+            final[block.facts.block_hash] = _digest(block.facts)
+            _trim(final, MAX_HELD_PER_SHARD)
+            if block.facts.nonce:  # a header that cannot be read has none
+                heights[block.facts.nonce] = block.facts.block_hash
+                _trim(heights, MAX_HELD_PER_SHARD)
             for fact in block.facts.transactions:
                 self._apply(fact, block.sequence, included, outcomes)
         blocks = tuple(block.facts for block in reversed(chain))
@@ -211,6 +244,21 @@ def _trim(table: OrderedDict[K, V], capacity: int) -> int:
     return 1
 
 
+def agreed(first: BlockFacts, second: BlockFacts) -> BlockFacts:
+    """What two nodes both say of one block. What one alone says, or says otherwise, may be made up."""
+    others = set(second.transactions)
+    accounts = [fact for fact in first.accounts if fact in second.accounts]
+    return msgspec.structs.replace(
+        first,
+        transactions=tuple(fact for fact in first.transactions if fact in others),
+        accounts=tuple(accounts),
+    )
+
+
+def _digest(block: BlockFacts) -> int:
+    return hash((block.transactions, block.nonce, block.prev_hash))
+
+
 def join(first: TxFact, second: TxFact) -> TxFact:
     """What two blocks together say about one transaction; the order does not matter but for the words."""
     return TxFact(
@@ -223,6 +271,7 @@ def join(first: TxFact, second: TxFact) -> TxFact:
         completed=first.completed or second.completed,
         ran_ok=first.ran_ok or second.ran_ok,
         results_out=first.results_out | second.results_out,
+        calls_out=first.calls_out | second.calls_out,
         results_in=first.results_in | second.results_in,
         fee=second.fee if first.fee is None else first.fee,
     )
@@ -232,7 +281,9 @@ def judge(fact: TxFact) -> Literal["success", "fail"] | None:
     """The end of a transaction, or `None` while something is still to come."""
     if fact.failed:
         return "fail"
-    if not fact.executed or (fact.results_out - fact.results_in and not fact.completed):
+    if not fact.executed or fact.calls_out - fact.results_in:
+        return None
+    if fact.results_out - fact.results_in and not fact.completed:
         return None
     if fact.is_call and not (fact.completed or fact.ran_ok):
         return None
