@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import resource
 import signal
 from collections.abc import AsyncIterator
@@ -170,10 +171,12 @@ async def test_killed_process_comes_back(desk: Desk) -> None:
     assert desk.process.restarts == 1
 
 
-async def test_row_36_no_core_dumps_and_no_debugger(desk: Desk) -> None:
+async def test_row_36_no_core_dumps_no_debugger_no_swap(desk: Desk) -> None:
     """The process cannot dump core and its memory is closed to others of the same user."""
     assert desk.process.pid is not None
     status = Path(f"/proc/{desk.process.pid}")
+    locked = re.search(r"VmLck:\s+(\d+) kB", (status / "status").read_text())
+    assert locked is not None and int(locked[1]) > 0, "keys are kept out of swap, as far as `ulimit -l` allows"
     if os.geteuid() == 0:
         assert resource.prlimit(desk.process.pid, resource.RLIMIT_CORE) == (0, 0)
     else:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ctypes
 import re
+import sys
 
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
@@ -74,6 +76,15 @@ class KeyPair:
     def sign(self, message: bytes) -> bytes:
         """The 64-byte signature of a message."""
         return self._signing.sign(message).signature
+
+    def lock(self) -> bool:
+        """Keep the secret out of swap for as long as this process lives; whether the kernel agreed."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        # The bytes objects themselves, where the library keeps them; a page is never unlocked again.
+        return all(
+            libc.mlock(ctypes.c_void_p(id(secret)), ctypes.c_size_t(sys.getsizeof(secret))) == 0
+            for secret in (self._signing._seed, self._signing._signing_key)
+        )
 
     def __repr__(self) -> str:
         return f"KeyPair({encode(self.public)})"

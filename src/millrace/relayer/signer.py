@@ -77,6 +77,10 @@ class Vault:
         """Public keys by shard."""
         return self._relayers.by_shard
 
+    def lock(self) -> bool:
+        """Keep the keys out of swap, where the whole process may not be; whether the kernel agreed."""
+        return all([pair.lock() for pair in self._pairs.values()])
+
     def check(self, data: bytes) -> str:
         """Whether a transaction in protobuf form is signed as it should be: empty, or the reason why not."""
         try:
@@ -170,7 +174,7 @@ def serve(connection: socket.socket, *, locked: bool = False) -> None:
             case Start():
                 try:
                     vault = _open_vault(command)
-                    _send(connection, Ready(vault.relayers, locked))
+                    _send(connection, Ready(vault.relayers, locked or vault.lock()))
                 except (keystore.KeyStoreError, policy.PolicyError, ValueError) as error:
                     _send(connection, Failed(str(error)))
             case Work(sign, check) if vault is not None:
@@ -203,8 +207,8 @@ def _send(connection: socket.socket, report: Report) -> None:
 def harden() -> bool:
     """No core dumps, no debugger of the same user, and no memory in a swap file; whether the last succeeded.
 
-    Memory is locked only where there is no limit to it (`ulimit -l unlimited`, or CAP_IPC_LOCK): with a limit, an
-    allocation beyond it would fail later on.
+    All memory is locked only where there is no limit to it (`ulimit -l unlimited`, or CAP_IPC_LOCK): with a limit, an
+    allocation beyond it would fail later on. There the keys alone are locked once they are read.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     libc = ctypes.CDLL(None, use_errno=True)
