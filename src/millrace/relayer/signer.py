@@ -79,7 +79,8 @@ class Vault:
 
     def lock(self) -> bool:
         """Keep the keys out of swap, where the whole process may not be; whether the kernel agreed."""
-        return all([pair.lock() for pair in self._pairs.values()])
+        agreed = [pair.lock() for pair in self._pairs.values()]  # each, also after one that failed
+        return all(agreed)
 
     def check(self, data: bytes) -> str:
         """Whether a transaction in protobuf form is signed as it should be: empty, or the reason why not."""
