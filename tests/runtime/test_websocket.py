@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import struct
+import weakref
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -290,3 +291,28 @@ async def test_a_failing_session_hurts_nobody_else() -> None:
         await asyncio.wait_for(broken.ended.wait(), 5)
         second.send_text(b"fine")
         assert await asyncio.wait_for(fine.messages.get(), 5) == ("text", b"fine")
+
+
+async def test_who_has_left_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing holds a session that is gone, whatever was due of it, and a crowd's memory goes back to the system."""
+    given_back = asyncio.Event()
+    monkeypatch.setattr(websocket, "_CROWD", 4)
+    monkeypatch.setattr(websocket, "return_free_memory", given_back.set)
+    sessions: weakref.WeakSet[websocket.Session] = weakref.WeakSet()
+
+    def make(_: websocket.Request) -> websocket.Session:
+        session = Recorder()
+        sessions.add(session)
+        return session
+
+    async with serving(make, ping_interval=0.2, pong_timeout=60) as server, AsyncExitStack() as clients:
+        for _ in range(4):
+            reader, writer = await clients.enter_async_context(raw_client(server.port))
+            writer.write(masked(0x01, b"half"))  # a message is due, too
+            assert await asyncio.wait_for(reader.readexactly(2), 5) == b"\x89\x00"  # and a pong
+        assert len(sessions) == 4 and not given_back.is_set()
+        await clients.aclose()
+        await asyncio.wait_for(given_back.wait(), 5)
+        async with asyncio.timeout(5):
+            while sessions:
+                await asyncio.sleep(0.01)

@@ -14,12 +14,14 @@ import asyncio
 import contextlib
 import logging
 import struct
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 import picows
 from picows import WSMsgType
+
+from millrace.runtime.process import return_free_memory
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,7 @@ SLOW_READER, NO_PONG = 4008, 4012
 _ABORT_AFTER = 0.2  # seconds for the close frame to leave before the socket is reset
 _LINGER = 5.0  # seconds a graceful close may wait for the reader to take what was sent before
 _MAX_PINGS, _PING_WINDOW = 64, 5.0  # a peer's pings in so many seconds; more close with 1008
+_CROWD = 1_000  # when half of so many sessions have left, the memory they had is given back
 _MAX_CLOSE_REASON = 123  # a control frame carries at most 125 bytes, two of them are the code
 
 
@@ -101,7 +104,6 @@ class Session(picows.WSListener):
         self._parts_size = 0
         self._parts_kind: Kind = "binary"
         self._message_since = 0.0
-        self._watched = False
         self._client = False
         self._pings = 0
         self._pings_since = 0.0
@@ -287,9 +289,11 @@ class WsServer:
         self._max_sessions = max_sessions
         self._ping_interval = ping_interval
         self._pong_timeout = pong_timeout
-        self._ping_due: deque[tuple[float, Session]] = deque()
-        self._pong_due: deque[tuple[float, Session]] = deque()
-        self._message_due: deque[tuple[float, Session]] = deque()
+        # When to look at which session again, soonest first; who is gone is in none, so nothing holds its memory.
+        self._ping_due: OrderedDict[Session, float] = OrderedDict()
+        self._pong_due: OrderedDict[Session, float] = OrderedDict()
+        self._message_due: OrderedDict[Session, float] = OrderedDict()
+        self._most = 0  # sessions at one time since memory was last given back
         self._server: asyncio.Server | None = None
         self._pinger: asyncio.Task[None] | None = None
         self._empty = asyncio.Event()
@@ -349,48 +353,54 @@ class WsServer:
 
     def _opened(self, session: Session) -> None:
         self.sessions.add(session)
-        self._ping_due.append((asyncio.get_running_loop().time() + self._ping_interval, session))
+        self._most = max(self._most, len(self.sessions))
+        self._ping_due[session] = asyncio.get_running_loop().time() + self._ping_interval
 
     def _gone(self, session: Session) -> None:
         self.sessions.discard(session)
+        for queue in (self._ping_due, self._pong_due, self._message_due):
+            queue.pop(session, None)
         if not self.sessions:
             self._empty.set()
 
     def _message_began(self, session: Session) -> None:
         """A message comes in fragments: look again when it should be whole. At most one entry for a session."""
         session._message_since = asyncio.get_running_loop().time()
-        if not session._watched:
-            session._watched = True
-            self._message_due.append((session._message_since + session.message_timeout, session))
+        self._message_due.setdefault(session, session._message_since + session.message_timeout)
 
     async def _ping_forever(self) -> None:
         tick = min(1.0, self._ping_interval / 4, self._pong_timeout / 4)
         while True:
             await asyncio.sleep(tick)
             self._ping_once(asyncio.get_running_loop().time())
+            if self._most >= _CROWD and len(self.sessions) < self._most // 2:
+                self._most = len(self.sessions)
+                return_free_memory()
 
     def _ping_once(self, now: float) -> None:
-        while self._message_due and self._message_due[0][0] <= now:
-            _, session = self._message_due.popleft()
-            if session.closed or not session._parts:
-                session._watched = False
-            elif session._message_since + session.message_timeout <= now:
+        for session in _due(self._message_due, now):
+            if not session._parts:
+                continue
+            if session._message_since + session.message_timeout <= now:
                 session.close(POLICY_VIOLATION, "a message took too long", abort=True)
             else:  # another message than the one that was first looked for
-                self._message_due.append((now + session.message_timeout, session))
+                self._message_due[session] = now + session.message_timeout
         ping = frame(PING, b"")
-        while self._pong_due and self._pong_due[0][0] <= now:
-            _, session = self._pong_due.popleft()
-            if session.awaiting_pong and not session.closed:
+        for session in _due(self._pong_due, now):
+            if session.awaiting_pong:
                 session.close(NO_PONG, "no pong", abort=True)
-        while self._ping_due and self._ping_due[0][0] <= now:
-            _, session = self._ping_due.popleft()
-            if session.closed:
-                continue
+        for session in _due(self._ping_due, now):
             session.awaiting_pong = True
             session.send_frames(ping)
-            self._pong_due.append((now + self._pong_timeout, session))
-            self._ping_due.append((now + self._ping_interval, session))
+            if not session.closed:
+                self._pong_due.setdefault(session, now + self._pong_timeout)
+                self._ping_due[session] = now + self._ping_interval
+
+
+def _due(queue: OrderedDict[Session, float], now: float) -> Iterator[Session]:
+    """Take from the front of a queue whose time has come."""
+    while queue and next(iter(queue.values())) <= now:
+        yield queue.popitem(last=False)[0]
 
 
 async def serve(
