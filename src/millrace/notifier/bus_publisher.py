@@ -1,29 +1,26 @@
-"""The service bus's SDK, in a thread of its own: it encodes in Python, which is too slow for the services' loop.
-
-Nothing of it is imported before the thread connects, so a notifier without a service bus does not load it.
-"""
+"""The service bus's SDK, in a thread of its own: it encodes in Python, which is too slow for the notifier's loop."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
+
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+from azure.servicebus.exceptions import MessageSizeExceededError
 
 from millrace.notifier import sink
 from millrace.notifier.bus_messages import CONTENT_TYPE, BusMessage, messages
 from millrace.notifier.sink import Item
 
-if TYPE_CHECKING:
-    from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
-    from azure.servicebus.aio import ServiceBusSender
-
 log = logging.getLogger(__name__)
 
-_JOIN_SECONDS = 5.0
-
+_END_SECONDS = 5.0  # for the thread
 _ENVELOPE_BYTES = 1024  # of a batch, for the first message's ids, which the SDK repeats outside and does not count
 
 T = TypeVar("T")
@@ -39,6 +36,7 @@ class Publisher:
         """`on_omit` is called in the publisher's thread, before a message too large for the bus is passed over."""
         self._connection_string = connection_string
         self._topics = topics
+        self._one_session = one_session
         self._lanes = {name: _Lane(timeout, one_session, on_omit) for name in topics.values()}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="service-bus", daemon=True)
@@ -61,9 +59,11 @@ class Publisher:
 
     async def close(self) -> None:
         """End the thread, within a few seconds."""
-        await self._call(self._shut_down())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await self._call(self._shut_down())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        await asyncio.to_thread(self._thread.join, _JOIN_SECONDS)
+        await asyncio.to_thread(self._thread.join, _END_SECONDS)
         if not self._thread.is_alive():
             self._loop.close()
 
@@ -73,8 +73,6 @@ class Publisher:
     # In the thread.
 
     async def _connect(self) -> None:
-        from azure.servicebus.aio import ServiceBusClient
-
         logging.getLogger("azure").setLevel(logging.ERROR)  # it tells at length what is raised anyway
         # No attempts of its own: the sink tries again, and knows what was accepted.
         client = ServiceBusClient.from_connection_string(self._connection_string, retry_total=0)
@@ -84,20 +82,25 @@ class Publisher:
                 if isinstance(outcome, BaseException):
                     raise outcome
 
-    async def _publish(self, items: Iterable[Item]) -> int:
-        before = sum(lane.sent for lane in self._lanes.values())
+    async def _publish(self, items: list[Item]) -> int:
+        lanes = self._lanes.values()
+        stream: Iterable[BusMessage] = (message for item in items for message in messages(item, self._topics))
+        if self._one_session:  # what may share a batch comes together; each session stays in order
+            stream = sorted(stream, key=lambda message: message.session_id)
         try:
-            for item in items:
-                for message in messages(item, self._topics):
-                    await self._lanes[message.topic].add(message)
-            for lane in self._lanes.values():
+            for message in stream:
+                await self._lanes[message.topic].add(message)
+            for lane in lanes:
                 await lane.flush()
-            for lane in self._lanes.values():
+            for lane in lanes:
                 await lane.settled()
+        except Exception:  # what other topics accept in these moments need not be sent again
+            await asyncio.gather(*(lane.settled() for lane in lanes), return_exceptions=True)
+            raise
         finally:
-            for lane in self._lanes.values():
+            for lane in lanes:
                 await lane.clear()
-        return sum(lane.sent for lane in self._lanes.values()) - before
+        return sum(lane.finish() for lane in lanes)
 
     async def _disconnect(self) -> None:
         await asyncio.gather(*(lane.close() for lane in self._lanes.values()))
@@ -115,12 +118,11 @@ class _Lane:
     """One topic: a batch that is being filled, and the one before it, which is on its way."""
 
     def __init__(self, timeout: float, one_session: bool, on_omit: Omit) -> None:
-        self.sent = 0
-        """Messages accepted since the start."""
         self._timeout = timeout
         self._one_session = one_session
         self._on_omit = on_omit
-        self._accepted = (0, 0)  # key of the newest message that the bus has
+        self._accepted: set[tuple[int, int]] = set()  # of the items at hand, the messages that the bus has
+        self._omitted: set[tuple[int, int]] = set()  # and those that were kept because they are too large
         self._sender: ServiceBusSender
         self._room = 0  # bytes in a batch
         self._batch: ServiceBusMessageBatch | None = None
@@ -143,7 +145,7 @@ class _Lane:
 
     async def add(self, message: BusMessage) -> None:
         """Put a message into the batch; waits for room while the batch before is on its way."""
-        if message.key <= self._accepted:
+        if message.key in self._accepted:
             return
         if self._one_session and self._in_batch and self._in_batch[0].session_id != message.session_id:
             await self.flush()
@@ -188,9 +190,14 @@ class _Lane:
             await asyncio.gather(task, return_exceptions=True)
         self._batch, self._in_batch = None, []
 
-    async def _send(self, batch: ServiceBusMessageBatch, sent: list[BusMessage]) -> None:
-        from azure.servicebus.exceptions import MessageSizeExceededError
+    def finish(self) -> int:
+        """The items at hand are done; tells how many messages they were."""
+        count = len(self._accepted)
+        self._accepted.clear()
+        self._omitted.clear()
+        return count
 
+    async def _send(self, batch: ServiceBusMessageBatch, sent: list[BusMessage]) -> None:
         try:
             await self._transfer(batch, sent)
         except MessageSizeExceededError:  # the bus takes less than it told
@@ -203,8 +210,7 @@ class _Lane:
     async def _transfer(self, batch: ServiceBusMessageBatch, sent: list[BusMessage]) -> None:
         async with asyncio.timeout(self._timeout):
             await self._sender.send_messages(batch, timeout=self._timeout)
-        self._accepted = sent[-1].key
-        self.sent += len(sent)
+        self._accepted.update(message.key for message in sent)
 
     async def _alone(self, message: BusMessage) -> ServiceBusMessageBatch:
         batch = await self._sender.create_message_batch(max_size_in_bytes=self._room)
@@ -214,13 +220,13 @@ class _Lane:
     def _omit(self, message: BusMessage) -> BusMessage:
         """What goes out in place of a message that is too large, which is kept elsewhere."""
         reason = f"{len(message.body)} bytes are too large for the bus"
-        self._on_omit(message, reason)
+        if message.key not in self._omitted:
+            self._on_omit(message, reason)
+            self._omitted.add(message.key)
         return message.without_body(reason)
 
 
 def _outgoing(message: BusMessage) -> ServiceBusMessage:
-    from azure.servicebus import ServiceBusMessage
-
     properties: dict[str | bytes, int | float | bytes | bool | str | UUID] = {}
     properties.update(message.properties)
     return ServiceBusMessage(

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 
 from azure.servicebus import parse_connection_string
-from azure.servicebus.exceptions import ServiceBusError
+from azure.servicebus.exceptions import (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+    ServiceBusServerBusyError,
+)
 
 from millrace.notifier import sink
 from millrace.notifier.bus_messages import BusMessage
@@ -26,7 +35,14 @@ class ServiceBusSink(Sink):
     """Publishes the journal to the service bus."""
 
     expected = (ServiceBusError, TimeoutError, OSError)
-    refusals = (ServiceBusError,)
+    refusals = (
+        ServiceBusServerBusyError,
+        ServiceBusQuotaExceededError,
+        ServiceBusAuthenticationError,
+        ServiceBusAuthorizationError,
+        MessagingEntityDisabledError,
+        MessagingEntityNotFoundError,
+    )
 
     def __init__(self, settings: NotifierSettings, metrics: Metrics, journal: Journal) -> None:
         super().__init__("service_bus", _SLICE, settings, metrics, journal)
@@ -91,8 +107,13 @@ class ServiceBusSink(Sink):
 
     def _omit(self, message: BusMessage, reason: str) -> None:
         """Keep what is too large for the bus, on disk when this returns; in the publisher's thread."""
-        self._kept.add(now_ms(), self.name, message.subject, 1, f"{message.message_id}: {reason}", message.body)
-        self._kept.sync()
+        try:
+            self._kept.add(now_ms(), self.name, message.subject, 1, f"{message.message_id}: {reason}", message.body)
+            self._kept.sync()
+        except OSError:
+            with contextlib.suppress(OSError):  # then half a line may stay in the file
+                self._kept.undo()
+            raise
         self._omitted.inc()
 
 
@@ -100,7 +121,10 @@ def _connection_string(settings: NotifierSettings) -> str:
     """Read and looked at, but never shown. Raises `OSError` with a text for the operator."""
     text = settings.reveal_service_bus_connection()
     try:
-        parse_connection_string(text)
+        only = parse_connection_string(text).entity_path
     except ValueError as error:
         raise OSError(f"the connection string of the service bus is not one: {error}") from None
+    others = sorted(set(settings.service_bus_topics.values()) - {only})
+    if only and others:
+        raise OSError(f"the connection string of the service bus is for {only} alone, and {others[0]} is wanted too")
     return text
