@@ -167,14 +167,15 @@ class Ledger:
             (quotas.ip_per_hour, quotas.ip_at_risk_sign_only),
             (quotas.receiver_per_hour, None),
         )
-        for quota, (per_hour, signed_only) in zip(self._quotas_of(who), limits, strict=True):
+        of_whom = self._quotas_of(who)
+        for quota, (per_hour, signed_only) in zip(of_whom, limits, strict=True):
             if quota is not None:
                 _check_quota(quota, fee, now, per_hour, signed_only if sign_only else None)
-        return self._take(who, fee, now, sign_only)
+        return _take(account, of_whom, fee, now, sign_only)
 
     def restore(self, who: Spender, fee: int, time: float, *, sign_only: bool) -> Reservation:
         """Take what the audit log says was taken at `time`, whatever the limits are now. Oldest first."""
-        return self._take(who, fee, time, sign_only)
+        return _take(self._key(who.key), self._quotas_of(who), fee, time, sign_only)
 
     def settle(self, reservation: Reservation, actual: int, now: float) -> Undecided:
         """The transaction ran and cost `actual`; the rest is free again. It counts as lost until `decide` says not."""
@@ -224,7 +225,10 @@ class Ledger:
     # ---- insides
 
     def _key(self, key: bytes) -> _KeyAccount:
-        return self._keys.setdefault(key, _KeyAccount())
+        account = self._keys.get(key)
+        if account is None:
+            account = self._keys[key] = _KeyAccount()
+        return account
 
     def _quotas_of(self, who: Spender) -> tuple[_Quota | None, ...]:
         return (
@@ -232,19 +236,6 @@ class Ledger:
             None if who.ip is None else self._ips.get(network_of(who.ip)),
             None if who.receiver is None else self._receivers.get(who.receiver),
         )
-
-    def _take(self, who: Spender, fee: int, now: float, sign_only: bool) -> Reservation:
-        charge = _Charge(fee, now)
-        account = self._key(who.key)
-        quotas = tuple(quota for quota in self._quotas_of(who) if quota is not None)
-        for window in account.windows:
-            window.add(charge)
-        for quota in quotas:
-            quota.window.add(charge)
-            quota.at_risk_sign_only += fee if sign_only else 0
-        account.at_risk += fee
-        account.at_risk_sign_only += fee if sign_only else 0
-        return Reservation(account, quotas, charge, sign_only)
 
     def _close(self, reservation: Reservation, actual: int, now: float) -> None:
         if not reservation.is_open:
@@ -260,6 +251,21 @@ class Ledger:
             quota.window.shrink(charge, charge.amount - actual, now)
             quota.at_risk_sign_only -= signed_only
         charge.amount = actual
+
+
+def _take(
+    account: _KeyAccount, of_whom: tuple[_Quota | None, ...], fee: int, now: float, sign_only: bool
+) -> Reservation:
+    charge = _Charge(fee, now)
+    quotas = tuple([quota for quota in of_whom if quota is not None])
+    for window in account.windows:
+        window.add(charge)
+    for quota in quotas:
+        quota.window.add(charge)
+        quota.at_risk_sign_only += fee if sign_only else 0
+    account.at_risk += fee
+    account.at_risk_sign_only += fee if sign_only else 0
+    return Reservation(account, quotas, charge, sign_only)
 
 
 def _undecided(account: _KeyAccount, fee: int, now: float) -> Undecided:

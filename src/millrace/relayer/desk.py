@@ -18,6 +18,7 @@ from millrace.relayer import audit, reasons
 from millrace.relayer.accounts import Account
 from millrace.relayer.inflight import Entry, InFlight
 from millrace.relayer.journal import Journal, Record
+from millrace.relayer.policy import target_of
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.stages import Approved, Authenticated
 from millrace.relayer.treasury import Treasury
@@ -75,11 +76,12 @@ class Desk:
             raise Refused(reasons.BUSY.but("too many transactions are in flight", 1_000))
         if len(self.inflight.of_sender(tx.sender)) >= self.treasury.policy.quotas.sender_in_flight:
             raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("wait for earlier ones", 1_000))
-        fee = initially_paid_fee(tx, self._network.gas)
+        sponsored = item.parsed.origin.is_sponsored
+        fee = 0 if sponsored else initially_paid_fee(tx, self._network.gas)
         cost = tx.value + (0 if tx.is_relayed else fee)
         if cost + self.inflight.committed(tx.sender, account.nonce) > account.balance:
             raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it needs {cost}, the account has {account.balance}"))
-        if item.parsed.origin.is_sponsored:
+        if sponsored:
             fee = self.treasury.check(item)
         return Approved(item, fee)
 
@@ -102,6 +104,7 @@ class Desk:
             receiver_shard=item.receiver_shard,
             fee=approved.fee,
             created_ms=self._wall_ms(),
+            target=item.target,
             ip=origin.ip,
         )
         if origin.is_sponsored:
@@ -246,6 +249,7 @@ class Desk:
             receiver_shard=self._network.receiver_shard_of(tx.receiver, tx.sender),
             fee=record.fee,
             created_ms=record.created_ms,
+            target=target_of(tx),
             ip=record.ip,
             chain_hash=record.chain_hash or b"",
             state="signed" if record.kind == "broadcast" and record.state == "journalled" else record.state,  # type: ignore[arg-type]

@@ -42,8 +42,8 @@ def explain(
         yield Step("caps", True, f"costs at most {fee} of {rules.caps.fee}")
         policy.check_gas_price(tx, rules, p90)
         yield Step("gas price", True, f"{tx.gas_price} of at most {policy.gas_price_cap(rules.caps, p90)}")
-        policy.check_lists(tx, rules.lists)
-        target = policy.target_of(tx)
+        target = authenticated.target
+        policy.check_lists(tx, target, rules.lists)
         yield Step("lists", True, f"function {target.function!r}")
         for name, limit in _limits(rules):
             yield Step(name, fee <= limit, f"{fee} of {limit} atomic units, if nothing of it is used")

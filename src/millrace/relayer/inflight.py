@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from millrace.chain.call import ParsedCall
 from millrace.chain.transaction import Transaction
 from millrace.relayer.reasons import Reason
 from millrace.relayer.stages import Kind, cosigned, hash_of
@@ -33,6 +34,8 @@ class Entry(msgspec.Struct, eq=False):
     fee: int
     """The most it can cost whoever pays, in atomic units."""
     created_ms: int
+    target: ParsedCall
+    """What it does: who really receives, which function is called."""
     ip: str = ""
     chain_hash: bytes = b""
     state: State = "reserved"

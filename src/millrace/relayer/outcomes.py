@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from millrace.chain.address import is_contract
-from millrace.chain.transaction import Transaction
-from millrace.relayer.policy import target_of
+from millrace.chain.call import ParsedCall
 from millrace.relayer.reputation import CallName
 
 SCHEMA = """
@@ -74,7 +73,6 @@ def prune(connection: sqlite3.Connection, before_ms: int) -> None:
     connection.execute("DELETE FROM outcomes WHERE time_ms < ?", (before_ms,))
 
 
-def call_of(tx: Transaction) -> CallName | None:
-    """The function of a contract that a sponsored transaction calls, if it calls one."""
-    target = target_of(tx)
+def call_of(target: ParsedCall) -> CallName | None:
+    """The function of a contract that a transaction calls, if it calls one."""
     return CallName(target.receiver, target.function) if is_contract(target.receiver) else None

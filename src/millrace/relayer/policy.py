@@ -66,9 +66,9 @@ class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sender_per_hour: int = EGLD
     ip_per_hour: int = 20 * EGLD
     receiver_per_hour: int = 100 * EGLD
-    sender_at_risk_sign_only: int = EGLD // 4
+    sender_at_risk_sign_only: int = EGLD
     """What one sender may hold co-signed by /v1/sign and not known to be over."""
-    ip_at_risk_sign_only: int = 2 * EGLD
+    ip_at_risk_sign_only: int = 5 * EGLD
     """The same of one IP address."""
     sign_only_ahead: int = 100
     """How far above the account's nonce /v1/sign goes: what lies further ahead can be hoarded for longer."""
@@ -208,13 +208,12 @@ def target_of(tx: Transaction) -> call.ParsedCall:
     return call.payments_of(tx)
 
 
-def check_lists(tx: Transaction, lists: Lists) -> None:
-    """Raise `Refused` unless sender, receiver and function are sponsored."""
+def check_lists(tx: Transaction, target: call.ParsedCall, lists: Lists) -> None:
+    """Raise `Refused` unless sender, receiver and function are sponsored; `target` is what the transaction does."""
     if lists == _OPEN:
         return
     if not _allowed(address.encode(tx.sender), lists.allow_senders, lists.deny_senders):
         raise Refused(reasons.SENDER_NOT_ALLOWED)
-    target = target_of(tx)
     receivers = {address.encode(tx.receiver), address.encode(target.receiver)}
     if tx.receiver == tx.sender and target.receiver != tx.sender:
         receivers.discard(address.encode(tx.sender))  # a token transfer goes to oneself, its target inside

@@ -81,6 +81,8 @@ class Examined:
     parsed: Parsed
     sender_shard: int
     receiver_shard: int
+    target: call.ParsedCall | None = None
+    """What it does, where a relayer key is asked to pay for that."""
 
     def __post_init__(self) -> None:
         _require(self.parsed, Parsed)
@@ -102,6 +104,11 @@ class Authenticated:
     @property
     def tx(self) -> Transaction:
         return self.examined.parsed.tx
+
+    @property
+    def target(self) -> call.ParsedCall:
+        """What it does: who really receives, which function is called."""
+        return self.examined.target or target_of(self.tx)
 
     @property
     def sender_shard(self) -> int:
@@ -207,8 +214,8 @@ def examine(parsed: Parsed, network: NetworkProfile, relayers: Relayers) -> Exam
         _check_relayer(tx, relayers.by_shard.get(sender_shard))
     elif tx.is_relayed:
         _check_cosigned(tx, network, sender_shard)
-    _check_parties(tx, relayers, parsed.origin)
-    return Examined(parsed, sender_shard, network.receiver_shard_of(tx.receiver, tx.sender))
+    target = _check_parties(tx, relayers, parsed.origin)
+    return Examined(parsed, sender_shard, network.receiver_shard_of(tx.receiver, tx.sender), target)
 
 
 def verify(examined: Examined, message: bytes) -> Authenticated:
@@ -264,16 +271,19 @@ def _check_cosigned(tx: Transaction, network: NetworkProfile, sender_shard: int)
         raise Refused(reasons.INVALID_RELAYER_SIGNATURE.but("use relay to have it co-signed"))
 
 
-def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> None:
-    """No relayer key is a party: its co-signature would be the party's own signature over the same bytes."""
+def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> call.ParsedCall | None:
+    """No relayer key is a party: its co-signature would be the party's own signature over the same bytes.
+
+    What the transaction does, if it is to be sponsored.
+    """
     if tx.sender in relayers or tx.guardian in relayers:
         raise Refused(reasons.RELAYER_AS_PARTY)
     if not tx.is_relayed:
-        return
+        return None
     if tx.data.split(b"@", 1)[0].decode("latin-1") in call.RELAYED_FUNCTIONS:
         raise Refused(reasons.NESTED_RELAYED)
     if not origin.is_sponsored:
-        return
+        return None
     try:
         target = target_of(tx)
     except call.CallError as error:
@@ -282,6 +292,7 @@ def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> None:
         raise Refused(reasons.RELAYER_AS_PARTY)
     if target.function in call.RELAYED_FUNCTIONS:
         raise Refused(reasons.NESTED_RELAYED)
+    return target
 
 
 _SIGNED_TOO_EARLY = reasons.INVALID_USER_SIGNATURE.but("set relayer first, then let the user sign")

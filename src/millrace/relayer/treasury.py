@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from millrace.chain.call import ParsedCall
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction, from_proto
 from millrace.relayer import audit, outcomes, policy, reasons
@@ -70,8 +71,8 @@ class Treasury:
             raise Refused(reasons.NOT_READY.but(text, 5_000))
         fee = policy.check_caps(tx, self.policy, self._network)
         policy.check_gas_price(tx, self.policy, self.p90(item.sender_shard))
-        policy.check_lists(tx, self.policy.lists)
-        self.reputation.check(tx.sender, outcomes.call_of(tx), self._clock(), self.policy.quotas)
+        policy.check_lists(tx, item.target, self.policy.lists)
+        self.reputation.check(tx.sender, outcomes.call_of(item.target), self._clock(), self.policy.quotas)
         balance = self.balances.get(tx.relayer)
         if balance is not None:
             needed = self.ledger.at_risk(tx.relayer) + fee + self.policy.budget.floor_balance
@@ -82,7 +83,7 @@ class Treasury:
     def reserve(self, entry: Entry) -> None:
         """Take the entry's fee from budget and quotas: from all of them, or from none and `Refused`."""
         tx = entry.tx
-        who = Spender(tx.relayer, tx.sender, entry.ip, policy.target_of(tx).receiver)
+        who = Spender(tx.relayer, tx.sender, entry.ip, entry.target.receiver)
         self._reservations[entry.client_hash] = self.ledger.reserve(
             who, entry.fee, self._clock(), self.policy.budget, self.policy.quotas, sign_only=entry.kind == "sign"
         )
@@ -91,11 +92,13 @@ class Treasury:
 
     def signed(self, entry: Entry) -> None:
         """One of our keys has signed it: from now on it is followed to its end."""
-        self._follow(entry.chain_hash, entry.client_hash, entry.tx, entry.fee)
+        self._follow(entry.chain_hash, entry.client_hash, entry.tx, entry.target, entry.fee)
 
-    def _follow(self, chain_hash: bytes, client_hash: bytes, tx: Transaction, cost: int) -> _Sponsored:
-        outcome = Outcome(client_hash, 0, tx.relayer, tx.sender, outcomes.call_of(tx), cost, failed=False)
-        followed = self._sponsored[chain_hash] = _Sponsored(outcome, policy.target_of(tx).receiver)
+    def _follow(
+        self, chain_hash: bytes, client_hash: bytes, tx: Transaction, target: ParsedCall, cost: int
+    ) -> _Sponsored:
+        outcome = Outcome(client_hash, 0, tx.relayer, tx.sender, outcomes.call_of(target), cost, failed=False)
+        followed = self._sponsored[chain_hash] = _Sponsored(outcome, target.receiver)
         if len(self._sponsored) > MAX_REMEMBERED:
             self._sponsored.popitem(last=False)
         return followed
@@ -182,7 +185,8 @@ class Treasury:
 
         for record in undecided:
             cost = record.fee if record.cost is None else record.cost
-            followed = self._follow(record.chain_hash or b"", record.client_hash, from_proto(record.tx), cost)
+            tx = from_proto(record.tx)
+            followed = self._follow(record.chain_hash or b"", record.client_hash, tx, policy.target_of(tx), cost)
             followed.undecided = self.ledger.undecided(record.relayer or b"", cost, self._clock())
 
     def _take_over(self, item: Spent, record: Record | None, ips: Mapping[bytes, str]) -> None:
