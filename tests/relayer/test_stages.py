@@ -155,7 +155,7 @@ def test_broadcast_of_relayed_needs_its_signature() -> None:
     assert outcome(elsewhere, "broadcast") == "invalid relayer address"
 
 
-def test_nested_relayed_calls() -> None:
+def test_row_15_nested_relayed_calls() -> None:
     """A relayed transaction whose data is itself a relayed call is refused, also inside a token transfer."""
     for function in ("relayedTx", "relayedTxV2", "relayedTxV3"):
         data = call.encode(function, b"x")
@@ -164,7 +164,7 @@ def test_nested_relayed_calls() -> None:
         assert outcome(transfer(ALICE, data=inside, gas_limit=500_000)) == "nested relayed transaction"
 
 
-def test_stages_cannot_be_skipped() -> None:
+def test_row_2_stages_cannot_be_skipped() -> None:
     """Each stage is made from the one before and from nothing else."""
     parsed = stages.parse(raw(transfer(ALICE)), Origin("relay", ""))
     examined = stages.examine(parsed, NETWORK, OURS)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -11,13 +14,29 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 from prometheus_client import generate_latest
-from relayer_support import GAS_PRICE, RELAYERS, Chain, entry_of, sign, start, submit, transfer, wallet
+from relayer_support import (
+    GAS_PRICE,
+    NETWORK,
+    RELAYERS,
+    Chain,
+    as_json,
+    connected,
+    entry_of,
+    raw,
+    sign,
+    start,
+    submit,
+    transfer,
+    wallet,
+)
 
 from millrace import cli
 from millrace.chain import address, call
 from millrace.chain.transaction import GUARDED, chain_hash, client_hash, signing_message
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.policy import Budget
+from millrace.relayer.stages import Origin
+from millrace.relayer.submission import Accepted
 
 ALICE = wallet(1)
 
@@ -315,7 +334,7 @@ async def test_an_hour_of_quotas_outlives_retention(world: Any) -> None:
     assert await submit(world, transfer(wallet(1, 1)), ip="elsewhere") == ["ok"]
 
 
-async def test_row_43_not_ready_without_fresh_blocks(world: Any) -> None:
+async def test_not_ready_without_fresh_blocks(world: Any) -> None:
     """A shard that has sent no block for too long is not sponsored, others are; its next block ends that by itself."""
     await start(world, stale_seconds=30.0)
     events, now = world.service.events, time.monotonic()
@@ -353,3 +372,124 @@ async def test_row_46_a_refused_transaction_is_not_pressed_on_the_api(world: Any
     await broadcaster._send_to_api(entries)
     pauses = {entry.tx.sender: due - time.monotonic() for due, _, entry in broadcaster._due}
     assert pauses[ALICE.public] > 900 and pauses[wallet(2).public] < 5
+
+
+@pytest.mark.parametrize("gas_price", [2 * GAS_PRICE + 1, 2**63, 2**64 - 1])
+async def test_row_3_gas_price_inflation(world: Any, gas_price: int) -> None:
+    """Beyond twice the minimum, with nothing known of what others pay, the price is too high, however high it is."""
+    await start(world)
+    assert await submit(world, transfer(ALICE, gas_price=gas_price), transfer(ALICE, gas_price=2 * GAS_PRICE)) == [
+        "gas price too high", "ok",
+    ]  # fmt: skip
+
+
+async def test_row_4_gas_limit_inflation(world: Any) -> None:
+    """Gas nobody needs is capped by the limit, and by the worst-case fee it makes; at the bound it passes."""
+    fee = 100_000 * GAS_PRICE + 400_000 * (GAS_PRICE // 100)
+    await start(world, f"[caps]\ngas_limit = 600000\nfee = {fee}")
+    limits = (600_001, 500_001, 500_000)
+    assert await submit(world, *(transfer(ALICE, gas_limit=limit) for limit in limits)) == [
+        "gas limit too high", "fee too high", "ok",
+    ]  # fmt: skip
+
+
+async def test_row_8_a_forged_sender_pays_nothing(world: Any) -> None:
+    """Naming somebody else as sender takes nothing of that sender's quota, or of anything else."""
+    await start(world, f"[quotas]\nsender_per_hour = {100_000 * GAS_PRICE}")
+    forged = msgspec.structs.replace(transfer(ALICE), signature=wallet(1, 1).sign(signing_message(transfer(ALICE))))
+    assert await submit(world, *[forged] * 5) == ["invalid signature"] * 5
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+
+
+ORDER = 2**252 + 27742317777372353535851937790883648493
+"""Of the group Ed25519 signs in."""
+
+
+async def test_row_19_malleable_signatures(world: Any) -> None:
+    """The same signature with the group's order added to its second half is another text, and is refused."""
+    await start(world)
+    tx = transfer(ALICE)
+    half = int.from_bytes(tx.signature[32:], "little") + ORDER
+    other = msgspec.structs.replace(tx, signature=tx.signature[:32] + half.to_bytes(32, "little"))
+    assert await submit(world, other) == ["invalid signature"]
+    assert await submit(world, tx) == ["ok"]
+
+
+@pytest.mark.parametrize("weak", [b"\1" + bytes(31), bytes(32), b"\xec" + b"\xff" * 30 + b"\x7f"])
+async def test_row_20_small_order_keys(world: Any, weak: bytes) -> None:
+    """A sender whose key is of small order, for which one signature fits every message, is refused."""
+    await start(world)
+    shard = NETWORK.shard_of(weak)
+    tx = msgspec.structs.replace(
+        transfer(ALICE), sender=weak, relayer=RELAYERS[shard].public, signature=b"\1" + bytes(63)
+    )
+    assert await submit(world, tx) == ["invalid signature"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"nonce":0', '"nonce":0,"nonce":1'),
+        ('"nonce":0', '"nonce":0.0'),
+        ('"value":"0"', '"value":"00"'),
+        ('"value":"0"', '"value":" 0"'),
+        ('"chainID":"local"', '"chainID":"loc\\u0430l"'),
+        ('"sender":"erd1', '"sender":"ERD1'),
+    ],
+)
+async def test_row_21_ambiguous_bytes(world: Any, old: str, new: str) -> None:
+    """What two readers could read in two ways is refused; the bytes that are signed are made from typed values."""
+    await start(world)
+    text = raw(transfer(ALICE))
+    changed = msgspec.Raw(bytes(text).decode().replace(old, new).encode())
+    assert bytes(changed) != bytes(text)
+    submitter = world.service.submitter
+    for document, accepted in ((changed, False), (text, True)):
+        (result,) = await submitter.finish(await submitter.take(Origin("relay", "ip"), [document]))
+        assert isinstance(result, Accepted) == accepted
+
+
+def test_row_39_every_dependency_is_locked_by_hash() -> None:
+    """What is installed is what was locked: each package of the registry is named with its hash."""
+    root = Path(__file__).parents[2]
+    locked = tomllib.loads((root / "uv.lock").read_text())["package"]
+    fetched = [package for package in locked if "registry" in package["source"]]
+    assert len(fetched) > 50
+    for package in fetched:
+        files = [*package.get("wheels", []), *([package["sdist"]] if "sdist" in package else [])]
+        assert files and all(item["hash"].startswith("sha256:") for item in files), package["name"]
+
+
+def test_rows_have_the_tests_the_page_names() -> None:
+    """Each row of the page's table of threats has a test with the row's number in its name, in every file it names."""
+    root = Path(__file__).parents[2]
+    table = (root / "docs" / "relayer.md").read_text().partition("## Threats")[2].partition("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("| ")
+    ]
+    numbers = []
+    for row, _, _, files in rows[1:]:
+        for number in row.split(", "):
+            numbers.append(int(number))
+            found = [name.strip(" `") for name in files.split(",")]
+            texts = [next((root / "tests").rglob(f"{name}.py")).read_text() for name in found]
+            assert all(re.search(rf"def test_\w*row_{number}(?!\d)", text) for text in texts), (number, found)
+    assert numbers == [*range(1, 13), *range(14, 18), 19, 20, 21, *range(35, 44), 46]
+
+
+async def test_rest_and_websocket_agree(world: Any) -> None:
+    """The same transactions get the same answers by /v1/broadcast and by /ws, hash by hash and reason by reason."""
+    await start(world)
+    plain = {"relayed": False, "gas_limit": 50_000}
+    txs = [transfer(ALICE, 0, **plain), transfer(ALICE, 5, **plain), transfer(ALICE, 1, **plain)]
+    txs[2] = msgspec.structs.replace(txs[2], signature=bytes(64))
+    async with connected(world.ws) as client, aiohttp.ClientSession(world.http) as http:
+        spoken = await client.ask(action="broadcast", txs=[as_json(tx) for tx in txs])
+        async with http.post("/v1/broadcast", json={"transactions": [as_json(tx) for tx in txs]}) as response:
+            written = await response.json()
+        relayed = await client.ask(action="relay", tx=as_json(transfer(wallet(2))))
+        async with http.post("/v1/sign", json={"transactions": [as_json(transfer(wallet(2)))]}) as response:
+            signed = await response.json()
+    assert [item["reason"] for item in spoken["failed"]] == ["nonce too high", "invalid signature"]
+    assert written == spoken
+    assert signed["results"] == relayed["results"], "one signature, whoever asks for it"
