@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import time
@@ -55,6 +56,8 @@ HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 async def run(settings: RelayerSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set. Raises `OSError` when a port is taken or the keys cannot be used."""
     service = Service(settings)
+    # Entries in flight and accounts live for long and make no cycles: walking them all again and again is waste.
+    gc.set_threshold(50_000, 20, 50)
     loop = asyncio.get_running_loop()
     rotations: set[asyncio.Task[None]] = set()
     try:

@@ -14,7 +14,7 @@ word, with all of it although the transaction may still run."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS audit (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    id INTEGER PRIMARY KEY,       -- in the order of writing: nothing is ever deleted
     time_ms INTEGER NOT NULL,
     event TEXT NOT NULL,          -- reserve, settle, refund or write-off
     relayer BLOB NOT NULL,

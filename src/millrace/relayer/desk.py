@@ -156,13 +156,13 @@ class Desk:
         for entry, signature in signatures:
             self.inflight.signed(entry, signature)
             self.treasury.signed(entry)
-            rows.append((entry.proto, entry.chain_hash, entry.client_hash))
+            rows.append((entry.proto, entry.chain_hash, entry.tx.sender, entry.tx.nonce))
         if not rows:
             return
 
         def write(connection: sqlite3.Connection) -> None:
             connection.executemany(
-                "UPDATE submissions SET tx = ?, chain_hash = ?, state = 'signed' WHERE client_hash = ?", rows
+                "UPDATE submissions SET tx = ?, chain_hash = ?, state = 'signed' WHERE sender = ? AND nonce = ?", rows
             )
 
         self._journal.change(write)
