@@ -52,37 +52,73 @@ def _redeems(pool: Pool) -> bool:
 
 
 class Desk(NamedTuple):
-    """Makes plans with LP units: where swaps are searched, within which limits, and what the plan must hold to."""
+    """Makes plans with LP units: where swaps are searched, within which limits, and what the plan must hold to.
+
+    A `rough` desk looks at flows only: for the many trials of a search.
+    """
 
     router: Router
     limits: Limits
     bounds: Limits
     algorithm: Algorithm
+    rough: bool = False
 
     def plan(
-        self, token_in: str, token_out: str, amount: int, before: Pool | None, after: Pool | None
-    ) -> tuple[Execution, float]:
+        self,
+        token_in: str,
+        token_out: str,
+        amount: int,
+        before: Pool | None,
+        after: Pool | None,
+        shares: Sequence[float] = (),
+    ) -> Execution:
         """The plan that redeems the input in pool `before` and mints the output in pool `after` (None: neither).
 
-        And the best output per input of a very small one. Raises `PlanError`.
+        `shares` are the parts of the value to turn into each token of `after`, see `divide`. Raises `PlanError`.
         """
-        vault = Walker(token_in, amount)
-        limits = self.limits
-        if before is not None:
-            vault.withdraw(before)
-            limits = _less(limits)
-        amounts = {token: vault.balances[token] for token in _income(token_in, before)}
+        vault, amounts, limits = self._begin(token_in, amount, before)
         if after is None:
             done = self.sell(vault, amounts, token_out, limits)
         else:
-            done = self._provide(vault, amounts, after, _less(limits))
+            done = self._deposit(vault, amounts, after, shares, _less(limits))
         plan = done.done(token_out)
         tokens = (len(before.tokens) if before else 1) + (len(after.tokens) if after else 1)
         if not within(plan, token_in, token_out, self.bounds._replace(paths=max(self.bounds.paths, tokens - 1))):
             raise PlanError("the route needs more pools or paths than allowed")
         if any(fill.trade.token_in == token_out for fill in plan.fills):
             raise PlanError("the route sells what it is to buy")
-        return plan, self.spot(token_in, token_out, before, after)
+        return plan
+
+    def divide(self, token_in: str, amount: int, before: Pool | None, pool: Pool) -> Sequence[float]:
+        """In which shares of its value the input is best turned into the tokens of `pool`. Raises `PlanError`."""
+        vault, amounts, limits = self._begin(token_in, amount, before)
+        rough = self._replace(rough=True)
+
+        def minted(shares: Sequence[float]) -> int:
+            done = _tried(lambda: rough._deposit(vault, amounts, pool, shares, _less(limits)))
+            return 0 if done is None else done.balances[pool.lp_token]
+
+        worth = [reserve * self.router.scale(token) for token, reserve in zip(pool.tokens, pool.reserves, strict=True)]
+        whole = sum(worth)
+        if whole <= 0.0:
+            raise PlanError("the pool's tokens are not traded")
+        even = tuple(part / whole for part in worth)
+        tried = {even: minted(even)}
+        if pool.kind != "constant_product":
+            n = len(pool.tokens)
+            tried |= {alone: minted(alone) for j in range(n) if (alone := tuple(float(k == j) for k in range(n)))}
+        if len(pool.tokens) == 2:
+            parts = _golden_section(lambda part: minted((part, 1.0 - part)))
+            tried |= {(part, 1.0 - part): units for part, units in parts.items()}
+        return max(tried, key=lambda shares: tried[shares])
+
+    def _begin(self, token_in: str, amount: int, before: Pool | None) -> tuple[Walker, dict[str, int], Limits]:
+        """The vault after a withdrawal, if there is one, what it has to sell, and the limits left."""
+        vault = Walker(token_in, amount)
+        if before is not None:
+            vault.withdraw(before)
+        limits = self.limits if before is None else _less(self.limits)
+        return vault, {token: vault.balances[token] for token in _income(token_in, before)}, limits
 
     def spot(self, token_in: str, token_out: str, before: Pool | None, after: Pool | None) -> float:
         """Output per input of a very small plan of this kind; 0 if there is none."""
@@ -98,6 +134,8 @@ class Desk(NamedTuple):
             return vault
         if limits.hops < 1 or limits.pools < len(given):
             raise PlanError("the route needs more pools than allowed")
+        if self.rough:
+            return self._by_flow(vault, given, sink, limits)
         ways: list[Callable[[], Walker]] = []
         if self.algorithm != "greedy":
             ways.append(lambda: self._by_flow(vault, given, sink, limits))
@@ -134,32 +172,6 @@ class Desk(NamedTuple):
                 raise PlanError("no path can execute this amount")
             vault = sell_paths(vault, [(path, 1.0)], token, given)
         return vault
-
-    def _provide(self, vault: Walker, amounts: Mapping[str, int], pool: Pool, limits: Limits) -> Walker:
-        """The vault after the best deposit that `amounts` can be turned into."""
-        lead = self._replace(algorithm="lagrangian")  # the cheaper one, for the search
-
-        def divided(desk: Desk, shares: Sequence[float]) -> Walker | None:
-            return _tried(lambda: desk._deposit(vault, amounts, pool, shares, limits))
-
-        worth = [reserve * self.router.scale(token) for token, reserve in zip(pool.tokens, pool.reserves, strict=True)]
-        whole = sum(worth)
-        if whole <= 0.0:
-            raise PlanError("the pool's tokens are not traded")
-        tried = [[part / whole for part in worth]]
-        if pool.kind != "constant_product":
-            n = len(pool.tokens)
-            tried += [[float(k == j) for k in range(n)] for j in range(n)]
-        found = [(done, shares) for shares in tried if (done := divided(lead, shares)) is not None]
-        if len(pool.tokens) == 2:
-            found += _golden_section(lambda part: divided(lead, [part, 1.0 - part]), pool.lp_token)
-        if not found:
-            raise PlanError("the pool takes no deposit of this size")
-        best, shares = max(found, key=lambda pair: pair[0].balances[pool.lp_token])
-        other = None if self.algorithm == "lagrangian" else divided(self, shares)
-        if other is None or other.balances[pool.lp_token] <= best.balances[pool.lp_token]:
-            return best
-        return other
 
     def _deposit(
         self, vault: Walker, amounts: Mapping[str, int], pool: Pool, shares: Sequence[float], limits: Limits
@@ -249,30 +261,30 @@ def _tried(make: Callable[[], Walker]) -> Walker | None:
         return None
 
 
-def _golden_section(make: Callable[[float], Walker | None], token: str) -> list[tuple[Walker, list[float]]]:
-    """Deposits around the best division between two tokens: golden section on the first's part, then a parabola."""
-    tried: dict[float, Walker | None] = {}
+def _golden_section(worth: Callable[[float], int]) -> dict[float, int]:
+    """What parts are worth, around the best one: golden section, then the peak of a parabola."""
+    tried: dict[float, int] = {}
 
-    def worth(part: float) -> int:
-        done = tried[part] = make(part)
-        return -1 if done is None else done.balances[token]
+    def ask(part: float) -> int:
+        tried[part] = worth(part)
+        return tried[part]
 
     low, high = 0.0, 1.0
     a, b = high - _GOLDEN, low + _GOLDEN
-    worth_a, worth_b = worth(a), worth(b)
+    worth_a, worth_b = ask(a), ask(b)
     for _ in range(SEARCH_STEPS):
         if worth_a > worth_b:
             high, b, worth_b = b, a, worth_a
             a = high - _GOLDEN * (high - low)
-            worth_a = worth(a)
+            worth_a = ask(a)
         else:
             low, a, worth_a = a, b, worth_b
             b = low + _GOLDEN * (high - low)
-            worth_b = worth(b)
-    peak = _peak([(part, float(done.balances[token])) for part, done in tried.items() if done is not None])
+            worth_b = ask(b)
+    peak = _peak([(part, float(units)) for part, units in tried.items() if units])
     if peak is not None and peak not in tried:
-        worth(peak)
-    return [(done, [part, 1.0 - part]) for part, done in tried.items() if done is not None]
+        ask(peak)
+    return tried
 
 
 def _peak(points: list[tuple[float, float]]) -> float | None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import itertools
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
@@ -108,17 +107,39 @@ class Planner:
     ) -> list[Route]:
         """Plans that redeem the input, mint the output, or both."""
         before, after = self._issuers.redeems(token_in), self._issuers.mints(token_out)
-        both = ways(before, after, sold=self.router.knows(token_in), bought=self.router.knows(token_out))
+        routers = self._routers(limits)
         found: list[Route] = []
-        for router, (first, last) in itertools.product(self._routers(limits), both):
-            for paths in dict.fromkeys((limits.paths, 1)):  # fewer where a plan comes to more paths than it asked for
+        for first, last in ways(before, after, sold=routers[-1].knows(token_in), bought=routers[-1].knows(token_out)):
+            shares: Sequence[float] = ()
+            for router in routers:
                 if (found or answered) and time.monotonic() > deadline:
                     return found
-                desk = Desk(router, limits._replace(paths=paths), limits, algorithm)
+                desk = Desk(router, limits, limits, algorithm)
                 with contextlib.suppress(PlanError):
-                    found.append(Route(*desk.plan(token_in, token_out, amount_in, first, last), None))
-                    break
+                    if last is not None and not shares:  # one division will do for all
+                        shares = desk.divide(token_in, amount_in, first, last)
+                    plan = self._first_plan(desk, token_in, token_out, amount_in, first, last, shares)
+                    found.append(Route(plan, desk.spot(token_in, token_out, first, last), None))
         return found
+
+    def _first_plan(
+        self,
+        desk: Desk,
+        token_in: str,
+        token_out: str,
+        amount: int,
+        before: Pool | None,
+        after: Pool | None,
+        shares: Sequence[float],
+    ) -> Execution:
+        """A plan within the limits; with fewer paths where it would come to more than it asked for."""
+        try:
+            return desk.plan(token_in, token_out, amount, before, after, shares)
+        except PlanError:
+            if desk.limits.paths == 1:
+                raise
+        few = desk._replace(limits=desk.limits._replace(paths=1))
+        return few.plan(token_in, token_out, amount, before, after, shares)
 
     def _routers(self, limits: Limits) -> list[Router]:
         """Where to search: without LP units on the way, and, if they are allowed, with them."""
