@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import prometheus_client
 from aiohttp import web
 
 from millrace.aggregator import errors, quote
+from millrace.aggregator.answering import Answering
 from millrace.aggregator.batch import BatchRequest, batch_quote, price_ladder
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
@@ -36,7 +35,7 @@ _BATCH = msgspec.json.Decoder(BatchRequest)
 class Metrics:
     """Counters and gauges of one process."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, answering: Answering) -> None:
         self.registry = prometheus_client.CollectorRegistry()
         self._requests = prometheus_client.Counter(
             "aggregator_requests", "Requests by route and status", ["route", "status"], registry=self.registry
@@ -55,6 +54,8 @@ class Metrics:
             "aggregator_pools": ("Pools in the snapshot", lambda: _pools(feed.snapshot)),
             "aggregator_refreshes": ("Snapshots taken in", lambda: feed.refreshes),
             "aggregator_refresh_failures": ("Refreshes that failed", lambda: feed.failures),
+            "aggregator_quotes_waiting": ("Long questions in the thread or before it", lambda: answering.waiting),
+            "aggregator_quotes_refused": ("Long questions turned away", lambda: answering.refused),
             "aggregator_build_seconds": ("Time to build the last snapshot", lambda: feed.build_seconds),
         }
         for name, (text, read) in gauges.items():
@@ -82,9 +83,9 @@ class Api:
         self._started = time.monotonic()
         self._limiter = RateLimiter(settings.requests_per_second, settings.max_clients)
         self._clients = ClientAddress(settings.trusted_proxies)
-        self.metrics = Metrics(feed)
-        self.streams = Streams(settings, feed)
-        self._filters = ThreadPoolExecutor(1, thread_name_prefix="filters")
+        self.answering = Answering(settings)
+        self.metrics = Metrics(feed, self.answering)
+        self.streams = Streams(settings, feed, self.answering)
         self._openapi = document(settings)
 
     def application(self) -> web.Application:
@@ -125,13 +126,13 @@ class Api:
             raise errors.rate_limited(wait)
 
     def close(self) -> None:
-        """End the streams and the thread that builds filtered graphs."""
+        """End the streams and the thread for long questions."""
         self.streams.close()
-        self._filters.shutdown(wait=False, cancel_futures=True)
+        self.answering.close()
 
-    def _charge(self, request: web.Request, items: int) -> None:
-        """Count a request with many items as one more request per ten of them."""
-        for _ in range(min(items, self._settings.max_batch) // ITEMS_PER_REQUEST):
+    def _charge(self, request: web.Request, requests: int) -> None:
+        """Count further requests of the same client; a single question never costs more than half its rate."""
+        for _ in range(min(requests, self._settings.requests_per_second // 2)):
             self._admit(request)
 
     def usable(self) -> Snapshot:
@@ -147,18 +148,18 @@ class Api:
         question = parse_quote(_query(request), self._settings)
         await self._prepare(request, snapshot, question)
         started = time.perf_counter()
-        body = quote.answer(snapshot, question, self._settings)
+        body = await self.answering.quote(snapshot, question)
         self.metrics.quote_seconds.observe(time.perf_counter() - started)
         return json_response(body, headers=self._age(snapshot))
 
-    async def _prepare(self, request: web.Request, snapshot: Snapshot, question: QuoteRequest) -> None:
-        """Build the graph of a filter not asked for before, in a thread; it counts as several requests."""
+    async def _prepare(self, request: web.Request, snapshot: Snapshot, question: QuoteRequest, items: int = 1) -> None:
+        """Count what a question costs beyond one request, and build the graph of its filter if need be."""
+        quote.require_known(snapshot, question)
         chosen = quote.filter_of(question)
-        if snapshot.has(chosen):
-            return
-        self._charge(request, FILTER_WEIGHT * ITEMS_PER_REQUEST)
-        planner = await asyncio.get_running_loop().run_in_executor(self._filters, snapshot.make, chosen)
-        snapshot.keep(chosen, planner)
+        if not snapshot.has(chosen):
+            self._charge(request, FILTER_WEIGHT)
+            await self.answering.prepare(snapshot, chosen)
+        self._charge(request, items * quote.weight(snapshot, question, self._settings))
 
     async def pair_config(self, request: web.Request) -> web.Response:
         """GET /api/v1/pair-config."""
@@ -171,11 +172,13 @@ class Api:
         snapshot = self.usable()
         query = dict(_query(request))
         amounts = parse_amounts(query, "amounts", self._settings.max_batch)
-        self._charge(request, len(amounts))
+        self._charge(request, len(amounts) // ITEMS_PER_REQUEST)
         query.pop("amountOut", None)
         question = parse_quote(query | {"amountIn": [str(amounts[0])]}, self._settings)
-        await self._prepare(request, snapshot, question)
-        body = await price_ladder(snapshot, question, amounts, self._settings)
+        await self._prepare(request, snapshot, question, len(amounts))
+        body = await self.answering.run(
+            lambda deadline: price_ladder(snapshot.behind(), question, amounts, self._settings, deadline)
+        )
         return json_response(body, headers=self._age(snapshot))
 
     async def batch(self, request: web.Request) -> web.Response:
@@ -185,9 +188,12 @@ class Api:
             asked = _BATCH.decode(await read_body(request))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ApiError(f"invalid body: {error}"[:300]) from None
-        self._charge(request, len(asked.inputs))
+        self._charge(request, len(asked.inputs) // ITEMS_PER_REQUEST)
         text = self._settings.default_slippage if asked.slippage is None else str(asked.slippage)
-        body = await batch_quote(snapshot, asked, parse_slippage(text), self._settings)
+        slippage = parse_slippage(text)
+        body = await self.answering.run(
+            lambda deadline: batch_quote(snapshot.behind(), asked, slippage, self._settings, deadline)
+        )
         return json_response(body, headers=self._age(snapshot))
 
     async def stream(self, request: web.Request) -> web.StreamResponse:

@@ -1,12 +1,12 @@
 """Many small inputs to one output: the "dust" conversion of wallets, and the price ladder.
 
-Both give way to other requests between two items.
+Both may take long, so they are not run on the event loop. Items that the deadline leaves no time for say so.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
+import time
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import NamedTuple
@@ -76,8 +76,8 @@ class _Given(NamedTuple):
     legs: list[AnyLeg]
 
 
-async def batch_quote(
-    snapshot: Snapshot, request: BatchRequest, slippage: Decimal, settings: AggregatorSettings
+def batch_quote(
+    snapshot: Snapshot, request: BatchRequest, slippage: Decimal, settings: AggregatorSettings, deadline: float
 ) -> BatchResponse:
     """One call of the contract per group of inputs; inputs that cannot be sold are listed with a reason."""
     if not request.inputs:
@@ -90,7 +90,9 @@ async def batch_quote(
     given: list[_Given] = []
     seen: set[str] = set()
     for item in request.inputs:
-        await asyncio.sleep(0)
+        if time.monotonic() > deadline:
+            failed.append(_failed(snapshot, item, parse_amount(item.amount), "out_of_time"))
+            continue
         found = _prepare(snapshot, item, request, seen)
         if isinstance(found, _Given):
             given.append(found)
@@ -100,7 +102,6 @@ async def batch_quote(
     batches: list[Batch] = []
     groups = [given[start : start + INPUTS_PER_BATCH] for start in range(0, len(given), INPUTS_PER_BATCH)]
     while groups:
-        await asyncio.sleep(0)
         group = groups.pop(0)
         try:
             batches.append(_batch(snapshot, len(batches), group, request.to, slippage, settings))
@@ -220,15 +221,16 @@ def _routes(snapshot: Snapshot, group: Sequence[_Given], steps: Sequence[Step], 
     return routes
 
 
-async def price_ladder(
-    snapshot: Snapshot, request: QuoteRequest, amounts: Sequence[int], settings: AggregatorSettings
+def price_ladder(
+    snapshot: Snapshot, request: QuoteRequest, amounts: Sequence[int], settings: AggregatorSettings, deadline: float
 ) -> LadderResponse:
     """The same question for several inputs. An amount that cannot be executed has an `error` instead."""
     steps = []
     for amount in amounts:
-        await asyncio.sleep(0)
         try:
-            quote = answer(snapshot, msgspec.structs.replace(request, amount_in=amount), settings)
+            if time.monotonic() > deadline:
+                raise errors.simulation_failed("out of time")
+            quote = answer(snapshot, msgspec.structs.replace(request, amount_in=amount), settings, deadline)
         except ApiError as error:
             steps.append(LadderStep(amount_in=str(amount), error=error.text))
             continue

@@ -13,6 +13,10 @@ class ApiError(Exception):
         self.retry_after = retry_after
 
 
+class Busy(ApiError):
+    """Too many questions that take long are waiting."""
+
+
 def shown(value: str) -> str:
     """A client's own value, quoted for an error text: bounded and printable."""
     text = "".join(c if c.isascii() and c.isprintable() and c != "'" else "?" for c in value[:64])
@@ -45,6 +49,10 @@ def simulation_failed(reason: str = "") -> ApiError:
 
 def unavailable() -> ApiError:
     return ApiError("service unavailable", 503, retry_after=5.0)
+
+
+def busy() -> Busy:
+    return Busy("service unavailable: too many quotes waiting", 503, retry_after=1.0)
 
 
 def rate_limited(wait: float) -> ApiError:

@@ -26,12 +26,15 @@ from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import WRAPPER, Program, tx_data
 from millrace.dex.pool import Pool
 from millrace.routing.paths import MILLION, split_paths
-from millrace.routing.plan import Ends, Execution, Fee, Fill, PlanError, make_program
+from millrace.routing.plan import Ends, Execution, Fee, Fill, PlanError, make_program, spot_output
 from millrace.routing.router import Limits, NoRoute, Route
 from millrace.routing.venue import Trade
 
 DEX_NAMES = {"XExchange": "xExchange", "OneDex": "OneDex", "AshSwap": "AshSwap", "Jex": "JEX"}
 BPS = 10_000
+REVERSE_WEIGHT = 1  # requests that a long quote counts for besides itself in the rate limit
+LIQUIDITY_WEIGHT = 3
+REVERSE_LIQUIDITY_WEIGHT = 9
 GAS_BASE = 5_000_000
 GAS_PER_SWAP = 5_500_000
 GAS_PER_WRAP = 2_000_000
@@ -46,10 +49,15 @@ def pool_cap(settings: AggregatorSettings) -> int:
     return max(1, (settings.max_gas - GAS_BASE - GAS_MOVE - 2 * GAS_PER_WRAP) // per_pool)
 
 
-def answer(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings) -> QuoteResponse:
-    """The best answer to `request`. Raises `ApiError` in the documented words."""
+def answer(
+    snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings, deadline: float | None = None
+) -> QuoteResponse:
+    """The best answer to `request`. Raises `ApiError` in the documented words.
+
+    `deadline` is on `time.monotonic`: past it the best found is the answer. The default is the setting, from now.
+    """
     require_known(snapshot, request)
-    route = _route(snapshot, request, settings)
+    route = _route(snapshot, request, settings, deadline or time.monotonic() + settings.quote_deadline_seconds)
     return _respond(snapshot, request, settings, route)
 
 
@@ -91,7 +99,30 @@ def filter_of(request: QuoteRequest) -> Filter:
     return Filter(request.only_exchanges, request.without_exchanges, request.only_pools, request.without_pools)
 
 
-def _route(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings) -> Route:
+def takes_long(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings) -> bool:
+    """Whether an answer takes many milliseconds: reverse quotes and all that have to do with LP tokens."""
+    return request.amount_in is None or _about_liquidity(snapshot, request, settings)
+
+
+def _about_liquidity(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings) -> bool:
+    token_in, token_out = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
+    planner = snapshot.planner(filter_of(request))
+    return planner.trades_liquidity(token_in, token_out, _limits(request, settings))
+
+
+def weight(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings) -> int:
+    """How many requests a quote counts for besides itself in the rate limit. The filter's graph must be there."""
+    if _about_liquidity(snapshot, request, settings):
+        return LIQUIDITY_WEIGHT if request.amount_in is not None else REVERSE_LIQUIDITY_WEIGHT
+    return 0 if request.amount_in is not None else REVERSE_WEIGHT
+
+
+def _limits(request: QuoteRequest, settings: AggregatorSettings) -> Limits:
+    pools = min(request.max_pools, pool_cap(settings))
+    return Limits(pools, request.max_splits, request.max_hops, request.include_lp_routes)
+
+
+def _route(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings, deadline: float) -> Route:
     """Search with the wrapped token in place of EGLD."""
     token_in, token_out = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
     amount = request.amount_in
@@ -99,9 +130,7 @@ def _route(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettin
         given = amount or request.amount_out or 0
         return Route(Execution([], [], given, given), 1.0, 0.0)
     planner = snapshot.planner(filter_of(request))
-    deadline = time.monotonic() + settings.quote_deadline_seconds
-    pools = min(request.max_pools, pool_cap(settings))
-    limits = Limits(pools, request.max_splits, request.max_hops, request.include_lp_routes)
+    limits = _limits(request, settings)
     try:
         if amount is not None:
             route = planner.forward(token_in, token_out, amount, limits, request.algorithm, deadline)
@@ -168,7 +197,7 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
         amount_out_min=str(least),
         amount_out_min_short=short(least, decimals_out),
         slippage=float(request.slippage),
-        price_impact=_price_impact(done, route.spot_rate, cycle=cycle),
+        price_impact=_price_impact(done, cycle=cycle),
         rate=short_out / short_in if short_in else 0.0,
         rate_inverse=short_in / short_out if short_out else 0.0,
         decimals_in=decimals_in,
@@ -217,13 +246,12 @@ def _transaction(
     )
 
 
-def _price_impact(done: Execution, spot_rate: float, *, cycle: bool) -> float:
-    """1 - executed rate / best spot rate. Of a cycle's input only what is traded counts, not what stays."""
-    kept = _kept(done) if cycle else 0
-    traded = done.amount_in - kept
-    if spot_rate <= 0.0 or traded <= 0:
+def _price_impact(done: Execution, *, cycle: bool) -> float:
+    """1 - executed rate / the route's spot rate with fees. What stays of a cycle's input counts on neither side."""
+    if not done.fills:
         return 0.0
-    return max(0.0, 1.0 - (done.amount_out - kept) / traded / spot_rate)
+    at_spot = spot_output(done)
+    return max(0.0, 1.0 - (done.amount_out - (_kept(done) if cycle else 0)) / at_spot) if at_spot > 0.0 else 0.0
 
 
 def _kept(done: Execution) -> int:

@@ -51,6 +51,7 @@ class Snapshot:
         self._main = self._planners[Filter()] = Planner(document.pools, self.market, self._curves)
         self._main.router.warm()
         self._curves.forget_all_but(document.pools)
+        self._behind: Snapshot | None = None
 
     def age(self, now: float) -> float:
         """Seconds since the document arrived."""
@@ -68,6 +69,12 @@ class Snapshot:
         """The token that routes use: EGLD is the wrapped token inside."""
         return self.wrapped if token == NATIVE else token
 
+    def behind(self) -> Snapshot:
+        """The same market for the thread that answers what takes long, with planners of its own."""
+        if self._behind is None:
+            self._behind = _Behind(self)
+        return self._behind
+
     def planner(self, chosen: Filter) -> Planner:
         """The planner of the pools that `chosen` admits; the most recent ones are kept."""
         found = self._planners.get(chosen)
@@ -75,6 +82,10 @@ class Snapshot:
             self._planners.move_to_end(chosen)
             return found
         return self.keep(chosen, self.make(chosen))
+
+    def present(self, chosen: Filter) -> Planner | None:
+        """The planner of `chosen` if it is there. Any thread may ask."""
+        return self._planners.get(chosen)
 
     def has(self, chosen: Filter) -> bool:
         """Whether the planner of `chosen` is there already."""
@@ -91,6 +102,21 @@ class Snapshot:
             del self._planners[next(key for key in self._planners if key != Filter())]
         self._planners[chosen] = planner
         return planner
+
+
+class _Behind(Snapshot):
+    """A snapshot as another thread sees it: the graphs are shared, the scratch memory of the searches is not."""
+
+    def __init__(self, front: Snapshot) -> None:
+        self.document, self.id, self.received = front.document, front.id, front.received
+        self.wrapped, self.tokens, self.market = front.wrapped, front.tokens, front.market
+        self._front = front
+        self._planners = OrderedDict()
+        self.keep(Filter(), self.make(Filter()))
+
+    def make(self, chosen: Filter) -> Planner:
+        """A twin of the planner in front, or of a new one if that is gone already."""
+        return (self._front.present(chosen) or self._front.make(chosen)).twin()
 
 
 def identify(data: bytes) -> str:

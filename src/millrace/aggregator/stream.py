@@ -11,7 +11,7 @@ from collections import Counter
 import msgspec
 from aiohttp import web
 
-from millrace.aggregator import quote
+from millrace.aggregator.answering import Answering
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.query import QuoteRequest
@@ -25,9 +25,10 @@ WRITE_SECONDS = 10.0
 class Streams:
     """Open quote streams, bounded in number. A reader that takes nothing for 10 s is disconnected."""
 
-    def __init__(self, settings: AggregatorSettings, feed: Feed) -> None:
+    def __init__(self, settings: AggregatorSettings, feed: Feed, answering: Answering) -> None:
         self._settings = settings
         self._feed = feed
+        self._answering = answering
         self._open: set[asyncio.Task[object]] = set()
         self._by_client: Counter[str] = Counter()
         self._turn = asyncio.Lock()
@@ -82,12 +83,9 @@ class Streams:
         if event is not None:
             return event
         await asyncio.sleep(0)
-        chosen = quote.filter_of(question)
-        if not snapshot.has(chosen):
-            snapshot.keep(chosen, await asyncio.to_thread(snapshot.make, chosen))
         kind = b"quote"
         try:
-            body = msgspec.json.encode(quote.answer(snapshot, question, self._settings))
+            body = msgspec.json.encode(await self._answering.quote(snapshot, question))
         except ApiError as error:
             kind, body = b"error", msgspec.json.encode({"error": error.text})
         event = b"event: %s\nid: %s\ndata: %s\n\n" % (kind, snapshot.id.encode(), body)

@@ -34,6 +34,7 @@ class LpTrade(Trade):
         self.i = self.j = -1
         self.token_in, self.token_out = token_in, token_out
         self.pays = self._pays
+        self.spot = 0.0
 
     def needs(self, wanted: int) -> int:
         """The smallest input that pays at least `wanted`. Raises `PoolError` where the pool cannot."""

@@ -38,15 +38,15 @@ class PathShare(NamedTuple):
 def split_paths(fills: Sequence[Fill], source: str, sink: str, whole: int = 0) -> list[PathShare]:
     """Decompose fills (in execution order) into paths from `source` to `sink`.
 
-    The shares are parts of `whole`, of which a cycle plan may leave some; 0: of what the paths take.
+    The shares are parts of `whole`, the plan's input, of which a cycle may leave some; 0: of what the paths take.
     """
     left_in = [fill.amount_in for fill in fills]
     left_out = [fill.amount_out for fill in fills]
     blocked: set[int] = set()
     routes: list[list[Hop]] = []
     while len(routes) + len(blocked) <= 2 * len(fills):
-        chain, whole = _next_chain(fills, left_in, blocked, source, sink)
-        if whole:
+        chain, arrives = _next_chain(fills, left_in, blocked, source, sink)
+        if arrives:
             routes.append(_take(fills, chain, left_in, left_out))
         elif chain:
             blocked.add(chain[-1])  # dust of rounding: nobody is left who sells what this trade buys
@@ -56,6 +56,9 @@ def split_paths(fills: Sequence[Fill], source: str, sink: str, whole: int = 0) -
     if routes:
         _add_dust(routes[0], fills, left_in, left_out, source, sink)
     _join_residue(routes)
+    if routes and whole:  # what a withdrawal gave back of the source on the way is not the caller's
+        given_back = max(0, sum(hops[0].amount_in for hops in routes) - whole)
+        routes[0][0] = routes[0][0]._replace(amount_in=routes[0][0].amount_in - given_back)
     return _with_shares(routes, whole)
 
 

@@ -98,6 +98,30 @@ class Execution(NamedTuple):
     fees: list[Fee] | None = None
 
 
+def spot_output(done: Execution) -> float:
+    """What the plan would pay if every trade were made at its pool's spot rate, fees included.
+
+    The parts in which the plan divides each token stay. Deposits and withdrawals count as they were made.
+    """
+    source, sink = done.fills[0].trade.token_in, done.fills[-1].trade.token_out
+    owned = {source: sum(fill.amount_in for fill in done.fills if fill.trade.token_in == source)}
+    at_spot = {source: float(owned[source])}
+    paid = 0.0
+    for fill in done.fills:
+        trade = fill.trade
+        token = trade.token_in
+        part = at_spot.get(token, 0.0) * min(fill.amount_in / max(owned.get(token, 0), 1), 1.0)
+        at_spot[token] = at_spot.get(token, 0.0) - part
+        owned[token] = owned.get(token, 0) - fill.amount_in
+        rate = trade.spot if isinstance(trade, Trade) and trade.spot > 0.0 else fill.amount_out / fill.amount_in
+        if trade.token_out == sink:
+            paid += part * rate
+        else:
+            owned[trade.token_out] = owned.get(trade.token_out, 0) + fill.amount_out
+            at_spot[trade.token_out] = at_spot.get(trade.token_out, 0.0) + part * rate
+    return paid
+
+
 class Ends(NamedTuple):
     """What the caller pays and wants: identifiers, `EGLD` for the native coin."""
 

@@ -24,10 +24,11 @@ DUST_PART = 10**7  # a pool with less than this part of the largest reserve of a
 class Trade:
     """One direction of one pool: token number `i` of the pool is sold for its token number `j`.
 
-    `pays(amount)` is the pool's exact output, 0 where the pool refuses.
+    `pays(amount)` is the pool's exact output, 0 where the pool refuses. `spot` is the output per input of a
+    very small trade, fees included; 0 where nobody has put the trade into a graph.
     """
 
-    __slots__ = ("i", "j", "pays", "pool", "token_in", "token_out")
+    __slots__ = ("i", "j", "pays", "pool", "spot", "token_in", "token_out")
 
     def __init__(self, pool: Pool, i: int, j: int) -> None:
         self.pool = pool
@@ -36,6 +37,7 @@ class Trade:
         self.token_in = pool.tokens[i]
         self.token_out = pool.tokens[j]
         self.pays = exact_output(pool, i, j)
+        self.spot = 0.0
 
     def needs(self, wanted: int) -> int:
         """The smallest input that pays at least `wanted`. Raises `PoolError` where the pool cannot."""
@@ -233,6 +235,7 @@ class _Table:
 
     def add(self, trade: Trade, a: float, r: float) -> None:
         if a > 0.0 and r > 0.0:
+            trade.spot = r / a
             self.trades.append(trade)
             self._a.append(a)
             self._r.append(r)

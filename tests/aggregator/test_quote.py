@@ -1,0 +1,156 @@
+"""Answers on a snapshot: what the breakdown says adds up to what is promised, exactly."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+
+import pytest
+
+from millrace.aggregator.batch import BatchItem, BatchRequest, batch_quote
+from millrace.aggregator.errors import ApiError
+from millrace.aggregator.query import QuoteRequest
+from millrace.aggregator.quote import answer
+from millrace.aggregator.responses import QuoteResponse
+from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.snapshot import Snapshot, build
+from millrace.dex.constant_product import JexPool
+from millrace.dex.document import encode
+from millrace.routing.synthetic import WRAPPED, make_market
+
+USDC = "USDC-c76f1f"
+MARKET = make_market(60, seed=17, noise=0.02, curved=0.2, traded_lp=5)
+SETTINGS = AggregatorSettings()
+LATER = float("inf")
+
+
+@cache
+def snapshot() -> Snapshot:
+    return build(encode(MARKET), 0.0)
+
+
+def ask(token_in: str, token_out: str, amount_in: int, *, lp: bool = True) -> QuoteResponse:
+    """A quote with paths."""
+    return answer(
+        snapshot(),
+        QuoteRequest(
+            token_in=token_in,
+            token_out=token_out,
+            amount_in=amount_in,
+            slippage=Decimal("0.01"),
+            include_paths=True,
+            include_lp_routes=lp,
+        ),
+        SETTINGS,
+    )
+
+
+def check_paths(quote: QuoteResponse) -> None:
+    """Inputs, outputs and shares of the paths add up; hops fit together; only what a cycle keeps has none."""
+    assert isinstance(quote.paths, list)
+    assert sum(int(path.amount_in) for path in quote.paths) == int(quote.amount_in)
+    assert sum(int(path.amount_out) for path in quote.paths) == int(quote.amount_out)
+    assert sum(path.split_ppm for path in quote.paths) == 1_000_000
+    for path in quote.paths:
+        if not path.swaps:
+            assert quote.from_ == quote.to
+            assert path.amount_in == path.amount_out
+            continue
+        assert path.swaps[0].from_ == quote.from_
+        assert path.swaps[-1].to == quote.to
+        assert [swap.from_ for swap in path.swaps[1:]] == [swap.to for swap in path.swaps[:-1]]
+
+
+@pytest.mark.parametrize("token", [WRAPPED, USDC, "EGLD"])
+@pytest.mark.parametrize("size", [10**15, 10**21, 10**27])
+def test_a_cycle_shows_what_it_trades_and_what_it_keeps(token: str, size: int) -> None:
+    """Profit is output less input; paths add up to both; price impact is of the traded part alone, in exact numbers."""
+    amount = size if token != USDC else size // 10**12
+    quote = ask(token, token, amount)
+    check_paths(quote)
+    assert isinstance(quote.paths, list)
+    assert int(quote.profit) == int(quote.amount_out) - amount > 0  # type: ignore[arg-type]
+    assert quote.profit_short == pytest.approx(int(quote.profit) / 10**quote.decimals_in)  # type: ignore[arg-type]
+    traded = [path for path in quote.paths if path.swaps]
+    spent, paid = (sum(int(getattr(path, name)) for path in traded) for name in ("amount_in", "amount_out"))
+    executed = Fraction(paid, spent)
+    assert executed > 1
+    assert 0.0 <= quote.price_impact < 1.0
+
+
+def test_price_impact_is_against_the_spot_rate_of_the_route_with_fees() -> None:
+    """One pool, exact numbers: nothing for a speck, half of the output for an input as large as the reserve."""
+    pool = next(pool for pool in MARKET.pools if isinstance(pool, JexPool))
+    for part in (10**6, 1000, 10, 1):
+        amount = pool.reserves[0] // part
+        question = QuoteRequest(
+            token_in=pool.tokens[0], token_out=pool.tokens[1], amount_in=amount, only_pools=(pool.id,), max_hops=1
+        )
+        quote = answer(snapshot(), question, SETTINGS)
+        executed = Fraction(pool.amount_out(0, 1, amount), amount)
+        assert int(quote.amount_out) == pool.amount_out(0, 1, amount)
+        spot = Fraction(pool.reserves[1], pool.reserves[0]) * (1 - Fraction(30, 10_000))
+        assert quote.price_impact == pytest.approx(float(1 - executed / spot), abs=1e-6)
+    assert quote.price_impact == pytest.approx(0.5, abs=1e-6)
+
+
+@pytest.mark.parametrize("token_out", [USDC, WRAPPED, MARKET.pools[3].lp_token])
+def test_a_speck_has_no_price_impact(token_out: str) -> None:
+    """Whatever the prices of the market are off by, a small amount is traded at its route's spot rate."""
+    token_in = next(token for token in MARKET.pools[0].tokens if token != token_out)
+    depth = max(pool.reserves[pool.index(token_in)] for pool in MARKET.pools if token_in in pool.tokens)
+    quote = ask(token_in, token_out, max(depth // 10**6, 1))
+    assert quote.price_impact < 0.01
+
+
+@pytest.mark.parametrize("kind", ["LP to token", "token to LP", "LP to LP", "between"])
+def test_paths_with_lp_tokens_have_real_hops(kind: str) -> None:
+    """Redemptions and deposits are hops with the pool's exchange and address; every path adds up."""
+    dice = random.Random(kind)
+    answered = 0
+    for _ in range(10):
+        pool, other = dice.sample(MARKET.pools[:60], 2)
+        token_in, token_out, amount = {
+            "LP to token": (pool.lp_token, other.tokens[0], pool.lp_supply // 1000),
+            "token to LP": (other.tokens[0], pool.lp_token, other.reserves[0] // 1000),
+            "LP to LP": (pool.lp_token, other.lp_token, pool.lp_supply // 1000),
+            "between": (pool.tokens[0], other.tokens[1], pool.reserves[0] // 1000),
+        }[kind]
+        if token_in == token_out:
+            continue
+        try:
+            quote = ask(token_in, token_out, amount)
+        except ApiError:
+            continue
+        answered += 1
+        check_paths(quote)
+        assert isinstance(quote.paths, list)
+        for path in quote.paths:
+            assert path.swaps
+            assert all(swap.dex in ("xExchange", "OneDex", "AshSwap", "JEX") for swap in path.swaps)
+    assert answered >= 3
+
+
+def test_a_batch_takes_lp_tokens_and_wraps() -> None:
+    """LP inputs are redeemed and sold, wrapped tokens unwrapped, in one call with others."""
+    issuer = next(pool for pool in MARKET.pools if WRAPPED not in pool.tokens)
+    items = [
+        BatchItem(token=issuer.lp_token, amount=str(issuer.lp_supply // 10**4)),
+        BatchItem(token=WRAPPED, amount="12345"),
+    ]
+    found = batch_quote(snapshot(), BatchRequest(inputs=items, to="EGLD"), Decimal(0), SETTINGS, LATER)
+    assert found.failed_tokens == []
+    routes = {route.token: route.swaps for batch in found.batches for route in batch.routes}
+    assert routes[issuer.lp_token][0].from_ == issuer.lp_token
+    assert [(swap.dex, swap.amount_out) for swap in routes[WRAPPED]] == [("wrapper", "12345")]
+    assert sum(int(batch.amount_out) for batch in found.batches) > 12345
+
+
+def test_a_batch_past_its_deadline_says_so() -> None:
+    """Items for which no time is left are listed with a reason, and nothing else happens."""
+    items = [BatchItem(token=WRAPPED, amount="12345")]
+    found = batch_quote(snapshot(), BatchRequest(inputs=items, to=USDC), Decimal(0), SETTINGS, 0.0)
+    assert [failed.reason for failed in found.failed_tokens] == ["out_of_time"]
+    assert found.batches == []
