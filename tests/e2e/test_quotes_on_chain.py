@@ -1,6 +1,6 @@
 """What is quoted is what the contract pays: random quotes of every kind, executed on the local chain's contracts.
 
-`MILLRACE_TEST_QUOTES` sets how many per kind (default 25; 550 makes ten thousand in all).
+`MILLRACE_TEST_QUOTES` sets how many per kind (default 8; 480 makes ten thousand in all).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from millrace.localnet import builtin, market
 from millrace.localnet.execution import CallResult, ContractCall, State, execute_call
 from millrace.localnet.ledger import Ledger
 
-QUOTES = int(os.environ.get("MILLRACE_TEST_QUOTES", "25"))
+QUOTES = int(os.environ.get("MILLRACE_TEST_QUOTES", "8"))
 NETWORK = profile("documented", chain_id="local")
 TRADER = b"\x07" * 32
 

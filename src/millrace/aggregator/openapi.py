@@ -116,7 +116,7 @@ def _options(settings: AggregatorSettings) -> list[dict[str, Any]]:
         _parameter("slippage", slippage, "Accepted loss against the quote, a fraction."),
         _parameter("algorithm", algorithms, "How the input is split."),
         _parameter("includePaths", boolean, "Add the path breakdown."),
-        _parameter("includeLpRoutes", boolean, "Allow LP tokens to be minted and redeemed."),
+        _parameter("includeLpRoutes", boolean, "Allow LP tokens to be minted and redeemed between other tokens, too."),
         _parameter("maxHops", hops, "Most pools on one path."),
         _parameter("maxSplits", splits, "Most paths."),
         _parameter("maxPools", {"type": "integer", "minimum": 1, "maximum": 100}, "Most pools in all."),

@@ -128,7 +128,7 @@ def _route(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettin
     amount = request.amount_in
     if token_in == token_out and request.token_in != request.token_out:
         given = amount or request.amount_out or 0
-        return Route(Execution([], [], given, given), 1.0, 0.0)
+        return Route(Execution([], [], given, given), 0.0)
     planner = snapshot.planner(filter_of(request))
     limits = _limits(request, settings)
     try:

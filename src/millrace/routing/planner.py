@@ -93,7 +93,7 @@ class Planner:
         if not found:
             raise reason if token_in == token_out else PlanError("no plan executes this amount")
         best = max(found, key=lambda route: route.execution.amount_out)
-        return Route(best.execution, max(route.spot_rate for route in found), None)
+        return best._replace(gap=None)
 
     def _with_liquidity(
         self,
@@ -119,7 +119,7 @@ class Planner:
                     if last is not None and not shares:  # one division will do for all
                         shares = desk.divide(token_in, amount_in, first, last)
                     plan = self._first_plan(desk, token_in, token_out, amount_in, first, last, shares)
-                    found.append(Route(plan, desk.spot(token_in, token_out, first, last), None))
+                    found.append(Route(plan, None))
         return found
 
     def _first_plan(

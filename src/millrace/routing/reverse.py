@@ -58,7 +58,7 @@ def smallest(question: Question, spot: float) -> Route:
     if single is not None and (best is None or single.amount_in < best.execution.amount_in):
         found = question.forward(single.amount_in)
         enough = found is not None and found.execution.amount_out >= question.wanted
-        best = found if enough else Route(single, spot, None)
+        best = found if enough else Route(single, None)
     if best is None:
         raise PlanError("the market cannot pay this amount")
     best = _settle(question, best)

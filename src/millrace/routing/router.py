@@ -18,11 +18,10 @@ from millrace.routing.columns import Search
 from millrace.routing.exactpath import BUDGET, PathFinder, needed
 from millrace.routing.execution import Walked, execute, execute_paths
 from millrace.routing.lpedges import LpTrade, lp_edges
-from millrace.routing.net import Floats
 from millrace.routing.pathsearch import MAX_HOPS, MAX_PATHS, PathWork, make_path_work, split_greedy
 from millrace.routing.plan import Execution, PlanError
-from millrace.routing.potential import potentials, source_rate
 from millrace.routing.solve import UPPER, solve
+from millrace.routing.spot import SpotGraph
 from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import CurveCache, Trade, list_edges
 from millrace.routing.walk import Walker
@@ -33,7 +32,6 @@ CHUNKS = 24
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
 SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
 NEGLIGIBLE = 1e-9  # relative: no two paths are as close as this but by chance
-_LABELS_KEPT = 4096
 _DESCENTS = 8
 
 
@@ -54,7 +52,6 @@ class Route(NamedTuple):
     """An executed plan. `gap` bounds how far (relative) any split over the market could be above it."""
 
     execution: Execution
-    spot_rate: float  # best spot rate, output per input in smallest units
     gap: float | None
 
 
@@ -79,7 +76,7 @@ class Done(Protocol):
         """Its legs, and what each trade did."""
 
 
-class Router:
+class Router(SpotGraph):
     """Finds routes over a set of pools. One thread at a time; the scratch memory is reused (`twin` has its own).
 
     With `liquidity` the LP tokens that pools trade can also be minted and redeemed on the way.
@@ -95,11 +92,11 @@ class Router:
     ) -> None:
         chosen = list(pools)
         names = dict.fromkeys(token for pool in chosen for token in pool.tokens)
-        self.index = {token: k for k, token in enumerate(names)}
-        more = lp_edges(chosen, market, self.index) if liquidity else []
+        index = {token: k for k, token in enumerate(names)}
+        more = lp_edges(chosen, market, index) if liquidity else []
         self.has_liquidity = bool(more)
-        edges, self._trades = list_edges(chosen, market, self.index, curves or CurveCache(), more)
-        self._graph = nets.build(len(self.index), edges)
+        edges, trades = list_edges(chosen, market, index, curves or CurveCache(), more)
+        super().__init__(index, nets.build(len(index), edges), trades)
         self._finder = PathFinder(self._graph, self._trades)
         mispriced = bool(np.any(self._graph.net.prate * self._graph.net.pback > 1.0 + NEGLIGIBLE))
         self._second_looks = SECOND_LOOKS if edges.curves or mispriced else 0
@@ -107,10 +104,9 @@ class Router:
 
     def _scratch(self) -> None:
         """Memory that a search writes to."""
+        self.forget()
         self._work: Work | None = None
         self._path_work: PathWork | None = None
-        self._labels: dict[tuple[int, bool], Floats] = {}
-        self._rates: dict[tuple[int, int], float] = {}
         self._edges = np.zeros(MAX_EDGES, np.int32)
         self._flows = np.zeros(MAX_EDGES)
         self._report = np.zeros(4)
@@ -120,20 +116,6 @@ class Router:
         other = copy.copy(self)
         other._scratch()
         return other
-
-    def knows(self, token: str) -> bool:
-        """Whether any pool holds the token."""
-        return token in self.index
-
-    def connected(self, token_in: str, token_out: str) -> bool:
-        """Whether a route exists at all."""
-        if not (self.knows(token_in) and self.knows(token_out)):
-            return False
-        return self._rate(self.index[token_in], self.index[token_out]) > 0.0
-
-    def depth(self, token: str) -> int:
-        """The largest reserve of a token in any pool one can sell it to; 0 if there is none."""
-        return max((trade.pool.reserves[trade.i] for trade in self._trades if trade.token_in == token), default=0)
 
     def warm(self) -> None:
         """Run every kernel once, so that later calls neither compile nor allocate."""
@@ -160,7 +142,7 @@ class Router:
         """
         if not self.connected(token_in, token_out):
             raise NoRoute("no path between tokens")
-        search = self._search(token_in, token_out, amount_in)
+        search = self.search(token_in, token_out, amount_in)
         if search.cycle and search.top <= 1.0:
             raise NoRoute("no profitable cycle")
         ask = _Ask(token_in, token_out, amount_in, search, limits)
@@ -182,31 +164,13 @@ class Router:
             best = _better(best, self._by_exact_path(ask, best, budget))
         if search.cycle and (best is None or best.amount_out <= amount_in):
             raise NoRoute("no profitable cycle")
-        if best is None and self._distance(token_in, token_out) > limits.hops:
+        if best is None and self.distance(token_in, token_out) > limits.hops:
             raise NoRoute("no path between tokens within the hop limit")
         if best is None:
             raise PlanError("no plan executes this amount")
         if algorithm == "greedy":
             upper = self._by_flow(ask)[1]
         return self._proven(ask, best, upper)
-
-    def _distance(self, token_in: str, token_out: str) -> int:
-        """Pools on the shortest path (breadth first); more than any limit if there is none."""
-        net, sink = self._graph.net, self.index[token_out]
-        seen = {self.index[token_in]}
-        level = list(seen)
-        for hops in range(1, len(self.index) + 1):
-            following = []
-            for token in level:
-                for k in range(net.pptr[token], net.pptr[token + 1]):
-                    v = int(net.pdst[k])
-                    if net.prate[k] > 0.0 and v == sink:
-                        return hops
-                    if net.prate[k] > 0.0 and v not in seen:
-                        seen.add(v)
-                        following.append(v)
-            level = following
-        return len(self.index) + 1
 
     def _by_flow(self, ask: _Ask) -> tuple[Done | None, float]:
         """The dual's plan within the limits (if it has one), and the bound on the output of any plan."""
@@ -277,7 +241,7 @@ class Router:
     ) -> list[Trade] | None:
         """The single path that pays most for `amount` in exact integers, if that is more than `floor`."""
         source, sink = self.index[token_in], self.index[token_out]
-        behind = self._potential(sink, backward=True)
+        behind = self.potential(sink, backward=True)
         found = self._finder.best(source, sink, amount, min(limits.hops, limits.pools), floor, behind, budget)
         return None if found is None else found[0]
 
@@ -295,7 +259,7 @@ class Router:
                 break
             try:
                 amount = needed(path, wanted)
-                ask = _Ask(token_in, token_out, amount, self._search(token_in, token_out, amount), limits)
+                ask = _Ask(token_in, token_out, amount, self.search(token_in, token_out, amount), limits)
                 found = self._execute_paths(ask, [path], [1.0])
             except PoolError:
                 found = None
@@ -329,7 +293,7 @@ class Router:
     def _proven(self, ask: _Ask, done: Done, upper: float) -> Route:
         upper *= 1.0 + 2.0 * _rounding(done)  # pools round down what they withhold: a unit or two above the curves
         gap = max(0.0, 1.0 - done.amount_out / upper) if 0.0 < upper < math.inf else None
-        return Route(done.execution(), self._spot(ask.search), gap)
+        return Route(done.execution(), gap)
 
     def find_paths(
         self, token_in: str, token_out: str, amount_in: int, limits: Limits
@@ -337,7 +301,7 @@ class Router:
         """Greedy paths for an amount with the part each takes (summing to 1). Raises `PlanError` if none."""
         if not self.connected(token_in, token_out) or token_in == token_out:
             raise PlanError(f"no path from {token_in} to {token_out}")
-        ask = _Ask(token_in, token_out, amount_in, self._search(token_in, token_out, amount_in), limits)
+        ask = _Ask(token_in, token_out, amount_in, self.search(token_in, token_out, amount_in), limits)
         paths, flows = self._greedy(ask, CHUNKS)
         whole = sum(flows)
         if whole <= 0.0:
@@ -358,48 +322,14 @@ class Router:
         scaled = np.array([amount * self._graph.scale[self.index[token]] for token, amount in amounts.items()])
         ahead = np.zeros(len(self.index))
         for source in sources.tolist():  # each token's own best route is worth 1
-            np.maximum(ahead, self._potential(source, backward=False) / self._rate(source, sink), out=ahead)
+            np.maximum(ahead, self.potential(source, backward=False) / self.best_rate(source, sink), out=ahead)
         single = int(sources[0]) if len(amounts) == 1 else -1
-        behind = self._potential(sink, backward=True)
+        behind = self.potential(sink, backward=True)
         search = Search(sources, scaled, sink, False, sink, single, ahead, behind, 1.0)
         trades, flows = self._flow(search, limits._replace(paths=max(limits.paths, len(amounts))))
         if trades and _longest(trades) > limits.hops:
             return [], []
         return trades, flows
-
-    def scale(self, token: str) -> float:
-        """What one smallest unit of a token counts in flows: about its value."""
-        return float(self._graph.scale[self.index[token]]) if token in self.index else 0.0
-
-    def rate(self, token_in: str, token_out: str) -> float:
-        """Best output per input of a very small trade, in smallest units; 1 for a token itself, 0 without route."""
-        return 1.0 if token_in == token_out else self.spot_rate(token_in, token_out)
-
-    def spot_rate(self, token_in: str, token_out: str) -> float:
-        """Best output per input of a very small trade, in smallest units; 0 if there is no route."""
-        if not self.connected(token_in, token_out):
-            return 0.0
-        return self._spot(self._search(token_in, token_out, 1))
-
-    def _spot(self, search: Search) -> float:
-        scale = self._graph.scale
-        return float(search.top * scale[search.sources[0]] / scale[search.sink])
-
-    def _search(self, token_in: str, token_out: str, amount_in: int) -> Search:
-        source, sink = self.index[token_in], self.index[token_out]
-        cycle = source == sink
-        behind = self._potential(sink, backward=True)
-        return Search(
-            np.array([source], np.int32),
-            np.array([amount_in * self._graph.scale[source]]),
-            sink,
-            cycle,
-            -1 if cycle else sink,
-            -1 if cycle else source,
-            self._potential(source, backward=False),
-            behind,
-            self._rate(source, sink),
-        )
 
     def _flow(self, search: Search, limits: Limits) -> tuple[list[Trade], list[float]]:
         """The dual's flow within the limits, as trades in execution order."""
@@ -417,26 +347,6 @@ class Router:
         )
         original = self._graph.original[self._edges[:count]].tolist()
         return [self._trades[e] for e in original], self._flows[:count].tolist()
-
-    def _rate(self, source: int, sink: int) -> float:
-        """Best spot rate between two tokens over at least one pool; the last ones are remembered."""
-        rate = self._rates.get((source, sink))
-        if rate is None:
-            if len(self._rates) >= _LABELS_KEPT:
-                self._rates.clear()
-            behind = self._potential(sink, backward=True)
-            rate = self._rates[source, sink] = source_rate(self._graph.net, source, behind)
-        return rate
-
-    def _potential(self, token: int, *, backward: bool) -> Floats:
-        """Best spot rates from or to a token, computed once per market."""
-        key = (token, backward)
-        labels = self._labels.get(key)
-        if labels is None:
-            if len(self._labels) >= _LABELS_KEPT:
-                self._labels.clear()
-            labels = self._labels[key] = potentials(self._graph.net, token, backward)
-        return labels
 
 
 def _rounding(done: Done) -> float:

@@ -1,0 +1,117 @@
+"""Spot rates over a graph of trades: what is connected with what, how far apart, and at which rate at best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from millrace.routing.columns import Search
+from millrace.routing.net import Floats, Graph
+from millrace.routing.potential import potentials, source_rate
+from millrace.routing.venue import Trade
+
+_LABELS_KEPT = 4096
+
+
+class SpotGraph:
+    """A graph with what has been asked about it remembered. One thread at a time."""
+
+    def __init__(self, index: dict[str, int], graph: Graph, trades: Sequence[Trade]) -> None:
+        self.index = index
+        """The number of each token."""
+        self._graph = graph
+        self._trades = trades
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin with nothing remembered."""
+        self._labels: dict[tuple[int, bool], Floats] = {}
+        self._rates: dict[tuple[int, int], float] = {}
+
+    def knows(self, token: str) -> bool:
+        """Whether any pool holds the token."""
+        return token in self.index
+
+    def connected(self, token_in: str, token_out: str) -> bool:
+        """Whether a route exists at all."""
+        if not (self.knows(token_in) and self.knows(token_out)):
+            return False
+        return self.best_rate(self.index[token_in], self.index[token_out]) > 0.0
+
+    def depth(self, token: str) -> int:
+        """The largest reserve of a token in any pool one can sell it to; 0 if there is none."""
+        return max(
+            (trade.pool.reserves[trade.i] for trade in self._trades if trade.token_in == token and trade.i >= 0),
+            default=0,
+        )
+
+    def distance(self, token_in: str, token_out: str) -> int:
+        """Pools on the shortest path (breadth first); more than any limit if there is none."""
+        net, sink = self._graph.net, self.index[token_out]
+        seen = {self.index[token_in]}
+        level = list(seen)
+        for hops in range(1, len(self.index) + 1):
+            following = []
+            for token in level:
+                for k in range(net.pptr[token], net.pptr[token + 1]):
+                    v = int(net.pdst[k])
+                    if net.prate[k] > 0.0 and v == sink:
+                        return hops
+                    if net.prate[k] > 0.0 and v not in seen:
+                        seen.add(v)
+                        following.append(v)
+            level = following
+        return len(self.index) + 1
+
+    def scale(self, token: str) -> float:
+        """What one smallest unit of a token counts in flows: about its value."""
+        return float(self._graph.scale[self.index[token]]) if token in self.index else 0.0
+
+    def rate(self, token_in: str, token_out: str) -> float:
+        """Best output per input of a very small trade, in smallest units; 1 for a token itself, 0 without route."""
+        return 1.0 if token_in == token_out else self.spot_rate(token_in, token_out)
+
+    def spot_rate(self, token_in: str, token_out: str) -> float:
+        """Best output per input of a very small trade, in smallest units; 0 if there is no route."""
+        if not self.connected(token_in, token_out):
+            return 0.0
+        source, sink, scale = self.index[token_in], self.index[token_out], self._graph.scale
+        return float(self.best_rate(source, sink) * scale[source] / scale[sink])
+
+    def search(self, token_in: str, token_out: str, amount_in: int) -> Search:
+        """The question in the kernels' terms."""
+        source, sink = self.index[token_in], self.index[token_out]
+        cycle = source == sink
+        behind = self.potential(sink, backward=True)
+        return Search(
+            np.array([source], np.int32),
+            np.array([amount_in * self._graph.scale[source]]),
+            sink,
+            cycle,
+            -1 if cycle else sink,
+            -1 if cycle else source,
+            self.potential(source, backward=False),
+            behind,
+            self.best_rate(source, sink),
+        )
+
+    def best_rate(self, source: int, sink: int) -> float:
+        """Best spot rate between two tokens over at least one pool; the last ones are remembered."""
+        rate = self._rates.get((source, sink))
+        if rate is None:
+            if len(self._rates) >= _LABELS_KEPT:
+                self._rates.clear()
+            behind = self.potential(sink, backward=True)
+            rate = self._rates[source, sink] = source_rate(self._graph.net, source, behind)
+        return rate
+
+    def potential(self, token: int, *, backward: bool) -> Floats:
+        """Best spot rates from or to a token, computed once per market."""
+        key = (token, backward)
+        labels = self._labels.get(key)
+        if labels is None:
+            if len(self._labels) >= _LABELS_KEPT:
+                self._labels.clear()
+            labels = self._labels[key] = potentials(self._graph.net, token, backward)
+        return labels
