@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import functools
 import logging
 import queue
 import sqlite3
@@ -18,10 +19,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from millrace.chain import outport
 from millrace.notifier.dead_letters import DeadLetters
+from millrace.notifier.dedup import Block
 from millrace.notifier.entry import Entry, now_ms
 from millrace.notifier.metrics import Metrics
 from millrace.notifier.postgres_store import PostgresStore
@@ -32,6 +34,8 @@ from millrace.notifier.store import Store
 from millrace.runtime.postgres import Unavailable
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _MAX_BATCH = 256  # messages in one commit
 _TICK = 0.25  # seconds between looks at what is overdue, while no message comes
@@ -138,22 +142,28 @@ class Journal:
 
     async def read(self, after: int, max_bytes: int) -> list[Entry]:
         """Committed events beyond the sequence `after`: at least one if there is one, then up to `max_bytes`."""
-        entries, corrupt = await self._loop.run_in_executor(self._readers, self._read_patiently, after, max_bytes)
+        read = functools.partial(self._reader.read, after, max_bytes)
+        entries, corrupt = await self._loop.run_in_executor(self._readers, self._patiently, read, ([], []))
         if corrupt:
             self._metrics.corrupt.inc(len(corrupt))
             log.error("events of the journal fail their checksum", extra={"sequences": corrupt[:10]})
         return entries
 
-    def _read_patiently(self, after: int, max_bytes: int) -> tuple[list[Entry], list[int]]:
-        """While the database cannot be reached, consumers wait, as nodes do."""
+    async def block(self, shard: int, block_hash: bytes) -> Block | None:
+        """What is remembered of a block, as of the latest commit."""
+        ask = functools.partial(self._reader.block, shard, block_hash)
+        return await self._loop.run_in_executor(self._readers, self._patiently, ask, None)
+
+    def _patiently(self, ask: Callable[[], T], at_the_end: T) -> T:
+        """While the database cannot be reached, whoever reads waits, as nodes do."""
         delay = _RETRY[0]
         while True:
             try:
-                return self._reader.read(after, max_bytes)
+                return ask()
             except Unavailable as error:
                 log.error("the journal cannot be read; consumers wait", extra={"why": str(error)})
                 if self._stopping.wait(delay):
-                    return [], []
+                    return at_the_end
                 delay = min(2 * delay, _RETRY[1])
 
     # The writer's thread.

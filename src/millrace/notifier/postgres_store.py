@@ -345,6 +345,8 @@ class PostgresStore:
             if not rows:
                 return None
             block = block_of(rows[0])
+            if not self._writer:
+                return block  # it may change behind a reader's back
             self._blocks.put(key, block)
         forgotten = block.first_sequence < self._horizon and not block.held_since
         return None if forgotten else block

@@ -103,7 +103,8 @@ class ServiceBusSink(Sink):
                 part, size = [], 0
             part.append(item)
             size += len(item.payload)
-        yield part
+        if part:
+            yield part
 
     def _omit(self, message: BusMessage, reason: str) -> None:
         """Keep what is too large for the bus, on disk when this returns; in the publisher's thread."""

@@ -103,6 +103,17 @@ class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The topics are partitioned: a batch then holds one session only."""
     service_bus_timeout: Seconds = 10.0
     """How long the bus may take to accept a batch before the notifier connects again."""
+    redis_url: Secret = Secret()
+    """Redis by which several notifiers publish each event once together, such as `redis://:password@host:6379/0`.
+    Empty: this one is alone."""
+    claim_group: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = "notifier"
+    """Notifiers of one group share their brokers."""
+    claim_lease: Annotated[float, Meta(ge=0.1)] = 3.0
+    """How long after the death of the one that publishes another goes on."""
+    claim_patience: Seconds = 10.0
+    """How far the one that publishes must be past an event before another publishes what it does not have."""
+    claim_keep: Annotated[float, Meta(ge=60)] = 3600.0
+    """How long it is remembered in Redis that an event was published."""
 
     ping_interval: Seconds = 30.0
     """Seconds between pings on every connection."""

@@ -12,7 +12,8 @@ import logging
 import random
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar, NamedTuple
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from millrace.chain.proto.hub_pb2 import Gap
 from millrace.notifier.confirm_window import ConfirmWindow
@@ -24,12 +25,16 @@ from millrace.notifier.metrics import Metrics, SinkMetrics
 from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.settings import NotifierSettings
 
+if TYPE_CHECKING:
+    from millrace.notifier.claims import Claims
+
 log = logging.getLogger(__name__)
 _log_cursor = OccasionalLog(log, logging.ERROR, "the cursor of a sink cannot be written")
 
 BACK_OFF = 0.5, 30.0  # seconds before connecting again: first, longest
 OPEN_SECONDS = 10.0  # to connect and get ready
 CLOSE_SECONDS = 2.0  # for a goodbye
+_POLL_SECONDS = 0.1  # between two looks at what another notifier has published
 _READ_BYTES = 4 * 1024 * 1024  # of the journal at a time
 _SAVE_EVERY = 0.25  # seconds between writes of the cursor: its fsync shares the journal's disk
 
@@ -60,6 +65,20 @@ class Item(NamedTuple):
     marks: int
     message_id: str
     payload: bytes
+    claim: str = ""
+    """By what notifiers that share the broker know the event."""
+    received_ms: int = 0
+    """When a node told it; 0 for what left the journal."""
+
+
+class Verdict(Enum):
+    """What notifiers that share a broker agree about an event."""
+
+    PUBLISH = 1
+    PASS = 2
+    """It is published already."""
+    WAIT = 3
+    """Another has it under way, or is away and its lease has not ended."""
 
 
 class Sink(ABC):
@@ -87,6 +106,12 @@ class Sink(ABC):
         self._file_trouble = ""
         self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._claims: Claims | None = None
+        self._ahead: tuple[int, list[Item]] = 0, []
+        if settings.redis_url:
+            from millrace.notifier.claims import Claims  # with its client library, which takes long to load
+
+            self._claims = Claims(settings, name, journal.block, self._metrics.claim_failures.inc)
 
     async def start(self) -> None:
         """Begin where the cursor stands; a new sink begins with the journal's oldest event.
@@ -100,6 +125,8 @@ class Sink(ABC):
         cursor = min(cursor, self._journal.head)
         self._window = ConfirmWindow(cursor, self.bounds.messages, self.bounds.bytes)
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._save_often())]
+        if self._claims is not None:
+            self._claims.start(lambda: self.connected, lambda: self.lag == 0)
 
     async def stop(self) -> None:
         """Wait a little for what is on its way, then keep the cursor."""
@@ -112,6 +139,8 @@ class Sink(ABC):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._save()
         self._file_thread.shutdown()
+        if self._claims is not None:
+            await self._claims.stop()
 
     def wake(self) -> None:
         """The journal has news."""
@@ -125,7 +154,13 @@ class Sink(ABC):
     @property
     def problems(self) -> list[str]:
         """What an operator should know; empty when all is well."""
-        return [text for text in (self._trouble, self._file_trouble) if text]
+        claiming = self._claims.trouble if self._claims is not None else ""
+        return [text for text in (self._trouble, self._file_trouble, claiming and f"{self.name}: {claiming}") if text]
+
+    @property
+    def leading(self) -> bool:
+        """Whether this notifier is the one that publishes; without others it always is."""
+        return self._claims is None or self._claims.leading
 
     @property
     def cursor(self) -> int:
@@ -145,6 +180,7 @@ class Sink(ABC):
     def refresh_gauges(self) -> None:
         """Write the present state into the metrics."""
         self._metrics.connected.set(self.connected)
+        self._metrics.leading.set(self.leading)
         self._metrics.queue.set(self.queued)
         self._metrics.lag.set(self.lag)
         self._metrics.cursor.set(self.cursor)
@@ -220,10 +256,15 @@ class Sink(ABC):
     def _confirm(self, sequence: int) -> None:
         """The broker has this message for good."""
         self._metrics.confirmed.inc()
+        self._settle(sequence)
+
+    def _settle(self, sequence: int) -> None:
         before = self._window.cursor
         self._window.confirmed(sequence, now())
         if self._window.cursor > before:
             self._moved.set()
+            if self._claims is not None:
+                self._claims.confirmed(self._window.cursor)
         self._wake.set()
 
     # From the journal to messages.
@@ -234,6 +275,25 @@ class Sink(ABC):
         return self._journal.head > self._window.position
 
     async def _next_items(self, after: int) -> list[Item]:
+        """What follows the sequence `after` and is to be sent now; may be nothing though the journal has more."""
+        if self._claims is None:
+            return await self._read_items(after)
+        if self._ahead[0] != after or not self._ahead[1]:
+            self._ahead = after, await self._read_items(after)
+        verdict, items = await self._claims.judge(self._ahead[1])
+        if verdict is Verdict.WAIT:
+            await asyncio.sleep(_POLL_SECONDS)
+            return []
+        self._ahead = 0, []
+        if verdict is Verdict.PUBLISH:
+            return items
+        for item in items:
+            self._metrics.passed.inc()
+            self._window.sent(item.sequence, 0, now())
+            self._settle(item.sequence)
+        return []
+
+    async def _read_items(self, after: int) -> list[Item]:
         """What follows the sequence `after`, with a gap for each stretch that cannot be delivered."""
         head = self._journal.head
         entries = await self._journal.read(after, _READ_BYTES)
@@ -243,16 +303,31 @@ class Sink(ABC):
         for entry in entries:
             if entry.sequence > after + 1:
                 items.append(self._gap(after + 1, entry.sequence - 1))
-            too_large = len(entry.payload) > self.bounds.message_bytes
-            items.append(self._gap(entry.sequence, entry.sequence) if too_large else _event(entry))
+            items.append(self._event(entry))
             after = entry.sequence
         return items
+
+    def _event(self, entry: Entry) -> Item:
+        if len(entry.payload) > self.bounds.message_bytes:
+            gap = self._gap(entry.sequence, entry.sequence)
+            return gap._replace(claim=entry.message_id, received_ms=entry.received_ms)
+        return Item(
+            entry.sequence,
+            entry.topic,
+            entry.shard,
+            entry.marks,
+            entry.message_id,
+            entry.payload,
+            entry.message_id,
+            entry.received_ms,
+        )
 
     def _gap(self, first: int, last: int) -> Item:
         self._metrics.gaps.inc()
         log.error("events are not published", extra={"sink": self.name, "first": first, "last": last})
         payload = Gap(first=first, last=last).SerializeToString()
-        return Item(last, GAP, None, 0, f"{GAP}:{first}:{last}", payload)
+        message_id = f"{GAP}:{first}:{last}"
+        return Item(last, GAP, None, 0, message_id, payload, message_id)
 
     # The cursor on disk.
 
@@ -278,7 +353,3 @@ class Sink(ABC):
 def now() -> float:
     """The loop's clock, seconds."""
     return asyncio.get_running_loop().time()
-
-
-def _event(entry: Entry) -> Item:
-    return Item(entry.sequence, entry.topic, entry.shard, entry.marks, entry.message_id, entry.payload)
