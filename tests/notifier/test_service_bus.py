@@ -221,6 +221,20 @@ async def test_wrong_key(tmp_path: Path, start_bus: Callable[..., Bus], caplog: 
     assert bus.accepted() == []
 
 
+async def test_new_key(tmp_path: Path, start_bus: Callable[..., Bus]) -> None:
+    """A key that is put right in the connection file is used at the next attempt, without a restart."""
+    bus = start_bus()
+    file = tmp_path / "connection"
+    file.write_text(bus.connection_string(base64.b64encode(b"the key before").decode()))
+    settings = {"service_bus_connection": Secret(), "service_bus_connection_file": file}
+    async with publishing(bus, tmp_path, **settings) as running, peers(running) as connect:
+        await (await connect.node()).save(save_block(0, 1))
+        await until(lambda: running.metrics.sink_reconnects.labels("service_bus")._value.get() >= 1)
+        assert bus.accepted() == []
+        file.write_text(bus.connection_string())
+        await accepted(bus, 1)
+
+
 async def test_connection_file(tmp_path: Path, start_bus: Callable[..., Bus]) -> None:
     """The connection string may stand in a file; a file that is missing or holds no such string ends the start."""
     bus = start_bus()

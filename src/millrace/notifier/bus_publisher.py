@@ -32,11 +32,8 @@ Omit = Callable[[BusMessage, str], None]
 class Publisher:
     """Owns the thread and the connection. Public methods are for the event loop of the notifier."""
 
-    def __init__(
-        self, connection_string: str, topics: Mapping[str, str], timeout: float, one_session: bool, on_omit: Omit
-    ) -> None:
+    def __init__(self, topics: Mapping[str, str], timeout: float, one_session: bool, on_omit: Omit) -> None:
         """`on_omit` is called in the publisher's thread, before a message too large for the bus is passed over."""
-        self._connection_string = connection_string
         self._topics = topics
         self._one_session = one_session
         self._lanes = {name: _Lane(timeout, one_session, on_omit) for name in topics.values()}
@@ -46,9 +43,9 @@ class Publisher:
         sys.setswitchinterval(_TURN)
         self._thread.start()
 
-    async def connect(self) -> None:
+    async def connect(self, connection_string: str) -> None:
         """Connect anew. Raises what the SDK raises for a broker that is not there or refuses the key."""
-        await self._call(self._connect())
+        await self._call(self._connect(connection_string))
 
     async def publish(self, items: list[Item]) -> int:
         """Return once the bus has accepted all messages of these; tells how many went out.
@@ -77,10 +74,10 @@ class Publisher:
 
     # In the thread.
 
-    async def _connect(self) -> None:
+    async def _connect(self, connection_string: str) -> None:
         logging.getLogger("azure").setLevel(logging.ERROR)  # it tells at length what is raised anyway
         # No attempts of its own: the sink tries again, and knows what was accepted.
-        client = ServiceBusClient.from_connection_string(self._connection_string, retry_total=0)
+        client = ServiceBusClient.from_connection_string(connection_string, retry_total=0)
         opening = [lane.open(client.get_topic_sender(name)) for name, lane in self._lanes.items()]
         async with asyncio.timeout(sink.OPEN_SECONDS):
             for outcome in await asyncio.gather(*opening, return_exceptions=True):

@@ -54,10 +54,9 @@ class ServiceBusSink(Sink):
 
     async def start(self) -> None:
         """Begin where the cursor stands. Raises `OSError` for what only an operator can mend, saying how."""
-        secret = await asyncio.to_thread(_connection_string, self._settings)
+        await asyncio.to_thread(_connection_string, self._settings)
         await super().start()  # its tasks begin to run only after this method
         self._publisher = Publisher(
-            secret,
             self._settings.service_bus_topics,
             self._settings.service_bus_timeout,
             self._settings.service_bus_partitioned,
@@ -72,7 +71,8 @@ class ServiceBusSink(Sink):
 
     async def _deliver(self) -> None:
         try:
-            await self._publisher.connect()
+            # Read again: its key may have been changed.
+            await self._publisher.connect(await asyncio.to_thread(_connection_string, self._settings))
             self._opened("the service bus")
             while not self._stopping:
                 self._wake.clear()
