@@ -7,7 +7,6 @@ verified, approved, reserved and journalled has no type the signing process woul
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -55,8 +54,7 @@ class Relayers(msgspec.Struct, frozen=True):
         return pubkey in self.by_shard.values()
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(msgspec.Struct, frozen=True, gc=False):
     """A transaction in raw values; nothing in it is believed yet."""
 
     tx: Transaction
@@ -74,8 +72,7 @@ class Parsed:
         return cls(tx, proto, own, origin)
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
+class Examined(msgspec.Struct, frozen=True, gc=False):
     """Well formed for this network and for the relayer it names; whether it is signed is not known yet."""
 
     parsed: Parsed
@@ -88,8 +85,7 @@ class Examined:
         _require(self.parsed, Parsed)
 
 
-@dataclass(frozen=True, slots=True)
-class Authenticated:
+class Authenticated(msgspec.Struct, frozen=True, gc=False):
     """Examined, and signed by its sender (and guardian, and relayer if already co-signed)."""
 
     examined: Examined
@@ -119,8 +115,7 @@ class Authenticated:
         return self.examined.receiver_shard
 
 
-@dataclass(frozen=True, slots=True)
-class Approved:
+class Approved(msgspec.Struct, frozen=True, gc=False):
     """The policy and the state of the account allow it; `fee` is the most it can cost whoever pays."""
 
     authenticated: Authenticated
@@ -138,8 +133,7 @@ class Approved:
         return self.authenticated.parsed.origin
 
 
-@dataclass(frozen=True, slots=True)
-class Reserved:
+class Reserved(msgspec.Struct, frozen=True, gc=False):
     """Its (sender, nonce), its budget and its quotas are taken; nobody else can have them."""
 
     approved: Approved
@@ -148,8 +142,7 @@ class Reserved:
         _require(self.approved, Approved)
 
 
-@dataclass(frozen=True, slots=True)
-class Journalled:
+class Journalled(msgspec.Struct, frozen=True, gc=False):
     """A record of it is on disk."""
 
     reserved: Reserved
@@ -158,8 +151,7 @@ class Journalled:
         _require(self.reserved, Reserved)
 
 
-@dataclass(frozen=True, slots=True)
-class Signed:
+class Signed(msgspec.Struct, frozen=True, gc=False):
     """Every signature it needs is there: it may leave this process."""
 
     journalled: Journalled
