@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from relayer_support import transfer, wallet
 
-from millrace.chain.call import payments_of
 from millrace.chain.transaction import client_hash, to_proto
 from millrace.relayer.inflight import Entry, InFlight
 
@@ -17,7 +16,7 @@ MADE = {nonce: transfer(ALICE, nonce, relayed=False, value=nonce * 7) for nonce 
 
 def entry(nonce: int) -> Entry:
     tx = MADE[nonce]
-    return Entry(tx, to_proto(tx), client_hash(tx), "broadcast", 1, 1, 100 + nonce, nonce, payments_of(tx))
+    return Entry(tx, to_proto(tx), client_hash(tx), "broadcast", 1, 1, 100 + nonce, nonce)
 
 
 @settings(max_examples=150, deadline=None)

@@ -493,3 +493,15 @@ async def test_rest_and_websocket_agree(world: Any) -> None:
     assert [item["reason"] for item in spoken["failed"]] == ["nonce too high", "invalid signature"]
     assert written == spoken
     assert signed["results"] == relayed["results"], "one signature, whoever asks for it"
+
+
+async def test_what_its_sender_pays_for_is_not_judged(world: Any) -> None:
+    """A broadcast whose data cannot be read is its sender's affair: taken, kept over a restart, sent."""
+    await start(world, '[lists]\ndeny_functions = ["burn"]')
+    data = b"ESDTTransfer@" + TOKEN + b"@01@6275726e@0"
+    tx = transfer(ALICE, relayed=False, data=data, gas_limit=900_000)
+    assert await submit(world, tx, kind="broadcast") == ["ok"]
+    await world.stop()
+    await start(world)
+    assert await submit(world, tx, kind="broadcast") == ["ok"]
+    assert len(world.service.desk.inflight) == 1

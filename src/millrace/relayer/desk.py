@@ -104,7 +104,7 @@ class Desk:
             receiver_shard=item.receiver_shard,
             fee=approved.fee,
             created_ms=self._wall_ms(),
-            target=item.target,
+            target=item.target if origin.is_sponsored else None,
             ip=origin.ip,
         )
         if origin.is_sponsored:
@@ -249,7 +249,7 @@ class Desk:
             receiver_shard=self._network.receiver_shard_of(tx.receiver, tx.sender),
             fee=record.fee,
             created_ms=record.created_ms,
-            target=target_of(tx),
+            target=None if record.kind == "broadcast" else target_of(tx),
             ip=record.ip,
             chain_hash=record.chain_hash or b"",
             state="signed" if record.kind == "broadcast" and record.state == "journalled" else record.state,  # type: ignore[arg-type]

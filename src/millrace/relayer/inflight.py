@@ -34,8 +34,8 @@ class Entry(msgspec.Struct, eq=False):
     fee: int
     """The most it can cost whoever pays, in atomic units."""
     created_ms: int
-    target: ParsedCall
-    """What it does: who really receives, which function is called."""
+    target: ParsedCall | None = None
+    """What it does, where a relayer key pays for it: who really receives, which function is called."""
     ip: str = ""
     chain_hash: bytes = b""
     state: State = "reserved"

@@ -103,8 +103,9 @@ class Authenticated(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def target(self) -> call.ParsedCall:
-        """What it does: who really receives, which function is called."""
-        return self.examined.target or target_of(self.tx)
+        """What it does: who really receives, which function is called. Known of what a relayer key is asked to pay."""
+        assert self.examined.target is not None
+        return self.examined.target
 
     @property
     def sender_shard(self) -> int:

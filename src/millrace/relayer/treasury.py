@@ -83,6 +83,7 @@ class Treasury:
     def reserve(self, entry: Entry) -> None:
         """Take the entry's fee from budget and quotas: from all of them, or from none and `Refused`."""
         tx = entry.tx
+        assert entry.target is not None
         who = Spender(tx.relayer, tx.sender, entry.ip, entry.target.receiver)
         self._reservations[entry.client_hash] = self.ledger.reserve(
             who, entry.fee, self._clock(), self.policy.budget, self.policy.quotas, sign_only=entry.kind == "sign"
@@ -92,6 +93,7 @@ class Treasury:
 
     def signed(self, entry: Entry) -> None:
         """One of our keys has signed it: from now on it is followed to its end."""
+        assert entry.target is not None
         self._follow(entry.chain_hash, entry.client_hash, entry.tx, entry.target, entry.fee)
 
     def _follow(
