@@ -505,3 +505,14 @@ async def test_what_its_sender_pays_for_is_not_judged(world: Any) -> None:
     await start(world)
     assert await submit(world, tx, kind="broadcast") == ["ok"]
     assert len(world.service.desk.inflight) == 1
+
+
+async def test_a_block_moves_the_nonce_by_itself(world: Any) -> None:
+    """A final block that has a transaction raises its sender's nonce, even if it says nothing of the account."""
+    await start(world)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    asked = len(world.api.asked)
+    Chain(world, 1).final([entry_of(world, transfer(ALICE)).tx])
+    assert world.service.book.get(ALICE.public).nonce == 1
+    assert await submit(world, transfer(ALICE, 1)) == ["ok"]
+    assert len(world.api.asked) == asked, "nobody had to be asked"
