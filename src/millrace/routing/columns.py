@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from millrace.routing.jit import kernel
+from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import minimise
 from millrace.routing.potential import source_rate
-from millrace.routing.work import EDGES, TOKENS, Work, add_edges, add_hold, add_token, reset
+from millrace.routing.work import EDGES, SELLERS, TOKENS, Work, add_edges, add_hold, add_token, reset
 
 FIRST_PAIRS = 16  # token pairs in the first working set
 FIRST_PARALLEL = 6  # pools of one pair in the first working set, best spot rates first
@@ -27,6 +27,8 @@ MISSED = 1e-7  # stop when what is left out is worth less than this part of the 
 TOLERANCE = 1e-8
 ROUGH = 1e-4  # tolerance while edges are still being added
 NEWTON_STEPS = 60
+ROUGH_STEPS = 3  # while the set is small: its prices are wrong anyway until the edges that are missing come in
+SMALL_SET = 256  # edges
 FIRST_FLOOR = 0.8  # first candidates: pairs on routes within 20 % of the best spot rate
 FIRST_MARGINAL = 0.97  # guess of marginal rate / best spot rate
 
@@ -45,23 +47,22 @@ class Search(NamedTuple):
     top: float
 
 
-@kernel
-def sellers(net: Net, q: Search) -> Ints:
-    """Tokens that may sell: the sources, then every core token that is none."""
-    result = np.empty(q.sources.size + net.corelist.size, np.int32)
+@inlined
+def _list_sellers(net: Net, w: Work, q: Search) -> None:
+    """List the tokens that may sell: the sources, then every core token that is none."""
     count = 0
     for i in range(q.sources.size):
         if not net.core[q.sources[i]]:
-            result[count] = q.sources[i]
+            w.n_sellers[count] = q.sources[i]
             count += 1
-    for i in range(net.corelist.size):
-        if net.corelist[i] != q.no_seller:
-            result[count] = net.corelist[i]
+    for t in net.corelist:
+        if t != q.no_seller:
+            w.n_sellers[count] = t
             count += 1
-    return result[:count]
+    w.n[SELLERS] = count
 
 
-@kernel
+@inlined
 def first_set(net: Net, w: Work, q: Search) -> None:
     """Fill the empty working set with the pairs on the best spot routes and guess the prices."""
     total = 0.0
@@ -78,13 +79,14 @@ def first_set(net: Net, w: Work, q: Search) -> None:
             w.n_buy[token] = 0
             w.t_s[local] = max(w.t_s[local], 1.0)
             add_hold(w)
+    _list_sellers(net, w, q)
     count = _scan_pairs(net, w, q, FIRST_FLOOR * q.top)
     chosen = _largest(w, count, FIRST_PAIRS)
     _add_pair_tokens(net, w, q, chosen)
     _expand_pairs(net, w, chosen)
 
 
-@kernel
+@inlined
 def _expand_pairs(net: Net, w: Work, chosen: int) -> None:
     """Add the best edges of the candidate pairs."""
     edges = np.empty(w.e_edge.size, np.int32)
@@ -99,11 +101,12 @@ def _expand_pairs(net: Net, w: Work, chosen: int) -> None:
     add_edges(net, w, edges[:count])
 
 
-@kernel
+@inlined
 def _scan_pairs(net: Net, w: Work, q: Search, floor: float) -> int:
     """List the pairs whose best route through them is above `floor` as candidates."""
     count, sink, no_buyer = 0, q.sink, q.no_buyer
-    for a in sellers(net, q):
+    for i in range(w.n[SELLERS]):
+        a = w.n_sellers[i]
         if not 1 <= w.n_sell[a] <= q.sources.size and q.ahead[a] * q.behind[a] < floor:
             continue
         for k in range(net.pptr[a], net.pptr[a + 1]):
@@ -119,7 +122,7 @@ def _scan_pairs(net: Net, w: Work, q: Search, floor: float) -> int:
     return count
 
 
-@kernel
+@inlined
 def _largest(w: Work, count: int, wanted: int) -> int:
     """Keep the `wanted` candidates with the best scores (in their old order); returns how many are left."""
     if count <= wanted:
@@ -135,7 +138,7 @@ def _largest(w: Work, count: int, wanted: int) -> int:
     return kept
 
 
-@kernel
+@inlined
 def _add_pair_tokens(net: Net, w: Work, q: Search, chosen: int) -> None:
     """Add the tokens of the chosen pairs, those with many pairs first (it keeps the factors sparse)."""
     tokens = np.empty(2 * chosen, np.int32)
@@ -157,7 +160,7 @@ def _add_pair_tokens(net: Net, w: Work, q: Search, chosen: int) -> None:
             add_token(w, t, math.sqrt(math.sqrt(q.behind[t] * low)))
 
 
-@kernel
+@inlined
 def marginal(net: Net, w: Work, q: Search) -> float:
     """The lowest ratio of a source's dual price to its best spot rate, times `top`: the pruning level."""
     lowest = 1e300
@@ -169,66 +172,77 @@ def marginal(net: Net, w: Work, q: Search) -> float:
     return lowest * q.top
 
 
-@kernel
+@inlined
 def price_tokens(net: Net, w: Work, q: Search, level: float) -> None:
-    """Price every core token: the dual price inside the working set, outside what makes trades useless.
+    """Price every core token, as a seller and as a buyer; 0 for what may not sell, or buy.
 
-    Outside, a price between what the token fetches and what it costs leaves no profit, if there is one.
+    Inside the working set that is the dual price, outside what makes trades useless: a price between what the
+    token fetches and what it costs leaves no profit, if there is one.
     """
     for t in net.corelist:
-        local = w.n_sell[t]
-        w.n_price[t] = w.t_s[local] * w.t_s[local] if local >= 0 else 0.0
+        w.n_price[t] = 0.0
+        w.n_paid[t] = 0.0
+    for local in range(w.n[TOKENS] - 1, -1, -1):  # the sink last: in a cycle its token is the source's as well
+        t = w.t_token[local]
+        price = w.t_s[local] * w.t_s[local]
+        if w.n_sell[t] == local:
+            w.n_price[t] = price
+        w.n_paid[t] = price
+    if q.no_seller >= 0:
+        w.n_price[q.no_seller] = 0.0
+    count = 0
     for t in net.corelist:
         if w.n_sell[t] >= 0 or q.ahead[t] * q.behind[t] <= level:
             continue
         fetch, cost = 0.0, 1e300
         for k in range(net.pptr[t], net.pptr[t + 1]):
             b = net.pdst[k]
-            if w.n_buy[b] >= 0:
-                s = w.t_s[w.n_buy[b]]
-                fetch = max(fetch, net.prate[k] * s * s)
-            if w.n_sell[b] >= 0 and b != q.no_seller and net.pback[k] > 0.0:
-                s = w.t_s[w.n_sell[b]]
-                cost = min(cost, s * s / net.pback[k])
-        w.n_price[t] = math.sqrt(fetch * cost) if fetch > cost and cost > 0.0 else fetch
+            fetch = max(fetch, net.prate[k] * w.n_paid[b])
+            if w.n_price[b] > 0.0 and w.n_price[b] < cost * net.pback[k]:
+                cost = w.n_price[b] / net.pback[k]
+        w.t_outside[count] = t
+        w.p_outside[count] = math.sqrt(fetch * cost) if fetch > cost and cost > 0.0 else fetch
+        count += 1
+    for i in range(count):
+        w.n_price[w.t_outside[i]] = w.p_outside[i]
+        w.n_paid[w.t_outside[i]] = w.p_outside[i]
+    if q.no_buyer >= 0:  # but others were priced as if they could be sold to it: no profit is left in that
+        w.n_paid[q.no_buyer] = 0.0
 
 
-@kernel
+@inlined
 def sweep(net: Net, w: Work, q: Search, level: float) -> tuple[int, float]:
     """List edges outside the set that would trade at the dual prices; also returns the sum of profits."""
-    count, missed, sink, no_buyer = 0, 0.0, q.sink, q.no_buyer
+    count, missed = 0, 0.0
     root = 1.0 / math.sqrt(w.unit[0])
-    for a in sellers(net, q):
-        local = w.n_sell[a]
-        price = w.t_s[local] * w.t_s[local] if local >= 0 else w.n_price[a]
+    for i in range(w.n[SELLERS]):
+        a = w.n_sellers[i]
+        price = w.n_price[a]
         if price <= 0.0:
             continue
-        if not 1 <= local <= q.sources.size and q.ahead[a] * q.behind[a] <= level:
+        if not 1 <= w.n_sell[a] <= q.sources.size and q.ahead[a] * q.behind[a] <= level:
             continue
-        sa = math.sqrt(price)
+        least, sa = price * (1.0 + 1e-12), math.sqrt(price)
         for k in range(net.pptr[a], net.pptr[a + 1]):
-            b = net.pdst[k]
-            if (k >= net.pcore[a] and b != sink) or b == no_buyer:
+            bought = w.n_paid[net.pdst[k]]
+            if net.prate[k] * bought <= least:
                 continue
-            sb = w.t_s[w.n_buy[b]] if w.n_buy[b] >= 0 else math.sqrt(w.n_price[b])
-            if net.prate[k] * sb * sb <= price * (1.0 + 1e-12):
-                continue
+            sb = math.sqrt(bought)
             for e in range(net.pe0[k], net.pe1[k]):
-                z = (net.cb[e] * sb - net.ca[e] * sa) * root
-                if net.curve[e] < 0 and z <= 0.0:
-                    continue
-                if net.rate[e] * sb * sb <= price:
+                if net.rate[e] * bought <= price:
                     break
-                if not w.m_in[e]:
-                    missed += z * z
-                    if count < w.c_edge.size:
-                        w.c_edge[count] = e
-                        w.c_score[count] = z
-                        count += 1
+                z = (net.cb[e] * sb - net.ca[e] * sa) * root
+                if (net.curve[e] < 0 and z <= 0.0) or w.m_in[e]:
+                    continue
+                missed += z * z
+                if count < w.c_edge.size:
+                    w.c_edge[count] = e
+                    w.c_score[count] = z
+                    count += 1
     return count, missed
 
 
-@kernel
+@inlined
 def _add_columns(net: Net, w: Work, count: int) -> int:
     """Add the best of the candidates, with their tokens at their present prices; returns how many."""
     wanted = max(ADDED, w.n[EDGES] // 2)
@@ -252,7 +266,7 @@ def generate(net: Net, w: Work, q: Search) -> tuple[float, float]:
     first_set(net, w, q)
     missed = 0.0
     for attempt in range(ROUNDS + 1):
-        minimise(net, w, ROUGH, NEWTON_STEPS)
+        minimise(net, w, ROUGH, ROUGH_STEPS if w.n[EDGES] < SMALL_SET else NEWTON_STEPS)
         level = marginal(net, w, q)
         price_tokens(net, w, q, level)
         count, missed = sweep(net, w, q, level)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from millrace.routing.jit import kernel
+from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Floats, Net
 
 # A label travels this many hops; in a market with arbitrage the rates would grow for ever.
@@ -45,7 +45,7 @@ def potentials(net: Net, root: int, backward: bool) -> Floats:
     return best
 
 
-@kernel
+@inlined
 def source_rate(net: Net, source: int, to_sink: Floats) -> float:
     """Best spot rate from `source` to the sink of the potentials `to_sink`, over at least one edge."""
     best = 0.0

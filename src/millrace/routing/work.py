@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from millrace.routing.jit import kernel
+from millrace.routing.jit import inlined
 from millrace.routing.net import Bools, Floats, Ints, Net
 
 MAX_EDGES = 768
@@ -19,7 +19,7 @@ MAX_TOKENS = 192
 HOLD = -1
 HOLD_DEPTH = 1e10
 
-EDGES, TOKENS, CURVES, SOURCES, ITERATIONS = range(5)  # slots of Work.n
+EDGES, TOKENS, CURVES, SELLERS, ITERATIONS = range(5)  # slots of Work.n
 
 
 class Work(NamedTuple):
@@ -58,7 +58,11 @@ class Work(NamedTuple):
     hess: Floats
     n_sell: Ints  # local index of a token as seller, -1 outside the working set
     n_buy: Ints  # local index of a token as buyer
-    n_price: Floats
+    n_price: Floats  # price of a token as seller, 0 for one that may not sell
+    n_paid: Floats  # price of a token as buyer, 0 for one that may not buy
+    n_sellers: Ints  # tokens that may sell
+    t_outside: Ints  # scratch: tokens outside the working set
+    p_outside: Floats
     m_in: Bools  # edge of the net is in the working set
     c_edge: Ints  # candidates
     c_token: Ints
@@ -83,11 +87,12 @@ def make_work(tokens: int, edges: int) -> Work:
         np.zeros(8, np.int64), f(1),
         i(me), i(me), i(me), f(me), f(me), i(me), b(me), f(me), f(me), f(me), f(me), f(me), b(me), i(me), f(me), b(me),
         i(mt), f(mt), f(mt), f(mt), f(mt), f(mt), f(mt), i(mt), i(mt), i(mt), i(mt), i(mt), np.zeros((mt, mt)),
-        i(tokens), i(tokens), f(tokens), b(edges), i(cand), i(cand), f(cand), f(3),
+        i(tokens), i(tokens), f(tokens), f(tokens), i(tokens), i(tokens), f(tokens), b(edges), i(cand), i(cand), f(cand),
+        f(3),
     )  # fmt: skip
 
 
-@kernel
+@inlined
 def reset(w: Work, unit: float) -> None:
     """Empty the working set; one unit of flow is `unit` scaled units."""
     for slot in range(w.n.size):
@@ -95,10 +100,12 @@ def reset(w: Work, unit: float) -> None:
     w.unit[0] = unit
     w.n_sell[:] = -1
     w.n_buy[:] = -1
+    w.n_price[:] = 0.0
+    w.n_paid[:] = 0.0
     w.m_in[:] = False
 
 
-@kernel
+@inlined
 def add_token(w: Work, token: int, s: float) -> int:
     """Put `token` at sqrt(price) `s` into the working set; its local index, or -1 when the set is full."""
     local = int(w.n[TOKENS])
@@ -113,7 +120,7 @@ def add_token(w: Work, token: int, s: float) -> int:
     return local
 
 
-@kernel
+@inlined
 def add_edges(net: Net, w: Work, edges: Ints) -> int:
     """Put edges, whose tokens are in the working set, into it; returns how many fitted."""
     root = 1.0 / np.sqrt(w.unit[0])
@@ -138,7 +145,7 @@ def add_edges(net: Net, w: Work, edges: Ints) -> int:
     return count
 
 
-@kernel
+@inlined
 def add_hold(w: Work) -> None:
     """The edge of an arbitrage quote that keeps the input: rate 1, practically without depth limit."""
     local = w.n[EDGES]
