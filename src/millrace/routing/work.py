@@ -87,8 +87,8 @@ def make_work(tokens: int, edges: int) -> Work:
         np.zeros(8, np.int64), f(1),
         i(me), i(me), i(me), f(me), f(me), i(me), b(me), f(me), f(me), f(me), f(me), f(me), b(me), i(me), f(me), b(me),
         i(mt), f(mt), f(mt), f(mt), f(mt), f(mt), f(mt), i(mt), i(mt), i(mt), i(mt), i(mt), np.zeros((mt, mt)),
-        i(tokens), i(tokens), f(tokens), f(tokens), i(tokens), i(tokens), f(tokens), b(edges), i(cand), i(cand), f(cand),
-        f(3),
+        i(tokens), i(tokens), f(tokens), f(tokens), i(tokens), i(tokens), f(tokens), b(edges),
+        i(cand), i(cand), f(cand), f(3),
     )  # fmt: skip
 
 
