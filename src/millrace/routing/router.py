@@ -350,8 +350,22 @@ class Router(SpotGraph):
 
 
 def _rounding(done: Done) -> float:
-    """What the rounding of single units makes at most of a plan's output, relative: one unit a trade."""
-    return sum(1.0 / paid for paid in done.bought) if isinstance(done, Walked) else math.inf
+    """What the rounding of single units makes at most of a plan's output, relative: one unit a trade.
+
+    A unit is worth what the plan makes of it: one lost in a thin branch of a split costs less than in the trunk.
+    """
+    if not isinstance(done, Walked):
+        return math.inf
+    sink, lost = done.trades[-1].token_out, 0.0
+    made: dict[str, float] = {}  # output that the sales of a token make in the end
+    sales: dict[str, int] = {}
+    for trade, sold, bought in zip(reversed(done.trades), reversed(done.sold), reversed(done.bought), strict=True):
+        token = trade.token_out
+        unit = 1.0 if token == sink or token not in sales else made[token] / sales[token]
+        lost += unit
+        made[trade.token_in] = made.get(trade.token_in, 0.0) + bought * unit
+        sales[trade.token_in] = sales.get(trade.token_in, 0) + sold
+    return lost / done.amount_out
 
 
 def _better(one: Done | None, other: Done | None) -> Done | None:
