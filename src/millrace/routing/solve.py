@@ -9,7 +9,7 @@ from millrace.routing.edge import curve_error, curve_trade
 from millrace.routing.jit import kernel
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import settle_flows
-from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, refine, trim
+from millrace.routing.prune import compact, make_acyclic, mark_carrying, order_edges, prune, refine, trim
 from millrace.routing.work import HOLD, Work
 
 UPPER, MISSED, POOLS_FREE = range(3)  # slots of the report
@@ -99,6 +99,7 @@ def solve(net: Net, w: Work, q: Search, pools: int, paths: int, edges: Ints, flo
     sources = q.sources.size
     make_acyclic(net, w, sources)
     report[POOLS_FREE] = mark_carrying(w)
+    compact(w, sources)  # from here on `n_sell`, `n_buy` and `m_in` are out of date
     return extract(net, w, sources, pools, paths, edges, flows)
 
 
