@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -48,6 +49,24 @@ async def test_retention_goes_on_by_itself(tmp_path: Path, monkeypatch: pytest.M
         while running.journal.head - running.journal.oldest >= 2000 // size:
             await asyncio.sleep(0.01)
         assert running.journal.head >= running.journal.oldest
+
+
+async def test_a_long_damaged_stretch_hides_nothing(tmp_path: Path) -> None:
+    """However many events in a row are damaged, the intact ones behind them are read."""
+    count = 1030  # more than a store reads at once
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node = await connect.node()
+        counters = [node.post(outport.SAVE_BLOCK, save_block(0, nonce).SerializeToString()) for nonce in range(count)]
+        for counter in counters:
+            await node.acked(counter)
+        first, head = running.journal.oldest, running.journal.head
+        with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
+            db.execute("UPDATE events SET payload = 'damage' WHERE sequence < ?", (head - 1,))
+            db.commit()
+        entries = await running.journal.read(first - 1, 10**6)
+        assert [entry.sequence for entry in entries] == [head - 1, head]
+        assert await running.journal.read(head, 10**6) == []
+        assert running.metrics.corrupt._value.get() == count - 2
 
 
 async def test_damage_while_running_ends_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

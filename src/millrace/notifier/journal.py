@@ -142,11 +142,15 @@ class Journal:
 
     async def read(self, after: int, max_bytes: int) -> list[Entry]:
         """Committed events beyond the sequence `after`: at least one if there is one, then up to `max_bytes`."""
-        read = functools.partial(self._reader.read, after, max_bytes)
-        entries, corrupt = await self._loop.run_in_executor(self._readers, self._patiently, read, ([], []))
-        if corrupt:
+        entries: list[Entry] = []
+        while not entries:  # behind a stretch that is damaged, however long, there may be more
+            read = functools.partial(self._reader.read, after, max_bytes)
+            entries, corrupt = await self._loop.run_in_executor(self._readers, self._patiently, read, ([], []))
+            if not corrupt:
+                break
             self._metrics.corrupt.inc(len(corrupt))
             log.error("events of the journal fail their checksum", extra={"sequences": corrupt[:10]})
+            after = corrupt[-1]
         return entries
 
     async def block(self, shard: int, block_hash: bytes) -> Block | None:
