@@ -44,7 +44,6 @@ def test_blocks(shard: int, logs: list[tuple[str, list[pb.Event]]], marks: int) 
     assert [(one.properties["OriginalTxHash"], pb.Event.FromString(one.body)) for one in parts] == told
     everything = [whole, *parts]
     assert len({one.message_id for one in everything}) == len(everything)
-    assert [one.key for one in everything] == sorted({one.key for one in everything})
     for one in everything:
         assert 0 < len(one.session_id) <= 128 and 0 < len(one.message_id) <= 128
         assert sum(map(len, one.properties.values())) < 16 * 1024
@@ -80,8 +79,8 @@ def test_gap() -> None:
 
 
 def test_without_body() -> None:
-    """What stands in for a message that is too large has its place, its session, its id and the reason."""
+    """What stands in for a message that is too large has its session, its id and the reason."""
     (whole, *_) = messages(item(save_block(0, 1)), TOPICS)
     short = whole.without_body("too large")
-    assert (short.key, short.session_id, short.message_id) == (whole.key, whole.session_id, whole.message_id)
+    assert (short.session_id, short.message_id) == (whole.session_id, whole.message_id)
     assert short.body == b"" and short.properties == {**whole.properties, "Omitted": "too large"}

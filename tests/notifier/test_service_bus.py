@@ -22,6 +22,7 @@ from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier import sink
 from millrace.notifier.app import Notifier
 from millrace.runtime.settings import Secret
+from servers.redis_server import RedisServer
 from servers.service_bus import KEY, Bus
 
 from .bus_helpers import Received, accepted, receive_all
@@ -372,3 +373,27 @@ def test_imported_only_when_used() -> None:
         "Notifier(NotifierSettings()); sys.exit(any(name.startswith('azure') for name in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+async def test_two_notifiers(tmp_path: Path, start_bus: Callable[..., Bus]) -> None:
+    """Two notifiers that agree over Redis publish each message once; when the first ends the other goes on."""
+    bus = start_bus()
+    (tmp_path / "redis").mkdir()
+    redis = RedisServer(tmp_path / "redis")
+    redis.start()
+    options = {"redis_url": Secret(redis.url), "claim_lease": 0.5}
+    block = save_block(0, 1, events=[event(ALICE, "a"), event(BOB, "b")])
+    try:
+        async with publishing(bus, tmp_path / "second", **options) as second, peers(second) as to_second:
+            node = await to_second.node()
+            async with publishing(bus, tmp_path / "first", **options) as first, peers(first) as to_first:
+                for connected in (await to_first.node(), node):
+                    await connected.save(block)
+                await until(lambda: first.sinks[0].lag == second.sinks[0].lag == 0)
+                ids = [one.message_id for one in bus.accepted()]
+                assert len(ids) == len(set(ids)) == 3
+            await node.save(save_block(0, 2))
+            await until(lambda: second.sinks[0].lag == 0)
+        assert len(bus.accepted()) == 4
+    finally:
+        redis.kill()

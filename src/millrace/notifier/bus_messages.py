@@ -25,8 +25,6 @@ _MAX_PROPERTY = 1024  # characters; the cloud's limit is on all of a message's p
 class BusMessage(msgspec.Struct, frozen=True):
     """One message. The texts are those of the SDK's fields of the same names; properties are all text."""
 
-    key: tuple[int, int]
-    """Sequence in the journal and place within the event: rises from message to message."""
     topic: str
     """The bus's topic."""
     subject: str
@@ -49,8 +47,8 @@ def messages(item: Item, topics: Mapping[str, str]) -> Iterator[BusMessage]:
     A gap goes to every topic.
     """
     if item.shard is None:
-        for place, topic in enumerate(sorted(set(topics.values()))):
-            yield _whole(item, topic, place)
+        for topic in sorted(set(topics.values())):
+            yield _whole(item, topic)
         return
     if item.topic in topics:
         yield _whole(item, topics[item.topic])
@@ -58,9 +56,8 @@ def messages(item: Item, topics: Mapping[str, str]) -> Iterator[BusMessage]:
         yield from _events(item, topics[EVENT])
 
 
-def _whole(item: Item, topic: str, place: int = 0) -> BusMessage:
+def _whole(item: Item, topic: str) -> BusMessage:
     return BusMessage(
-        key=(item.sequence, place),
         topic=topic,
         subject=item.topic,
         session_id=item.topic if item.shard is None else str(item.shard),
@@ -93,7 +90,6 @@ def _events(item: Item, topic: str) -> Iterator[BusMessage]:
             place += 1
             account = _address(event.address)
             yield BusMessage(
-                key=(item.sequence, place),
                 topic=topic,
                 subject=EVENT,
                 session_id=_bounded(account or str(item.shard)),

@@ -123,8 +123,8 @@ class _Lane:
         self._timeout = timeout
         self._one_session = one_session
         self._on_omit = on_omit
-        self._accepted: set[tuple[int, int]] = set()  # of the items at hand, the messages that the bus has
-        self._omitted: set[tuple[int, int]] = set()  # and those that were kept because they are too large
+        self._accepted: set[str] = set()  # ids of the messages of the items at hand that the bus has
+        self._omitted: set[str] = set()  # and of those that were kept because they are too large
         self._sender: ServiceBusSender
         self._room = 0  # bytes in a batch
         self._batch: ServiceBusMessageBatch | None = None
@@ -147,7 +147,7 @@ class _Lane:
 
     async def add(self, message: BusMessage) -> None:
         """Put a message into the batch; waits for room while the batch before is on its way."""
-        if message.key in self._accepted:
+        if message.message_id in self._accepted:
             return
         if self._one_session and self._in_batch and self._in_batch[0].session_id != message.session_id:
             await self.flush()
@@ -212,7 +212,7 @@ class _Lane:
     async def _transfer(self, batch: ServiceBusMessageBatch, sent: list[BusMessage]) -> None:
         async with asyncio.timeout(self._timeout):
             await self._sender.send_messages(batch, timeout=self._timeout)
-        self._accepted.update(message.key for message in sent)
+        self._accepted.update(message.message_id for message in sent)
 
     async def _alone(self, message: BusMessage) -> ServiceBusMessageBatch:
         batch = await self._sender.create_message_batch(max_size_in_bytes=self._room)
@@ -222,9 +222,9 @@ class _Lane:
     def _omit(self, message: BusMessage) -> BusMessage:
         """What goes out in place of a message that is too large, which is kept elsewhere."""
         reason = f"{len(message.body)} bytes are too large for the bus"
-        if message.key not in self._omitted:
+        if message.message_id not in self._omitted:
             self._on_omit(message, reason)
-            self._omitted.add(message.key)
+            self._omitted.add(message.message_id)
         return message.without_body(reason)
 
 
