@@ -13,8 +13,8 @@ import pytest
 from relayer_support import RELAYERS, start, submit, transfer, wallet
 
 from millrace.chain.keys import verify
-from millrace.chain.transaction import TransactionJson, from_json, signing_message
-from millrace.relayer.signing import SignerError
+from millrace.chain.transaction import TransactionJson, from_json, signing_message, to_proto
+from millrace.relayer.signing import MAX_GROUP, SignerError
 
 ALICE = wallet(1)
 
@@ -95,6 +95,26 @@ async def test_signatures_are_judged_without_the_signing_process(world: Any) -> 
     assert await submit(world, unsigned) == ["invalid signature"]
     assert await submit(world, transfer(ALICE)) == ["ok"]
     assert len(world.service.journal.read("SELECT nonce FROM submissions")) == 1
+
+
+async def test_row_23_a_short_question_passes_a_long_one(world: Any) -> None:
+    """The signing process gets long questions a chunk at a time; who asks little meanwhile is answered first."""
+    await start(world)
+    signer, finished = world.service.signer, []
+    protos = [to_proto(transfer(ALICE, nonce)) for nonce in range(10 * MAX_GROUP)]
+    protos[700] = to_proto(msgspec.structs.replace(transfer(ALICE, 700), signature=b"\1" * 64))
+
+    async def ask(name: str, items: list[bytes]) -> list[str]:
+        answers: list[str] = await signer.check(items)
+        finished.append(name)
+        return answers
+
+    long = asyncio.create_task(ask("long", protos))
+    await asyncio.sleep(0)
+    short = asyncio.create_task(ask("short", protos[700:701]))
+    assert await short == ["invalid signature"]
+    assert await long == [""] * 700 + ["invalid signature"] + [""] * (len(protos) - 701)
+    assert finished == ["short", "long"]
 
 
 @pytest.mark.parametrize("kind", ["relay", "sign"])

@@ -10,7 +10,7 @@ import struct
 import msgspec
 
 MAX_FRAME = 256 * 1024 * 1024
-"""256 transactions with the longest data there can be fit in."""
+"""As many transactions as are asked for at once fit in, with the longest data there can be."""
 HEADER = struct.Struct(">I")
 
 

@@ -8,7 +8,7 @@ import logging
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from millrace.relayer.signer_wire import (
@@ -30,8 +30,10 @@ log = logging.getLogger(__name__)
 
 _RESTART_FIRST, _RESTART_MOST = 0.1, 5.0
 START_SECONDS = 15.0
-MAX_GROUP = 256
-"""Transactions asked for at once: some 20 ms of its time, so that a hang is told from a queue."""
+MAX_GROUP = 128
+"""Transactions asked for at once: some 10 ms of its time, so that a hang is told from a queue."""
+CHUNK = 16
+"""Transactions of one question in a row: a long one lets short ones pass, as most others' are."""
 MAX_UNDER_WAY = 2
 """Frames it may have at once: it works on one while the other waits in the socket."""
 
@@ -40,24 +42,72 @@ class SignerError(Exception):
     """The signing process cannot be started or does not answer."""
 
 
-class _Asked(NamedTuple):
-    """One question: transactions, and who waits for one answer to each."""
+class _Asked:
+    """One question: transactions, how many of them were sent, and who waits for one answer to each."""
 
-    items: list[bytes]
-    answer: asyncio.Future[list[Any]]
+    __slots__ = ("answer", "answers", "items", "sent")
+
+    def __init__(self, items: list[bytes], answer: asyncio.Future[list[Any]]) -> None:
+        self.items = items
+        self.answer = answer
+        self.answers: list[Any] = []
+        self.sent = 0
+
+
+class _Chunk(NamedTuple):
+    """A part of a question: so many of its transactions."""
+
+    asked: _Asked
+    size: int
+
+
+class _Questions:
+    """Questions of one kind: those not begun yet before those that are, each a chunk at a time."""
+
+    def __init__(self) -> None:
+        self._new: deque[_Asked] = deque()
+        self._begun: deque[_Asked] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._new or self._begun)
+
+    def __iter__(self) -> Iterator[_Asked]:
+        yield from self._new
+        yield from self._begun
+
+    def add(self, asked: _Asked) -> None:
+        self._new.append(asked)
+
+    def take(self, room: int, into: list[bytes]) -> list[_Chunk]:
+        """Chunks of at most `room` transactions together, which are appended to `into`."""
+        chunks = []
+        while room > 0 and (queue := self._new or self._begun):
+            asked = queue.popleft()
+            part = asked.items[asked.sent : asked.sent + min(CHUNK, room)]
+            asked.sent += len(part)
+            room -= len(part)
+            into += part
+            chunks.append(_Chunk(asked, len(part)))
+            if asked.sent < len(asked.items):
+                self._begun.append(asked)
+        return chunks
+
+    def clear(self) -> None:
+        self._new.clear()
+        self._begun.clear()
 
 
 class _Group(NamedTuple):
-    """The questions of one frame."""
+    """What one frame asks."""
 
-    sign: list[_Asked]
-    check: list[_Asked]
+    sign: list[_Chunk]
+    check: list[_Chunk]
 
 
 class SigningProcess:
     """One child that holds the keys. `start` it, then `check` and `sign`; it is replaced with back-off when lost.
 
-    Questions that come together travel in one frame. Signing goes before checking.
+    Questions that come together travel in one frame, signing before checking, long ones a chunk at a time.
     """
 
     def __init__(self, start: Start, timeout: float) -> None:
@@ -65,8 +115,8 @@ class SigningProcess:
         self._timeout = timeout
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self._to_sign: deque[_Asked] = deque()
-        self._to_check: deque[_Asked] = deque()
+        self._to_sign = _Questions()
+        self._to_check = _Questions()
         self._under_way: deque[_Group] = deque()
         self._deadline: asyncio.TimerHandle | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -118,23 +168,24 @@ class SigningProcess:
 
     # ---- questions
 
-    async def _ask(self, queue: deque[_Asked], items: list[bytes]) -> list[Any]:
+    async def _ask(self, questions: _Questions, items: list[bytes]) -> list[Any]:
         if not items:
             return []
         if not self.running:
             raise SignerError("the signing process is down; it is being started again")
         asked = _Asked(items, asyncio.get_running_loop().create_future())
-        queue.append(asked)
+        questions.add(asked)
         self._pump()
         return await asked.answer
 
     def _pump(self) -> None:
         """Send what waits, as far as the process may have it."""
         while self._writer is not None and len(self._under_way) < MAX_UNDER_WAY and (self._to_sign or self._to_check):
-            sign = _take(self._to_sign, MAX_GROUP)
-            check = _take(self._to_check, MAX_GROUP - sum(len(asked.items) for asked in sign))
+            work = Work([], [])
+            sign = self._to_sign.take(MAX_GROUP, work.sign)
+            check = self._to_check.take(MAX_GROUP - len(work.sign), work.check)
             self._under_way.append(_Group(sign, check))
-            self._writer.write(frame(Work(_flat(sign), _flat(check))))
+            self._writer.write(frame(work))
             if self._deadline is None:
                 self._watch()
 
@@ -153,25 +204,27 @@ class SigningProcess:
         if self._deadline is not None:
             self._deadline.cancel()
         self._watch()
-        for questions, answers in ((group.sign, done.signed), (group.check, done.checked)):
+        for chunks, answers in ((group.sign, done.signed), (group.check, done.checked)):
             at = 0
-            for asked in questions:
-                if not asked.answer.done():
-                    asked.answer.set_result(answers[at : at + len(asked.items)])
-                at += len(asked.items)
+            for asked, size in chunks:  # frames are answered in their order, and so are the chunks of a question
+                asked.answers += answers[at : at + size]
+                at += size
+                if len(asked.answers) == len(asked.items) and not asked.answer.done():
+                    asked.answer.set_result(asked.answers)
         self._pump()
 
     def _asked(self) -> list[_Asked]:
-        """All questions without an answer."""
-        under_way = [asked for group in self._under_way for part in group for asked in part]
+        """All questions without an answer; one of several chunks may be there more than once."""
+        under_way = [chunk.asked for group in self._under_way for part in group for chunk in part]
         return [*under_way, *self._to_sign, *self._to_check]
 
     def _fail_waiting(self) -> None:
         for asked in self._asked():
             if not asked.answer.done():
                 asked.answer.set_exception(SignerError("the signing process went down before it answered"))
-        for queue in (self._under_way, self._to_sign, self._to_check):
-            queue.clear()
+        self._under_way.clear()
+        self._to_sign.clear()
+        self._to_check.clear()
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -244,19 +297,6 @@ class SigningProcess:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
             await process.wait()
-
-
-def _take(queue: deque[_Asked], room: int) -> list[_Asked]:
-    """Questions from the front that fit, at least one if there is any room at all."""
-    taken: list[_Asked] = []
-    while queue and room > 0 and (not taken or len(queue[0].items) <= room):
-        taken.append(queue.popleft())
-        room -= len(taken[-1].items)
-    return taken
-
-
-def _flat(questions: list[_Asked]) -> list[bytes]:
-    return [item for asked in questions for item in asked.items]
 
 
 async def _receive(reader: asyncio.StreamReader) -> Report:

@@ -115,6 +115,8 @@ class Submitter:
         examined: list[tuple[int, Examined]] = []
         relayers = self._relayers()
         for index, raw in enumerate(raws):
+            if index and index % SLICE == 0:
+                await asyncio.sleep(0)
             try:
                 examined.append((index, stages.examine(stages.parse(raw, origin), self._network, relayers)))
             except Refused as refusal:
