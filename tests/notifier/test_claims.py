@@ -255,3 +255,11 @@ async def test_at_most_so_many_at_once(sides: Sides) -> None:
     first = sides()
     verdict, judged = await first.judge(*(item(number) for number in range(1, 1000)))
     assert verdict is PUBLISH and len(judged) == 256
+
+
+@pytest.mark.parametrize("url", ["http://:pass-1@host", "redis://:pass-1@host:port/0"])
+async def test_words_for_operators(url: str) -> None:
+    """A URL that is none of Redis refuses the start and says how to write it; the password is not shown."""
+    with pytest.raises(OSError, match="write it as redis://") as refusal:
+        Side(url, "group")
+    assert "pass-1" not in repr(refusal.value) and refusal.value.__suppress_context__

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from millrace.notifier.app import Notifier
+from millrace.notifier.entry import Entry
 from millrace.notifier.postgres_store import PostgresStore
 from millrace.notifier.rows import JournalUnusable
 from millrace.notifier.settings import NotifierSettings
@@ -21,6 +22,7 @@ from servers.postgres import Postgres
 
 from .helpers import WAIT, event, notifier, peers, save_block, unique_name
 from .test_store import fill
+from .test_torture import Torture, check, torment
 
 OpenStore = Callable[..., PostgresStore]
 
@@ -180,3 +182,33 @@ async def test_server_restarts(own_server: Postgres, tmp_path: Path, caplog: pyt
         assert sequences == list(range(sequences[0], sequences[0] + 150))
         assert running.journal.head == sequences[-1] and not running.journal.failing
     assert "the disk refuses" in caplog.text and own_server.password not in caplog.text
+
+
+class PostgresTorture(Torture):
+    """Whose journal is on a server that is killed too."""
+
+    def __init__(self, directory: Path, server: Postgres) -> None:
+        super().__init__(directory, journal_url=Secret(server.url))
+        self.server = server
+
+    async def disturb(self) -> None:
+        if self.kills % 4 == 3:
+            self.server.kill()
+            await self.server.restart()
+
+
+async def test_torture(own_server: Postgres, tmp_path: Path) -> None:
+    """Whoever is killed, notifier or server: nothing acknowledged is lost, doubled or out of order."""
+    tales, kept = await torment(PostgresTorture(tmp_path, own_server))
+    entries, corrupt = await asyncio.to_thread(everything, own_server)
+    assert not corrupt
+    check([(e.sequence, e.topic, e.shard, e.message_id, e.payload) for e in entries], tales, kept)
+
+
+def everything(server: Postgres) -> tuple[list[Entry], list[int]]:
+    """All events of the journal, and those found corrupt; not for a thread with an event loop."""
+    store = PostgresStore(Secret(server.url), "notifier", writer=False)
+    try:
+        return store.read(0, 1 << 40, max_rows=1 << 40)
+    finally:
+        store.close()

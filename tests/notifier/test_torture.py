@@ -175,6 +175,9 @@ class Torture:
             except ConnectionError:
                 continue
 
+    async def disturb(self) -> None:
+        """What else happens before each kill."""
+
     async def kill_often(self, total: int) -> None:
         """Kill the notifier each time the nodes have made some progress."""
         kill = self.start()
@@ -184,6 +187,7 @@ class Torture:
                 while self.acked < goal:
                     self.progress.clear()
                     await asyncio.wait_for(self.progress.wait(), 3 * WAIT)
+                await self.disturb()
                 await asyncio.to_thread(kill)
                 kill = self.start()
                 self.kills += 1
@@ -195,7 +199,12 @@ class Torture:
 
 async def test_torture(tmp_path: Path) -> None:
     """Nothing acknowledged is lost, order holds per shard, and what comes twice is the same."""
-    run = Torture(tmp_path)
+    tales, kept = await torment(Torture(tmp_path))
+    check(rows_of(tmp_path), tales, kept)
+
+
+async def torment(run: Torture) -> tuple[dict[int, list[Step]], list[dict[int, bytes]]]:
+    """Let nodes tell, consumers listen and the notifier die; returns what was told, and what each consumer holds."""
     tales = {shard: tale(shard, random.Random(SEED + shard)) for shard in SHARDS}
     total = 2 * sum(map(len, tales.values()))
     killer = asyncio.create_task(run.kill_often(total))
@@ -218,15 +227,20 @@ async def test_torture(tmp_path: Path) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await killer
     assert run.kills == ROUNDS
-    check(tmp_path, tales, kept)
+    return tales, kept
 
 
-def check(directory: Path, tales: dict[int, list[Step]], kept: list[dict[int, bytes]]) -> None:
-    """Compare the journal with what nodes told and with what consumers hold."""
+def rows_of(directory: Path) -> list[tuple[Any, ...]]:
+    """Sequence, topic, shard, message id and payload of every event in the file."""
     db = sqlite3.connect(directory / FILE_NAME)
     assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     rows = db.execute("SELECT sequence, topic, shard, message_id, payload FROM events ORDER BY sequence").fetchall()
     db.close()
+    return rows
+
+
+def check(rows: list[tuple[Any, ...]], tales: dict[int, list[Step]], kept: list[dict[int, bytes]]) -> None:
+    """Compare the journal with what nodes told and with what consumers hold."""
     ids = [row[3] for row in rows]
     assert len(set(ids)) == len(ids), "two events with one message id"
     sequences = [row[0] for row in rows]

@@ -36,6 +36,7 @@ from millrace.notifier.entry import now_ms
 from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.settings import NotifierSettings
 from millrace.notifier.sink import Item, Verdict
+from millrace.runtime.settings import Secret
 
 log = logging.getLogger(__name__)
 _log_away = OccasionalLog(log, logging.WARNING, "Redis cannot be asked; events may be published twice")
@@ -86,12 +87,7 @@ class Claims:
         block: Callable[[int, bytes], Awaitable[Block | None]],
         count_failure: Callable[[], None],
     ) -> None:
-        self._redis: Redis = Redis.from_url(
-            settings.redis_url.reveal(),
-            socket_timeout=CALL_SECONDS,
-            socket_connect_timeout=CALL_SECONDS,
-            retry=Retry(NoBackoff(), 1),
-        )
+        self._redis = _client(settings.redis_url)
         self._prefix = f"millrace:{{{settings.claim_group}:{sink}}}:"  # braces: all keys on one node of a cluster
         self._lease_ms = int(settings.claim_lease * 1000)
         self._patience_ms = int(settings.claim_patience * 1000)
@@ -308,6 +304,19 @@ class Claims:
         self.trouble = f"Redis: {type(error).__name__}"
         self._count_failure()
         _log_away(why=str(error)[:200])
+
+
+def _client(url: Secret) -> Redis:
+    """A client that gives up quickly. Raises `OSError` with a text for the operator."""
+    try:
+        return Redis.from_url(
+            url.reveal(),
+            socket_timeout=CALL_SECONDS,
+            socket_connect_timeout=CALL_SECONDS,
+            retry=Retry(NoBackoff(), 1),
+        )
+    except ValueError:  # its text may show the URL
+        raise OSError("redis_url cannot be used: write it as redis://:password@host:6379/0") from None
 
 
 def _without_payload(item: Item) -> Item:
