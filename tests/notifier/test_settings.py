@@ -38,3 +38,28 @@ def test_refusals(field: str, text: str) -> None:
     """A value that cannot work, or an unknown name, is refused by name."""
     with pytest.raises(SettingsError, match=field):
         load("notifier", NotifierSettings, env={}, overrides={field: text})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"service_bus_topics": '{"Events": "x"}'}, "no kind 'Events'"),
+        ({"service_bus_topics": '{"Event": ""}'}, "needs a name"),
+        ({"service_bus_topics": "{}"}, "one there must be"),
+        ({"service_bus_connection": "Endpoint=sb://k3y", "service_bus_connection_file": "f"}, "not both"),
+    ],
+)
+def test_service_bus_refusals(overrides: dict[str, str], words: str) -> None:
+    """Settings of the service bus that contradict themselves are refused, and the connection string is not shown."""
+    with pytest.raises(SettingsError, match=words) as refusal:
+        load("notifier", NotifierSettings, env={}, overrides=overrides)
+    assert "k3y" not in str(refusal.value)
+
+
+def test_service_bus_environment() -> None:
+    """The connection string may come from the environment; a look at the settings does not show it."""
+    settings = load(
+        "notifier", NotifierSettings, env={"MILLRACE_NOTIFIER__SERVICE_BUS_CONNECTION": "Endpoint=sb://k3y"}
+    )
+    assert settings.reveal_service_bus_connection() == "Endpoint=sb://k3y"
+    assert "k3y" not in repr(settings) + str(settings)
