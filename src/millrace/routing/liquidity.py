@@ -29,17 +29,18 @@ class Issuers:
     """Which pools mint and redeem which LP tokens, as far as the aggregator contract can use them."""
 
     def __init__(self, pools: Iterable[Pool], market: DictMarket) -> None:
-        issuing = [pool for pool in pools if pool.lp_token and pool.lp_supply > 0 and min(pool.reserves) > 0]
-        self._minting = {pool.lp_token: pool for pool in issuing if tradable(pool) and market.reaches(pool)}
-        self._redeeming = {pool.lp_token: pool for pool in issuing if _redeems(pool)}
+        self._market = market
+        self._issuing = {pool.lp_token: pool for pool in pools if pool.lp_token and pool.lp_supply > 0}
 
     def mints(self, token: str) -> Pool | None:
         """The pool that takes deposits for this LP token."""
-        return self._minting.get(token)
+        pool = self._issuing.get(token)
+        return pool if pool is not None and tradable(pool) and self._market.reaches(pool) else None
 
     def redeems(self, token: str) -> Pool | None:
         """The pool that takes back this LP token."""
-        return self._redeeming.get(token)
+        pool = self._issuing.get(token)
+        return pool if pool is not None and _redeems(pool) else None
 
 
 def _redeems(pool: Pool) -> bool:
