@@ -26,9 +26,9 @@ class Report:
 
     def finish(self) -> int:
         """Print the table and the JSON line; 0 when every bar holds, else 1."""
-        table = Table("figure", "value", "unit", "bar", "", title=self.title)
+        table = Table("figure", "value", "unit", "bar", "of the bar", "", title=self.title)
         for name, value, unit, bar, holds in self.rows:
-            table.add_row(name, f"{value:,.4g}", unit, bar, "" if not bar else "✓" if holds else "✗")
+            table.add_row(name, _number(value), unit, bar, _ratio(value, bar), "" if not bar else "✓" if holds else "✗")
         Console(width=120).print(table)
         all_hold = all(row[-1] for row in self.rows)
         figures = {
@@ -37,3 +37,13 @@ class Report:
         }
         print(json.dumps({"benchmark": self.title, "figures": figures, "all_bars_hold": all_hold}))
         return 0 if all_hold else 1
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _ratio(value: float, bar: str) -> str:
+    """A figure in hundredths of its bar."""
+    limit = float(bar.split()[1]) if bar else 0.0
+    return f"{value / limit:.0%}" if limit else ""

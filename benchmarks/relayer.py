@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
-import socket
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +21,17 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from _hub import Blocks, Hub
 from _report import Report
+from _service import CLIENT_CORE, allow_files, cpu_seconds, relayer
 from millrace.chain.keys import KeyPair, verify
 from millrace.chain.network import NetworkProfile, profile
 from millrace.chain.transaction import Transaction, signing_message, to_json
-from millrace.runtime import http
+from millrace.runtime import http, websocket
 
 NETWORK: NetworkProfile = profile("documented", chain_id="local")
-SERVICE_CORE, CLIENT_CORE = 0, max(os.sched_getaffinity(0))
 RATE, CONNECTIONS, BATCH = 2_000, 20, 5
+BLOCK, BLOCK_SECONDS = 50, 0.2
 POLICY = """
 [budget]
 per_minute = 1000000000000000000000000
@@ -99,11 +98,8 @@ async def chain_api() -> tuple[http.HttpServer, str]:
     return server, f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}"
 
 
-@contextlib.asynccontextmanager
-async def relayer(folder: Path, relayers: list[KeyPair], api: str) -> AsyncIterator[tuple[int, int, int]]:
-    """A relayer process on its core; its WebSocket port, HTTP port and process id."""
-    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
-        ports = first.getsockname()[1], second.getsockname()[1]
+def settings(folder: Path, relayers: list[KeyPair], api: str) -> dict[str, object]:
+    """Settings of a relayer with these keys, whose budgets and rates are no limit."""
     files = []
     for shard, pair in enumerate(relayers):
         file = folder / f"{shard}.pem"
@@ -111,28 +107,10 @@ async def relayer(folder: Path, relayers: list[KeyPair], api: str) -> AsyncItera
         file.write_text(pair.to_pem())
         files.append(str(file))
     (folder / "policy.toml").write_text(POLICY)
-    values = {
-        "port": ports[0], "http_port": ports[1], "chain_id": NETWORK.chain_id, "hub_url": "", "chain_api_url": api,
-        "gossip": "false", "data_dir": folder / "data", "policy_file": folder / "policy.toml",
-        "key_files": msgspec.json.encode(files).decode(), "submit_rate": 10**6, "submit_burst": 10**6,
+    return {
+        "chain_id": NETWORK.chain_id, "chain_api_url": api, "policy_file": folder / "policy.toml",
+        "key_files": files, "submit_rate": 10**6, "submit_burst": 10**6, "receive_rate": 10**9, "receive_burst": 10**9,
     }  # fmt: skip
-    arguments = [item for name, value in values.items() for item in ("--set", f"{name}={value}")]
-    process = await asyncio.create_subprocess_exec(
-        "taskset", "-c", str(SERVICE_CORE),
-        sys.executable, "-m", "millrace", "relayer", "--log-level", "error", *arguments,
-    )  # fmt: skip
-    try:
-        async with aiohttp.ClientSession() as session:
-            while True:
-                with contextlib.suppress(aiohttp.ClientError):
-                    async with session.get(f"http://127.0.0.1:{ports[1]}/ready") as response:
-                        if response.status == 200:
-                            break
-                await asyncio.sleep(0.1)
-        yield *ports, process.pid
-    finally:
-        process.terminate()
-        await process.wait()
 
 
 async def relay_steadily(port: int, work: list[list[bytes]]) -> tuple[float, list[float]]:
@@ -186,36 +164,93 @@ def floor() -> float:
     return 1_000 / (time.perf_counter() - started)
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+class Subscriber(websocket.Session):
+    """A client that waits for the fate of one transaction."""
+
+    def __init__(self, tx_hash: bytes) -> None:
+        super().__init__()
+        self.tx_hash = tx_hash
+        self.subscribed = asyncio.get_running_loop().create_future()
+        self.told = asyncio.get_running_loop().create_future()
+        """When it was told."""
+
+    def on_open(self) -> None:
+        self.send_text(b'{"action":"subscribe","topic":"tx-status/%s"}' % self.tx_hash.hex().encode())
+
+    def on_message(self, kind: websocket.Kind, data: bytes) -> None:
+        if not self.subscribed.done():
+            self.subscribed.set_result(data)
+        elif not self.told.done():
+            self.told.set_result(time.perf_counter())
 
 
-async def main(seconds: float) -> int:
-    os.sched_setaffinity(0, {CLIENT_CORE})
-    report = Report("relayer")
+async def tell_statuses(hub: Hub, port: int, count: int) -> list[float]:
+    """Seconds from when a final block was sent to the relayer to each client's word of its transaction."""
+    clients = [Subscriber(os.urandom(32)) for _ in range(count)]
+    for start in range(0, count, 50):
+        part = clients[start : start + 50]
+        await asyncio.gather(*(websocket.connect(f"ws://127.0.0.1:{port}/ws", client) for client in part))
+        await asyncio.gather(*(client.subscribed for client in part))
+    shards = [Blocks(shard) for shard in range(3)]
+    waits = []
+    for start in range(0, count, BLOCK):
+        part = clients[start : start + BLOCK]
+        block = shards[start // BLOCK % 3].next([client.tx_hash for client in part])
+        began = time.perf_counter()
+        hub.save(block)
+        waits += [told - began for told in await asyncio.gather(*(client.told for client in part))]
+        await asyncio.sleep(max(0.0, began + BLOCK_SECONDS - time.perf_counter()))
+    for client in clients:
+        client.close()
+    return waits
+
+
+async def statuses(report: Report, folder: Path, subscribers: int) -> None:
+    """From a block to the sockets of those who wait for its transactions."""
+    hub = Hub()
+    url = await hub.start()
+    async with relayer(folder, hub_url=url) as running:
+        waits = sorted(await tell_statuses(hub, running.port, subscribers))
+    await hub.stop()
+    report.add("statuses told", len(waits))
+    report.add("block seen to status, median", waits[len(waits) // 2] * 1000, "ms", ("<=", 3.0))
+    report.add("block seen to status, 99 of 100", waits[int(len(waits) * 0.99)] * 1000, "ms", ("<=", 15.0))
+
+
+async def submissions(report: Report, folder: Path, seconds: float) -> None:
+    """Relayed and co-signed transactions."""
     report.add("floor: verify and sign, one core", floor(), "tx/s")
     relayers = [key_in(shard) for shard in range(3)]
     count = int(RATE * seconds / CONNECTIONS / BATCH)
     first, second = batches(relayers, CONNECTIONS, count), batches(relayers, CONNECTIONS, count)
     server, api = await chain_api()
-    with tempfile.TemporaryDirectory() as folder:
-        async with relayer(Path(folder), relayers, api) as (port, http_port, pid):
-            before = cpu_seconds(pid)
-            rate, times = await relay_steadily(port, first)
-            spent = cpu_seconds(pid) - before
-            ordered = sorted(times)
-            report.add("relayed, durable", rate, "tx/s", (">=", 0.98 * RATE))
-            report.add("reply, median", ordered[len(ordered) // 2] * 1000, "ms")
-            report.add("reply, 99 of 100", ordered[int(len(ordered) * 0.99)] * 1000, "ms", ("<=", 20.0))
-            report.add("CPU of the service", spent / (len(times) * BATCH) * 1e6, "us/tx")
-            report.add("co-signed only", await sign_fast(http_port, second), "tx/s", (">=", 6_000))
+    async with relayer(folder, **settings(folder, relayers, api)) as running:
+        before = cpu_seconds(running.pid)
+        rate, times = await relay_steadily(running.port, first)
+        spent = cpu_seconds(running.pid) - before
+        ordered = sorted(times)
+        report.add("relayed, durable", rate, "tx/s", (">=", 0.98 * RATE))
+        report.add("reply, median", ordered[len(ordered) // 2] * 1000, "ms")
+        report.add("reply, 99 of 100", ordered[int(len(ordered) * 0.99)] * 1000, "ms", ("<=", 20.0))
+        report.add("CPU of the service", spent / (len(times) * BATCH) * 1e6, "us/tx")
+        report.add("co-signed only", await sign_fast(running.http_port, second), "tx/s", (">=", 6_000))
     await server.stop()
+
+
+async def main(seconds: float, subscribers: int) -> int:
+    os.sched_setaffinity(0, {CLIENT_CORE})
+    allow_files(2 * subscribers + 1_000)
+    report = Report("relayer")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("submissions", "statuses"):
+            (Path(folder) / name).mkdir()
+        await submissions(report, Path(folder) / "submissions", seconds)
+        await statuses(report, Path(folder) / "statuses", subscribers)
     return report.finish()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="3 seconds instead of 15")
-    sys.exit(asyncio.run(main(3.0 if parser.parse_args().quick else 15.0)))
+    parser.add_argument("--quick", action="store_true", help="3 seconds instead of 15, a tenth of the subscribers")
+    quick = parser.parse_args().quick
+    sys.exit(asyncio.run(main(3.0, 500) if quick else main(15.0, 5_000)))

@@ -43,13 +43,63 @@ pubsub.addEventListener('gossipsub:message', ({ detail: { msg, propagationSource
 }))
 say({ event: 'ready', id: node.peerId.toString(), address: node.getMultiaddrs()[0].toString() })
 
+// The protobuf wire format: field number -> list of values, a BigInt for a number and bytes for the rest.
+const fields = bytes => {
+  const found = {}
+  let at = 0
+  const number = () => {
+    let value = 0n
+    for (let shift = 0n; ; shift += 7n) {
+      const byte = bytes[at++]
+      value |= BigInt(byte & 127) << shift
+      if (byte < 128) return value
+    }
+  }
+  while (at < bytes.length) {
+    const key = Number(number())
+    if ((key & 7) !== 0 && (key & 7) !== 2) throw new Error(`wire type ${key & 7} is not used here`)
+    let value = number()
+    if ((key & 7) === 2) value = bytes.subarray(at, at += Number(value))
+    ;(found[key >> 3] ??= []).push(value)
+  }
+  return found
+}
+// A gossip message's transactions: TopicMessage { 1 version, 2 payload }, Batch { 1 data }, Transaction.
+const transactions = data => {
+  const wrapper = fields(data)
+  if (Number(wrapper[1]?.[0]) !== 1) throw new Error('not version 1 of the wrapper')
+  return fields(wrapper[2][0])[1].map(item => {
+    const tx = fields(item)
+    return {
+      nonce: Number(tx[1]?.[0] ?? 0n),
+      receiver: hex(tx[3]?.[0]),
+      sender: hex(tx[5]?.[0]),
+      gasPrice: Number(tx[7]?.[0]),
+      gasLimit: Number(tx[8]?.[0]),
+      data: hex(tx[9]?.[0]),
+      chainID: Buffer.from(tx[10]?.[0] ?? []).toString(),
+      version: Number(tx[11]?.[0]),
+      signature: hex(tx[12]?.[0]),
+      relayer: hex(tx[16]?.[0]),
+      relayerSignature: hex(tx[17]?.[0])
+    }
+  })
+}
+
 const commands = {
+  decode: async ({ data }) => ({ transactions: transactions(Buffer.from(data, 'hex')) }),
+  subscribe: async ({ topic }) => { pubsub.subscribe(topic) },
   dial: async ({ address }) => { await node.dial(multiaddr(address)) },
+  // where the connected peers that listen are reached
+  addresses: async () => ({
+    of: (await node.peerStore.all()).filter(peer => node.getConnections(peer.id).length > 0)
+      .map(peer => ({ id: peer.id.toString(), addresses: peer.addresses.map(({ multiaddr }) => multiaddr.toString()) }))
+  }),
   mesh: async () => ({
     mesh: pubsub.getMeshPeers(topic).length,
     protocols: [...pubsub.streamsOutbound.values()].map(stream => stream.protocol)
   }),
-  publish: async ({ data }) => ({ recipients: (await pubsub.publish(topic, Buffer.from(data, 'hex'))).recipients.length }),
+  publish: async ({ data, on = topic }) => ({ recipients: (await pubsub.publish(on, Buffer.from(data, 'hex'))).recipients.length }),
   closest: async ({ key }) => {
     const peers = []
     for await (const peer of node.peerRouting.getClosestPeers(Buffer.from(key, 'hex'), { signal: AbortSignal.timeout(10_000) })) {
