@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 import prometheus_client
 import pytest
+import uvloop
 from aiohttp import web
 
 from millrace.runtime import http
@@ -58,6 +59,22 @@ async def test_every_answer_is_json(base: str, method: str, path: str, status: i
     """Answers and errors alike are JSON objects, and a defect shows no detail to the caller."""
     async with aiohttp.ClientSession() as client, client.request(method, base + path) as response:
         assert (response.status, await response.json()) == (status, body)
+
+
+def test_the_fast_event_loop_serves_too() -> None:
+    """The server answers on uvloop, whose transports are no `asyncio.Transport`."""
+
+    async def ask() -> int:
+        server = http.HttpServer(http.make_app())
+        port = await server.start("127.0.0.1", 0)
+        try:
+            async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}/") as response:
+                return response.status
+        finally:
+            await server.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(asyncio.wait_for(ask(), 20)) == 404
 
 
 @pytest.mark.parametrize(

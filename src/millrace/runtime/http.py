@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import prometheus_client
@@ -98,8 +98,8 @@ class _Protocol(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        assert isinstance(transport, asyncio.Transport)
-        self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, transport.abort)
+        abort = cast(asyncio.Transport, transport).abort  # uvloop's transports have it, but are no asyncio.Transport
+        self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, abort)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.request_arrived()
