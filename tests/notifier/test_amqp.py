@@ -25,6 +25,7 @@ from millrace.notifier.cursor_file import CursorUnusable
 from millrace.notifier.settings import NotifierSettings
 from millrace.notifier.store import FILE_NAME
 from millrace.runtime.process import run_service
+from millrace.runtime.settings import Secret
 from servers.rabbitmq import Broker
 
 from .helpers import WAIT, Node, event, notifier, peers, save_block
@@ -107,7 +108,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def amqp(broker: Broker, name: str, **more: Any) -> dict[str, Any]:
-    return {"amqp_url": broker.url, "amqp_exchange": name, **more}
+    return {"amqp_url": Secret(broker.url), "amqp_exchange": name, **more}
 
 
 def sink(running: Notifier) -> Any:
@@ -351,8 +352,19 @@ async def test_cursor_beyond_the_journal(broker: Broker, tmp_path: Path) -> None
 async def test_damaged_cursor(tmp_path: Path) -> None:
     """A damaged cursor fails the start with what to do, and leaves the journal free."""
     (tmp_path / CURSOR_FILE).write_text("12")
-    settings = NotifierSettings(port=0, http_port=0, data_dir=tmp_path, amqp_url="amqp://127.0.0.1:1")
+    settings = NotifierSettings(port=0, http_port=0, data_dir=tmp_path, amqp_url=Secret("amqp://127.0.0.1:1"))
     with pytest.raises(CursorUnusable, match="published again"):
         await app.run(settings, asyncio.Event())
     async with notifier(tmp_path):
         pass
+
+
+@pytest.mark.parametrize(
+    "text", ["http://guest:hidden@127.0.0.1/", "amqp://", "guest:hidden@127.0.0.1", "amqp://h:port"]
+)
+async def test_no_broker(tmp_path: Path, text: str) -> None:
+    """What is no URL of a broker fails the start with what is expected, and is not shown."""
+    settings = NotifierSettings(port=0, http_port=0, data_dir=tmp_path, amqp_url=Secret(text))
+    with pytest.raises(OSError, match="amqp_url: expected amqp://") as caught:
+        await app.run(settings, asyncio.Event())
+    assert "hidden" not in str(caught.value)

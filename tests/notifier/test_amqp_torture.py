@@ -17,6 +17,7 @@ from pathlib import Path
 from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
 from aio_pika.exceptions import AMQPError
 
+from millrace.runtime.settings import Secret
 from servers.rabbitmq import Broker
 
 from .helpers import WAIT
@@ -72,7 +73,7 @@ async def test_torture(tmp_path: Path, broker: Broker) -> None:
         async with queue(broker, EXCHANGE, key):
             pass
     await broker.settle()
-    run = Torture(tmp_path, amqp_url=broker.url, amqp_exchange=EXCHANGE, amqp_window=16)
+    run = Torture(tmp_path, amqp_url=Secret(broker.url), amqp_exchange=EXCHANGE, amqp_window=16)
     reader = Reader(broker, random.Random(SEED))
     reading = asyncio.create_task(reader.run())
     kill: Callable[[], None] = run.start()

@@ -44,7 +44,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 def together(broker: Broker, redis: RedisServer, name: str, **more: Any) -> dict[str, Any]:
     """Settings of a notifier of the group `name`."""
     return {
-        "amqp_url": broker.url,
+        "amqp_url": Secret(broker.url),
         "amqp_exchange": name,
         "redis_url": Secret(redis.url),
         "claim_group": name,

@@ -18,6 +18,7 @@ from millrace.notifier.metrics import Metrics
 from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.settings import NotifierSettings
 from millrace.notifier.sink import Bounds, Item, Sink
+from millrace.runtime.settings import Secret
 
 log = logging.getLogger(__name__)
 _log_unroutable = OccasionalLog(log, logging.WARNING, "no queue is bound for a message")
@@ -39,7 +40,7 @@ class AmqpSink(Sink):
             settings.amqp_max_message_bytes,
         )
         super().__init__("amqp", bounds, settings, metrics, journal)
-        self._url = URL(settings.amqp_url).with_user(settings.amqp_user).with_password(settings.amqp_secret)
+        self._url = _broker(settings.amqp_url)
         self._exchange = settings.amqp_exchange
         self._prefix = f"{settings.amqp_prefix}." if settings.amqp_prefix else ""
         self._unroutable = metrics.amqp_unroutable
@@ -97,6 +98,17 @@ class AmqpSink(Sink):
 
     def _routing_key(self, item: Item) -> str:
         return self._prefix + (item.topic if item.shard is None else f"{item.topic}.{item.shard}")
+
+
+def _broker(setting: Secret) -> URL:
+    """Where the broker is. Raises `OSError` for what is no such URL, without showing it: it may hold a password."""
+    try:
+        url = URL(setting.reveal())
+    except ValueError:
+        url = URL()
+    if url.scheme not in ("amqp", "amqps") or not url.host:
+        raise OSError("amqp_url: expected amqp://user:password@host:port/vhost, or amqps://…")
+    return url
 
 
 def _message(item: Item) -> aio_pika.Message:

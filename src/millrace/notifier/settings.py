@@ -74,12 +74,8 @@ class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_subscriptions: Positive = 256
     """Subscriptions per consumer connection."""
 
-    amqp_url: Annotated[str, Meta(pattern=r"^(amqps?://[^@\s]+)?$")] = ""
-    """RabbitMQ to publish to, such as `amqp://10.0.0.7:5672/vhost`, without user or password. Empty: none."""
-    amqp_user: str = "guest"
-    """User at the broker."""
-    amqp_secret: str = "guest"
-    """The user's password."""
+    amqp_url: Secret = Secret()
+    """RabbitMQ to publish to, `amqp://user:password@host:port/vhost` or `amqps://…`; empty: none. Never shown."""
     amqp_exchange: Annotated[str, Meta(min_length=1, max_length=127)] = "millrace"
     """Topic exchange, declared as durable when it does not exist."""
     amqp_prefix: Annotated[str, Meta(max_length=127)] = ""
