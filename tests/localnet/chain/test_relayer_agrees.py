@@ -1,0 +1,118 @@
+"""What the relayer makes of the local chain's blocks is what the chain itself says of each transaction."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from millrace.chain import outport
+from millrace.chain.call import TokenPayment, encode, esdt_transfer
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.token import NATIVE
+from millrace.localnet.chain.admission import Refused
+from millrace.relayer.blocks import read_block
+from millrace.relayer.tracker import Tracker
+
+EGLD = 10**18
+TOKEN = "USDC-c76f1f"
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["egld", "token", "multi", "call", "swap", "wrap", "broke", "revert"]),
+        st.integers(0, 2),  # sender's shard
+        st.integers(0, 2),  # receiver's shard
+        st.booleans(),  # relayed
+        st.integers(0, 3 * 10**6),  # amount, gas or depth
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def told_by_relayer(bench: Any) -> dict[bytes, str]:
+    """Statuses that the relayer's tracker tells from all events so far, each once."""
+    tracker, told = Tracker(), dict[bytes, str]()
+    for sequence, event in enumerate(bench.events):
+        match event.topic:
+            case outport.SAVE_BLOCK:
+                facts = read_block(pb.OutportBlock.FromString(event.payload), bench.chain.network)
+                release = tracker.save(facts, sequence, 0.0)
+            case outport.FINALIZED_BLOCK:
+                message = pb.FinalizedBlock.FromString(event.payload)
+                release = tracker.finalise(message.shardID, message.headerHash, 0.0)
+            case outport.REVERT_INDEXED_BLOCK:
+                data = pb.BlockData.FromString(event.payload)
+                tracker.revert(data.shardID, data.headerHash)
+                continue
+            case _:
+                continue
+        for outcome in release.outcomes:
+            assert outcome.tx_hash not in told
+            told[outcome.tx_hash] = outcome.status
+    assert tracker.disputed == tracker.conflicting_final == 0
+    return told
+
+
+def transaction(bench: Any, wallet: Any, kind: str, source: int, target: int, amount: int, **more: Any) -> Any:
+    """A transaction of a kind; `amount` also varies the gas of calls, so that some run out of it."""
+    key, to, at = wallet(source), wallet(target, 1).public, bench.chain.market.addresses
+    if kind == "multi":
+        payments = [TokenPayment(TOKEN, 0, amount + 1), TokenPayment(NATIVE, 0, amount)]
+        receiver = at.aggregator if amount % 2 else to
+        return bench.multi(key, receiver, payments, "xo", gas_limit=600_000 + 10 * amount, **more)
+    data, value = b"", {"egld": amount, "broke": 10**24}.get(kind, 0)
+    match kind:
+        case "token":
+            data = esdt_transfer(TOKEN, amount + 1)
+        case "call":
+            data, to, value = encode("xo", b"\x01"), at.aggregator, amount
+        case "swap":
+            data, to = esdt_transfer(TOKEN, amount + 1, "xo", b"\x01"), at.aggregator
+        case "wrap":
+            data, to, value = b"wrapEgld", at.wrapper, amount + 1
+    gas = 100_000 + 1500 * len(data) + (10 * amount if data else 0)
+    return bench.tx(key, to, value, data, gas_limit=gas, **more)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(actions=ACTIONS, delay=st.integers(0, 2), first=st.booleans())
+def test_statuses_agree(make_bench: Any, wallet: Any, actions: list[Any], delay: int, first: bool) -> None:
+    """Every transaction that the chain calls over is over for the relayer, in the same way; no other is."""
+    bench = make_bench(finality_rounds=delay, finalized_first=first)
+    for shard in range(3):
+        bench.chain.give(wallet(shard).public, NATIVE, EGLD)
+        bench.chain.give(wallet(shard).public, TOKEN, 10**7)
+    bench.rounds(4 + 4 * delay)
+    sent = []
+    for kind, source, target, relayed, amount in actions:
+        if kind == "revert":
+            with contextlib.suppress(ValueError):
+                bench.events += bench.chain.take_back(source, 1 + amount % 2)
+            continue
+        nonce = bench.chain.account(wallet(source).public).nonce
+        try:
+            made = transaction(bench, wallet, kind, source, target, amount, relayed=relayed, nonce=nonce)
+            sent.append(bench.chain.submit(made))
+        except Refused:
+            continue
+        bench.rounds(1)
+    bench.rounds(10 + 6 * delay)
+    told = told_by_relayer(bench)
+    # What a reverted block had, and no later one could take again, the chain has forgotten: it never was.
+    said = {tx_hash: bench.status(tx_hash)[0] if bench.chain.index.find(tx_hash) else "pending" for tx_hash in sent}
+    assert {tx_hash: told.get(tx_hash, "pending") for tx_hash in sent} == said
+
+
+@pytest.mark.parametrize("shard", [0, 1, 2])
+def test_a_call_with_a_refund_elsewhere_is_told(bench: Any, wallet: Any, shard: int) -> None:
+    """From any shard a call that ends well is told as a success: the chain's own words are believed."""
+    key = wallet(shard)
+    bench.give(key)
+    tx = bench.tx(key, bench.chain.market.addresses.wrapper, 10**6, b"wrapEgld", gas_limit=10_000_000, relayed=True)
+    tx_hash = bench.chain.submit(tx)
+    bench.rounds(6)
+    assert told_by_relayer(bench)[tx_hash] == bench.status(tx_hash)[0] == "success"
