@@ -48,6 +48,7 @@ sender_at_risk_sign_only = 1000000000000000000000000
 ip_at_risk_sign_only = 1000000000000000000000000
 sign_only_ahead = 1000000
 sender_in_flight = 100000
+ip_in_flight = 1000000
 """
 
 

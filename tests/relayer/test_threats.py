@@ -32,7 +32,8 @@ from relayer_support import (
 
 from millrace import cli
 from millrace.chain import address, call
-from millrace.chain.transaction import GUARDED, chain_hash, client_hash, signing_message
+from millrace.chain.keys import KeyPair
+from millrace.chain.transaction import GUARDED, Transaction, chain_hash, client_hash, signing_message
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.policy import Budget
 from millrace.relayer.stages import Origin
@@ -516,3 +517,45 @@ async def test_a_block_moves_the_nonce_by_itself(world: Any) -> None:
     assert world.service.book.get(ALICE.public).nonce == 1
     assert await submit(world, transfer(ALICE, 1)) == ["ok"]
     assert len(world.api.asked) == asked, "nobody had to be asked"
+
+
+FOREIGN = wallet(1, 30)
+
+
+def foreign(nonce: int = 0, *, sender: KeyPair = ALICE) -> Transaction:
+    """A transaction that a relayer of somebody else pays for, signed by both."""
+    tx = transfer(sender, nonce, relayer=FOREIGN.public)
+    return msgspec.structs.replace(tx, relayer_signature=FOREIGN.sign(signing_message(tx)))
+
+
+async def test_row_7_a_foreign_relayer_must_be_able_to_pay(world: Any) -> None:
+    """What another relayer pays for is taken while that relayer has the fees, those of what is in flight included."""
+    await start(world)
+    fee = 100_000 * GAS_PRICE
+    world.api.set(FOREIGN.public, 0, 2 * fee + fee // 2)
+    answers = await submit(world, foreign(0), foreign(1), foreign(2), kind="broadcast")
+    assert answers == ["ok", "ok", "insufficient balance"]
+    paid = transfer(FOREIGN, relayed=False, gas_limit=50_000, value=fee // 2)
+    assert await submit(world, paid, kind="broadcast") == ["insufficient balance"], "its own money is promised already"
+    Chain(world, 1).final([foreign(0), foreign(1)])
+    assert await submit(world, paid, kind="broadcast") == ["ok"]
+
+
+async def test_row_7_in_flight_of_one_address(world: Any) -> None:
+    """One address has so many transactions in flight and no more; another address is served, and room comes back."""
+    await start(world, "[quotas]\nip_in_flight = 2")
+    assert await submit(world, foreign(0), foreign(1), foreign(2), kind="broadcast") == [
+        "ok", "ok", "too many transactions in flight",
+    ]  # fmt: skip
+    assert await submit(world, foreign(2), kind="broadcast", ip="another") == ["ok"]
+    Chain(world, 1).final([foreign(0)])
+    assert await submit(world, transfer(wallet(1, 3))) == ["ok"]
+    assert await submit(world, transfer(wallet(1, 4))) == ["too many transactions in flight"]
+
+
+async def test_row_7_broadcasts_leave_room_for_what_is_paid_for(world: Any) -> None:
+    """Broadcasts, which cost nobody here anything, fill half of the table; the rest is for sponsored transactions."""
+    await start(world)
+    world.service.desk.inflight._capacity = 4
+    assert await submit(world, foreign(0), foreign(1), foreign(2), kind="broadcast") == ["ok", "ok", "relayer busy"]
+    assert await submit(world, *(transfer(wallet(1, number)) for number in range(3, 6))) == ["ok", "ok", "relayer busy"]

@@ -13,6 +13,8 @@ from millrace.relayer.reasons import Refused
 
 REFRESH_SECONDS = 0.1
 """An answer younger than this is not asked for again."""
+PAYER_SECONDS = 10.0
+"""What is known of an account that pays for others is asked for again after so long: no event tells of such fees."""
 SILENT_SECONDS = 0.5
 """After a failure nothing is asked for so long."""
 
@@ -39,6 +41,13 @@ class AccountSource:
         if account is None:
             raise Refused(reasons.ACCOUNT_UNAVAILABLE.but("the chain API does not answer; try again", 1_000))
         return account
+
+    async def know_payer(self, pubkey: bytes) -> Account:
+        """The state of a relayer's account, not older than `PAYER_SECONDS` while the chain API answers."""
+        account = self.book.get(pubkey)
+        if account is not None and self._clock() - account.fetched >= PAYER_SECONDS:
+            await self._ask(pubkey)
+        return await self.know(pubkey)
 
     async def refresh(self, pubkey: bytes) -> bool:
         """Ask again unless the last answer is fresh; whether something newer may be known now.

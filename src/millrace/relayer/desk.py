@@ -60,8 +60,11 @@ class Desk:
         """The same bytes as an entry's: what was approved stays approved."""
         return Approved(item, entry.fee)
 
-    def approve(self, item: Authenticated, account: Account) -> Approved:
-        """Check nonce, balance and, for what a relayer key is to pay, the policy. Raises `Refused`."""
+    def approve(self, item: Authenticated, account: Account, payer: Account | None = None) -> Approved:
+        """Check nonce, balance and, for what a relayer key is to pay, the policy. Raises `Refused`.
+
+        `payer` is the relayer's account where a `broadcast` names one.
+        """
         tx = item.tx
         if tx.nonce < account.nonce:
             raise Refused(reasons.NONCE_TOO_LOW.but(f"the next nonce is {account.nonce}"))
@@ -72,18 +75,30 @@ class Desk:
             raise Refused(reasons.INVALID_NONCE.but(f"at most {MAX_NONCE}"))
         self._check_sign_only(item, account)
         _check_guardian(tx, account)
-        if self.inflight.is_full:
-            raise Refused(reasons.BUSY.but("too many transactions are in flight", 1_000))
-        if len(self.inflight.of_sender(tx.sender)) >= self.treasury.policy.quotas.sender_in_flight:
-            raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("wait for earlier ones", 1_000))
+        self._check_room(item)
         sponsored = item.parsed.origin.is_sponsored
         fee = 0 if sponsored else initially_paid_fee(tx, self._network.gas)
         cost = tx.value + (0 if tx.is_relayed else fee)
-        if cost + self.inflight.committed(tx.sender, account.nonce) > account.balance:
+        committed = self.inflight.committed(tx.sender, account.nonce) + self.inflight.owed(tx.sender)
+        if cost + committed > account.balance:
             raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it needs {cost}, the account has {account.balance}"))
+        if payer is not None:
+            owed = self.inflight.committed(tx.relayer, payer.nonce) + self.inflight.owed(tx.relayer)
+            if fee + owed > payer.balance:
+                raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it costs its relayer {fee}, which has not as much"))
         if sponsored:
             fee = self.treasury.check(item)
         return Approved(item, fee)
+
+    def _check_room(self, item: Authenticated) -> None:
+        """Nobody may fill the table for the others: not a sender, not an address, not what is free of charge."""
+        origin, quotas = item.parsed.origin, self.treasury.policy.quotas
+        if not self.inflight.has_room(origin.kind):
+            raise Refused(reasons.BUSY.but("too many transactions are in flight", 1_000))
+        if len(self.inflight.of_sender(item.tx.sender)) >= quotas.sender_in_flight:
+            raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("wait for earlier ones", 1_000))
+        if self.inflight.of_ip(origin.ip) >= quotas.ip_in_flight:
+            raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("of this address; wait for earlier ones", 1_000))
 
     def _check_sign_only(self, item: Authenticated, account: Account) -> None:
         """A signature to be broadcast by others must not be good for a nonce that lies far ahead."""

@@ -6,6 +6,7 @@ The journal holds the same rows on disk; this is the index all decisions are mad
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Literal
 
 import msgspec
@@ -59,10 +60,17 @@ class Entry(msgspec.Struct, eq=False):
 
 
 class InFlight:
-    """At most `capacity` entries, found by sender and nonce or by either hash."""
+    """At most `capacity` entries, found by sender and nonce or by either hash.
+
+    Broadcasts take no budget, so anybody can send many; at most half of the room is theirs.
+    """
 
     def __init__(self, capacity: int = 100_000) -> None:
         self._capacity = capacity
+        self._broadcasts = 0
+        self._by_ip: Counter[str] = Counter()
+        self._owed: Counter[bytes] = Counter()
+        """What relayers that are not ours can have to pay for entries that they signed."""
         self._by_sender: dict[bytes, dict[int, Entry]] = {}
         self._costs: dict[bytes, int] = {}
         """What all entries of a sender can take from it."""
@@ -78,6 +86,18 @@ class InFlight:
     def is_full(self) -> bool:
         """Whether nothing more may be added."""
         return len(self._by_client) >= self._capacity
+
+    def has_room(self, kind: Kind) -> bool:
+        """Whether one more of this kind may be added."""
+        return not self.is_full and (kind != "broadcast" or self._broadcasts < self._capacity // 2)
+
+    def of_ip(self, ip: str) -> int:
+        """How many entries came from a client address."""
+        return self._by_ip[ip]
+
+    def owed(self, relayer: bytes) -> int:
+        """The fees a relayer that is not ours can have to pay for others' entries."""
+        return self._owed[relayer]
 
     def of_sender(self, sender: bytes) -> dict[int, Entry]:
         """A sender's entries by nonce. Not to be changed."""
@@ -121,6 +141,7 @@ class InFlight:
         self._by_sender.setdefault(entry.tx.sender, {})[entry.tx.nonce] = entry
         self._costs[entry.tx.sender] = self._costs.get(entry.tx.sender, 0) + entry.cost_to_sender
         self._by_client[entry.client_hash] = entry
+        self._count(entry, 1)
         if entry.chain_hash:
             self._by_chain[entry.chain_hash] = entry
 
@@ -144,5 +165,19 @@ class InFlight:
             if not nonces:
                 del self._by_sender[entry.tx.sender], self._costs[entry.tx.sender]
                 self._runs.pop(entry.tx.sender, None)
-        self._by_client.pop(entry.client_hash, None)
+        if self._by_client.pop(entry.client_hash, None) is not None:
+            self._count(entry, -1)
         self._by_chain.pop(entry.chain_hash, None)
+
+    def _count(self, entry: Entry, change: int) -> None:
+        """Add an entry to the sums, or take it out; a sum of nothing is not kept."""
+        self._by_ip[entry.ip] += change
+        if not self._by_ip[entry.ip]:
+            del self._by_ip[entry.ip]
+        if entry.kind != "broadcast":
+            return
+        self._broadcasts += change
+        if entry.tx.relayer:
+            self._owed[entry.tx.relayer] += change * entry.fee
+            if not self._owed[entry.tx.relayer]:
+                del self._owed[entry.tx.relayer]

@@ -73,6 +73,8 @@ class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sign_only_ahead: int = 100
     """How far above the account's nonce /v1/sign goes: what lies further ahead can be hoarded for longer."""
     sender_in_flight: int = 100
+    ip_in_flight: int = 20_000
+    """Transactions of one IP address that may be in flight, `broadcast` included."""
     failures: int = 5
     """So many sponsored transactions failing in a row, and their sender waits."""
     first_ban_seconds: float = 60.0

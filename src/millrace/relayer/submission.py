@@ -156,23 +156,25 @@ class Submitter:
     async def _take_one(self, index: int, item: Authenticated) -> _Taken:
         """Reserve one transaction. Raises `Refused`, or `_Repeated` when its bytes were accepted before."""
         account = await self._accounts.know(item.tx.sender)
+        foreign = item.tx.relayer if not item.parsed.origin.is_sponsored else b""
+        payer = await self._accounts.know_payer(foreign) if foreign else None
         try:
-            return self._reserve(index, item, account)
+            return self._reserve(index, item, account, payer)
         except Refused as refusal:
             if refusal.reason.code not in _STALE:
                 raise
             await self._raise_if_done(item)
             if not await self._accounts.refresh(item.tx.sender):
                 raise
-        return self._reserve(index, item, await self._accounts.know(item.tx.sender))
+        return self._reserve(index, item, await self._accounts.know(item.tx.sender), payer)
 
-    def _reserve(self, index: int, item: Authenticated, account: Account) -> _Taken:
+    def _reserve(self, index: int, item: Authenticated, account: Account, payer: Account | None) -> _Taken:
         """Approve and reserve in one step. Raises `Refused`."""
         existing = self._desk.existing(item)
         if existing is not None:
             approved = self._desk.approve_again(item, existing)
             return _Taken(index, existing, Reserved(approved), is_new=False)
-        approved = self._desk.approve(item, account)
+        approved = self._desk.approve(item, account, payer)
         entry = self._desk.reserve(approved)
         return _Taken(index, entry, Reserved(approved), is_new=True)
 
