@@ -247,7 +247,7 @@ def check(tales: dict[int, list[Step]], rows: list[list[Row]], ids: list[str]) -
     """Compare what the broker got with what nodes told and with both journals."""
     assert {plain(id_) for id_ in ids} == {row.message_id for side in rows for row in side}, "lost or invented"
     once = list(dict.fromkeys(ids))  # as a consumer who knows the ids sees it
-    assert len(ids) < 2 * len(once), "most came twice: the claims do nothing"
+    assert len(ids) - len(once) < 20 * ROUNDS, "more came twice than deaths explain: the claims do nothing"
     for shard, steps in tales.items():
         told = [tuple(id_.split(":")[:3]) for id_ in once]
         mine = [(topic, hash_) for topic, of, hash_ in told if of == str(shard) and topic != outport.SETTINGS]
