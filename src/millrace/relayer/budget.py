@@ -7,8 +7,6 @@ since open and recent reservations are replayed from the audit log.
 
 from __future__ import annotations
 
-import functools
-import ipaddress
 from collections import OrderedDict, deque
 from typing import Generic, NamedTuple, TypeVar
 
@@ -30,7 +28,7 @@ class Spender(NamedTuple):
     """The relayer key that pays."""
     sender: bytes
     ip: str | None = None
-    """`None` where it is not known any more."""
+    """The client as limits name it: its address, or its /64 network; `None` where it is not known any more."""
     receiver: bytes | None = None
 
 
@@ -233,7 +231,7 @@ class Ledger:
     def _quotas_of(self, who: Spender) -> tuple[_Quota | None, ...]:
         return (
             self._senders.get(who.sender),
-            None if who.ip is None else self._ips.get(network_of(who.ip)),
+            None if who.ip is None else self._ips.get(who.ip),
             None if who.receiver is None else self._receivers.get(who.receiver),
         )
 
@@ -294,20 +292,6 @@ def _check_quota(quota: _Quota, fee: int, now: float, per_hour: int, signed_only
         raise Refused(reasons.QUOTA_EXHAUSTED.but("try later", _ms(quota.window.wait(now))))
     if signed_only is not None and quota.at_risk_sign_only + fee > signed_only:
         raise Refused(reasons.QUOTA_EXHAUSTED.but("broadcast what was signed before, or let its nonce pass", 10_000))
-
-
-@functools.lru_cache(4096)
-def network_of(ip: str) -> str:
-    """Whom an address stands for: itself, or its /64 network of IP version 6, which one client has all of."""
-    try:
-        parsed = ipaddress.ip_address(ip)
-    except ValueError:
-        return ip
-    if parsed.version == 4:
-        return ip
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((parsed, 64), strict=False))
 
 
 def _ms(seconds: float) -> int:
