@@ -29,14 +29,13 @@ from millrace.relayer.journal import Journal, JournalError
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.rest import RestApi
 from millrace.relayer.settings import RelayerSettings
-from millrace.relayer.signer_wire import Start
-from millrace.relayer.signing import SignerError, SigningProcess
+from millrace.relayer.signing import SignerError, SigningProcess, where_keys_are
 from millrace.relayer.stages import Relayers
 from millrace.relayer.statistics import Statistics
 from millrace.relayer.submission import Submitter
 from millrace.relayer.tracker import Tracker
 from millrace.relayer.ws import Gateway
-from millrace.runtime import environment, http
+from millrace.runtime import http
 from millrace.runtime.process import wait_first
 
 log = logging.getLogger(__name__)
@@ -89,7 +88,7 @@ class Service:
         self.tracker = Tracker()
         self.book = AccountBook()
         self._policy_file = policy.PolicyFile(settings.policy_file)
-        self._keys = self._where_keys_are()
+        self._keys = where_keys_are(settings, self.journal.path)
         self._background: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -128,8 +127,9 @@ class Service:
             self._send,
         )
         self.gateway = Gateway(settings, self.submitter, self.statistics.snapshots())
-        self.desk.treasury.silence = self._silence
         self.events = Events(self.network, self.tracker, self.book, self.desk, self.gateway, self.statistics)
+        if settings.hub_url:
+            self.desk.treasury.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         self.hub = HubClient(settings.hub_url, self.events, self.journal.cursor())
         await self._start_gossip()
         await self.submitter.recover()
@@ -185,25 +185,6 @@ class Service:
         if self.settings.history_url:
             return PostgresPoints(self.settings.history_url, self.settings.history_schema)
         return SqlitePoints(Path(self.settings.data_dir) / "history.sqlite")
-
-    def _where_keys_are(self) -> Start:
-        """What a signing process starts with.
-
-        Keys in the environment are taken out of it: no child inherits them, and each new signing process gets them
-        through its socket.
-        """
-        settings = self.settings
-        seeds = {name: seed for name in settings.key_env if (seed := environment.take_secret(name)) is not None}
-        return Start(
-            settings.key_files,
-            settings.key_env,
-            seeds,
-            settings.key_passphrase_file,
-            str(self.journal.path),
-            settings.policy_file,
-            settings.profile,
-            self.network.chain_id,
-        )
 
     async def _start_signer(self) -> None:
         if not self._keys.key_files and not self._keys.key_env:
@@ -364,13 +345,6 @@ class Service:
         if self._policy_file.refresh():
             self.desk.treasury.policy = self._policy_file.policy
             log.info("policy read", extra={"file": self.settings.policy_file})
-
-    def _silence(self, shard: int) -> float | None:
-        """For how long a shard has sent no block, when that is too long."""
-        if not self.settings.hub_url:
-            return None
-        silent = time.monotonic() - self.events.block_at.get(shard, self.started)
-        return silent if silent > self.settings.stale_seconds else None
 
     def _write_off(self) -> None:
         """Write off what an operator asked for by `millrace policy write-off`."""

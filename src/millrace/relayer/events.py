@@ -75,6 +75,7 @@ class Events:
         self.statuses_told = 0
         self.gaps = 0
         self._held_accounts = HeldAccounts()
+        self._started = clock()
         self.block_at: dict[int, float] = {}
         """When each shard's last block came."""
 
@@ -86,6 +87,11 @@ class Events:
         except (outport.OutportError, DecodeError, ValueError) as error:
             self.unreadable += 1
             log.error("unreadable event", extra={"topic": topic, "sequence": sequence, "error": str(error)[:200]})
+
+    def silence(self, shard: int, limit: float) -> float | None:
+        """For how many seconds a shard has sent no block, if that is longer than `limit`."""
+        silent = self._clock() - self.block_at.get(shard, self._started)
+        return silent if silent > limit else None
 
     def on_gap(self, first: int, last: int) -> None:
         """Events are lost: what accounts were thought to be may be wrong now."""

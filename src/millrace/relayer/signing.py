@@ -9,8 +9,10 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.signer_wire import (
     HEADER,
     MAX_FRAME,
@@ -297,6 +299,25 @@ class SigningProcess:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
             await process.wait()
+
+
+def where_keys_are(settings: RelayerSettings, journal: Path) -> Start:
+    """What a signing process of this service starts with.
+
+    Keys in the environment are taken out of it: no child inherits them, and each new signing process gets them
+    through its socket.
+    """
+    seeds = {name: seed for name in settings.key_env if (seed := environment.take_secret(name)) is not None}
+    return Start(
+        settings.key_files,
+        settings.key_env,
+        seeds,
+        settings.key_passphrase_file,
+        str(journal),
+        settings.policy_file,
+        settings.profile,
+        settings.network().chain_id,
+    )
 
 
 async def _receive(reader: asyncio.StreamReader) -> Report:
