@@ -35,7 +35,7 @@ from millrace.chain import address, call
 from millrace.chain.keys import KeyPair
 from millrace.chain.transaction import GUARDED, Transaction, chain_hash, client_hash, signing_message
 from millrace.relayer.metrics import make_registry
-from millrace.relayer.policy import Budget
+from millrace.relayer.policy import Budget, Policy, loads
 from millrace.relayer.stages import Origin
 from millrace.relayer.submission import Accepted
 
@@ -559,3 +559,13 @@ async def test_row_7_broadcasts_leave_room_for_what_is_paid_for(world: Any) -> N
     world.service.desk.inflight._capacity = 4
     assert await submit(world, foreign(0), foreign(1), foreign(2), kind="broadcast") == ["ok", "ok", "relayer busy"]
     assert await submit(world, *(transfer(wallet(1, number)) for number in range(3, 6))) == ["ok", "ok", "relayer busy"]
+
+
+def test_the_page_shows_the_default_policy() -> None:
+    """The policy file on the relayer's page is the default, entry by entry."""
+    root = Path(__file__).parents[2]
+    text = (root / "docs" / "relayer.md").read_text().partition("```toml\n")[2].partition("```")[0]
+    shown = loads(text)
+    assert shown == Policy()
+    for table in ("caps", "budget", "quotas", "lists"):
+        assert set(tomllib.loads(text)[table]) == set(getattr(shown, table).__struct_fields__)
