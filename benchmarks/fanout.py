@@ -41,6 +41,8 @@ TICK_MS, SHARDS = 50, 3
 STATS_MS = 250
 SUBSCRIBE = '{"action":"subscribe","topic":"gasStats"}'
 CONNECTORS = 10
+SETTLE = 12.0
+"""Seconds until the timers of ended connections have run out, too."""
 NOISE = 512 * 1024
 """Bytes by which the memory of a process at rest may change in a second."""
 
@@ -224,6 +226,7 @@ class Crowd:
 
 async def _rest(pid: int, files: int) -> tuple[int, int]:
     """What the process holds when it has seen everybody off: memory, and descriptors more than `files`."""
+    await asyncio.sleep(SETTLE)
     held = resident(pid)
     for _ in range(30):
         await asyncio.sleep(1.0)
