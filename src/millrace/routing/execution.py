@@ -8,6 +8,7 @@ elsewhere, and `all` for the last use of every token, so that no dust stays behi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from millrace.dex import aggregator_contract as contract
@@ -20,6 +21,7 @@ from millrace.routing.venue import Trade, least_output
 # quote makes them, give the very same parts; fine enough that a flat optimum loses nothing by it.
 _RESOLUTION = 1_000_000
 _FINE_RESOLUTION = 1 << 53  # for cycles: the part of the input that earns may be tiny
+_ALL, _PREVIOUS, _PPM = contract.ALL, contract.PREVIOUS, contract.PPM  # looked up once: the walk is the hot loop
 
 
 class Walked(NamedTuple):
@@ -35,8 +37,9 @@ class Walked(NamedTuple):
 
     def execution(self) -> Execution:
         """The same in rows."""
-        legs = [Leg(*row) for row in zip(self.trades, self.modes, self.values, strict=True)]
-        fills = [Fill(*row) for row in zip(self.trades, self.sold, self.bought, strict=True)]
+        # What the classes' own constructors do, without the Python call each of them costs.
+        legs = [*map(tuple.__new__, repeat(Leg), zip(self.trades, self.modes, self.values, strict=True))]
+        fills = [*map(tuple.__new__, repeat(Fill), zip(self.trades, self.sold, self.bought, strict=True))]
         return Execution(legs, fills, self.amount_in, self.amount_out)
 
 
@@ -72,29 +75,23 @@ def _modes(
     trades: Sequence[Trade], flows: Sequence[float], token_in: str, amount_in: int, whole: float | None
 ) -> tuple[list[int], list[int]]:
     """Amount modes and their values."""
-    left: dict[str, float] = {}
-    last: dict[str, int] = {}
-    for k, trade in enumerate(trades):
-        token = trade.token_in
-        left[token] = left.get(token, 0.0) + flows[k]
-        last[token] = k
-    total = left.get(token_in, 0.0) if whole is None else whole
+    modes, values = [contract.ALL] * len(trades), [0] * len(trades)
+    after: dict[str, float] = {}  # flow of a token's sales from here on
+    fixed: list[int] = []
+    for k in range(len(trades) - 1, -1, -1):
+        token, flow = trades[k].token_in, flows[k]
+        rest = after[token] + flow if token in after else flow
+        if token == token_in and (token in after or whole is not None):
+            modes[k] = contract.FIXED
+            fixed.append(k)
+        elif token in after:
+            modes[k] = contract.PPM
+            values[k] = min(round(flow / rest * MILLION), MILLION - 1) if rest > 0.0 else 0
+        after[token] = rest
+    total = after.get(token_in, 0.0) if whole is None else whole
     resolution = _RESOLUTION if whole is None else _FINE_RESOLUTION
-    if whole is not None:
-        last.pop(token_in, None)
-    modes, values = [], []
-    for k, trade in enumerate(trades):
-        token, flow = trade.token_in, flows[k]
-        if last.get(token) == k:
-            modes.append(contract.ALL)
-            values.append(0)
-        elif token == token_in:
-            modes.append(contract.FIXED)
-            values.append(amount_in * round(min(flow / total, 1.0) * resolution) // resolution)
-        else:
-            modes.append(contract.PPM)
-            values.append(min(round(flow / left[token] * MILLION), MILLION - 1) if left[token] > 0.0 else 0)
-        left[token] -= flow
+    for k in fixed:
+        values[k] = amount_in * round(min(flows[k] / total, 1.0) * resolution) // resolution
     return modes, values
 
 
@@ -114,23 +111,23 @@ def _run(
     bought: list[int] = []
     paid = 0
     for k, trade in enumerate(trades):
-        mode, token = modes[k], trade.token_in
+        mode, token, gained = modes[k], trade.token_in, trade.token_out
         have = balances.get(token, 0)
-        if mode == contract.ALL:
-            amount = have
-        elif mode == contract.PREVIOUS:
-            amount = paid
-        elif mode == contract.FIXED:
-            amount = values[k]
-        else:
+        if mode == _PPM:
             amount = have * values[k] // MILLION
+        elif mode == _ALL:
+            amount = have
+        elif mode == _PREVIOUS:
+            amount = paid
+        else:
+            amount = values[k]
         if not 0 < amount <= have:
             raise _Refused(k)
-        paid = _swap(touched, trade, amount) if trade.pool.id in again else trade.pays(amount)
+        paid = _swap(touched, trade, amount) if again and trade.pool.id in again else trade.pays(amount)
         if paid <= 0:
             raise _Refused(k)
         balances[token] = have - amount
-        balances[trade.token_out] = balances.get(trade.token_out, 0) + paid
+        balances[gained] = balances[gained] + paid if gained in balances else paid
         sold.append(amount)
         bought.append(paid)
     amount_out = balances.get(token_out, 0)
@@ -153,14 +150,9 @@ def _swap(touched: dict[str, Pool], trade: Trade, amount: int) -> int:
 
 def _repeated(trades: Sequence[Trade]) -> frozenset[str]:
     """Ids of pools that several trades share."""
-    seen: set[str] = set()
-    twice = set()
-    for trade in trades:
-        name = trade.pool.id
-        if name in seen:
-            twice.add(name)
-        seen.add(name)
-    return frozenset(twice)
+    names = [trade.pool.id for trade in trades]
+    once = set(names)
+    return frozenset() if len(once) == len(names) else frozenset(name for name in once if names.count(name) > 1)
 
 
 def execute_paths(

@@ -357,14 +357,15 @@ def _rounding(done: Done) -> float:
     if not isinstance(done, Walked):
         return math.inf
     sink, lost = done.trades[-1].token_out, 0.0
-    made: dict[str, float] = {}  # output that the sales of a token make in the end
-    sales: dict[str, int] = {}
+    sales: dict[str, tuple[float, float]] = {}  # of each token: units sold, and output that they make in the end
     for trade, sold, bought in zip(reversed(done.trades), reversed(done.sold), reversed(done.bought), strict=True):
-        token = trade.token_out
-        unit = 1.0 if token == sink or token not in sales else made[token] / sales[token]
+        token, unit = trade.token_out, 1.0
+        if token != sink and token in sales:
+            units, made = sales[token]
+            unit = made / units
         lost += unit
-        made[trade.token_in] = made.get(trade.token_in, 0.0) + bought * unit
-        sales[trade.token_in] = sales.get(trade.token_in, 0) + sold
+        units, made = sales.get(trade.token_in, (0.0, 0.0))
+        sales[trade.token_in] = (units + sold, made + bought * unit)
     return lost / done.amount_out
 
 
@@ -378,9 +379,8 @@ def _better(one: Done | None, other: Done | None) -> Done | None:
 def _longest(trades: Sequence[Trade]) -> int:
     """Pools on the longest path through trades in execution order."""
     depth: dict[str, int] = {}
-    longest = 0
     for trade in trades:
         reached = depth.get(trade.token_in, 0) + 1
-        depth[trade.token_out] = max(depth.get(trade.token_out, 0), reached)
-        longest = max(longest, reached)
-    return longest
+        if reached > depth.get(trade.token_out, 0):
+            depth[trade.token_out] = reached
+    return max(depth.values(), default=0)
