@@ -1,10 +1,14 @@
 """How good and how fast quotes are, against certified optima and a peer, in one run on fresh markets.
 
-    ./run bench quote [--seed N] [--questions N] [--no-peer]
+    ./run bench quote [--seed N] [--questions N] [--no-peer] [--market PATH [--optimum PATH]]
 
 Optimality is output / upper bound of any routing (weak duality; see docs/aggregator.md), so no solver has to
 be believed. The peer is @sushiswap/tines 1.0.11, fetched with npm into a temporary directory and called, never
 copied; its routes are executed again in exact integers. Without npm the rows that need it are left out.
+`--market` (or MILLRACE_BENCH_MARKET) is a real market without arbitrage, as JSON: `tokens` (`id`), constant-product
+`pools` (`tokens` by number, `reserves`, `fee_ppm` on the input) and `queries` (`from`, `to`, `amount_in`);
+`--optimum` are certified optima of the queries by another solver (`results`, each with its `q` and `upper`). Without
+them outputs are held against the router's own bound, which is looser there.
 The last line is one JSON object: figures, bars, all_bars_hold.
 """
 
@@ -14,6 +18,7 @@ import argparse
 import asyncio
 import json
 import math
+import os
 import random
 import shutil
 import statistics
@@ -21,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +41,7 @@ from millrace.routing.synthetic import make_market
 from quote_http import measure_http
 
 HERE = Path(__file__).parent
+Question = tuple[str, str, int]  # token in, token out, amount in
 NO_CAP = Limits(pools=100_000, paths=100_000, hops=16)
 SIZES = (0.0001, 0.01, 0.1)  # of the smaller reserve total of the pair
 
@@ -46,13 +53,51 @@ class OpenMarket(DictMarket):
         return True
 
 
+def open_router(pools: Sequence[Pool], hub: str) -> Router:
+    """A router over pools that can all be called, with its kernels loaded."""
+    router = Router(pools, OpenMarket(pools, hub))
+    router.warm()
+    return router
+
+
+def optimality(router: Router, questions: Sequence[Question]) -> list[float]:
+    """Output / upper bound of any routing, without a cap, sorted."""
+    ratios = []
+    for question in questions:
+        gap = router.forward(*question, NO_CAP, "hybrid").gap
+        assert gap is not None
+        ratios.append(1.0 - gap)
+    return sorted(ratios)
+
+
+def read_market(path: Path) -> tuple[list[Pool], list[Question]]:
+    """Pools and questions of a market file (see above)."""
+    market = json.loads(path.read_text())
+    names = [token["id"] for token in market["tokens"]]
+    pools: list[Pool] = []
+    for number, pool in enumerate(market["pools"]):
+        a, b = (names[k] for k in pool["tokens"])
+        pools.append(
+            XExchangePool(
+                id=str(number),
+                address=number.to_bytes(32, "big"),
+                tokens=(a, b),
+                reserves=(int(pool["reserves"][0]), int(pool["reserves"][1])),
+                total_fee=pool["fee_ppm"],
+                special_fee=0,
+                fee_base=10**6,
+            )
+        )
+    asked = [(names[ask["from"]], names[ask["to"]], int(ask["amount_in"])) for ask in market["queries"]]
+    return pools, asked
+
+
 class Bench:
     """One market with its router and questions."""
 
     def __init__(self, pools: int, seed: int, questions: int, **kind: Any) -> None:
         self.document: PoolDocument = make_market(pools, seed, one_exchange=True, **kind)
-        self.router = Router(self.document.pools, OpenMarket(self.document.pools, "WEGLD-bd4d79"))
-        self.router.warm()
+        self.router = open_router(self.document.pools, self.document.wrapped_native_token)
         self.questions = self._questions(random.Random(f"questions/{seed}/{pools}"), questions)
 
     def _questions(self, rng: random.Random, count: int) -> list[tuple[str, str, int]]:
@@ -79,12 +124,7 @@ class Bench:
 
     def optimality(self) -> list[float]:
         """Output / upper bound, of trades large enough that whole units do not matter."""
-        ratios = []
-        for question in self.questions:
-            route = self.ask(question, NO_CAP)
-            assert route.gap is not None
-            ratios.append(1.0 - route.gap)
-        return sorted(ratios)
+        return optimality(self.router, self.questions)
 
     def latency(self, limits: Limits, algorithm: str, repeat: int = 5) -> list[float]:
         """Milliseconds per quote (search and exact integers), the fastest of `repeat`, sorted.
@@ -196,10 +236,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
     parser.add_argument("--questions", type=int, default=150)
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--market", type=Path, default=os.environ.get("MILLRACE_BENCH_MARKET"), metavar="PATH")
+    parser.add_argument("--optimum", type=Path, default=os.environ.get("MILLRACE_BENCH_OPTIMUM"), metavar="PATH")
     options = parser.parse_args()
     report = Report()
     print(f"seed {options.seed}, {options.questions} questions per market", flush=True)
     measure_search(report, options.seed, options.questions)
+    measure_market(report, options.market, options.optimum)
     with tempfile.TemporaryDirectory() as folder:
         peer = None if options.no_peer else Peer.install(Path(folder))
         if peer is None:
@@ -220,11 +263,12 @@ class Report:
     def add(self, name: str, value: float, bar: str = "", limit: float = 0.0) -> None:
         """Note and print a figure; `bar` is `>=` or `<=`."""
         self.figures[name] = value
-        text = f"{name:52s} {value:14.7g}"
+        text = f"{name:60s} {value:14.7g}"
         if bar:
             held = value >= limit if bar == ">=" else value <= limit
             self.bars[f"{name} {bar} {limit:g}"] = held
-            text += f"   bar {bar} {limit:<9g} {'held' if held else 'NOT HELD'}"
+            part = f"{value / limit:8.2%}" if limit else " " * 8
+            text += f"   bar {bar} {limit:<9g} {part} of it   {'held' if held else 'NOT HELD'}"
         print(text, flush=True)
 
     def finish(self) -> None:
@@ -258,6 +302,25 @@ def measure_search(report: Report, seed: int, questions: int) -> None:
     report.add("10000 pools: quote ms, p99", at(large, 0.99), "<=", 3.0)
     exponent = math.log10(at(large, 0.5) / medians[100]) / 2.0
     report.add("growth exponent of the median, 100 to 10000 pools", exponent, "<=", 0.9)
+
+
+def measure_market(report: Report, path: Path | None, optimum: Path | None) -> None:
+    """Optimality on a real market, if there is one to read."""
+    if path is None:
+        print("real market: not measured: give --market PATH")
+        return
+    pools, questions = read_market(path)
+    held = [token for pool in pools for token in pool.tokens]
+    router = open_router(pools, max(sorted(set(held)), key=held.count))
+    if optimum is None:
+        ratios, of = optimality(router, questions), "own bound"
+    else:
+        rows = [row for row in json.loads(optimum.read_text())["results"] if row.get("upper")]
+        paid = [router.forward(*questions[row["q"]], NO_CAP, "hybrid").execution.amount_out for row in rows]
+        ratios, of = sorted(out / row["upper"] for out, row in zip(paid, rows, strict=True)), "optimum"
+    name = f"real market, {len(pools)} pools: output / {of}"
+    report.add(f"{name}, mean", statistics.fmean(ratios), ">=", 0.9999)
+    report.add(f"{name}, tenth percentile", at(ratios, 0.1))
 
 
 def measure_peer(report: Report, peer: Peer, seed: int, questions: int) -> None:
