@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.relayer.limits import SlidingWindow, TokenBuckets
+from millrace.relayer.limits import SlidingWindow, TokenBuckets, Turns
 
 
 @given(st.lists(st.floats(0, 3), max_size=200), st.integers(1, 5))
@@ -52,3 +53,23 @@ def test_buckets_are_bounded() -> None:
         assert buckets.take(name, 1, 0.0) == 0.0
     assert buckets.take("c", 1, 0.0) > 0
     assert buckets.take("a", 1, 0.0) == 0.0
+
+
+async def test_row_23_turns_of_clients() -> None:
+    """A client's pieces of work run one by one in their order, another's beside them; nothing is kept afterwards."""
+    turns, events, gates = Turns(), [], [asyncio.Event() for _ in range(3)]
+
+    async def work(client: str, number: int) -> None:
+        async with turns.of(client):
+            events.append(number)
+            await gates[number].wait()
+
+    tasks = [asyncio.create_task(work(client, number)) for number, client in enumerate(["a", "a", "b"])]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert events == [0, 2]
+    tasks[2].cancel()
+    gates[0].set()
+    gates[1].set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert events == [0, 2, 1] and len(turns) == 0

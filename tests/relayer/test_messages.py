@@ -109,14 +109,14 @@ FILLER = b"[" + b"{}," * 60_000 + b"{}]"
         b'{"action":"relay","txs":[' + b"{}," * 200_000 + b"{}]}",
     ],
 )
-def test_filler_is_not_walked(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_22_filler_is_not_walked(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message full of values that mean nothing is refused without walking them one by one."""
     monkeypatch.setattr(strict_json, "_walker", None)
     with pytest.raises(Refused, match="invalid message"):
         messages.decode_request(data, 100)
 
 
-def test_filler_in_a_rest_body_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_22_filler_in_a_rest_body_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same holds for the body of a REST submission."""
     monkeypatch.setattr(strict_json, "_walker", None)
     with pytest.raises(Refused, match="invalid message"):

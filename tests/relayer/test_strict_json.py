@@ -44,7 +44,7 @@ def test_row_21_duplicate_keys_wherever_they_are(value: Any, escape: bool) -> No
     """An object with a key twice is refused, however the key is written and however deep it is; others never are."""
     text, twice = write(value, escape)
     try:
-        strict_json.refuse_duplicate_keys(text.encode(), 10_000)
+        strict_json.refuse_duplicate_keys(text.encode(), 0, 10_000)
         refused = False
     except Refused:
         refused = True
@@ -55,4 +55,4 @@ def test_row_21_duplicate_keys_wherever_they_are(value: Any, escape: bool) -> No
 def test_row_21_what_is_refused(data: bytes) -> None:
     """Keys that stand twice, and bytes that are no UTF-8."""
     with pytest.raises(Refused):
-        strict_json.refuse_duplicate_keys(data, 100)
+        strict_json.refuse_duplicate_keys(data, strict_json.marks(data), 100)

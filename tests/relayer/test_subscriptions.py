@@ -140,3 +140,16 @@ class Model(RuleBasedStateMachine):
 
 TestModel = Model.TestCase
 TestModel.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def test_row_29_the_table_is_bounded_and_room_comes_back() -> None:
+    """A full table refuses new subscriptions and keeps those it has; hashes that never appear make room after 60 s."""
+    table: Subscriptions[str] = Subscriptions(capacity=3)
+    topics = [TxStatusTopic(bytes([number]) * 32) for number in range(5)]
+    for topic in topics[:3]:
+        table.subscribe("a", topic, 0.0)
+    with pytest.raises(Refused, match="too many subscriptions"):
+        table.subscribe("b", topics[3], 59.9)
+    assert len(table) == table.timers == 3
+    assert table.subscribe("b", topics[3], 60.0)
+    assert len(table) == table.timers == 1

@@ -475,7 +475,7 @@ def test_rows_have_the_tests_the_page_names() -> None:
             found = [name.strip(" `") for name in files.split(",")]
             texts = [next((root / "tests").rglob(f"{name}.py")).read_text() for name in found]
             assert all(re.search(rf"def test_\w*row_{number}(?!\d)", text) for text in texts), (number, found)
-    assert numbers == [*range(1, 13), *range(14, 18), 19, 20, 21, *range(35, 44), 46]
+    assert numbers == [*range(1, 13), *range(14, 18), *range(19, 24), *range(26, 44), 46, 49]
 
 
 async def test_rest_and_websocket_agree(world: Any) -> None:
@@ -569,3 +569,77 @@ def test_the_page_shows_the_default_policy() -> None:
     assert shown == Policy()
     for table in ("caps", "budget", "quotas", "lists"):
         assert set(tomllib.loads(text)[table]) == set(getattr(shown, table).__struct_fields__)
+
+
+async def test_row_23_others_get_their_turn_in_a_long_batch(world: Any) -> None:
+    """However long its transactions are, a batch is read and verified in slices between which others run."""
+    await start(world)
+    signed = transfer(ALICE, relayed=False, data=b"A" * 29_000)
+    one = msgspec.structs.replace(signed, signature=transfer(ALICE, 1, relayed=False).signature)
+    turns, done = 0, False
+
+    async def count() -> None:
+        nonlocal turns
+        while not done:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    answers = await submit(world, *[one] * 100, kind="broadcast")
+    done = True
+    await counting
+    assert answers == ["invalid signature"] * 100
+    assert turns >= 2 * (100 // 3), "three of them are more than a slice, both when read and when verified"
+    assert len(world.service.submitter._turns) == 0
+
+
+async def test_row_31_any_origin_no_cookies(world: Any) -> None:
+    """Every site may use the public interface: nothing in it depends on who asks, no cookie is set, REST wants JSON."""
+    await start(world)
+    headers = {"Origin": "https://evil.example", "Cookie": "session=1"}
+    async with aiohttp.ClientSession() as client:
+        async with client.ws_connect(world.ws, headers=headers) as socket:
+            await socket.send_json({"action": "subscribe", "topic": "accounts"})
+            assert (await socket.receive_json(timeout=10))["status"] == "ok"
+            assert "Set-Cookie" not in socket._response.headers
+        for content_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+            forged = headers | {"Content-Type": content_type}
+            async with client.post(f"{world.http}/v1/sign", data=b'{"transactions":[]}', headers=forged) as answer:
+                assert answer.status == 400 and "application/json" in await answer.text()
+                assert "Set-Cookie" not in answer.headers and "Access-Control-Allow-Origin" not in answer.headers
+
+
+async def test_row_33_gas_statistics_are_small(world: Any) -> None:
+    """What one small subscription brings twenty times a second is at most 512 bytes for each shard."""
+    await start(world)
+    for shard in range(3):
+        largest = [(2**64 - number, 2**64 - number) for number in range(1, 300)]
+        world.service.statistics.gas.add(shard, largest, time.monotonic())
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic="gasStats")
+        for _ in range(6):
+            assert len(msgspec.json.encode(await client.push())) <= 512
+
+
+async def test_row_49_paths_make_no_series(world: Any) -> None:
+    """Whatever paths, topics, actions and reasons clients think up, the number of metrics' series stays what it is."""
+    await start(world)
+
+    def series() -> int:
+        return sum(not line.startswith(b"#") for line in generate_latest(make_registry(world.service)).splitlines())
+
+    async def visit(name: str) -> None:
+        async with aiohttp.ClientSession() as client:
+            async with client.get(f"{world.http}/{name}") as answer:
+                assert answer.status == 404
+            async with client.request(f"X{name}".upper(), f"{world.http}/health") as answer:
+                assert answer.status in (400, 405)
+        async with connected(world.ws) as socket:
+            await socket.ask(action="subscribe", topic=name)
+            await socket.ask(action=name)
+
+    await visit("first")
+    before = series()
+    for number in range(20):
+        await visit(f"other{number}")
+    assert series() == before

@@ -168,7 +168,7 @@ async def test_row_26_a_message_that_never_ends_is_closed_with_1008(monkeypatch:
             assert not steady.closed
 
 
-async def test_silent_peer_is_closed_with_4012() -> None:
+async def test_row_32_silent_peer_is_closed_with_4012() -> None:
     """A peer that answers no ping within the deadline is closed with 4012; one that answers stays."""
     silent, alive = Recorder(), Recorder()
     sessions = iter([silent, alive])

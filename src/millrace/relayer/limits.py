@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
 from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator
 
 from millrace.runtime.client_address import is_local
 
@@ -55,6 +58,30 @@ class Connections:
         self._open[client] -= 1
         if not self._open[client]:
             del self._open[client]
+
+
+class Turns:
+    """One piece of work at a time for each client: who has more to do waits for itself, not the others for it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._users: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    @contextlib.asynccontextmanager
+    async def of(self, client: str) -> AsyncIterator[None]:
+        """Work for a client, in the order of asking; nothing is kept of clients without work."""
+        lock = self._locks.setdefault(client, asyncio.Lock())
+        self._users[client] += 1
+        try:
+            async with lock:
+                yield
+        finally:
+            self._users[client] -= 1
+            if not self._users[client]:
+                del self._users[client], self._locks[client]
 
 
 class TokenBuckets:

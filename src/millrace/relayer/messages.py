@@ -82,24 +82,26 @@ _envelopes = msgspec.json.Decoder(_Envelope)
 _transactions = msgspec.json.Decoder(TransactionJson)
 
 
-def decode_request(data: bytes, max_batch: int) -> Request:
-    """The request in one text message. Raises `Refused`."""
-    request = strict_json.decode(data, _requests)
+def decode_request(data: bytes, max_batch: int, marked: int | None = None) -> Request:
+    """The request in one text message, whose `strict_json.marks` may be known already. Raises `Refused`."""
+    marked = strict_json.marks(data) if marked is None else marked
+    request = strict_json.decode(data, _requests, marked)
     if isinstance(request.request_id, str) and len(request.request_id) > MAX_REQUEST_ID:
         raise Refused(reasons.INVALID_MESSAGE.but(f"requestId: at most {MAX_REQUEST_ID} characters"))
     if isinstance(request, Relay | Broadcast):
         _check_batch(len(transactions_of(request)), max_batch)
     else:
         _check_control(request)
-    strict_json.refuse_duplicate_keys(data, max_batch * _MARKS_PER_TRANSACTION)
+    strict_json.refuse_duplicate_keys(data, marked, max_batch * _MARKS_PER_TRANSACTION)
     return request
 
 
-def decode_rest_submission(data: bytes, max_batch: int) -> list[Raw]:
+def decode_rest_submission(data: bytes, max_batch: int, marked: int | None = None) -> list[Raw]:
     """The transactions in a REST body, each still as text. Raises `Refused`."""
-    body = strict_json.decode(data, _rest_submissions)
+    marked = strict_json.marks(data) if marked is None else marked
+    body = strict_json.decode(data, _rest_submissions, marked)
     _check_batch(len(body.transactions), max_batch)
-    strict_json.refuse_duplicate_keys(data, max_batch * _MARKS_PER_TRANSACTION)
+    strict_json.refuse_duplicate_keys(data, marked, max_batch * _MARKS_PER_TRANSACTION)
     return body.transactions
 
 

@@ -98,8 +98,9 @@ class RestApi:
         except web.HTTPRequestEntityTooLarge:
             raise Refused(reasons.MESSAGE_TOO_LARGE) from None
         remote = self._clients.of(request.remote or "", request.headers.get("X-Forwarded-For"))
-        _charge(self._bytes, remote, strict_json.cost(body), "too many bytes from this address")
-        transactions = messages.decode_rest_submission(body, self._max_batch)
+        marked = strict_json.marks(body)
+        _charge(self._bytes, remote, strict_json.cost(body, marked), "too many bytes from this address")
+        transactions = messages.decode_rest_submission(body, self._max_batch, marked)
         _charge(self._submissions, remote, len(transactions), "too many transactions from this address")
         batch = await self._submitter.take(Origin(kind, remote), transactions)
         results = await self._submitter.finish(batch)

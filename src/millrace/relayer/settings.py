@@ -87,7 +87,7 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Transactions a second that one IP address may submit, sustained."""
     submit_burst: int = 2_000
     """Transactions one IP address may submit at once after a pause; at least `max_batch`."""
-    receive_rate: float = 16e6
+    receive_rate: float = 4e6
     """Bytes a second that one IP address may send for reading, sustained; counted before anything is decoded."""
     receive_burst: float = 32e6
     """Bytes one IP address may send at once after a pause; at least `max_message_bytes`."""

@@ -45,14 +45,14 @@ def marks(data: bytes) -> int:
     return data.count(b"{") + data.count(b"[") + data.count(b",")
 
 
-def cost(data: bytes) -> int:
-    """What reading `data` costs, in bytes of plain text that would cost as much."""
-    return len(data) + _BYTES_PER_MARK * marks(data)
+def cost(data: bytes, marked: int) -> int:
+    """What reading `data` with so many marks costs, in bytes of plain text that would cost as much."""
+    return len(data) + _BYTES_PER_MARK * marked
 
 
-def decode(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """The typed value in `data`. Raises `Refused` with `invalid message` for anything else."""
-    if marks(data) > MAX_MARKS:
+def decode(data: bytes, decoder: msgspec.json.Decoder[T], marked: int) -> T:
+    """The typed value in `data`, which has so many marks. Raises `Refused` with `invalid message` for anything else."""
+    if marked > MAX_MARKS:
         raise Refused(reasons.INVALID_MESSAGE.but("too many values in one message"))
     try:
         return decoder.decode(data)
@@ -60,12 +60,12 @@ def decode(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         _refuse(error)
 
 
-def refuse_duplicate_keys(data: bytes, max_marks: int) -> None:
+def refuse_duplicate_keys(data: bytes, marked: int, max_marks: int) -> None:
     """Raise `Refused` if any object in `data`, which decoded, has a key twice or is not UTF-8.
 
     The walk costs by the value, so a message of more than `max_marks` signs of structure is refused.
     """
-    if marks(data) > max_marks:
+    if marked > max_marks:
         raise Refused(reasons.INVALID_MESSAGE.but("too many fields: leave out what is no field of a transaction"))
     try:
         _walker.decode(data.decode("utf-8"))

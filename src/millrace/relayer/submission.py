@@ -24,6 +24,7 @@ from millrace.relayer.accounts import Account
 from millrace.relayer.desk import Desk
 from millrace.relayer.inflight import Entry
 from millrace.relayer.journal import Journal, JournalError, JournalFull, NonceTaken, Record, hash_message
+from millrace.relayer.limits import Turns
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.signer_wire import Answer
 from millrace.relayer.signing import SignerError, SigningProcess
@@ -31,8 +32,10 @@ from millrace.relayer.stages import Authenticated, Examined, Journalled, Origin,
 
 log = logging.getLogger(__name__)
 
-SLICE = 16
-"""Signatures checked before other tasks get their turn: about a millisecond."""
+SLICE = 8
+"""Transactions read or verified before other tasks get their turn: well below a millisecond …"""
+SLICE_BYTES = 64 * 1024
+"""… also where they are long."""
 
 RECOVERED_AT_ONCE = 100
 
@@ -94,6 +97,7 @@ class Submitter:
         self._journal = journal
         self._signer = signer
         self._send = send
+        self._turns = Turns()
 
     # ---- parsed → authenticated → approved → reserved
 
@@ -114,27 +118,30 @@ class Submitter:
     async def _authenticate(self, origin: Origin, raws: Sequence[Raw], batch: Batch) -> list[tuple[int, Authenticated]]:
         examined: list[tuple[int, Examined]] = []
         relayers = self._relayers()
-        for index, raw in enumerate(raws):
-            if index and index % SLICE == 0:
-                await asyncio.sleep(0)
-            try:
-                examined.append((index, stages.examine(stages.parse(raw, origin), self._network, relayers)))
-            except Refused as refusal:
-                batch.results[index] = refusal.reason
+        async with self._turns.of(origin.ip):
+            pace = _Pace()
+            for index, raw in enumerate(raws):
+                try:
+                    examined.append((index, stages.examine(stages.parse(raw, origin), self._network, relayers)))
+                except Refused as refusal:
+                    batch.results[index] = refusal.reason
+                await pace.worked(len(memoryview(raw)))
         verdicts = await self._verdicts([item for _, item in examined]) if origin.is_sponsored else None
         authenticated = []
-        for place, (index, item) in enumerate(examined):
-            try:
-                if verdicts is not None:
-                    done = stages.vouched(item, verdicts[place])
+        async with self._turns.of(origin.ip):
+            pace = _Pace()
+            for place, (index, item) in enumerate(examined):
+                try:
+                    if verdicts is not None:
+                        done = stages.vouched(item, verdicts[place])
+                    else:
+                        done = stages.verify(item, signing_message(item.parsed.tx))
+                except Refused as refusal:
+                    batch.results[index] = refusal.reason
                 else:
-                    if place and place % SLICE == 0:
-                        await asyncio.sleep(0)
-                    done = stages.verify(item, signing_message(item.parsed.tx))
-            except Refused as refusal:
-                batch.results[index] = refusal.reason
-            else:
-                authenticated.append((index, done))
+                    authenticated.append((index, done))
+                if verdicts is None:
+                    await pace.worked(len(item.parsed.proto))
         return authenticated
 
     async def _verdicts(self, items: Sequence[Examined]) -> list[str] | None:
@@ -334,6 +341,22 @@ class Submitter:
             if entry.broadcast and entry.state == "signed" and not entry.sending:
                 self._desk.on_its_way(entry)
                 self._send(entry)
+
+
+class _Pace:
+    """Gives other tasks their turn after every slice of work."""
+
+    def __init__(self) -> None:
+        self._items = 0
+        self._bytes = 0
+
+    async def worked(self, size: int) -> None:
+        """One more transaction of `size` bytes is done."""
+        self._items += 1
+        self._bytes += size
+        if self._items >= SLICE or self._bytes >= SLICE_BYTES:
+            self._items = self._bytes = 0
+            await asyncio.sleep(0)
 
 
 class _Repeated(Exception):

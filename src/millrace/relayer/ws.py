@@ -222,14 +222,15 @@ class PublicSession(_Listener):
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
         gateway = self._gateway
-        wait = gateway.bytes.take(self.client, strict_json.cost(data), gateway.clock())
+        marked = strict_json.marks(data)
+        wait = gateway.bytes.take(self.client, strict_json.cost(data, marked), gateway.clock())
         if wait:
             self._refuse(None, reasons.RATE_LIMIT.but("too many bytes from this address", _ms(wait)), None)
             return
         try:
             if kind != "text":
                 raise Refused(reasons.INVALID_MESSAGE.but("send text, not binary"))
-            request = messages.decode_request(data, gateway.settings.max_batch)
+            request = messages.decode_request(data, gateway.settings.max_batch, marked)
         except Refused as refusal:
             action, request_id = messages.decode_envelope(data) if kind == "text" else (None, None)
             limited = self._over_control_limit()
