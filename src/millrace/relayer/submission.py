@@ -106,7 +106,9 @@ class Submitter:
         batch = Batch(len(raws))
         authenticated = await self._authenticate(origin, raws, batch)
         await self._know_accounts({item.tx.sender for _, item in authenticated})
+        pace = _Pace()
         for index, item in authenticated:
+            await pace.worked(0)
             try:
                 batch.taken.append(await self._take_one(index, item))
             except Refused as refusal:
@@ -213,7 +215,9 @@ class Submitter:
             if not item.is_new and await self._is_written(item, batch):
                 journalled.append((item, Journalled(item.reserved)))
         signed = await self._sign(journalled, batch)
+        pace = _Pace()
         for item, done in signed:
+            await pace.worked(0)
             entry = item.entry
             if announce is not None:
                 announce(entry)
