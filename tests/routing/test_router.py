@@ -7,6 +7,7 @@ import random
 import pytest
 
 from millrace.chain.call import TokenPayment
+from millrace.dex.constant_product import XExchangePool
 from millrace.dex.market import DictMarket
 from millrace.dex.vault import execute
 from millrace.routing.plan import Ends, make_program
@@ -57,6 +58,26 @@ def test_the_gap_certifies_optimality() -> None:
             gaps.append(route.gap)
     assert len(gaps) > 20
     assert max(gaps) < 1e-6
+
+
+def test_the_gap_is_tight_where_tokens_lie_off_the_route() -> None:
+    """A loop of pools that a large trade has no use for does not widen the bound."""
+    names = [f"RING{k}-{k:06x}" for k in range(14)]
+    links = [(0, 1), *((k, k + 1) for k in range(1, 13)), (13, 1)]
+    pools = [
+        XExchangePool(
+            id=f"x:{a}{b}",
+            address=bytes([a, b]) * 16,
+            tokens=(names[a], names[b]),
+            reserves=(10**24, 10**24),
+            total_fee=300,
+            special_fee=50,
+        )
+        for a, b in links
+    ]
+    route = Router(pools, DictMarket(pools, names[0])).forward(names[0], names[1], 10**24, UNLIMITED, "lagrangian")
+    assert route.gap is not None
+    assert route.gap < 1e-4
 
 
 def test_a_reverse_quote_pays_at_least_what_was_asked_and_no_unit_less_would() -> None:

@@ -13,15 +13,17 @@ from millrace.routing.prune import compact, make_acyclic, mark_carrying, order_e
 from millrace.routing.work import HOLD, Work
 
 UPPER, MISSED, POOLS_FREE = range(3)  # slots of the report
+LOOSE = 1e-6  # a bound this much (relative) above the working set's value deserves better prices
+FIT_ROUNDS = 8
 UNREACHED = 1e300  # price of a token that nothing can reach: it has nothing to sell
 
 
 @kernel
-def upper_bound(net: Net, w: Work, q: Search) -> float:
+def upper_bound(net: Net, w: Work, q: Search, value: float) -> float:
     """An upper bound of what any split over the whole net could give, in units of sink per unit of input.
 
     The dual value at any prices of all tokens is a bound; good prices make it tight. Tabulated pools add
-    the error of their tables.
+    the error of their tables. `value` is the dual value on the working set alone.
     """
     level = marginal(net, w, q)
     price_tokens(net, w, q, level)
@@ -35,13 +37,52 @@ def upper_bound(net: Net, w: Work, q: Search) -> float:
     _price_leaves(net, w, q.sink)
     if q.cycle:
         total += max(w.e_z[0], 0.0) * w.e_z[0]
+    profit = _profit(net, w, q.sink)
+    if total + profit > value * (1.0 + LOOSE):
+        _fit_outside(net, w, q.sink)
+        _price_leaves(net, w, q.sink)
+        profit = min(profit, _profit(net, w, q.sink))  # any prices give a bound
+    return total + profit
+
+
+@kernel
+def _fit_outside(net: Net, w: Work, sink: int) -> None:
+    """Price tokens outside the working set between what they fetch and what they cost at their neighbours.
+
+    Those whose neighbours are all outside as well have no price yet that fits: it reaches them round by round.
+    """
+    for _ in range(FIT_ROUNDS):
+        settled = True
+        for t in net.corelist:
+            price = w.n_price[t]
+            if w.n_sell[t] >= 0 or price >= UNREACHED:
+                continue
+            fetch, cost = 0.0, UNREACHED
+            for k in range(net.pptr[t], net.pptr[t + 1]):
+                b = net.pdst[k]
+                if net.core[b] or w.n_sell[b] >= 0:
+                    near = 1.0 if b == sink else w.n_price[b]
+                    if near < UNREACHED:
+                        fetch = max(fetch, net.prate[k] * near)
+                        cost = min(cost, near / net.pback[k]) if net.pback[k] > 0.0 else cost
+            fit = min(max(price, fetch), cost) if fetch <= cost else math.sqrt(fetch) * math.sqrt(cost)
+            settled = settled and abs(fit - price) <= 1e-9 * price
+            w.n_price[t] = fit
+        if settled:
+            break
+
+
+@kernel
+def _profit(net: Net, w: Work, sink: int) -> float:
+    """The best profits of all edges at the prices `n_price`, per unit of input."""
+    total = 0.0
     for a in range(net.core.size):
         price = w.n_price[a]
         if price >= UNREACHED:
             continue
         for k in range(net.pptr[a], net.pptr[a + 1]):
             b = net.pdst[k]
-            bought = 1.0 if b == q.sink else w.n_price[b]
+            bought = 1.0 if b == sink else w.n_price[b]
             for e in range(net.pe0[k], net.pe1[k]):
                 if net.rate[e] * bought <= price:
                     break
@@ -94,7 +135,7 @@ def solve(net: Net, w: Work, q: Search, pools: int, paths: int, edges: Ints, flo
     """
     value, missed = generate(net, w, q)
     settle_flows(w)
-    report[UPPER] = upper_bound(net, w, q) * w.unit[0]
+    report[UPPER] = upper_bound(net, w, q, value) * w.unit[0]
     report[MISSED] = missed / value
     sources = q.sources.size
     make_acyclic(net, w, sources)
