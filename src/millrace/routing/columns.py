@@ -265,14 +265,18 @@ def generate(net: Net, w: Work, q: Search) -> tuple[float, float]:
     """Solve the dual over the graph; returns its value on the working set and what was seen to be missed."""
     first_set(net, w, q)
     missed = 0.0
+    settled = False  # whether the last prices were those of the set, and not on the way there
     for attempt in range(ROUNDS + 1):
-        minimise(net, w, ROUGH, ROUGH_STEPS if w.n[EDGES] < SMALL_SET else NEWTON_STEPS)
+        settled = settled or w.n[EDGES] >= SMALL_SET or attempt == ROUNDS
+        minimise(net, w, ROUGH, NEWTON_STEPS if settled else ROUGH_STEPS)
         level = marginal(net, w, q)
         price_tokens(net, w, q, level)
         count, missed = sweep(net, w, q, level)
-        if missed < MISSED * value_of_prices(w) or count == 0 or attempt == ROUNDS:
-            break
-        if w.n[EDGES] >= w.e_edge.size or _add_columns(net, w, count) == 0:
+        if missed < MISSED * value_of_prices(w) or count == 0:
+            if settled:
+                break
+            settled = True
+        elif attempt == ROUNDS or w.n[EDGES] >= w.e_edge.size or _add_columns(net, w, count) == 0:
             break
     return minimise(net, w, TOLERANCE, NEWTON_STEPS), missed
 
