@@ -11,7 +11,7 @@ from relayer_support import GAS_PRICE, RELAYERS, BlockMaker, connected, sign, st
 
 from millrace.chain import address, call
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.chain.transaction import chain_hash, client_hash
+from millrace.chain.transaction import chain_hash, client_hash, from_proto
 from millrace.relayer.policy import PolicyError
 from millrace.relayer.signer_wire import Answer
 from millrace.relayer.signing import SignerError
@@ -304,6 +304,33 @@ async def test_only_the_first_refusal_gives_back(world: Any) -> None:
     service.signer.sign = refuse
     assert await submit(world, transfer(ALICE)) == ["signer refused"]
     assert service.desk.treasury.ledger.at_risk(key) == 100_000 * GAS_PRICE and len(service.desk.inflight) == 1
+
+
+@pytest.mark.parametrize("kind", ["relay", "sign"])
+async def test_row_10_the_same_bytes_twice_in_a_batch(world: Any, kind: Any) -> None:
+    """They are signed once and have one hash, and what is on disk can be read after a restart."""
+    await start(world)
+    tx = transfer(ALICE)
+    assert await submit(world, tx, tx, kind=kind) == ["ok", "ok"]
+    entry = world.service.desk.inflight.of_sender(ALICE.public)[0]
+    assert from_proto(entry.proto) == entry.tx and entry.chain_hash == chain_hash(entry.tx)
+    await world.stop()
+    await start(world)
+    restored = world.service.desk.inflight.of_sender(ALICE.public)[0]
+    assert (restored.tx, restored.chain_hash) == (entry.tx, entry.chain_hash)
+
+
+async def test_the_same_bytes_twice_are_given_back_once(world: Any) -> None:
+    """Twice in a batch is one request to the signing process: when it refuses, nothing stays at risk."""
+    await start(world)
+
+    async def refuse(transactions: list[bytes]) -> list[Answer]:
+        return [Answer(refusal="no") for _ in transactions]
+
+    world.service.signer.sign = refuse
+    assert await submit(world, transfer(ALICE), transfer(ALICE)) == ["signer refused"] * 2
+    assert world.service.desk.treasury.ledger.at_risk(RELAYERS[1].public) == 0
+    assert len(world.service.desk.inflight) == 0
 
 
 def _client(tx: Any) -> bytes:

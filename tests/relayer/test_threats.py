@@ -259,6 +259,19 @@ async def test_row_11_write_off(world: Any) -> None:
     assert service.journal.take_write_offs() == [], "it is taken once"
 
 
+async def test_row_11_what_was_written_off_outlives_retention(world: Any) -> None:
+    """Its signature may still be broadcast: however old the row is, nothing else is signed for its nonce."""
+    await start(world)
+    assert await submit(world, transfer(ALICE), kind="sign") == ["ok"]
+    service = world.service
+    assert service.desk.write_off(client_hash(transfer(ALICE)))
+    await service.journal.flush()
+    service.journal.change(lambda connection: connection.execute("UPDATE submissions SET created_ms = 0").close())
+    service.journal.prune(time.time_ns())
+    await service.journal.flush()
+    assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["nonce too low"]
+
+
 async def test_row_12_nonce_gap_flood(world: Any) -> None:
     """Future nonces take no reservation: without `max_nonce_gap` none, with it a bounded number of one sender's."""
     await start(world)

@@ -166,9 +166,11 @@ class Desk:
         self.inflight.signed(entry)
 
     def cosigned(self, signatures: Sequence[tuple[Entry, bytes]]) -> None:
-        """Entries have got their relayer's signature."""
+        """Entries have got their relayer's signature; nothing changes where one is over, or has it already."""
         rows = []
         for entry, signature in signatures:
+            if entry.chain_hash or entry.state == "over":
+                continue
             self.inflight.signed(entry, signature)
             self.treasury.signed(entry)
             rows.append((entry.proto, entry.chain_hash, entry.tx.sender, entry.tx.nonce))
@@ -280,7 +282,8 @@ class Desk:
         entry.state = "over"
         _tell(entry)
         line = self.treasury.close(entry, cost, written_off=written_off)
-        ended, client = self._wall_ms(), entry.client_hash
+        # What was written off may still run: as it has not ended, its row is never pruned and keeps its nonce taken.
+        ended, client = None if written_off else self._wall_ms(), entry.client_hash
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(

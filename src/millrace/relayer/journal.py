@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS submissions (
     created_ms INTEGER NOT NULL,
     state TEXT NOT NULL,          -- journalled, signed, expired; over: finished, superseded, dropped
     broadcast INTEGER NOT NULL,
-    ended_ms INTEGER,
+    ended_ms INTEGER,             -- never set where a fee was written off: it may still run
     PRIMARY KEY (sender, nonce)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX IF NOT EXISTS submissions_client ON submissions (client_hash);

@@ -283,17 +283,18 @@ class Submitter:
             signer = self._signer()
             if signer is None:
                 raise SignerError("this relayer has no keys")
-            answers = await _ask(signer, [item.entry for item, _ in unsigned])
+            entries = list(dict.fromkeys(item.entry for item, _ in unsigned))  # the same bytes may be there twice
+            answers = await _ask(signer, entries)
         except SignerError as error:
             reason = reasons.SIGNER_UNAVAILABLE.but(f"{error}; send the same bytes again", 1_000)
             for item, _ in unsigned:
                 batch.results[item.position] = reason
             return done
-        entries = [item.entry for item, _ in unsigned]
         self._take_answers(entries, answers)
-        for (item, journalled), answer in zip(unsigned, answers, strict=True):
-            if answer.refusal:
-                batch.results[item.position] = reasons.SIGNER_REFUSED.but(answer.refusal)
+        refusals = {entry: answer.refusal for entry, answer in zip(entries, answers, strict=True)}
+        for item, journalled in unsigned:
+            if refusals[item.entry]:
+                batch.results[item.position] = reasons.SIGNER_REFUSED.but(refusals[item.entry])
             elif item.entry.state == "over":
                 # Its nonce passed while the signer worked: nothing can come of it any more.
                 batch.results[item.position] = item.entry.refusal or reasons.NONCE_TOO_LOW
@@ -307,7 +308,7 @@ class Submitter:
         for entry, answer in zip(entries, answers, strict=True):
             if answer.refusal:
                 self._desk.withdraw(entry, reasons.SIGNER_REFUSED.but(answer.refusal))
-            elif not entry.chain_hash and entry.state != "over":  # else somebody else asked too, and was first
+            else:
                 signatures.append((entry, answer.signature))
         self._desk.cosigned(signatures)
 
