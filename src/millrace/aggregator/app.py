@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 import time
@@ -25,6 +26,8 @@ async def run(settings: AggregatorSettings, stop: asyncio.Event) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     started = time.monotonic()
     await asyncio.get_running_loop().run_in_executor(None, warm)
+    gc.collect()
+    gc.freeze()  # what Numba has built stays: walking it again and again would hold up quotes for 100 ms each time
     log.info("kernels ready", extra={"seconds": round(time.monotonic() - started, 2)})
     feed = Feed(settings)
     api = Api(settings, feed)
