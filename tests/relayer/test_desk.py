@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from relayer_support import GAS_PRICE, RELAYERS, BlockMaker, connected, sign, start, submit, transfer, wallet
+from relayer_support import GAS_PRICE, RELAYERS, BlockMaker, connected, raw, sign, start, submit, transfer, wallet
 
 from millrace.chain import address, call
 from millrace.chain.proto import outport_pb2 as pb
@@ -15,6 +15,7 @@ from millrace.chain.transaction import chain_hash, client_hash, from_proto
 from millrace.relayer.policy import PolicyError
 from millrace.relayer.signer_wire import Answer
 from millrace.relayer.signing import SignerError
+from millrace.relayer.stages import Origin
 
 ALICE = wallet(1)
 
@@ -331,6 +332,17 @@ async def test_the_same_bytes_twice_are_given_back_once(world: Any) -> None:
     assert await submit(world, transfer(ALICE), transfer(ALICE)) == ["signer refused"] * 2
     assert world.service.desk.treasury.ledger.at_risk(RELAYERS[1].public) == 0
     assert len(world.service.desk.inflight) == 0
+
+
+async def test_a_nonce_that_passes_before_the_row_is_written(world: Any) -> None:
+    """What is over before it gets to the disk is refused and leaves no row, which would be at risk after a restart."""
+    await start(world)
+    service, tx = world.service, transfer(ALICE)
+    batch = await service.submitter.take(Origin("relay", "ip"), [raw(tx), raw(tx)])
+    service.desk.nonce_moved(ALICE.public, 1)
+    results = await service.submitter.finish(batch)
+    assert [result.reason for result in results] == ["nonce too low"] * 2
+    assert service.journal.open_records() == []
 
 
 def _client(tx: Any) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import resource
@@ -169,6 +170,25 @@ async def test_killed_process_comes_back(desk: Desk) -> None:
                 await asyncio.sleep(0.02)
     assert verify(RELAYERS[1].public, signing_message(tx), answer.signature)
     assert desk.process.restarts == 1
+
+
+async def test_a_process_that_cannot_be_started_is_tried_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a file descriptor to spare for a moment the lost process is replaced all the same."""
+    really, failed = asyncio.create_subprocess_exec, asyncio.Event()
+
+    async def once(*arguments: Any, **options: Any) -> Any:
+        if not failed.is_set():
+            failed.set()
+            raise OSError(errno.EMFILE, "Too many open files")
+        return await really(*arguments, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", once)
+    back = asyncio.Event()
+    desk.process.on_return = back.set
+    assert desk.process.pid is not None
+    os.kill(desk.process.pid, signal.SIGKILL)
+    await asyncio.wait_for(back.wait(), 10)
+    assert failed.is_set() and desk.process.running
 
 
 async def test_row_36_no_core_dumps_no_debugger_no_swap(desk: Desk) -> None:

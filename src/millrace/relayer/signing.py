@@ -235,18 +235,12 @@ class SigningProcess:
 
     async def _spawn(self) -> asyncio.StreamReader:
         """A new process with its keys loaded. Raises `SignerError`."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "millrace.relayer.signer",
-                str(theirs.fileno()),
-                pass_fds=(theirs.fileno(),),
-                stdin=asyncio.subprocess.DEVNULL,
-                env=environment.for_child(),
-            )
-        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_FRAME)
+        try:
+            ours = await self._launch()
+            reader, writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_FRAME)
+        except OSError as error:  # no file descriptor or memory left, maybe only for a moment
+            await self._end()
+            raise SignerError(f"no process can be started: {error}") from error
         try:
             writer.write(frame(self._start))
             report = await asyncio.wait_for(_receive(reader), START_SECONDS)
@@ -265,6 +259,25 @@ class SigningProcess:
         self.relayers = report.relayers
         self._writer = writer
         return reader
+
+    async def _launch(self) -> socket.socket:
+        """Start the process; our end of its socket pair. Raises `OSError`."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "millrace.relayer.signer",
+                    str(theirs.fileno()),
+                    pass_fds=(theirs.fileno(),),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    env=environment.for_child(),
+                )
+            except OSError:
+                ours.close()
+                raise
+        return ours
 
     async def _supervise(self, reader: asyncio.StreamReader) -> None:
         delay = _RESTART_FIRST

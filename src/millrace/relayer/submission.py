@@ -209,7 +209,10 @@ class Submitter:
 
         `announce` is called for each accepted transaction before it can leave this process.
         """
-        new = [item for item in batch.taken if item.is_new]
+        for item in batch.taken:
+            if item.is_new and item.entry.state == "over":  # its nonce passed meanwhile: a row would never end
+                batch.results[item.position] = item.entry.refusal or reasons.NONCE_TOO_LOW
+        new = [item for item in batch.taken if item.is_new and item.entry.state != "over"]
         journalled = await self._write(new, batch)
         for item in batch.taken:
             if not item.is_new and await self._is_written(item, batch):
