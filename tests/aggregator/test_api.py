@@ -27,7 +27,9 @@ from millrace.dex.document import encode
 from millrace.dex.market import DictMarket
 from millrace.dex.vault import execute
 from millrace.routing.synthetic import WRAPPED, make_market
+from millrace.runtime import settings
 from millrace.runtime.http import HttpServer
+from millrace.runtime.settings import SettingsError
 
 USDC = "USDC-c76f1f"
 MARKET = make_market(60, seed=11)
@@ -161,6 +163,13 @@ async def test_a_referral_is_charged_as_the_contract_does() -> None:
         await task
         await running.session.close()
         await server.stop()
+
+
+@pytest.mark.parametrize("fees", ["[5000, 5000]", "[10000, 1]", "[-1, 10]"])
+def test_a_referral_leaves_something(fees: str) -> None:
+    """Fees that take all of an output, or give some, are refused as a setting."""
+    with pytest.raises(SettingsError, match="referrals"):
+        settings.load("aggregator", AggregatorSettings, env={}, overrides={"referrals": f'{{"7": {fees}}}'})
 
 
 async def test_wrapping_is_a_free_hop(service: Service) -> None:

@@ -57,3 +57,9 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Most open quote streams; further ones get 503."""
     max_streams_per_client: int = 8
     """Most open quote streams of one IP address; further ones get 429."""
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for fees that would leave nothing of an output."""
+        for name, (static, referral) in self.referrals.items():
+            if min(static, referral) < 0 or static + referral >= 10_000:
+                raise ValueError(f"referrals: the fees of {name} must be from 0 and together below 10000 basis points")
