@@ -18,7 +18,7 @@ from millrace.notifier.app import Notifier
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime import websocket
 
-WAIT = 10.0  # seconds a test waits for what must come; passing tests never wait so long
+WAIT = 30.0  # seconds a test waits for what must come; passing tests never wait so long
 
 
 def block_hash(label: object) -> bytes:
