@@ -192,9 +192,8 @@ async def test_notifier_killed(broker: Broker, tmp_path: Path) -> None:
             process = context.Process(target=run_service, args=(main,), daemon=True)
             process.start()
             try:
-                node = Node()
                 async with asyncio.timeout(WAIT):
-                    await reach.connect(node, "/save")
+                    node = await reach.connect(Node, "/save")
                 for nonce in range(per_kill):
                     await node.save(save_block(nonce % 2, per_kill * kill + nonce))
                 head = journal(tmp_path)[-1].sequence

@@ -18,7 +18,7 @@ import socket
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
@@ -37,6 +37,7 @@ STRAIGHT = 2  # this shard never reverts, so that each of its events must come e
 STEPS = 6 * ROUNDS
 SAVE, FINAL, REVERT = outport.SAVE_BLOCK, outport.FINALIZED_BLOCK, outport.REVERT_INDEXED_BLOCK
 
+P = TypeVar("P", Node, Consumer)
 Step = tuple[str, bytes, bytes]  # topic, header hash, payload
 
 
@@ -114,16 +115,16 @@ class Torture:
 
         return kill
 
-    async def connect(self, peer: Node | Consumer, path: str) -> None:
-        """Connect, as often as it takes."""
+    async def connect(self, kind: type[P], path: str) -> P:
+        """A connection, after as many attempts as it takes, each with a session of its own."""
         while True:
+            peer = kind()
             try:
                 await websocket.connect(f"ws://127.0.0.1:{self.port}{path}", peer, timeout=1.0)
-                if peer._transport is not None:  # killed in the middle of the handshake otherwise
-                    return
-            except websocket.CONNECT_ERRORS:
-                pass
-            await asyncio.sleep(0.01)
+            except websocket.CONNECT_ERRORS:  # also when it was killed in the middle of the handshake
+                await asyncio.sleep(0.01)
+            else:
+                return peer
 
     async def tell(self, steps: list[Step], rng: random.Random) -> None:
         """A node: each step is sent until it is acknowledged, over as many connections as it takes."""
@@ -131,8 +132,7 @@ class Torture:
         for topic, _, payload in steps:
             while True:
                 if node is None:
-                    node = Node()
-                    await self.connect(node, "/save")
+                    node = await self.connect(Node, "/save")
                 try:
                     counter = node.post(topic, payload)
                     if rng.random() < 0.05:
@@ -153,8 +153,7 @@ class Torture:
         kept: dict[int, bytes] = {}
         last = 0
         while True:
-            consumer = Consumer()
-            await self.connect(consumer, "/hub/ws")
+            consumer = await self.connect(Consumer, "/hub/ws")
             try:
                 reply = await consumer.subscribe(resume_after=last)
                 assert reply.ok, reply.reason
@@ -213,8 +212,7 @@ async def torment(run: Torture) -> tuple[dict[int, list[Step]], list[dict[int, b
     try:
         await asyncio.gather(*nodes)
         run.finished.set()
-        last_word = Node()  # wakes the consumers, who wait for one more event
-        await run.connect(last_word, "/save")
+        last_word = await run.connect(Node, "/save")  # wakes the consumers, who wait for one more event
         await last_word.tell(outport.SETTINGS, pb.OutportConfig(shardID=1))
         for consumer in consumers:
             consumer.add_done_callback(lambda _: None)

@@ -262,6 +262,20 @@ async def test_a_peer_that_dies_in_the_handshake_is_an_error() -> None:
     await listener.wait_closed()
 
 
+async def test_a_session_serves_one_connection() -> None:
+    """A session that was connected before is refused, however that connection ended."""
+    async with serving(lambda request: Recorder()) as server:
+        peer = Recorder()
+        url = f"ws://127.0.0.1:{server.port}/"
+        await websocket.connect(url, peer)
+        with pytest.raises(ValueError, match="serves one connection"):
+            await websocket.connect(url, peer)
+        peer.close()
+        await asyncio.wait_for(peer.ended.wait(), 5)
+        with pytest.raises(ValueError, match="serves one connection"):
+            await websocket.connect(url, peer)
+
+
 async def test_closing_the_server_says_so() -> None:
     """When the server closes, every client gets 1001 and every session ends."""
     session = Recorder()

@@ -126,6 +126,11 @@ class Session(picows.WSListener):
     # What a subclass calls.
 
     @property
+    def used(self) -> bool:
+        """Whether it has had a connection, standing or gone."""
+        return self.closed or self._transport is not None
+
+    @property
     def buffered(self) -> int:
         """Bytes written but not yet taken by the kernel."""
         return 0 if self._raw is None else self._raw.get_write_buffer_size()
@@ -432,12 +437,14 @@ async def connect(
     timeout: float = 5.0,
     ping_interval: float | None = None,
 ) -> None:
-    """Open a client connection to `url` and attach `session` to it.
+    """Open a client connection to `url` and attach `session` to it: a new one for each attempt.
 
     With `ping_interval` the server is pinged when nothing came for that long, and the connection ends when
     it stays silent as long again. Raises `OSError` or `picows.WSHandshakeError` (both caught by
-    `CONNECT_ERRORS`).
+    `CONNECT_ERRORS`), and `ValueError` for a session that was connected before: its state tells of that connection.
     """
+    if session.used:
+        raise ValueError("a session serves one connection: connect with a new one")
     await asyncio.wait_for(
         picows.ws_connect(
             lambda: session,
