@@ -193,3 +193,23 @@ def test_tables_are_bounded() -> None:
     reserve(ledger, 10, 0.0, Budget(), quotas, sender=b"a")
     ledger.refund(first, 1.0)
     assert ledger.at_risk(KEY) == 20
+
+
+def test_refused_requests_are_not_remembered() -> None:
+    """What is refused takes nobody's place among those remembered, and does not count as use."""
+    ledger = Ledger(capacity=2)
+    quotas = Quotas(sender_per_hour=10, ip_per_hour=10, receiver_per_hour=10)
+
+    def ask(name: str, fee: int = 10) -> str:
+        try:
+            reserve(ledger, fee, 0.0, Budget(), quotas, sender=name.encode(), ip=name, receiver=name.encode())
+        except Refused as refusal:
+            return refusal.reason.reason
+        return "ok"
+
+    assert [ask("a"), ask("b"), ask("a", 1)] == ["ok", "ok", "quota exhausted"]
+    for number in range(10):
+        assert ask(str(number), 11) == "quota exhausted"
+    assert [ask("a", 1), ask("b", 1)] == ["quota exhausted"] * 2
+    assert ask("c") == "ok"
+    assert [ask("b", 1), ask("a")] == ["quota exhausted", "ok"], "a was used first, and asking in vain is no use"

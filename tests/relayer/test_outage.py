@@ -14,7 +14,7 @@ from relayer_support import RELAYERS, start, submit, transfer, wallet
 
 from millrace.chain.keys import verify
 from millrace.chain.transaction import TransactionJson, from_json, signing_message, to_proto
-from millrace.relayer.signing import MAX_GROUP, SignerError
+from millrace.relayer.signing import CHUNK, MAX_GROUP, SignerError, _Asked, _Questions
 
 ALICE = wallet(1)
 
@@ -134,3 +134,21 @@ async def test_row_38_keys_from_the_environment(world: Any, kind: str, monkeypat
     async with asyncio.timeout(20):
         while await submit(world, transfer(ALICE), kind=kind) != ["ok"]:
             await asyncio.sleep(0.02)
+
+
+def test_long_questions_grow_old() -> None:
+    """While short questions fill every frame a long one gets a chunk of each, the one begun first before the others."""
+    questions, ended = _Questions(), []
+    loop = asyncio.new_event_loop()
+    for name in ("first", "second", "third"):
+        questions.add(_Asked([name.encode()] * (4 * CHUNK + 1), loop.create_future()))
+    for frame in range(20):
+        for _ in range(2 * MAX_GROUP):
+            questions.add(_Asked([b"short"], loop.create_future()))
+        into: list[bytes] = []
+        chunks = questions.take(MAX_GROUP, into)
+        assert len(into) == MAX_GROUP == sum(chunk.size for chunk in chunks)
+        ended += [(into[0], frame) for chunk in chunks if len(chunk.asked.items) > 1 == chunk.size]
+    loop.close()
+    # The first frame begins all three; then each needs four more, one after the other.
+    assert ended == [(b"first", 4), (b"second", 8), (b"third", 12)]

@@ -32,6 +32,11 @@ class AccountSource:
         """Told of every answer's nonce."""
         self.failures = 0
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether the chain API failed a moment ago, so that nothing is asked for."""
+        return self._clock() < self._silent_until
+
     async def know(self, pubkey: bytes) -> Account:
         """The state of an account. Raises `Refused` when it is unknown and cannot be asked for."""
         account = self.book.get(pubkey)
@@ -61,7 +66,7 @@ class AccountSource:
         return True
 
     async def _ask(self, pubkey: bytes) -> None:
-        if self._api is None or self._clock() < self._silent_until:
+        if self._api is None or self.is_silent:
             return
         task = self._asking.get(pubkey)
         if task is None:

@@ -21,6 +21,7 @@ from millrace.relayer.broadcaster import Broadcaster
 from millrace.relayer.chain_api import ChainApi, ChainApiError
 from millrace.relayer.desk import Desk
 from millrace.relayer.events import Events
+from millrace.relayer.given_up import GivenUp
 from millrace.relayer.history import History, flatten
 from millrace.relayer.history_store import Points, PostgresPoints, SqlitePoints
 from millrace.relayer.hub_client import HubClient
@@ -381,13 +382,12 @@ class Service:
 
     async def _tidy(self) -> None:
         """Forget what is long over, and find out what became of transactions that were given up."""
+        given_up = GivenUp(self.desk.inflight, self.accounts)
         while True:
             retention_ms = int(self.settings.retention_hours * 3_600_000)
             self.journal.prune(time.time_ns() // 1_000_000 - retention_ms)
             self.desk.treasury.prune()
-            given_up = [entry for entry in self.desk.inflight.entries() if entry.state == "expired"]
-            for entry in given_up[:TIDY_ACCOUNTS]:
-                await self.accounts.refresh(entry.tx.sender)
+            await given_up.ask(TIDY_ACCOUNTS)
             await asyncio.sleep(TIDY_SECONDS)
 
     # ---- looking in

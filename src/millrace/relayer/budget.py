@@ -100,6 +100,10 @@ class _Quota:
         self.at_risk_sign_only = 0
 
 
+_OfWhom = tuple[_Quota, _Quota | None, _Quota | None]
+"""Of sender, IP address and receiver, as far as they are known."""
+
+
 class Reservation:
     """What one transaction has taken. Ends by exactly one of `Ledger.settle` and `Ledger.refund`."""
 
@@ -130,22 +134,23 @@ class _Table(Generic[K]):
     def __len__(self) -> int:
         return len(self._quotas)
 
-    def get(self, name: K) -> _Quota:
-        quota = self._quotas.get(name)
-        if quota is None:
-            quota = self._quotas[name] = _Quota()
-            if len(self._quotas) > self._capacity:
-                self._quotas.popitem(last=False)
-        else:
-            self._quotas.move_to_end(name)
-        return quota
+    def find(self, name: K) -> _Quota:
+        """The quota of this name, or a new one, which is not remembered yet."""
+        return self._quotas.get(name) or _Quota()
+
+    def use(self, name: K, quota: _Quota) -> None:
+        """Remember the quota as the one used last."""
+        self._quotas[name] = quota
+        self._quotas.move_to_end(name)
+        if len(self._quotas) > self._capacity:
+            self._quotas.popitem(last=False)
 
 
 class Ledger:
     """The accounts of every key, sender, IP address and receiver.
 
     At most `capacity` of each of the latter are remembered; the one unused for longest is forgotten first, which
-    can only matter to quotas, never to the budget of a key.
+    can only matter to quotas, never to the budget of a key. Only what is granted is a use.
     """
 
     def __init__(self, capacity: int = 100_000) -> None:
@@ -169,11 +174,14 @@ class Ledger:
         for quota, (per_hour, signed_only) in zip(of_whom, limits, strict=True):
             if quota is not None:
                 _check_quota(quota, fee, now, per_hour, signed_only if sign_only else None)
+        self._use(who, of_whom)
         return _take(account, of_whom, fee, now, sign_only)
 
     def restore(self, who: Spender, fee: int, time: float, *, sign_only: bool) -> Reservation:
         """Take what the audit log says was taken at `time`, whatever the limits are now. Oldest first."""
-        return _take(self._key(who.key), self._quotas_of(who), fee, time, sign_only)
+        of_whom = self._quotas_of(who)
+        self._use(who, of_whom)
+        return _take(self._key(who.key), of_whom, fee, time, sign_only)
 
     def settle(self, reservation: Reservation, actual: int, now: float) -> Undecided:
         """The transaction ran and cost `actual`; the rest is free again. It counts as lost until `decide` says not."""
@@ -228,12 +236,20 @@ class Ledger:
             account = self._keys[key] = _KeyAccount()
         return account
 
-    def _quotas_of(self, who: Spender) -> tuple[_Quota | None, ...]:
+    def _quotas_of(self, who: Spender) -> _OfWhom:
         return (
-            self._senders.get(who.sender),
-            None if who.ip is None else self._ips.get(who.ip),
-            None if who.receiver is None else self._receivers.get(who.receiver),
+            self._senders.find(who.sender),
+            None if who.ip is None else self._ips.find(who.ip),
+            None if who.receiver is None else self._receivers.find(who.receiver),
         )
+
+    def _use(self, who: Spender, of_whom: _OfWhom) -> None:
+        sender, ip, receiver = of_whom
+        self._senders.use(who.sender, sender)
+        if who.ip is not None and ip is not None:
+            self._ips.use(who.ip, ip)
+        if who.receiver is not None and receiver is not None:
+            self._receivers.use(who.receiver, receiver)
 
     def _close(self, reservation: Reservation, actual: int, now: float) -> None:
         if not reservation.is_open:
@@ -251,9 +267,7 @@ class Ledger:
         charge.amount = actual
 
 
-def _take(
-    account: _KeyAccount, of_whom: tuple[_Quota | None, ...], fee: int, now: float, sign_only: bool
-) -> Reservation:
+def _take(account: _KeyAccount, of_whom: _OfWhom, fee: int, now: float, sign_only: bool) -> Reservation:
     charge = _Charge(fee, now)
     quotas = tuple([quota for quota in of_whom if quota is not None])
     for window in account.windows:

@@ -64,11 +64,18 @@ class _Chunk(NamedTuple):
 
 
 class _Questions:
-    """Questions of one kind: those not begun yet before those that are, each a chunk at a time."""
+    """Questions of one kind, each a chunk at a time: short ones pass long ones, and long ones grow old.
+
+    Each take begins with a chunk of the question begun first, then come those not begun yet, then the others begun,
+    in turns. So one of `n` chunks is through `n` takes after those begun before it, however many short ones come.
+    """
 
     def __init__(self) -> None:
         self._new: deque[_Asked] = deque()
-        self._begun: deque[_Asked] = deque()
+        self._begun: dict[_Asked, None] = {}
+        """In the order in which they were begun."""
+        self._turns: deque[_Asked] = deque()
+        """The same in the order of their turns, and some that are through."""
 
     def __bool__(self) -> bool:
         return bool(self._new or self._begun)
@@ -83,20 +90,35 @@ class _Questions:
     def take(self, room: int, into: list[bytes]) -> list[_Chunk]:
         """Chunks of at most `room` transactions together, which are appended to `into`."""
         chunks = []
-        while room > 0 and (queue := self._new or self._begun):
-            asked = queue.popleft()
+        asked = next(iter(self._begun), None)
+        while room > 0 and (asked := asked or self._next()) is not None:
             part = asked.items[asked.sent : asked.sent + min(CHUNK, room)]
             asked.sent += len(part)
             room -= len(part)
             into += part
             chunks.append(_Chunk(asked, len(part)))
-            if asked.sent < len(asked.items):
-                self._begun.append(asked)
+            if asked.sent == len(asked.items):
+                self._begun.pop(asked, None)
+            elif asked not in self._begun:
+                self._begun[asked] = None
+                self._turns.append(asked)
+            asked = None
         return chunks
+
+    def _next(self) -> _Asked | None:
+        if self._new:
+            return self._new.popleft()
+        while self._turns:
+            asked = self._turns.popleft()
+            if asked in self._begun:
+                self._turns.append(asked)
+                return asked
+        return None
 
     def clear(self) -> None:
         self._new.clear()
         self._begun.clear()
+        self._turns.clear()
 
 
 class _Group(NamedTuple):
