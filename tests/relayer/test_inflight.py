@@ -40,4 +40,4 @@ def test_nonces_and_costs(steps: list[tuple[int, bool]], account_nonce: int) -> 
         expected = next(at for at in range(account_nonce, 20) if at not in there)
         assert index.expected_nonce(ALICE.public, account_nonce) == expected
     for item in there.values():
-        assert index.by_hash(item.client_hash) is item
+        assert index.by_client_hash(item.client_hash) is item is index.by_chain_hash(item.client_hash)

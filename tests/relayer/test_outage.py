@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from relayer_support import RELAYERS, start, submit, transfer, wallet
+from relayer_support import RELAYERS, BlockMaker, start, submit, transfer, wallet
 
 from millrace.chain.keys import verify
-from millrace.chain.transaction import TransactionJson, from_json, signing_message, to_proto
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.transaction import TransactionJson, client_hash, from_json, signing_message, to_proto
 from millrace.relayer.signing import CHUNK, MAX_GROUP, SignerError, _Asked, _Questions
 
 ALICE = wallet(1)
@@ -57,6 +58,25 @@ async def test_missed_signatures_after_a_rotation(world: Any) -> None:
     await start(world)
     await lose_signatures(world)
     assert await submit(world, transfer(ALICE)) == ["signer unavailable"]
+    await world.service.rotate()
+    assert len(await world.api.wait_submitted(1)) == 1
+
+
+async def test_row_41_no_block_ends_what_nobody_signed(world: Any) -> None:
+    """A node that claims a block with a client hash ends nothing: what waits for its signature is signed and sent."""
+    await start(world)
+    service, tx = world.service, transfer(ALICE)
+    await lose_signatures(world)
+    assert await submit(world, tx) == ["signer unavailable"]
+    lie = BlockMaker(1).block()
+    for kind in (0, 120):
+        mini = pb.MiniBlock(txHashes=[client_hash(tx)], senderShardID=1, receiverShardID=1, type=kind)
+        lie.blockData.body.miniBlocks.append(mini)
+    world.hub.save(lie)
+    async with asyncio.timeout(10):
+        while service.events.taken < len(world.hub.events):
+            await asyncio.sleep(0)
+    assert len(service.desk.inflight) == 1
     await world.service.rotate()
     assert len(await world.api.wait_submitted(1)) == 1
 

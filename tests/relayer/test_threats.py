@@ -12,7 +12,6 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from click.testing import CliRunner
 from prometheus_client import generate_latest
 from relayer_support import (
     GAS_PRICE,
@@ -30,12 +29,11 @@ from relayer_support import (
     wallet,
 )
 
-from millrace import cli
 from millrace.chain import address, call
 from millrace.chain.keys import KeyPair
-from millrace.chain.transaction import GUARDED, Transaction, chain_hash, client_hash, signing_message
+from millrace.chain.transaction import GUARDED, Transaction, chain_hash, signing_message
 from millrace.relayer.metrics import make_registry
-from millrace.relayer.policy import Budget, Policy, loads
+from millrace.relayer.policy import Policy, loads
 from millrace.relayer.stages import Origin
 from millrace.relayer.submission import Accepted
 
@@ -231,45 +229,6 @@ async def test_row_11_a_guardian_set_meanwhile_is_heard_of(world: Any) -> None:
     now = time.monotonic()
     world.service.accounts._clock = lambda: now + 1.0
     assert await submit(world, transfer(bob)) == ["ok"]
-
-
-async def test_row_11_write_off(world: Any) -> None:
-    """An operator can count a hoarded fee as spent: at risk no more, audited, its nonce taken."""
-    await start(world)
-    assert await submit(world, transfer(ALICE), kind="sign") == ["ok"]
-    service = world.service
-    ledger, key, fee = service.desk.treasury.ledger, RELAYERS[1].public, 100_000 * GAS_PRICE
-    options = ["--set", f"data_dir={service.settings.data_dir}"]
-    listed = await asyncio.to_thread(CliRunner().invoke, cli.main, ["policy", "at-risk", *options])
-    assert listed.exit_code == 0 and f"1 at risk, {fee} atomic units together" in listed.output
-    name = client_hash(transfer(ALICE)).hex()
-    assert name in listed.output and address.encode(ALICE.public) in listed.output
-    wrong = await asyncio.to_thread(CliRunner().invoke, cli.main, ["policy", "write-off", "00" * 32, *options])
-    assert wrong.exit_code == 1 and "at risk" in wrong.output
-    done = await asyncio.to_thread(CliRunner().invoke, cli.main, ["policy", "write-off", name, *options])
-    assert done.exit_code == 0 and ledger.at_risk(key) == fee, "asked for"
-    service._write_off()
-    assert ledger.at_risk(key) == 0 and len(service.desk.inflight) == 0
-    assert ledger.left(key, time.monotonic(), Budget(per_minute=fee)) == 0, "it counts as spent"
-    await service.journal.flush()
-    assert service.journal.read("SELECT event, amount FROM audit ORDER BY id") == [
-        ("reserve", str(fee)), ("write-off", str(fee)),
-    ]  # fmt: skip
-    assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["nonce too low"]
-    assert service.journal.take_write_offs() == [], "it is taken once"
-
-
-async def test_row_11_what_was_written_off_outlives_retention(world: Any) -> None:
-    """Its signature may still be broadcast: however old the row is, nothing else is signed for its nonce."""
-    await start(world)
-    assert await submit(world, transfer(ALICE), kind="sign") == ["ok"]
-    service = world.service
-    assert service.desk.write_off(client_hash(transfer(ALICE)))
-    await service.journal.flush()
-    service.journal.change(lambda connection: connection.execute("UPDATE submissions SET created_ms = 0").close())
-    service.journal.prune(time.time_ns())
-    await service.journal.flush()
-    assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["nonce too low"]
 
 
 async def test_row_12_nonce_gap_flood(world: Any) -> None:

@@ -349,9 +349,9 @@ class Service:
 
     def _write_off(self) -> None:
         """Write off what an operator asked for by `millrace policy write-off`."""
-        for client_hash in self.journal.take_write_offs():
-            known = self.desk.write_off(client_hash)
-            log.warning("write-off", extra={"client_hash": client_hash.hex(), "was_at_risk": known})
+        for client_hash in self.journal.write_offs():
+            if self.desk.write_off(client_hash):
+                log.warning("written off", extra={"client_hash": client_hash.hex()})
 
     async def _keep_balances(self) -> None:
         """Ask for the balances of the relayer keys: the event stream does not carry fees they pay."""

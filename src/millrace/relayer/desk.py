@@ -17,7 +17,7 @@ from millrace.chain.transaction import Transaction, from_proto
 from millrace.relayer import audit, reasons
 from millrace.relayer.accounts import Account
 from millrace.relayer.inflight import Entry, InFlight
-from millrace.relayer.journal import Journal, Record
+from millrace.relayer.journal import Journal, Record, drop_write_off
 from millrace.relayer.policy import target_of
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.stages import Approved, Authenticated
@@ -204,14 +204,14 @@ class Desk:
 
     def is_wanted(self, entry: Entry) -> bool:
         """Whether an entry is still to be broadcast."""
-        return entry.state == "signed" and self.inflight.by_hash(entry.client_hash) is entry
+        return entry.state == "signed" and self.inflight.by_client_hash(entry.client_hash) is entry
 
     def included(self, tx_hash: bytes, fee: int | None) -> tuple[bytes, int] | None:
         """A final block has the transaction: its fee is settled, its nonce is the chain's business now.
 
         The sender and the nonce it has at least now, if the transaction was in flight.
         """
-        entry = self.inflight.by_hash(tx_hash)
+        entry = self.inflight.by_chain_hash(tx_hash)
         if entry is None:
             return None
         one_shard = entry.sender_shard == entry.receiver_shard
@@ -235,12 +235,16 @@ class Desk:
                 self._end(entry, "superseded", entry.fee)
 
     def write_off(self, client_hash: bytes) -> bool:
-        """Its operator says that a transaction will not run, or that it does not matter; whether it was in flight.
+        """Its operator says that a transaction will not run, or that it does not matter; whether that was done.
 
-        Its fee counts as spent, and nothing else is ever signed for its (sender, nonce): it may still run.
+        Its fee counts as spent, and nothing else is ever signed for its (sender, nonce): it may still run. The request
+        is forgotten in the same commit; that of one which is over is forgotten alone, that of one not written waits.
         """
-        entry = self.inflight.by_hash(client_hash)
-        if entry is None or entry.state == "reserved":
+        entry = self.inflight.by_client_hash(client_hash)
+        if entry is None:
+            self._journal.forget_write_off(client_hash)
+            return False
+        if entry.state == "reserved":
             return False
         self._end(entry, "superseded", entry.fee, written_off=True)
         return True
@@ -292,6 +296,8 @@ class Desk:
             )
             if line is not None:
                 audit.write(connection, [line])
+            if written_off:
+                drop_write_off(connection, client)
 
         self._journal.change(write)
 

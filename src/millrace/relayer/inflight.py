@@ -103,9 +103,20 @@ class InFlight:
         """A sender's entries by nonce. Not to be changed."""
         return self._by_sender.get(sender, {})
 
-    def by_hash(self, tx_hash: bytes) -> Entry | None:
-        """The entry with this client or chain hash."""
-        return self._by_client.get(tx_hash) or self._by_chain.get(tx_hash)
+    def by_client_hash(self, tx_hash: bytes) -> Entry | None:
+        """The entry with this client hash."""
+        return self._by_client.get(tx_hash)
+
+    def by_chain_hash(self, tx_hash: bytes) -> Entry | None:
+        """The entry that a block names by this hash.
+
+        No block can name what nobody has co-signed: the client hash of a transaction with a relayer is no chain hash.
+        """
+        entry = self._by_chain.get(tx_hash)
+        if entry is not None:
+            return entry
+        entry = self._by_client.get(tx_hash)
+        return entry if entry is not None and not entry.tx.relayer else None
 
     def entries(self) -> list[Entry]:
         """All entries, oldest first."""

@@ -175,6 +175,10 @@ class Journal:
 
         self.change(write)
 
+    def forget_write_off(self, client_hash: bytes) -> None:
+        """What an operator asked to write off is not at risk any more."""
+        self.change(lambda connection: drop_write_off(connection, client_hash))
+
     def prune(self, before_ms: int) -> None:
         """Forget submissions that were over before a time; the audit log is kept for ever.
 
@@ -241,16 +245,9 @@ class Journal:
         )
         return [_record(row) for row in rows]
 
-    def take_write_offs(self) -> list[bytes]:
-        """Client hashes whose at-risk fees an operator asked to write off; each is told once."""
-        asked = [row[0] for row in self.read("SELECT client_hash FROM write_offs")]
-        if asked:
-
-            def write(connection: sqlite3.Connection) -> None:
-                connection.executemany("DELETE FROM write_offs WHERE client_hash = ?", [(item,) for item in asked])
-
-            self.change(write)
-        return asked
+    def write_offs(self) -> list[bytes]:
+        """Client hashes whose at-risk fees an operator asked to write off."""
+        return [row[0] for row in self.read("SELECT client_hash FROM write_offs")]
 
     def cursor(self) -> int | None:
         """The last event that need not be read again, or `None` before the first."""
@@ -307,6 +304,11 @@ class Journal:
 def hash_message(message: bytes) -> bytes:
     """What a row keeps of the bytes to be signed, so that no other payload takes its place."""
     return hashlib.blake2b(message, digest_size=32).digest()
+
+
+def drop_write_off(connection: sqlite3.Connection, client_hash: bytes) -> None:
+    """Forget a request to write off, as part of a change."""
+    connection.execute("DELETE FROM write_offs WHERE client_hash = ?", (client_hash,))
 
 
 def _connect(path: Path) -> sqlite3.Connection:
