@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import signal
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from relayer_support import NETWORK, RELAYERS, sign, transfer, wallet, write_key
 from millrace.chain.keys import verify
 from millrace.chain.transaction import client_hash, signing_message, to_proto
 from millrace.relayer.journal import Journal, Record, hash_message
+from millrace.relayer.policy import PolicyFile
+from millrace.relayer.signer import Vault
 from millrace.relayer.signer_wire import Start
 from millrace.relayer.signing import SignerError, SigningProcess
 
@@ -54,8 +57,8 @@ class Desk:
         self.policy = folder / "policy.toml"
         self.policy.write_text("")
         files, network = write_keys(folder / "keys"), (NETWORK.name, NETWORK.chain_id)
-        start = Start(files, (), {}, "", str(self.journal.path), str(self.policy), *network)
-        self.process = SigningProcess(start, timeout=5.0)
+        self.start = Start(files, (), {}, "", str(self.journal.path), str(self.policy), *network)
+        self.process = SigningProcess(self.start, timeout=5.0)
 
     async def ask(self, tx: Any, *, write: bool = True) -> bytes | str:
         """Journal a transaction and ask for its signature."""
@@ -212,3 +215,54 @@ async def test_keys_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     start = Start(files[:2], (), {}, "", str(tmp_path / "j"), "", NETWORK.name, NETWORK.chain_id)
     with pytest.raises(SignerError, match="no key for shard 2"):
         await SigningProcess(start, 5.0).start()
+
+
+class Flaky:
+    """A connection to the journal whose disk fails so many times, at reads."""
+
+    def __init__(self, path: Path, failures: int) -> None:
+        self._really = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+        self._failures = failures
+
+    def execute(self, sql: str, parameters: tuple[Any, ...] = ()) -> Any:
+        if sql.startswith("SELECT") and self._failures:
+            self._failures -= 1
+            raise sqlite3.OperationalError("disk I/O error")
+        return self._really.execute(sql, parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._really, name)
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+async def test_a_journal_that_fails_for_a_moment(desk: Desk, failures: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One failing read is tried again on a new connection; nothing is refused, or said to be missing, for it."""
+    txs = [transfer(ALICE, nonce) for nonce in range(3)]
+    await desk.journal.append([record(tx) for tx in txs])
+    vault = Vault(RELAYERS, NETWORK, desk.journal.path, PolicyFile(""))
+    vault._journal = Flaky(desk.journal.path, failures)  # type: ignore[assignment]
+    answers = vault.sign_all([to_proto(tx) for tx in txs])
+    assert [answer.refusal for answer in answers] == [""] * 3
+
+
+async def test_a_journal_that_cannot_be_read(desk: Desk, tmp_path: Path) -> None:
+    """A process that cannot read the journal ends unanswered instead of refusing; a later one signs."""
+    tx = transfer(ALICE)
+    await desk.journal.append([record(tx)])
+    good, path = desk.journal.path, tmp_path / "other.sqlite"
+    process = SigningProcess(msgspec.structs.replace(desk.start, journal=str(path)), timeout=5.0)
+    back = asyncio.Event()
+    process.on_return = back.set
+    await process.start()
+    try:
+        for spoil in (path.touch, lambda: path.write_bytes(b"no database" * 1000), path.unlink):
+            spoil()
+            with pytest.raises(SignerError):
+                await process.sign([to_proto(tx)])
+            await asyncio.wait_for(back.wait(), 20)
+            back.clear()
+        path.symlink_to(good)
+        (answer,) = await process.sign([to_proto(tx)])
+        assert verify(RELAYERS[1].public, signing_message(tx), answer.signature)
+    finally:
+        await process.stop()

@@ -96,16 +96,30 @@ class Vault:
         return ""
 
     def sign_all(self, items: list[bytes]) -> list[Answer]:
-        """For each transaction in protobuf form its co-signature, or the reason why there is none."""
+        """For each transaction in protobuf form its co-signature, or the reason why there is none.
+
+        Raises `sqlite3.Error` when the journal cannot be read, also by a new connection: what is not known to be
+        missing from it must not be called so.
+        """
         if not items:
             return []
         with contextlib.suppress(policy.PolicyError):  # half written: the last good one holds; the service says so
             self._rules.refresh()
-        self._begin_reading()
+        try:
+            return self._answer_all(items)
+        except sqlite3.Error:
+            self._forget_connection()
+            return self._answer_all(items)
+
+    def _answer_all(self, items: list[bytes]) -> list[Answer]:
+        """Answer all by one state of the journal, that of now. Raises `sqlite3.Error`."""
+        if self._journal is None:
+            self._journal = sqlite3.connect(f"file:{self._journal_path}?mode=ro", uri=True, isolation_level=None)
+        self._journal.execute("BEGIN")
         try:
             return [self._answer(data) for data in items]
         finally:
-            self._end_reading()
+            self._journal.execute("COMMIT")
 
     def _answer(self, data: bytes) -> Answer:
         try:
@@ -139,30 +153,22 @@ class Vault:
 
     # ---- the journal, read only
 
-    def _begin_reading(self) -> None:
-        """Begin one read transaction for many rows: it sees everything committed up to now."""
-        try:
-            if self._journal is None:
-                self._journal = sqlite3.connect(f"file:{self._journal_path}?mode=ro", uri=True, isolation_level=None)
-            self._journal.execute("BEGIN")
-        except sqlite3.Error:
-            self._journal = None
-
-    def _end_reading(self) -> None:
-        if self._journal is not None and self._journal.in_transaction:
-            self._journal.execute("COMMIT")
+    def _forget_connection(self) -> None:
+        connection, self._journal = self._journal, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
 
     def _is_journalled(self, tx: Transaction, message: bytes) -> bool:
         """Whether this very payload holds its (sender, nonce) on disk, with us as the one to sign."""
-        if self._journal is None:
-            return False
+        assert self._journal is not None
         try:
             row = self._journal.execute(
                 "SELECT message_hash, relayer FROM submissions "
                 "WHERE sender = ? AND nonce = ? AND state IN ('journalled', 'signed', 'expired')",
                 (tx.sender, tx.nonce),
             ).fetchone()
-        except (sqlite3.Error, OverflowError):  # no row has a nonce beyond 63 bits
+        except OverflowError:  # no row has a nonce beyond 63 bits
             return False
         return row is not None and row == (hash_message(message), tx.relayer)
 
@@ -232,7 +238,10 @@ def main() -> None:
     # Ctrl-C in a terminal reaches the whole group; the service decides when this process ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as connection, contextlib.suppress(ConnectionError):
-        serve(connection, locked=locked)  # a service that was killed waits for no answer
+        try:
+            serve(connection, locked=locked)  # a service that was killed waits for no answer
+        except sqlite3.Error as error:
+            sys.exit(f"the journal cannot be read: {error}")  # the service starts another process, which tries again
 
 
 if __name__ == "__main__":
