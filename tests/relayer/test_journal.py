@@ -10,10 +10,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from relayer_support import transfer, wallet
+from relayer_support import entry_of, start, submit, transfer, wallet
 
+from millrace.chain import address
 from millrace.chain.transaction import client_hash, signing_message, to_proto
-from millrace.relayer.journal import Journal, JournalError, NonceTaken, Record, hash_message
+from millrace.relayer.journal import Journal, Record, hash_message
+from millrace.relayer.journal_writer import JournalError, NonceTaken
+from millrace.relayer.stages import hash_of
 
 ALICE = wallet(1)
 
@@ -108,3 +111,42 @@ async def test_audit_log_is_append_only(journal: Journal) -> None:
         with pytest.raises(sqlite3.Error, match="append-only"):
             journal.read(statement)
     assert journal.read("SELECT event, amount FROM audit") == [("reserve", "10")]
+
+
+def spoil(path: Path, tx: bytes) -> None:
+    """Put other bytes in the place of the one transaction there is."""
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE submissions SET tx = ?, chain_hash = ?", (tx, hash_of(tx)))
+    connection.execute("DELETE FROM meta WHERE name = 'signed_once'")
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("times", [2, 3])
+async def test_rows_that_an_earlier_version_signed_twice(world: Any, times: int) -> None:
+    """A transaction with its signature more than once, which is one to the chain, is read as that one."""
+    await start(world)
+    path, tx = world.service.journal.path, transfer(ALICE)
+    assert await submit(world, tx) == ["ok"]
+    whole = entry_of(world, tx).proto
+    chain_hash = entry_of(world, tx).chain_hash
+    await world.stop()
+    spoil(path, whole + whole[-67:] * (times - 1))
+    await start(world)
+    assert (entry_of(world, tx).proto, entry_of(world, tx).chain_hash) == (whole, chain_hash)
+    (answer,) = await submit(world, tx)
+    assert answer == "ok"
+    assert world.service.journal.read("SELECT tx, chain_hash FROM submissions") == [(whole, chain_hash)]
+
+
+async def test_a_row_that_cannot_be_read_is_named(world: Any) -> None:
+    """The start is refused with whose row it is and what to do; nothing is forgotten silently."""
+    await start(world)
+    path, tx = world.service.journal.path, transfer(ALICE, 0)
+    assert await submit(world, tx) == ["ok"]
+    await world.stop()
+    spoil(path, to_proto(tx)[:-1])
+    with pytest.raises(JournalError) as error:
+        await start(world)
+    for word in (str(path), address.encode(ALICE.public), "nonce 0", "copy", "data_dir"):
+        assert word in str(error.value)

@@ -26,7 +26,8 @@ from millrace.relayer.history import History, flatten
 from millrace.relayer.history_store import Points, PostgresPoints, SqlitePoints
 from millrace.relayer.hub_client import HubClient
 from millrace.relayer.inflight import Entry
-from millrace.relayer.journal import Journal, JournalError
+from millrace.relayer.journal import Journal
+from millrace.relayer.journal_writer import JournalError
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.rest import RestApi
 from millrace.relayer.settings import RelayerSettings
@@ -217,14 +218,17 @@ class Service:
     def _restore(self) -> None:
         now = time.time_ns() // 1_000_000
         records = self.journal.open_records()
-        self.desk.treasury.restore(
-            records,
-            self.journal.spent_since(now - DAY_MS),
-            self.journal.ips_since(now - HOUR_MS),
-            self.journal.outcomes_since(now - HOUR_MS),
-            self.journal.undecided_since(now - HOUR_MS),
-        )
-        self.desk.restore(records)
+        try:
+            self.desk.treasury.restore(
+                records,
+                self.journal.spent_since(now - DAY_MS),
+                self.journal.ips_since(now - HOUR_MS),
+                self.journal.outcomes_since(now - HOUR_MS),
+                self.journal.undecided_since(now - HOUR_MS),
+            )
+            self.desk.restore(records)
+        except JournalError as error:
+            raise JournalError(f"{self.journal.path}: {error}") from None
         if records:
             log.info("transactions in flight taken over from the journal", extra={"count": len(records)})
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import Transaction, from_proto
+from millrace.chain.transaction import Transaction
 from millrace.relayer import audit, reasons
 from millrace.relayer.accounts import Account
 from millrace.relayer.inflight import Entry, InFlight
-from millrace.relayer.journal import Journal, Record, drop_write_off
+from millrace.relayer.journal import Journal, Record, drop_write_off, transaction_of
 from millrace.relayer.policy import target_of
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.stages import Approved, Authenticated
@@ -260,7 +260,7 @@ class Desk:
                 self.treasury.signed(entry)
 
     def _entry(self, record: Record) -> Entry:
-        tx = from_proto(record.tx)
+        tx = transaction_of(record)
         return Entry(
             tx=tx,
             proto=record.tx,

@@ -1,31 +1,26 @@
 """The relayer's memory on disk: what was promised, what was spent, how far the events were read.
 
-SQLite, WAL, synchronous=FULL: `append` returns after fsync. One writer thread takes everything that waits and
-commits it as one group, so a disk that syncs 500 times a second still takes thousands of records.
+SQLite, WAL, synchronous=FULL: `append` returns after fsync. One thread writes, in groups (`journal_writer`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import logging
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
+from millrace.chain import address
+from millrace.chain.transaction import Transaction, TransactionError, from_proto
 from millrace.relayer import audit, outcomes
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
+from millrace.relayer.journal_writer import JournalError, NonceTaken, Write, Writer
+from millrace.relayer.stages import hash_of
 
 SCHEMA_VERSION = 1
-MAX_WAITING = 20_000
 QUOTA_MS = 3_600_000
 
 _SCHEMA = f"""
@@ -57,18 +52,6 @@ DROP INDEX IF EXISTS submissions_created;
 """
 
 
-class JournalError(Exception):
-    """The journal cannot be opened or written; nothing may be signed."""
-
-
-class JournalFull(JournalError):
-    """More records wait than the disk takes; try later."""
-
-
-class NonceTaken(JournalError):
-    """A row of a (sender, nonce) is there that does not give way."""
-
-
 class Record(msgspec.Struct, frozen=True):
     """One row of `submissions`."""
 
@@ -98,39 +81,30 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._reader: sqlite3.Connection | None = None
-        self._writer: threading.Thread | None = None
-        self._wake = threading.Condition()
-        self._waiting: list[tuple[Callable[[sqlite3.Connection], None], asyncio.Future[None] | None]] = []
-        self._closing = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.failed: str | None = None
-        """Why the last commit failed, until one succeeds."""
-        self.commits = 0
+        self._writer: Writer | None = None
+        self._cursor: int | None = None
+        """What `keep_cursor` wrote last."""
         self.records = 0
 
     # ---- life
 
     def open(self) -> None:
         """Open or make the file and start the writer. Raises `JournalError`."""
-        self._loop = asyncio.get_running_loop()
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            writer = _connect(self.path)
-            writer.executescript(_SCHEMA)
-            _check_version(writer)
+            connection = _connect(self.path)
+            connection.executescript(_SCHEMA)
+            _check_version(connection)
+            _mend_signed_twice(connection)
             self._reader = _connect(self.path)
         except (OSError, sqlite3.Error) as error:
             raise JournalError(f"{self.path}: {error}; move the file away to start with an empty one") from error
-        self._writer = threading.Thread(target=self._write_forever, args=(writer,), name="journal", daemon=True)
-        self._writer.start()
+        self._writer = Writer(connection)
 
     async def close(self) -> None:
         """Write what waits, then close the file."""
-        with self._wake:
-            self._closing = True
-            self._wake.notify()
         if self._writer is not None:
-            await asyncio.to_thread(self._writer.join)
+            await self._writer.close()
         if self._reader is not None:
             self._reader.close()
 
@@ -139,7 +113,17 @@ class Journal:
     @property
     def waiting(self) -> int:
         """Changes not yet on disk."""
-        return len(self._waiting)
+        return 0 if self._writer is None else self._writer.waiting
+
+    @property
+    def failed(self) -> str | None:
+        """Why the last commit failed, until one succeeds."""
+        return None if self._writer is None else self._writer.failed
+
+    @property
+    def commits(self) -> int:
+        """Groups committed, or tried."""
+        return 0 if self._writer is None else self._writer.commits
 
     async def append(self, records: Sequence[Record]) -> None:
         """Write new rows; returns when they are on disk.
@@ -161,14 +145,20 @@ class Journal:
             audit.write(connection, lines)
 
         self.records += len(records)
-        await self._commit(write)
+        await self._open_writer().commit(write)
 
-    def change(self, write: Callable[[sqlite3.Connection], None]) -> None:
-        """Make a change with the next group; the caller does not wait for the disk. Never refused."""
-        self._enqueue(write, None)
+    def change(self, write: Write) -> None:
+        """Make a change as soon as the disk takes it, after those before it. Never refused."""
+        self._open_writer().change(write)
 
     def keep_cursor(self, sequence: int) -> None:
-        """Remember up to which event of the hub nothing need be read again."""
+        """Remember up to which event of the hub nothing need be read again.
+
+        Called every second: while the disk fails one such change is enough to notice that it does no more.
+        """
+        if self.waiting if self.failed else sequence == self._cursor:
+            return
+        self._cursor = sequence
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO meta VALUES ('cursor', ?)", (str(sequence),))
@@ -196,7 +186,7 @@ class Journal:
 
     async def flush(self) -> None:
         """Return when all changes so far are on disk. Raises `JournalError`."""
-        await self._commit(lambda _: None)
+        await self._open_writer().commit(lambda _: None)
 
     # ---- reading
 
@@ -254,51 +244,21 @@ class Journal:
         rows = self.read("SELECT value FROM meta WHERE name = 'cursor'")
         return int(rows[0][0]) if rows else None
 
-    # ---- the writer thread
+    def _open_writer(self) -> Writer:
+        assert self._writer is not None, "open it first"
+        return self._writer
 
-    async def _commit(self, write: Callable[[sqlite3.Connection], None]) -> None:
-        if len(self._waiting) >= MAX_WAITING:
-            raise JournalFull("the journal's disk is too slow")
-        assert self._loop is not None
-        done = self._loop.create_future()
-        self._enqueue(write, done)
-        await done
 
-    def _enqueue(self, write: Callable[[sqlite3.Connection], None], done: asyncio.Future[None] | None) -> None:
-        with self._wake:
-            self._waiting.append((write, done))
-            self._wake.notify()
-
-    def _write_forever(self, connection: sqlite3.Connection) -> None:
-        while True:
-            with self._wake:
-                while not self._waiting and not self._closing:
-                    self._wake.wait()
-                group, self._waiting = self._waiting, []
-                if not group:
-                    break
-            self._write_group(connection, group)
-        connection.close()
-
-    def _write_group(
-        self,
-        connection: sqlite3.Connection,
-        group: list[tuple[Callable[[sqlite3.Connection], None], asyncio.Future[None] | None]],
-    ) -> None:
-        """Commit a group; if it fails as a whole, each change alone, so that one bad one fails alone."""
-        error = _try_commit(connection, [write for write, _ in group])
-        results: list[Exception | None] = [error] * len(group)
-        if error is not None and len(group) > 1:
-            results = [_try_commit(connection, [write]) for write, _ in group]
-        error = next((item for item in results if item is not None and not isinstance(item, NonceTaken)), None)
-        self.failed = str(error) if error is not None else None
-        self.commits += 1
-        if error is not None:
-            log.error("journal commit failed", extra={"error": str(error)})
-        assert self._loop is not None
-        waiters = [(done, result) for (_, done), result in zip(group, results, strict=True) if done is not None]
-        if waiters and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_wake_all, waiters)
+def transaction_of(record: Record) -> Transaction:
+    """The transaction of a row. Raises `JournalError`: rows cannot be left out, for what they hold was promised."""
+    try:
+        return from_proto(record.tx)
+    except TransactionError as error:
+        raise JournalError(
+            f"the transaction of {address.encode(record.sender)} with nonce {record.nonce} cannot be read ({error}): "
+            "put a copy of the file in its place, or start with another data_dir once none of what this one signed "
+            "can run any more"
+        ) from None
 
 
 def hash_message(message: bytes) -> bytes:
@@ -327,27 +287,26 @@ def _check_version(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError(f"written by another version (schema {found}, this is {SCHEMA_VERSION})")
 
 
-def _try_commit(connection: sqlite3.Connection, writes: list[Callable[[sqlite3.Connection], None]]) -> Exception | None:
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        for write in writes:
-            write(connection)
-        connection.execute("COMMIT")
-    except Exception as error:  # whatever a change does, the thread that writes everybody's must live on
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        return error if isinstance(error, NonceTaken) else JournalError(str(error) or repr(error))
-    return None
+_SIGNATURE = 67  # bytes of the last field of a co-signed transaction: tag, length and signature
 
 
-def _wake_all(waiters: list[tuple[asyncio.Future[None], Exception | None]]) -> None:
-    for done, error in waiters:
-        if done.done():
-            continue
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
+def _mend_signed_twice(connection: sqlite3.Connection) -> None:
+    """Once: where an earlier version put a signature twice behind the same transaction, one is enough.
+
+    To the chain they are one transaction, whose hash is that of its canonical form.
+    """
+    if connection.execute("SELECT 1 FROM meta WHERE name = 'signed_once'").fetchone():
+        return
+    connection.create_function("tx_hash", 1, hash_of, deterministic=True)
+    mend = (
+        "UPDATE submissions SET tx = substr(tx, 1, length(tx) - :size), "
+        "chain_hash = tx_hash(substr(tx, 1, length(tx) - :size)) "
+        "WHERE relayer IS NOT NULL AND length(tx) > 2 * :size AND substr(tx, -:size, 3) = x'8a0140' "
+        "AND substr(tx, -:size) = substr(tx, -2 * :size, :size)"
+    )
+    while connection.execute(mend, {"size": _SIGNATURE}).rowcount:  # each statement is a commit of its own
+        pass
+    connection.execute("INSERT INTO meta VALUES ('signed_once', '1')")
 
 
 # A row gives way only when no key of ours may have signed it: it was not ours to sign, or it was withdrawn, which

@@ -23,7 +23,8 @@ from millrace.relayer.account_source import AccountSource
 from millrace.relayer.accounts import Account
 from millrace.relayer.desk import Desk
 from millrace.relayer.inflight import Entry
-from millrace.relayer.journal import Journal, JournalError, JournalFull, NonceTaken, Record, hash_message
+from millrace.relayer.journal import Journal, Record, hash_message
+from millrace.relayer.journal_writer import JournalError, JournalFull, NonceTaken
 from millrace.relayer.limits import Turns
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.signer_wire import Answer

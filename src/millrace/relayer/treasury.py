@@ -10,12 +10,12 @@ import msgspec
 
 from millrace.chain.call import ParsedCall
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import Transaction, from_proto
+from millrace.chain.transaction import Transaction
 from millrace.relayer import audit, outcomes, policy, reasons
 from millrace.relayer.audit import Spent
 from millrace.relayer.budget import HOUR, Ledger, Reservation, Spender, Undecided
 from millrace.relayer.inflight import Entry
-from millrace.relayer.journal import Journal, Record
+from millrace.relayer.journal import Journal, Record, transaction_of
 from millrace.relayer.outcomes import Outcome
 from millrace.relayer.policy import Policy
 from millrace.relayer.reasons import Refused
@@ -187,7 +187,7 @@ class Treasury:
 
         for record in undecided:
             cost = record.fee if record.cost is None else record.cost
-            tx = from_proto(record.tx)
+            tx = transaction_of(record)
             followed = self._follow(record.chain_hash or b"", record.client_hash, tx, policy.target_of(tx), cost)
             followed.undecided = self.ledger.undecided(record.relayer or b"", cost, self._clock())
 

@@ -1,0 +1,143 @@
+"""Group commit while the disk fails: who waits is told, nothing else is lost, and the order stays."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from millrace.relayer import journal_writer
+from millrace.relayer.journal_writer import JournalError, JournalFull, Writer
+
+
+class Disk:
+    """A file with one table and its writer; another connection can hold the file so that nothing can be written."""
+
+    def __init__(self, path: Path) -> None:
+        self._other = sqlite3.connect(path, isolation_level=None)
+        self._other.execute("PRAGMA journal_mode = WAL")
+        self._other.execute("CREATE TABLE IF NOT EXISTS words (id INTEGER PRIMARY KEY, word TEXT UNIQUE)")
+        self._other.execute("DELETE FROM words")
+        self.writer = Writer(sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0))
+
+    def fail(self) -> None:
+        self._other.execute("BEGIN IMMEDIATE")
+
+    def mend(self) -> None:
+        self._other.execute("COMMIT")
+
+    def words(self) -> list[str]:
+        return [row[0] for row in self._other.execute("SELECT word FROM words ORDER BY id")]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    async def close(self) -> None:
+        await self.writer.close()
+        self._other.close()
+
+
+def word(text: str) -> Callable[[sqlite3.Connection], None]:
+    return lambda connection: connection.execute("INSERT INTO words (word) VALUES (?)", (text,)).close()
+
+
+@pytest.fixture
+async def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Disk]:
+    monkeypatch.setattr(journal_writer, "RETRY_SECONDS", 0.001)
+    made = Disk(tmp_path / "file.sqlite")
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def test_row_48_changes_outlive_a_full_disk(disk: Disk) -> None:
+    """While the disk fails who waits is told at once; what nobody waits for is made when it works again, in order."""
+    disk.fail()
+    disk.writer.change(word("first"))
+    with pytest.raises(JournalError, match="locked"):
+        await disk.writer.commit(word("refused"))
+    disk.writer.change(word("second"))
+    assert disk.writer.failed == "database is locked" and disk.writer.waiting == 2
+    disk.mend()
+    await disk.until(lambda: disk.writer.failed is None)
+    await disk.writer.commit(word("third"))
+    assert disk.words() == ["first", "second", "third"] and disk.writer.waiting == 0
+
+
+async def test_a_defect_is_not_tried_for_ever(disk: Disk) -> None:
+    """A change that can never be made fails alone and is dropped; those around it are made."""
+
+    def impossible(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO nothing VALUES (1)")
+
+    def broken(_: sqlite3.Connection) -> None:
+        raise KeyError("defect")
+
+    for change in (word("a"), impossible, word("a"), broken, word("b")):
+        disk.writer.change(change)
+    await disk.writer.commit(word("c"))
+    assert disk.words() == ["a", "b", "c"] and disk.writer.waiting == 0 and disk.writer.failed is None
+
+
+async def test_the_queue_is_bounded_for_who_waits(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound a commit is refused at once; a change is not, and neither is one that ends what is in flight."""
+    monkeypatch.setattr(journal_writer, "MAX_WAITING", 2)
+    disk.fail()
+    for text in ("a", "b", "c"):
+        disk.writer.change(word(text))
+    with pytest.raises(JournalFull):
+        await disk.writer.commit(word("d"))
+    disk.mend()
+    await disk.until(lambda: disk.writer.waiting == 0)
+    assert disk.words() == ["a", "b", "c"]
+
+
+async def test_closing_while_the_disk_fails(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    """Closing tries once more, then says how much is lost instead of waiting for ever."""
+    disk.fail()
+    disk.writer.change(word("a"))
+    await disk.writer.close()
+    assert "lost" in caplog.text
+    disk.mend()
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(["change", "commit", "fail", "mend"]), max_size=30))
+async def test_order_in_any_interleaving(tmp_path: Path, steps: list[str]) -> None:
+    """Whatever the disk does every change is made once, in order, and so is every commit that was told to be there."""
+    disk = Disk(tmp_path / "file.sqlite")
+    journal_writer.RETRY_SECONDS, usual = 0.001, journal_writer.RETRY_SECONDS
+    failing, changed, commits = False, [], []
+    try:
+        for number, step in enumerate(steps):
+            text = f"{step}{number}"
+            if step == "change":
+                disk.writer.change(word(text))
+                changed.append(text)
+            elif step == "commit":
+                commits.append((text, asyncio.ensure_future(disk.writer.commit(word(text)))))
+                await asyncio.sleep(0)
+            elif (step == "fail") != failing:
+                failing = step == "fail"
+                disk.fail() if failing else disk.mend()
+        if failing:
+            disk.mend()
+        answers: list[Any] = await asyncio.gather(*(task for _, task in commits), return_exceptions=True)
+        await disk.until(lambda: disk.writer.waiting == 0)
+        await disk.writer.commit(word("last"))
+        words = disk.words()
+        assert [text for text in words if text.startswith("change")] == changed
+        told = [text for (text, _), answer in zip(commits, answers, strict=True) if answer is None]
+        assert [text for text in words if text.startswith("commit")] == told
+    finally:
+        journal_writer.RETRY_SECONDS = usual
+        await disk.close()
