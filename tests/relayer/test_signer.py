@@ -19,6 +19,7 @@ from relayer_support import NETWORK, RELAYERS, sign, transfer, wallet, write_key
 
 from millrace.chain.keys import verify
 from millrace.chain.transaction import client_hash, signing_message, to_proto
+from millrace.relayer import signing
 from millrace.relayer.journal import Journal, Record, hash_message
 from millrace.relayer.policy import PolicyFile
 from millrace.relayer.signer import Vault
@@ -266,3 +267,42 @@ async def test_a_journal_that_cannot_be_read(desk: Desk, tmp_path: Path) -> None
         assert verify(RELAYERS[1].public, signing_message(tx), answer.signature)
     finally:
         await process.stop()
+
+
+def killed_at_birth(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
+    """The next `times` processes are killed before they can read anything; the list has the ids of all."""
+    really, born = asyncio.create_subprocess_exec, []
+
+    async def kill(*arguments: Any, **options: Any) -> Any:
+        process = await really(*arguments, **options)
+        born.append(process.pid)
+        if len(born) <= times:
+            process.kill()
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", kill)
+    return born
+
+
+async def test_killed_while_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed before it is ready is replaced, also the very first one."""
+    born = killed_at_birth(monkeypatch, 2)
+    keys = write_keys(tmp_path / "keys")
+    process = SigningProcess(Start(keys, (), {}, "", str(tmp_path / "j"), "", NETWORK.name, NETWORK.chain_id), 5.0)
+    await process.start()
+    assert process.running and len(born) == 3 and process.pid == born[2]
+    await process.stop()
+
+
+async def test_killed_whenever_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a bounded number of attempts the start fails with how it ended and what to look for; nothing is left."""
+    monkeypatch.setattr(signing, "_RESTART_FIRST", 0.001)
+    born = killed_at_birth(monkeypatch, 10**6)
+    keys = write_keys(tmp_path / "keys")
+    process = SigningProcess(Start(keys, (), {}, "", str(tmp_path / "j"), "", NETWORK.name, NETWORK.chain_id), 5.0)
+    with pytest.raises(SignerError, match=r"killed by SIGKILL.*memory"):
+        await process.start()
+    assert len(born) == signing.START_ATTEMPTS and not process.running
+    for pid in born:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

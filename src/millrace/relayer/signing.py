@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import socket
 import sys
 from collections import deque
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 _RESTART_FIRST, _RESTART_MOST = 0.1, 5.0
 START_SECONDS = 15.0
+START_ATTEMPTS = 5
+"""So many processes may be lost at the start of the service before it gives up."""
 MAX_GROUP = 128
 """Transactions asked for at once: some 10 ms of its time, so that a hang is told from a queue."""
 CHUNK = 16
@@ -42,6 +45,10 @@ MAX_UNDER_WAY = 2
 
 class SignerError(Exception):
     """The signing process cannot be started or does not answer."""
+
+
+class SignerLost(SignerError):
+    """The process went away, or could not be started: another one may do better."""
 
 
 class _Asked:
@@ -161,8 +168,12 @@ class SigningProcess:
         return self._process.pid if self._process is not None else None
 
     async def start(self) -> None:
-        """Start the process and wait for its keys. Raises `SignerError` with what is wrong with them."""
-        reader = await self._spawn()
+        """Start the process and wait for its keys. Raises `SignerError` with what is wrong with them.
+
+        One that is lost before it is ready is replaced, as it is later on; after `START_ATTEMPTS` there is something
+        wrong that its operator has to see.
+        """
+        reader = await self._spawn_patiently()
         self._supervisor = asyncio.create_task(self._supervise(reader), name="signer-supervisor")
 
     async def stop(self) -> None:
@@ -255,6 +266,24 @@ class SigningProcess:
 
     # ---- life
 
+    async def _spawn_patiently(self) -> asyncio.StreamReader:
+        """`_spawn`, again with back-off while processes are lost. Raises `SignerError`."""
+        delay = _RESTART_FIRST
+        for attempt in range(1, START_ATTEMPTS):
+            try:
+                return await self._spawn()
+            except SignerLost as error:
+                log.warning("signing process lost at its start", extra={"reason": str(error), "attempt": attempt})
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, _RESTART_MOST)
+        try:
+            return await self._spawn()
+        except SignerLost as error:
+            raise SignerError(
+                f"{error}, {START_ATTEMPTS} times: see what it wrote, whether the machine has memory left (dmesg) and "
+                "what limits there are (ulimit -a), then start the relayer again"
+            ) from error
+
     async def _spawn(self) -> asyncio.StreamReader:
         """A new process with its keys loaded. Raises `SignerError`."""
         try:
@@ -262,14 +291,17 @@ class SigningProcess:
             reader, writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_FRAME)
         except OSError as error:  # no file descriptor or memory left, maybe only for a moment
             await self._end()
-            raise SignerError(f"no process can be started: {error}") from error
+            raise SignerLost(f"no signing process can be started: {error}") from error
         try:
             writer.write(frame(self._start))
             report = await asyncio.wait_for(_receive(reader), START_SECONDS)
-        except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
+        except TimeoutError as error:
             writer.close()
             await self._end()
-            raise SignerError("the signing process ended before it was ready") from error
+            raise SignerLost(f"the signing process was not ready within {START_SECONDS:.0f} s") from error
+        except (OSError, asyncio.IncompleteReadError) as error:
+            writer.close()
+            raise SignerLost(f"the signing process ended before it was ready, {await self._fate()}") from error
         if not isinstance(report, Ready):
             writer.close()
             await self._end()
@@ -323,6 +355,18 @@ class SigningProcess:
                 except SignerError as error:
                     log.error("signing process does not start", extra={"reason": str(error)})
             self.on_return()
+
+    async def _fate(self) -> str:
+        """How the process ended, which has closed its end; one that has not is killed."""
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), 1.0)
+        await self._end()
+        code = None if process is None else process.returncode
+        if code is None or code >= 0:
+            return f"with status {code}"
+        return f"killed by {signal.Signals(-code).name}"
 
     async def _end(self) -> None:
         writer, self._writer = self._writer, None
