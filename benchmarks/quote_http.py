@@ -12,9 +12,11 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import aiohttp
+import msgspec
 from aiohttp import web
 
-from millrace.dex.document import decode
+from millrace.dex.document import PoolDocument, decode
+from millrace.dex.pool import Pool, PoolError
 
 CONNECTIONS = 4
 SECONDS = 4.0
@@ -64,6 +66,25 @@ async def measure_http(first: bytes, second: bytes) -> dict[str, float]:
         "p99_refresh_ms": sorted(busy)[int(len(busy) * 0.99)] * 1e3,
         "build_ms": build * 1e3,
     }
+
+
+def traded(document: PoolDocument, seed: int) -> PoolDocument:
+    """The market some blocks later: every pool has seen a trade of up to 0.02 % of what it holds.
+
+    That is so little that fees leave no arbitrage: it is a market of the same kind.
+    """
+    rng = random.Random(f"traded/{seed}")
+
+    def moved(pool: Pool) -> Pool:
+        i = rng.randrange(len(pool.tokens))
+        try:
+            amount = max(1, int(pool.reserves[i] * rng.uniform(0.00001, 0.0002)))
+            return pool.swap(i, (i + 1) % len(pool.tokens), amount).pool
+        except PoolError:  # too small, or closed for swaps
+            return pool
+
+    block = msgspec.structs.replace(document.block, nonce=document.block.nonce + 1)
+    return msgspec.structs.replace(document, block=block, pools=tuple(moved(pool) for pool in document.pools))
 
 
 class _Upstream:

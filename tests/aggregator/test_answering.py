@@ -7,14 +7,16 @@ import threading
 from collections.abc import AsyncIterator
 from functools import cache
 
+import msgspec
 import pytest
 
-from millrace.aggregator.answering import Answering
+from millrace.aggregator.answering import FILTER_WEIGHT, Answering
 from millrace.aggregator.errors import ApiError, Busy
+from millrace.aggregator.pace import Pace
 from millrace.aggregator.query import QuoteRequest
-from millrace.aggregator.quote import answer, takes_long, weight
+from millrace.aggregator.quote import answer, filter_of
 from millrace.aggregator.settings import AggregatorSettings
-from millrace.aggregator.snapshot import Filter, Snapshot, build
+from millrace.aggregator.snapshot import FILTERS_KEPT, Filter, Snapshot, build
 from millrace.dex.document import encode
 from millrace.routing.synthetic import WRAPPED, make_market
 
@@ -30,7 +32,7 @@ def snapshot() -> Snapshot:
 
 @pytest.fixture
 async def answering() -> AsyncIterator[Answering]:
-    made = Answering(SETTINGS)
+    made = Answering(SETTINGS, Pace())
     yield made
     made.close()
 
@@ -53,7 +55,7 @@ async def test_no_more_than_the_bound_wait(answering: Answering) -> None:
 
 async def test_a_turn_that_comes_too_late_is_refused() -> None:
     """A job whose deadline has passed while it waited is not begun."""
-    answering = Answering(AggregatorSettings(quote_deadline_seconds=-1.0))
+    answering = Answering(AggregatorSettings(quote_deadline_seconds=-1.0), Pace())
     begun: list[float] = []
     with pytest.raises(Busy):
         await answering.run(begun.append)
@@ -61,22 +63,82 @@ async def test_a_turn_that_comes_too_late_is_refused() -> None:
     answering.close()
 
 
-async def test_a_graph_is_built_once_for_all_who_ask(answering: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many questions with the same new filter build its graph once, in the thread."""
-    built: list[str] = []
+async def test_what_runs_still_counts_when_nobody_waits_for_it(answering: Answering) -> None:
+    """A job whose asker has gone is counted until the thread is done with it; one that has not begun never runs."""
+    gate, begun = threading.Event(), threading.Event()
+    ran: list[float] = []
+
+    def running(_: float) -> None:
+        begun.set()
+        gate.wait(30)
+
+    first = asyncio.ensure_future(answering.run(running))
+    await asyncio.get_running_loop().run_in_executor(None, begun.wait)
+    second = asyncio.ensure_future(answering.run(ran.append))
+    await asyncio.sleep(0)
+    first.cancel()
+    second.cancel()
+    await asyncio.gather(first, second, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert answering.waiting == 1
+    gate.set()
+    assert await answering.run(lambda _: "next") == "next"
+    assert (answering.waiting, answering.refused, ran) == (0, 0, [])
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the threads in which graphs have been built."""
+    names: list[str] = []
     make = Snapshot.make
 
     def counted(self: Snapshot, chosen: Filter) -> object:
-        built.append(threading.current_thread().name)
+        names.append(threading.current_thread().name)
         return make(self, chosen)
 
     monkeypatch.setattr(Snapshot, "make", counted)
+    return names
+
+
+FILTERED = QuoteRequest(token_in=WRAPPED, token_out=USDC, amount_in=10**18, without_pools=(MARKET.pools[0].id,))
+
+
+async def test_a_graph_is_built_once_for_all_who_ask(answering: Answering, built: list[str]) -> None:
+    """Many questions with the same new filter build its graph once, in the thread."""
     fresh = build(encode(MARKET), 0.0)
-    chosen = Filter(without_pools=(MARKET.pools[0].id,))
-    await asyncio.gather(*(answering.prepare(fresh, chosen) for _ in range(5)))
-    assert fresh.has(chosen)
+    built.clear()
+    charged: list[int] = []
+    prepared = await asyncio.gather(*(answering.prepare(fresh, FILTERED, charged.append) for _ in range(5)))
+    assert len({id(asked.planner) for asked in prepared}) == 1
+    assert fresh.find(filter_of(FILTERED)) is prepared[0].planner
+    assert (len(built), charged) == (1, [FILTER_WEIGHT] * 5)
+    assert built[0].startswith("quotes")
+
+
+@pytest.mark.parametrize("change", [{}, {"amount_in": None, "amount_out": 10**6}])
+async def test_a_graph_that_is_forgotten_meanwhile_is_not_built_again(
+    answering: Answering, built: list[str], monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
+) -> None:
+    """A question keeps the graph it was prepared with, though others push it out before the answer is computed."""
+    fresh = build(encode(MARKET), 0.0)
+    monkeypatch.setattr(Snapshot, "keep", lambda *_: None)  # as if sixteen others had come in between
+    built.clear()
+    asked = await answering.prepare(fresh, msgspec.structs.replace(FILTERED, **change))
+    await answering.answer(asked)
     assert len(built) == 1
     assert built[0].startswith("quotes")
+
+
+def test_a_snapshot_remembers_so_many_filters() -> None:
+    """Beyond the bound the filter unused for longest is forgotten; that of all pools never is."""
+    fresh = build(encode(MARKET), 0.0)
+    filters = [Filter(without_pools=(str(k),)) for k in range(FILTERS_KEPT + 2)]
+    for chosen in filters:
+        assert fresh.find(chosen) is None
+        fresh.keep(chosen, fresh.main)
+        fresh.find(filters[0])
+    assert [fresh.find(chosen) is None for chosen in filters] == [False, True, True, *[False] * (FILTERS_KEPT - 1)]
+    assert fresh.find(Filter()) is fresh.main
 
 
 @pytest.mark.parametrize(
@@ -94,13 +156,15 @@ async def test_what_takes_long_runs_in_the_thread_and_counts_for_more(
 ) -> None:
     """Reverse quotes and quotes about LP tokens leave the loop; the answer is the same; the rate limit weighs it."""
     question = QuoteRequest(**({"token_in": WRAPPED, "token_out": USDC} | change))  # type: ignore[arg-type]
-    assert takes_long(snapshot(), question, SETTINGS) is long
-    assert weight(snapshot(), question, SETTINGS) == requests
-    assert await answering.quote(snapshot(), question) == answer(snapshot(), question, SETTINGS)
+    charged: list[int] = []
+    asked = await answering.prepare(snapshot(), question, charged.append, items=3)
+    assert asked.long is long
+    assert sum(charged) == 3 * requests
+    assert await answering.answer(asked) == answer(snapshot(), question, SETTINGS)
 
 
 async def test_refusals_cost_no_turn(answering: Answering) -> None:
     """A question about tokens that do not exist is refused before it waits."""
     with pytest.raises(ApiError, match="unknown token_in"):
-        await answering.quote(snapshot(), QuoteRequest(token_in="NONE-123456", token_out=USDC, amount_out=5))
+        await answering.prepare(snapshot(), QuoteRequest(token_in="NONE-123456", token_out=USDC, amount_out=5))
     assert (answering.waiting, answering.refused) == (0, 0)

@@ -140,7 +140,7 @@ def test_a_batch_takes_lp_tokens_and_wraps() -> None:
         BatchItem(token=issuer.lp_token, amount=str(issuer.lp_supply // 10**4)),
         BatchItem(token=WRAPPED, amount="12345"),
     ]
-    found = batch_quote(snapshot(), BatchRequest(inputs=items, to="EGLD"), Decimal(0), SETTINGS, LATER)
+    found = batch_quote(snapshot(), snapshot().main, BatchRequest(inputs=items, to="EGLD"), Decimal(0), SETTINGS, LATER)
     assert found.failed_tokens == []
     routes = {route.token: route.swaps for batch in found.batches for route in batch.routes}
     assert routes[issuer.lp_token][0].from_ == issuer.lp_token
@@ -151,6 +151,6 @@ def test_a_batch_takes_lp_tokens_and_wraps() -> None:
 def test_a_batch_past_its_deadline_says_so() -> None:
     """Items for which no time is left are listed with a reason, and nothing else happens."""
     items = [BatchItem(token=WRAPPED, amount="12345")]
-    found = batch_quote(snapshot(), BatchRequest(inputs=items, to=USDC), Decimal(0), SETTINGS, 0.0)
+    found = batch_quote(snapshot(), snapshot().main, BatchRequest(inputs=items, to=USDC), Decimal(0), SETTINGS, 0.0)
     assert [failed.reason for failed in found.failed_tokens] == ["out_of_time"]
     assert found.batches == []

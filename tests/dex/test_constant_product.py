@@ -435,7 +435,7 @@ def pools(draw: st.DrawFn) -> ConstantProductPool:
 @given(pools(), st.sampled_from(((0, 1), (1, 0))), AMOUNTS)
 @settings(max_examples=300, deadline=None)
 def test_swaps_never_lose_the_invariant(pool: ConstantProductPool, way: tuple[int, int], amount: int) -> None:
-    """A swap pays what `amount_out` said, moves both reserves, and the product never falls."""
+    """A swap pays what `amount_out` said and withholds what `withheld` said; the product never falls."""
     try:
         out = pool.amount_out(*way, amount)
     except InvalidAmount:
@@ -443,6 +443,7 @@ def test_swaps_never_lose_the_invariant(pool: ConstantProductPool, way: tuple[in
     swap = pool.swap(*way, amount)
     i, j = way
     assert swap.amount_out == out > 0
+    assert (swap.fee_token, swap.fee_amount) == pool.withheld(*way, amount)
     assert 0 < swap.pool.reserves[j] <= pool.reserves[j] - out
     assert pool.reserves[i] <= swap.pool.reserves[i] <= pool.reserves[i] + amount
     before, after = pool.reserves, swap.pool.reserves

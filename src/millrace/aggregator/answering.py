@@ -11,50 +11,91 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from millrace.aggregator import errors, quote
+from millrace.aggregator.pace import Pace
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import QuoteResponse
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Filter, Snapshot
+from millrace.routing.planner import Planner
 
 T = TypeVar("T")
+
+FILTER_WEIGHT = 5
+"""Requests that a new combination of filters counts for besides itself in the rate limit."""
+
+
+class Prepared(NamedTuple):
+    """A question that can be answered: the graph it needs is held here, whatever the snapshot forgets meanwhile."""
+
+    snapshot: Snapshot
+    question: QuoteRequest
+    planner: Planner
+    long: bool
+    """Whether it is one for the thread."""
 
 
 class Answering:
     """Answers questions, on the loop or in the thread."""
 
-    def __init__(self, settings: AggregatorSettings) -> None:
+    def __init__(self, settings: AggregatorSettings, pace: Pace) -> None:
         self._settings = settings
+        self._pace = pace
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="quotes")
-        self._building: dict[tuple[str, Filter], asyncio.Future[None]] = {}
+        self._building: dict[tuple[str, Filter], asyncio.Future[Planner]] = {}
         self.waiting = 0
         """Jobs in the thread or before it."""
         self.refused = 0
         """Jobs turned away because too many were waiting, or because their turn came too late."""
 
-    async def quote(self, snapshot: Snapshot, question: QuoteRequest) -> QuoteResponse:
-        """The answer to a question. Raises `ApiError`."""
-        quote.require_known(snapshot, question)
-        await self.prepare(snapshot, quote.filter_of(question))
-        if not quote.takes_long(snapshot, question, self._settings):
-            return quote.answer(snapshot, question, self._settings)
-        return await self.run(lambda deadline: quote.answer(snapshot.behind(), question, self._settings, deadline))
+    async def prepare(
+        self, snapshot: Snapshot, question: QuoteRequest, charge: Callable[[int], None] | None = None, items: int = 1
+    ) -> Prepared:
+        """Find, or build, the graph for a question (or for `items` of its kind). Raises `ApiError`.
 
-    async def prepare(self, snapshot: Snapshot, chosen: Filter) -> None:
-        """Build the graph of a filter, if it is not there; whoever asks at the same time waits for the same."""
-        if snapshot.has(chosen):
-            return
+        `charge` is told how many requests it counts for besides itself, before the work is done.
+        """
+        quote.require_known(snapshot, question)
+        chosen = quote.filter_of(question)
+        planner = snapshot.find(chosen)
+        if planner is None:
+            if charge is not None:
+                charge(FILTER_WEIGHT)
+            planner = await self._built(snapshot, chosen)
+        liquidity = quote.about_liquidity(snapshot, planner, question)
+        weight = quote.weight(question, liquidity=liquidity)
+        if charge is not None and weight:
+            charge(items * weight)
+        return Prepared(snapshot, question, planner, weight > 0)
+
+    async def answer(self, asked: Prepared) -> QuoteResponse:
+        """The answer to a question. Raises `ApiError`."""
+        snapshot, question, planner, long = asked
+        if long:
+            return await self.run(
+                lambda deadline: quote.answer(snapshot, question, self._settings, deadline, snapshot.twin(planner))
+            )
+        self._pace.busy = True
+        try:
+            return quote.answer(snapshot, question, self._settings, planner=planner)
+        finally:
+            self._pace.busy = False
+
+    async def _built(self, snapshot: Snapshot, chosen: Filter) -> Planner:
+        """Build the graph of a filter; whoever asks at the same time waits for the same."""
         key = (snapshot.id, chosen)
         building = self._building.get(key)
         if building is None:
             building = self._building[key] = asyncio.ensure_future(self._build(snapshot, chosen))
             building.add_done_callback(lambda _: self._building.pop(key, None))
-        await asyncio.shield(building)
+        return await asyncio.shield(building)
 
-    async def _build(self, snapshot: Snapshot, chosen: Filter) -> None:
-        snapshot.keep(chosen, await self.run(lambda _: snapshot.make(chosen)))
+    async def _build(self, snapshot: Snapshot, chosen: Filter) -> Planner:
+        planner = await self.run(lambda _: snapshot.make(chosen))
+        snapshot.keep(chosen, planner)
+        return planner
 
     async def run(self, job: Callable[[float], T]) -> T:
         """Run a job in the thread; its argument is the time (monotonic) by which it should be done.
@@ -71,15 +112,26 @@ class Answering:
                 raise errors.busy()
             return job(deadline)
 
+        loop = asyncio.get_running_loop()
+        begun = self._thread.submit(in_time)
         self.waiting += 1
+        # Not when the caller is gone: the thread goes on with what it has begun.
+        begun.add_done_callback(lambda _: _on_loop(loop, self._done))
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, in_time)
+            return await asyncio.wrap_future(begun)
         except errors.Busy:
             self.refused += 1
             raise
-        finally:
-            self.waiting -= 1
+
+    def _done(self) -> None:
+        self.waiting -= 1
 
     def close(self) -> None:
         """Stop the thread after what it is at."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """Call something soon on a loop, unless the loop has ended."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(call)

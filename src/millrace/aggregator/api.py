@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
-import prometheus_client
 from aiohttp import web
 
 from millrace.aggregator import errors, quote
@@ -16,8 +16,9 @@ from millrace.aggregator.batch import BatchRequest, batch_quote, price_ladder
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.limiter import RateLimiter
+from millrace.aggregator.metrics import Metrics
 from millrace.aggregator.openapi import PAGE, document
-from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_pair, parse_quote, parse_slippage
+from millrace.aggregator.query import Query, parse_amounts, parse_pair, parse_quote, parse_slippage
 from millrace.aggregator.responses import Health
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
@@ -28,50 +29,7 @@ from millrace.runtime.http import error_response, json_response, make_app, metri
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAX_QUERY = 8192
 ITEMS_PER_REQUEST = 10
-FILTER_WEIGHT = 5  # requests that a new combination of filters counts for besides itself
 _BATCH = msgspec.json.Decoder(BatchRequest)
-
-
-class Metrics:
-    """Counters and gauges of one process."""
-
-    def __init__(self, feed: Feed, answering: Answering) -> None:
-        self.registry = prometheus_client.CollectorRegistry()
-        self._requests = prometheus_client.Counter(
-            "aggregator_requests", "Requests by route and status", ["route", "status"], registry=self.registry
-        )
-        self.quote_seconds = prometheus_client.Histogram(
-            "aggregator_quote_seconds",
-            "Time to compute a quote",
-            buckets=(0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1.0),
-            registry=self.registry,
-        )
-        gauges: dict[str, tuple[str, Callable[[], float]]] = {
-            "aggregator_snapshot_age_seconds": (
-                "Age of the market snapshot; NaN before the first",
-                lambda: math.nan if (age := feed.age()) is None else age,
-            ),
-            "aggregator_pools": ("Pools in the snapshot", lambda: _pools(feed.snapshot)),
-            "aggregator_refreshes": ("Snapshots taken in", lambda: feed.refreshes),
-            "aggregator_refresh_failures": ("Refreshes that failed", lambda: feed.failures),
-            "aggregator_quotes_waiting": ("Long questions in the thread or before it", lambda: answering.waiting),
-            "aggregator_quotes_refused": ("Long questions turned away", lambda: answering.refused),
-            "aggregator_build_seconds": ("Time to build the last snapshot", lambda: feed.build_seconds),
-        }
-        for name, (text, read) in gauges.items():
-            prometheus_client.Gauge(name, text, registry=self.registry).set_function(read)
-        self._children: dict[tuple[str, int], prometheus_client.Counter] = {}
-
-    def count(self, route: str, status: int) -> None:
-        """Count one answered request."""
-        child = self._children.get((route, status))
-        if child is None:
-            child = self._children[route, status] = self._requests.labels(route, str(status))
-        child.inc()
-
-
-def _pools(snapshot: Snapshot | None) -> float:
-    return 0.0 if snapshot is None else float(len(snapshot.document.pools))
 
 
 class Api:
@@ -83,7 +41,7 @@ class Api:
         self._started = time.monotonic()
         self._limiter = RateLimiter(settings.requests_per_second, settings.max_clients)
         self._clients = ClientAddress(settings.trusted_proxies)
-        self.answering = Answering(settings)
+        self.answering = Answering(settings, feed.pace)
         self.metrics = Metrics(feed, self.answering)
         self.streams = Streams(settings, feed, self.answering)
         self._openapi = document(settings)
@@ -114,7 +72,7 @@ class Api:
                 if error.retry_after is not None:
                     headers = {"Retry-After": str(max(1, math.ceil(error.retry_after)))}
                 response = error_response(error.text, error.status, headers)
-            self.metrics.count(route, response.status)
+            self.metrics.requests[route, response.status] += 1
             return response
 
         return guarded
@@ -146,20 +104,11 @@ class Api:
         """GET /api/v1/quote."""
         snapshot = self.usable()
         question = parse_quote(_query(request), self._settings)
-        await self._prepare(request, snapshot, question)
+        asked = await self.answering.prepare(snapshot, question, partial(self._charge, request))
         started = time.perf_counter()
-        body = await self.answering.quote(snapshot, question)
-        self.metrics.quote_seconds.observe(time.perf_counter() - started)
+        body = await self.answering.answer(asked)
+        self.metrics.quote_took(time.perf_counter() - started)
         return json_response(body, headers=self._age(snapshot))
-
-    async def _prepare(self, request: web.Request, snapshot: Snapshot, question: QuoteRequest, items: int = 1) -> None:
-        """Count what a question costs beyond one request, and build the graph of its filter if need be."""
-        quote.require_known(snapshot, question)
-        chosen = quote.filter_of(question)
-        if not snapshot.has(chosen):
-            self._charge(request, FILTER_WEIGHT)
-            await self.answering.prepare(snapshot, chosen)
-        self._charge(request, items * quote.weight(snapshot, question, self._settings))
 
     async def pair_config(self, request: web.Request) -> web.Response:
         """GET /api/v1/pair-config."""
@@ -175,9 +124,11 @@ class Api:
         self._charge(request, len(amounts) // ITEMS_PER_REQUEST)
         query.pop("amountOut", None)
         question = parse_quote(query | {"amountIn": [str(amounts[0])]}, self._settings)
-        await self._prepare(request, snapshot, question, len(amounts))
+        asked = await self.answering.prepare(snapshot, question, partial(self._charge, request), len(amounts))
         body = await self.answering.run(
-            lambda deadline: price_ladder(snapshot.behind(), question, amounts, self._settings, deadline)
+            lambda deadline: price_ladder(
+                snapshot, snapshot.twin(asked.planner), question, amounts, self._settings, deadline
+            )
         )
         return json_response(body, headers=self._age(snapshot))
 
@@ -192,7 +143,9 @@ class Api:
         text = self._settings.default_slippage if asked.slippage is None else str(asked.slippage)
         slippage = parse_slippage(text)
         body = await self.answering.run(
-            lambda deadline: batch_quote(snapshot.behind(), asked, slippage, self._settings, deadline)
+            lambda deadline: batch_quote(
+                snapshot, snapshot.twin(snapshot.main), asked, slippage, self._settings, deadline
+            )
         )
         return json_response(body, headers=self._age(snapshot))
 
@@ -234,9 +187,18 @@ class Api:
 
 
 def _query(request: web.Request) -> Query:
-    if len(request.rel_url.raw_query_string) > MAX_QUERY:
+    raw = request.rel_url.raw_query_string
+    if len(raw) > MAX_QUERY:
         raise ApiError(f"the query string is longer than {MAX_QUERY} bytes")
     query: dict[str, list[str]] = {}
-    for name, value in request.query.items():
-        query.setdefault(name, []).append(value)
+    if "%" in raw or "+" in raw:
+        for name, value in request.query.items():
+            query.setdefault(name, []).append(value)
+        return query
+    for pair in raw.split("&"):  # nothing to decode: the usual case, at a third of the price
+        name, _, value = pair.partition("=")
+        if name in query:
+            query[name].append(value)
+        else:
+            query[name] = [value]
     return query

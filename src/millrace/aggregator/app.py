@@ -18,7 +18,7 @@ from millrace.runtime.process import wait_first
 log = logging.getLogger(__name__)
 
 # The snapshot is built in a thread; a short switch interval keeps that thread from delaying quotes.
-SWITCH_SECONDS = 0.0005
+SWITCH_SECONDS = 0.0001
 
 
 async def run(settings: AggregatorSettings, stop: asyncio.Event) -> None:

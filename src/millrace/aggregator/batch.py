@@ -37,7 +37,7 @@ from millrace.aggregator.responses import (
     LadderStep,
 )
 from millrace.aggregator.settings import AggregatorSettings
-from millrace.aggregator.snapshot import Filter, Snapshot
+from millrace.aggregator.snapshot import Snapshot
 from millrace.chain import address, call
 from millrace.chain.amount import apply_slippage, short
 from millrace.chain.call import TokenPayment
@@ -46,6 +46,7 @@ from millrace.dex.aggregator_contract import ENDPOINT, encode_arguments
 from millrace.dex.run import Step
 from millrace.dex.vault import VaultError, execute
 from millrace.routing.plan import AnyLeg, Ends, PlanError, leg_fills, make_program
+from millrace.routing.planner import Planner
 from millrace.routing.router import Limits
 
 INPUTS_PER_BATCH = 10  # tokens in one transaction
@@ -77,9 +78,17 @@ class _Given(NamedTuple):
 
 
 def batch_quote(
-    snapshot: Snapshot, request: BatchRequest, slippage: Decimal, settings: AggregatorSettings, deadline: float
+    snapshot: Snapshot,
+    planner: Planner,
+    request: BatchRequest,
+    slippage: Decimal,
+    settings: AggregatorSettings,
+    deadline: float,
 ) -> BatchResponse:
-    """One call of the contract per group of inputs; inputs that cannot be sold are listed with a reason."""
+    """One call of the contract per group of inputs; inputs that cannot be sold are listed with a reason.
+
+    `planner` is one of all pools of the snapshot.
+    """
     if not request.inputs:
         raise ApiError("inputs must not be empty")
     if len(request.inputs) > settings.max_batch:
@@ -93,7 +102,7 @@ def batch_quote(
         if time.monotonic() > deadline:
             failed.append(_failed(snapshot, item, parse_amount(item.amount), "out_of_time"))
             continue
-        found = _prepare(snapshot, item, request, seen)
+        found = _prepare(snapshot, planner, item, request, seen)
         if isinstance(found, _Given):
             given.append(found)
             seen.add(item.token)
@@ -123,7 +132,9 @@ def batch_quote(
     )
 
 
-def _prepare(snapshot: Snapshot, item: BatchItem, request: BatchRequest, seen: set[str]) -> _Given | FailedToken:
+def _prepare(
+    snapshot: Snapshot, planner: Planner, item: BatchItem, request: BatchRequest, seen: set[str]
+) -> _Given | FailedToken:
     """Find the paths of one input and try them alone."""
     known = snapshot.knows(item.token)
     amount = parse_amount(item.amount)
@@ -139,7 +150,6 @@ def _prepare(snapshot: Snapshot, item: BatchItem, request: BatchRequest, seen: s
     if reason or amount is None:
         return _failed(snapshot, item, amount, reason)
     source, sink = snapshot.inner(item.token), snapshot.inner(request.to)
-    planner = snapshot.planner(Filter())
     limits = Limits(pools=8, paths=PATHS_PER_INPUT, hops=min(max(request.max_hops, 1), 10))
     for paths in (PATHS_PER_INPUT, 1):
         try:
@@ -222,7 +232,12 @@ def _routes(snapshot: Snapshot, group: Sequence[_Given], steps: Sequence[Step], 
 
 
 def price_ladder(
-    snapshot: Snapshot, request: QuoteRequest, amounts: Sequence[int], settings: AggregatorSettings, deadline: float
+    snapshot: Snapshot,
+    planner: Planner,
+    request: QuoteRequest,
+    amounts: Sequence[int],
+    settings: AggregatorSettings,
+    deadline: float,
 ) -> LadderResponse:
     """The same question for several inputs. An amount that cannot be executed has an `error` instead."""
     steps = []
@@ -230,7 +245,8 @@ def price_ladder(
         try:
             if time.monotonic() > deadline:
                 raise errors.simulation_failed("out of time")
-            quote = answer(snapshot, msgspec.structs.replace(request, amount_in=amount), settings, deadline)
+            asked = msgspec.structs.replace(request, amount_in=amount)
+            quote = answer(snapshot, asked, settings, deadline, planner)
         except ApiError as error:
             steps.append(LadderStep(amount_in=str(amount), error=error.text))
             continue

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import aiohttp
 
+from millrace.aggregator.pace import Pace
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build, identify
 from millrace.dex.document import DocumentError
@@ -42,6 +43,7 @@ class Feed:
         self.build_seconds = 0.0
         self._changed = asyncio.Condition()
         self._curves = CurveCache()
+        self.pace = Pace()
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
 
     def usable(self) -> Snapshot | None:
@@ -107,7 +109,7 @@ class Feed:
             return
         started = self._clock()
         loop = asyncio.get_running_loop()
-        snapshot = await loop.run_in_executor(self._builder, build, data, received, self._curves)
+        snapshot = await loop.run_in_executor(self._builder, build, data, received, self._curves, self.pace.pause)
         self.build_seconds = self._clock() - started
         first = self.snapshot is None
         async with self._changed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import cast
 
 import msgspec
@@ -95,6 +96,7 @@ def parse_amounts(query: Query, name: str, most: int) -> list[int]:
     return amounts
 
 
+@lru_cache(maxsize=1024)  # clients ask with the same few
 def parse_slippage(text: str) -> Decimal:
     """A decimal fraction in [0, 1). Never a binary float: `0.01` is one hundredth."""
     if _DECIMAL.fullmatch(text) and any(c.isdigit() for c in text):
@@ -123,7 +125,7 @@ def parse_sender(text: str) -> str:
 
 def _one(query: Query, name: str) -> str | None:
     values = query.get(name)
-    if not values:
+    if values is None:
         return None
     if len(values) > 1:
         raise ApiError(f"invalid {name}: given more than once")

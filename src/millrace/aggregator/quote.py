@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+from collections import Counter
 
 import msgspec
 
@@ -27,6 +28,7 @@ from millrace.dex.aggregator_contract import WRAPPER, Program, tx_data
 from millrace.dex.pool import Pool
 from millrace.routing.paths import MILLION, split_paths
 from millrace.routing.plan import Ends, Execution, Fee, Fill, PlanError, make_program, spot_output
+from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Route
 from millrace.routing.venue import Trade
 
@@ -50,15 +52,23 @@ def pool_cap(settings: AggregatorSettings) -> int:
 
 
 def answer(
-    snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings, deadline: float | None = None
+    snapshot: Snapshot,
+    request: QuoteRequest,
+    settings: AggregatorSettings,
+    deadline: float | None = None,
+    planner: Planner | None = None,
 ) -> QuoteResponse:
     """The best answer to `request`. Raises `ApiError` in the documented words.
 
     `deadline` is on `time.monotonic`: past it the best found is the answer. The default is the setting, from now.
+    `planner` is the one of the request's filter; without it, it is looked up, or built.
     """
     require_known(snapshot, request)
-    route = _route(snapshot, request, settings, deadline or time.monotonic() + settings.quote_deadline_seconds)
-    return _respond(snapshot, request, settings, route)
+    if planner is None:
+        chosen = filter_of(request)
+        planner = snapshot.find(chosen) or snapshot.make(chosen)
+    until = time.monotonic() + settings.quote_deadline_seconds if deadline is None else deadline
+    return _respond(snapshot, request, settings, _route(snapshot, planner, request, settings, until))
 
 
 def pair_config(snapshot: Snapshot, token_in: str, token_out: str) -> PairConfig:
@@ -70,7 +80,7 @@ def pair_config(snapshot: Snapshot, token_in: str, token_out: str) -> PairConfig
         return msgspec.structs.replace(pair, error="unknown tokenOut")
     inner_in, inner_out = snapshot.inner(token_in), snapshot.inner(token_out)
     wrapping = inner_in == inner_out and token_in != token_out
-    if not wrapping and not snapshot.planner(Filter()).supports(inner_in, inner_out):
+    if not wrapping and not snapshot.main.supports(inner_in, inner_out):
         return msgspec.structs.replace(pair, error="no path between tokens")
     decimals = snapshot.decimals(token_in)
     least = 10 ** max(decimals - 9, 0) if decimals >= 9 else 10 ** max(decimals - 3, 0)
@@ -99,20 +109,15 @@ def filter_of(request: QuoteRequest) -> Filter:
     return Filter(request.only_exchanges, request.without_exchanges, request.only_pools, request.without_pools)
 
 
-def takes_long(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings) -> bool:
-    """Whether an answer takes many milliseconds: reverse quotes and all that have to do with LP tokens."""
-    return request.amount_in is None or _about_liquidity(snapshot, request, settings)
-
-
-def _about_liquidity(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings) -> bool:
+def about_liquidity(snapshot: Snapshot, planner: Planner, request: QuoteRequest) -> bool:
+    """Whether plans that deposit or withdraw liquidity compete for the answer."""
     token_in, token_out = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
-    planner = snapshot.planner(filter_of(request))
-    return planner.trades_liquidity(token_in, token_out, _limits(request, settings))
+    return planner.trades_liquidity(token_in, token_out, liquidity=request.include_lp_routes)
 
 
-def weight(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings) -> int:
-    """How many requests a quote counts for besides itself in the rate limit. The filter's graph must be there."""
-    if _about_liquidity(snapshot, request, settings):
+def weight(request: QuoteRequest, *, liquidity: bool) -> int:
+    """How many requests a quote counts for besides itself in the rate limit: above 0, it takes many milliseconds."""
+    if liquidity:
         return LIQUIDITY_WEIGHT if request.amount_in is not None else REVERSE_LIQUIDITY_WEIGHT
     return 0 if request.amount_in is not None else REVERSE_WEIGHT
 
@@ -122,14 +127,15 @@ def _limits(request: QuoteRequest, settings: AggregatorSettings) -> Limits:
     return Limits(pools, request.max_splits, request.max_hops, request.include_lp_routes)
 
 
-def _route(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings, deadline: float) -> Route:
+def _route(
+    snapshot: Snapshot, planner: Planner, request: QuoteRequest, settings: AggregatorSettings, deadline: float
+) -> Route:
     """Search with the wrapped token in place of EGLD."""
     token_in, token_out = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
     amount = request.amount_in
     if token_in == token_out and request.token_in != request.token_out:
         given = amount or request.amount_out or 0
         return Route(Execution([], [], given, given), 0.0)
-    planner = snapshot.planner(filter_of(request))
     limits = _limits(request, settings)
     try:
         if amount is not None:
@@ -265,11 +271,15 @@ def _fees(done: Execution) -> list[Fee]:
     if done.fees is not None:
         return done.fees
     result = []
+    uses = Counter([fill.trade.pool.id for fill in done.fills])
     touched: dict[str, Pool] = {}
-    for fill in done.fills:
-        if isinstance(fill.trade, Trade):
-            pool = fill.trade.pool
-            swap = touched.get(pool.id, pool).swap(fill.trade.i, fill.trade.j, fill.amount_in)
+    for trade, sold, _ in done.fills:
+        if isinstance(trade, Trade):
+            pool = trade.pool
+            if uses[pool.id] == 1:
+                result.append(Fee(pool, *pool.withheld(trade.i, trade.j, sold)))
+                continue
+            swap = touched.get(pool.id, pool).swap(trade.i, trade.j, sold)
             touched[pool.id] = swap.pool
             result.append(Fee(pool, swap.fee_token, swap.fee_amount))
     return result

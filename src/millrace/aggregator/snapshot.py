@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import NamedTuple
 
+from millrace.aggregator.pace import never
 from millrace.chain.token import NATIVE
 from millrace.dex.document import PoolDocument, decode
 from millrace.dex.market import DictMarket
@@ -13,7 +15,8 @@ from millrace.dex.pool import Pool
 from millrace.routing.planner import Planner
 from millrace.routing.venue import CurveCache
 
-_FILTERED_KEPT = 16
+FILTERS_KEPT = 16
+"""Combinations of filters whose graphs a snapshot remembers."""
 
 
 class Filter(NamedTuple):
@@ -34,11 +37,19 @@ class Filter(NamedTuple):
         )
 
 
+_ALL = Filter()
+
+
 class Snapshot:
     """A checked pool document with its graph. `received` (monotonic clock) is when it was last seen upstream."""
 
     def __init__(
-        self, document: PoolDocument, identifier: str, received: float, curves: CurveCache | None = None
+        self,
+        document: PoolDocument,
+        identifier: str,
+        received: float,
+        curves: CurveCache | None = None,
+        pause: Callable[[], None] = never,
     ) -> None:
         self.document = document
         self.id = identifier
@@ -47,11 +58,13 @@ class Snapshot:
         self.tokens = {info.identifier: info for info in document.tokens}
         self.market = DictMarket(document.pools, self.wrapped)
         self._curves = curves or CurveCache()
+        self._pause = pause
         self._planners: OrderedDict[Filter, Planner] = OrderedDict()
-        self._main = self._planners[Filter()] = Planner(document.pools, self.market, self._curves)
-        self._main.router.warm()
+        self._twins: OrderedDict[Planner, Planner] = OrderedDict()
+        self.main = self.make(_ALL)
+        """The planner of all pools."""
+        self.main.router.warm()
         self._curves.forget_all_but(document.pools)
-        self._behind: Snapshot | None = None
 
     def age(self, now: float) -> float:
         """Seconds since the document arrived."""
@@ -69,54 +82,36 @@ class Snapshot:
         """The token that routes use: EGLD is the wrapped token inside."""
         return self.wrapped if token == NATIVE else token
 
-    def behind(self) -> Snapshot:
-        """The same market for the thread that answers what takes long, with planners of its own."""
-        if self._behind is None:
-            self._behind = _Behind(self)
-        return self._behind
-
-    def planner(self, chosen: Filter) -> Planner:
-        """The planner of the pools that `chosen` admits; the most recent ones are kept."""
+    def find(self, chosen: Filter) -> Planner | None:
+        """The planner of the pools that `chosen` admits, if it is kept: the most recently used ones are."""
+        if chosen == _ALL:
+            return self.main
         found = self._planners.get(chosen)
         if found is not None:
             self._planners.move_to_end(chosen)
-            return found
-        return self.keep(chosen, self.make(chosen))
-
-    def present(self, chosen: Filter) -> Planner | None:
-        """The planner of `chosen` if it is there. Any thread may ask."""
-        return self._planners.get(chosen)
-
-    def has(self, chosen: Filter) -> bool:
-        """Whether the planner of `chosen` is there already."""
-        return chosen in self._planners
+        return found
 
     def make(self, chosen: Filter) -> Planner:
         """Build a planner: some ten milliseconds for a thousand pools. Any thread may call this."""
         pools = [pool for pool in self.document.pools if chosen.admits(pool)]
-        return Planner(pools, self.market, self._curves)
+        return Planner(pools, self.market, self._curves, self._pause)
 
-    def keep(self, chosen: Filter, planner: Planner) -> Planner:
+    def keep(self, chosen: Filter, planner: Planner) -> None:
         """Remember a planner; beyond the bound the one unused for longest goes."""
-        if len(self._planners) >= _FILTERED_KEPT:
-            del self._planners[next(key for key in self._planners if key != Filter())]
         self._planners[chosen] = planner
-        return planner
+        if len(self._planners) > FILTERS_KEPT:
+            self._planners.popitem(last=False)
 
-
-class _Behind(Snapshot):
-    """A snapshot as another thread sees it: the graphs are shared, the scratch memory of the searches is not."""
-
-    def __init__(self, front: Snapshot) -> None:
-        self.document, self.id, self.received = front.document, front.id, front.received
-        self.wrapped, self.tokens, self.market = front.wrapped, front.tokens, front.market
-        self._front = front
-        self._planners = OrderedDict()
-        self.keep(Filter(), self.make(Filter()))
-
-    def make(self, chosen: Filter) -> Planner:
-        """A twin of the planner in front, or of a new one if that is gone already."""
-        return (self._front.present(chosen) or self._front.make(chosen)).twin()
+    def twin(self, planner: Planner) -> Planner:
+        """The same graph with scratch memory of its own, for the one thread that answers what takes long."""
+        twin = self._twins.get(planner)
+        if twin is None:
+            twin = self._twins[planner] = planner.twin()
+            if len(self._twins) > FILTERS_KEPT:
+                self._twins.popitem(last=False)
+        else:
+            self._twins.move_to_end(planner)
+        return twin
 
 
 def identify(data: bytes) -> str:
@@ -124,7 +119,9 @@ def identify(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def build(data: bytes, received: float, curves: CurveCache | None = None) -> Snapshot:
-    """Decode and check a document and build its graph. Raises `DocumentError`."""
-    document = decode(data)
-    return Snapshot(document, identify(data), received, curves)
+def build(
+    data: bytes, received: float, curves: CurveCache | None = None, pause: Callable[[], None] = never
+) -> Snapshot:
+    """Decode and check a document and build its graph. Raises `DocumentError`. `pause` is called at every pool."""
+    document = decode(data, pause=pause)
+    return Snapshot(document, identify(data), received, curves, pause)

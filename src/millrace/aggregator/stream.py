@@ -1,6 +1,7 @@
 """Quotes pushed over server-sent events: one per snapshot, the latest only.
 
-A question that many streams ask is answered once per snapshot, and other requests get their turn between two answers.
+A question that many streams ask is answered once per snapshot. Answers computed on the loop take turns with other
+requests; those computed in the thread for long questions delay no other stream.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Streams:
         self._open: set[asyncio.Task[object]] = set()
         self._by_client: Counter[str] = Counter()
         self._turn = asyncio.Lock()
-        self._events: dict[QuoteRequest, bytes] = {}
+        self._events: dict[QuoteRequest, asyncio.Task[bytes]] = {}
         self._events_of = ""
         """The snapshot that `_events` belong to; there are at most as many as streams."""
 
@@ -71,27 +72,31 @@ class Streams:
                 event = b": keep-alive\n\n"
             else:
                 known = snapshot.id
-                async with self._turn:
-                    event = await self._event(snapshot, question)
+                event = await asyncio.shield(self._event(snapshot, question))
             await asyncio.wait_for(response.write(event), WRITE_SECONDS)
 
-    async def _event(self, snapshot: Snapshot, question: QuoteRequest) -> bytes:
+    def _event(self, snapshot: Snapshot, question: QuoteRequest) -> asyncio.Task[bytes]:
         """The event that answers a question on a snapshot; the same bytes for everybody who asks it."""
         if self._events_of != snapshot.id:
             self._events_of, self._events = snapshot.id, {}
         event = self._events.get(question)
-        if event is not None:
-            return event
-        await asyncio.sleep(0)
+        if event is None:
+            event = self._events[question] = asyncio.create_task(self._answered(snapshot, question))
+        return event
+
+    async def _answered(self, snapshot: Snapshot, question: QuoteRequest) -> bytes:
         kind = b"quote"
         try:
-            body = msgspec.json.encode(await self._answering.quote(snapshot, question))
+            asked = await self._answering.prepare(snapshot, question)
+            if asked.long:
+                body = msgspec.json.encode(await self._answering.answer(asked))
+            else:
+                async with self._turn:
+                    await asyncio.sleep(0)
+                    body = msgspec.json.encode(await self._answering.answer(asked))
         except ApiError as error:
             kind, body = b"error", msgspec.json.encode({"error": error.text})
-        event = b"event: %s\nid: %s\ndata: %s\n\n" % (kind, snapshot.id.encode(), body)
-        if self._events_of == snapshot.id:
-            self._events[question] = event
-        return event
+        return b"event: %s\nid: %s\ndata: %s\n\n" % (kind, snapshot.id.encode(), body)
 
     def close(self) -> None:
         """End every stream."""

@@ -8,6 +8,7 @@ numbers as minimal big-endian bytes, zero as the empty string. Format source: th
 
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -74,6 +75,7 @@ class Action(IntEnum):
     HATOM_SUPPLY = 24
 
 
+_LAST_ACTION = int(Action.HATOM_SUPPLY)
 NAMES_OUTPUT = frozenset(
     {
         Action.XEXCHANGE_SWAP,
@@ -177,6 +179,7 @@ def remove(action: Action, lp_token: int, mode: int, outputs: int, w: int = AUTO
     return Instruction(action, lp_token, mode, NONE_INDEX, 0, w)
 
 
+@lru_cache(maxsize=8192)  # most plans use the same few indices
 def inputs(instruction: Instruction) -> tuple[Input, ...]:
     """What the instruction withdraws from the vault, in order. Empty: the previous result, whatever it is."""
     action, b1, b2, b3, b4, _ = instruction
@@ -204,55 +207,72 @@ def check(program: Program) -> None:
         raise ProgramError("amounts must not be negative")
     if program.referral_id >= 1 << 64:
         raise ProgramError("the referral id must fit 64 bits")
-    _check_token(program, program.token_out, "token_out")
+    if program.token_out != EGLD_INDEX and not 0 <= program.token_out < len(program.tokens):
+        raise ProgramError(f"token_out: token index {program.token_out} of {len(program.tokens)} tokens")
     for position, instruction in enumerate(program.instructions):
-        _check_instruction(program, instruction, f"instruction {position}")
+        try:
+            _check_instruction(program, instruction)
+        except ProgramError as error:
+            raise ProgramError(f"instruction {position}: {error}") from None
 
 
-def _check_token(program: Program, index: int, where: str) -> None:
-    if index != EGLD_INDEX and not 0 <= index < len(program.tokens):
-        raise ProgramError(f"{where}: token index {index} of {len(program.tokens)} tokens")
-
-
-def _check_instruction(program: Program, instruction: Instruction, where: str) -> None:
-    action = instruction.action
-    if not 0 <= action <= Action.HATOM_SUPPLY:
-        raise ProgramError(f"{where}: Invalid action type: {action}")
-    if any(not 0 <= byte <= 255 for byte in instruction[:5]) or not 0 <= instruction.w < 1 << 16:
-        raise ProgramError(f"{where}: a number does not fit its argument")
-    if action in NAMES_OUTPUT:
-        _check_token(program, instruction.b1, where)
+def _check_instruction(program: Program, instruction: Instruction) -> None:
+    action, b1, *_, w = instruction
+    if not 0 <= action <= _LAST_ACTION:
+        raise ProgramError(f"Invalid action type: {action}")
+    if min(instruction) < 0 or max(instruction[:5]) > 255 or w >= 1 << 16:
+        raise ProgramError("a number does not fit its argument")
+    tokens, amounts = len(program.tokens), len(program.amounts)
+    if action in NAMES_OUTPUT and b1 >= tokens and b1 != EGLD_INDEX:
+        raise ProgramError(f"token index {b1} of {tokens} tokens")
     for token, mode in inputs(instruction):
-        _check_token(program, token, where)
+        if token >= tokens and token != EGLD_INDEX:
+            raise ProgramError(f"token index {token} of {tokens} tokens")
         index = mode - PPM if mode >= PPM else mode - FIXED
-        if index >= len(program.amounts):
-            raise ProgramError(f"{where}: amount index {index} of {len(program.amounts)} amounts")
+        if index >= amounts:
+            raise ProgramError(f"amount index {index} of {amounts} amounts")
         if mode >= PPM and program.amounts[index] > MILLION:
-            raise ProgramError(f"{where}: PPM value exceeds 1,000,000 (100%)")
+            raise ProgramError("PPM value exceeds 1,000,000 (100%)")
     if action in NEEDS_ADDRESS:
-        if instruction.w % 256 == AUTO:
-            raise ProgramError(f"{where}: address index {instruction.w} means the contract finds the pool")
-        if instruction.w >= len(program.addresses):
-            raise ProgramError(f"{where}: address index {instruction.w} of {len(program.addresses)} addresses")
+        if w % 256 == AUTO:
+            raise ProgramError(f"address index {w} means the contract finds the pool")
+        if w >= len(program.addresses):
+            raise ProgramError(f"address index {w} of {len(program.addresses)} addresses")
 
 
 def encode_arguments(program: Program) -> list[bytes]:
-    """The call's arguments after the function name."""
+    """The call's arguments after the function name. Raises `ProgramError`."""
+    return [bytes.fromhex(argument) for argument in _text(program).split("@")]
+
+
+def _text(program: Program) -> str:
+    """The call's arguments in hex, joined with `@`. Raises `ProgramError`."""
     check(program)
-    arguments = [
-        abi.top_uint(program.min_amount_out),
-        abi.top_uint(program.token_out),
-        abi.top_uint(program.referral_id),
+    parts = [
+        _hex(program.min_amount_out),
+        _hex(program.token_out),
+        _hex(program.referral_id),
+        _hex(len(program.tokens)),
     ]
-    arguments.append(abi.top_uint(len(program.tokens)))
-    arguments.extend(token.encode("ascii") for token in program.tokens)
-    arguments.append(abi.top_uint(len(program.addresses)))
-    arguments.extend(program.addresses)
-    arguments.append(abi.top_uint(len(program.amounts)))
-    arguments.extend(abi.top_uint(amount) for amount in program.amounts)
-    for instruction in program.instructions:
-        arguments.extend(abi.top_uint(value) for value in instruction)
-    return arguments
+    parts += [token.encode("ascii").hex() for token in program.tokens]
+    parts.append(_hex(len(program.addresses)))
+    parts += [item.hex() for item in program.addresses]
+    parts.append(_hex(len(program.amounts)))
+    parts += [_hex(amount) for amount in program.amounts]
+    for action, b1, b2, b3, b4, w in program.instructions:
+        parts += (_BYTES[action], _BYTES[b1], _BYTES[b2], _BYTES[b3], _BYTES[b4], _hex(w))
+    return "@".join(parts)
+
+
+_BYTES = [abi.top_uint(number).hex() for number in range(256)]
+
+
+def _hex(number: int) -> str:
+    """A top-encoded number in hex: an even number of digits, none for zero."""
+    if number < 256:
+        return _BYTES[number]
+    text = f"{number:x}"
+    return "0" + text if len(text) % 2 else text
 
 
 def decode_arguments(arguments: Sequence[bytes]) -> Program:
@@ -261,7 +281,7 @@ def decode_arguments(arguments: Sequence[bytes]) -> Program:
     min_amount_out = reader.number("minAmountOut", MAX_AMOUNT_BYTES)
     token_out = reader.number("tokenOut", 1)
     referral_id = reader.number("referralId", 8)
-    tokens = tuple(_text(item) for item in reader.counted("tokens"))
+    tokens = tuple(_ascii(item) for item in reader.counted("tokens"))
     addresses = tuple(reader.counted("addresses"))
     amounts = tuple(_parsed(item, "amounts", MAX_AMOUNT_BYTES) for item in reader.counted("amounts"))
     rest = reader.rest()
@@ -275,10 +295,9 @@ def decode_arguments(arguments: Sequence[bytes]) -> Program:
 
 def tx_data(program: Program, token_in: str, amount_in: int) -> bytes:
     """The transaction's `data`. EGLD goes as the transaction's value, a token by `ESDTTransfer`."""
-    arguments = encode_arguments(program)
     if token_in in (NATIVE, NATIVE_IN_TRANSFERS):
-        return call.encode(ENDPOINT, *arguments)
-    return call.esdt_transfer(token_in, amount_in, ENDPOINT, *arguments)
+        return f"{ENDPOINT}@{_text(program)}".encode("ascii")
+    return call.esdt_transfer(token_in, amount_in, ENDPOINT) + f"@{_text(program)}".encode("ascii")
 
 
 class _Reader:
@@ -319,7 +338,7 @@ def _instruction(numbers: Sequence[bytes]) -> Instruction:
     return Instruction(action, b1, b2, b3, b4, _parsed(numbers[5], "instructions", 2))
 
 
-def _text(data: bytes) -> str:
+def _ascii(data: bytes) -> str:
     try:
         return data.decode("ascii")
     except UnicodeDecodeError:

@@ -118,7 +118,10 @@ class XExchangePool(ConstantProductPool, frozen=True, kw_only=True):
         out = self.amount_out(i, j, amount_in)
         special = amount_in * self.special_fee // self.fee_base if self.fee_enabled else 0
         pool = self._moved(i, self.reserves[i] + amount_in - special, self.reserves[j] - out)
-        return Swap(out, self.tokens[i], amount_in * self.total_fee // self.fee_base, pool)
+        return Swap(out, *self.withheld(i, j, amount_in), pool)
+
+    def withheld(self, i: int, j: int, amount_in: int) -> tuple[str, int]:
+        return self.tokens[i], amount_in * self.total_fee // self.fee_base
 
     def collector_fee(self, amount_in: int) -> int:
         """The part of the special fee of a swap that is sent to the fees collector."""
@@ -238,6 +241,12 @@ class OneDexPool(ConstantProductPool, frozen=True, kw_only=True):
         pool = self._moved(i, reserve_in + amount_in, reserve_out - gross + self._kept(fee))
         return Swap(out, self.tokens[j], fee, pool)
 
+    def withheld(self, i: int, j: int, amount_in: int) -> tuple[str, int]:
+        if self.main[i]:
+            return self.tokens[i], amount_in * self.total_fee // self.fee_base
+        gross = amount_in * self.reserves[j] // (self.reserves[i] + amount_in)
+        return self.tokens[j], gross * self.total_fee // self.fee_base
+
     def _kept(self, fee: int) -> int:
         """The part of a fee that stays in the pool."""
         total = self.total_fee
@@ -325,6 +334,10 @@ class JexPool(ConstantProductPool, frozen=True, kw_only=True):
         reserve_in, reserve_out = self._reserves_of(i, j, amount_in)
         gross = amount_in * reserve_out // (reserve_in + amount_in)
         return gross, gross * self.lp_fee // self.fee_base, gross * self.platform_fee // self.fee_base
+
+    def withheld(self, i: int, j: int, amount_in: int) -> tuple[str, int]:
+        _, lp_fee, platform_fee = self.fees(i, j, amount_in)
+        return self.tokens[j], lp_fee + platform_fee
 
     def swap(self, i: int, j: int, amount_in: int) -> Swap:
         gross, lp_fee, platform_fee = self.fees(i, j, amount_in)

@@ -81,8 +81,15 @@ def pools(document: PoolDocument) -> list[Pool]:
     return list(document.pools)
 
 
-def decode(data: bytes, max_bytes: int = MAX_BYTES) -> PoolDocument:
-    """Parse and check a document. Raises `DocumentError`, whose text names the path and the fault."""
+def _go_on() -> None:
+    """The pause of a reader who is in a hurry."""
+
+
+def decode(data: bytes, max_bytes: int = MAX_BYTES, pause: Callable[[], None] = _go_on) -> PoolDocument:
+    """Parse and check a document. Raises `DocumentError`, whose text names the path and the fault.
+
+    `pause` is called at every pool: a thread that reads in the background can rest there.
+    """
     if len(data) > max_bytes:
         raise DocumentError(f"$: the document has {len(data)} bytes, at most {max_bytes} are taken")
     parsed = wire.parse(data, _WIRE, "$")
@@ -97,14 +104,17 @@ def decode(data: bytes, max_bytes: int = MAX_BYTES) -> PoolDocument:
     onedex, xexchange = parsed.exchanges.onedex, parsed.exchanges.xexchange
     main = None if onedex is None else tuple(onedex.main_pair_tokens)
     context = entries.Context(decimals, None if main is None else frozenset(main))
-    built = tuple([entries.build(raw, context, f"$.pools[{k}]") for k, raw in enumerate(parsed.pools)])
+    built = []
+    for k, raw in enumerate(parsed.pools):
+        pause()
+        built.append(entries.build(raw, context, f"$.pools[{k}]"))
     _check_unique(built)
     return PoolDocument(
         block=parsed.block,
         native_token=parsed.native_token,
         wrapped_native_token=parsed.wrapped_native_token,
         tokens=tuple(parsed.tokens),
-        pools=built,
+        pools=tuple(built),
         main_pair_tokens=main,
         onedex_router=_router(onedex.router if onedex else None, "OneDex"),
         xexchange_router=_router(xexchange.router if xexchange else None, "XExchange"),

@@ -112,6 +112,11 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         """Sell `amount_in` of token `i` for token `j`."""
         raise NotImplementedError
 
+    def withheld(self, i: int, j: int, amount_in: int) -> tuple[str, int]:
+        """What `swap` withholds: the token's identifier and the amount."""
+        swap = self.swap(i, j, amount_in)
+        return swap.fee_token, swap.fee_amount
+
     def mint(self, amounts: tuple[int, ...]) -> Mint:
         """Deposit `amounts`, one per token in pool order."""
         raise Unsupported(f"{self.id} takes no deposits")

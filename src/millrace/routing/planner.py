@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
@@ -21,12 +21,18 @@ from millrace.routing.walk import Walker
 class Planner:
     """Answers questions over a set of pools. One thread at a time; `twin` is one for another thread."""
 
-    def __init__(self, pools: Iterable[Pool], market: DictMarket, curves: CurveCache | None = None) -> None:
+    def __init__(
+        self,
+        pools: Iterable[Pool],
+        market: DictMarket,
+        curves: CurveCache | None = None,
+        pause: Callable[[], None] = lambda: None,
+    ) -> None:
         chosen = list(pools)
-        self.router = Router(chosen, market, curves)
+        self.router = Router(chosen, market, curves, pause=pause)
         self._issuers = Issuers(chosen, market)
         traded = any(pool.lp_token in self.router.index for pool in chosen)
-        between = Router(chosen, market, curves, liquidity=True) if traded else self.router
+        between = Router(chosen, market, curves, liquidity=True, pause=pause) if traded else self.router
         self._between = between if between.has_liquidity else self.router
 
     def twin(self) -> Planner:
@@ -36,9 +42,12 @@ class Planner:
         other._between = other.router if self._between is self.router else self._between.twin()
         return other
 
-    def trades_liquidity(self, token_in: str, token_out: str, limits: Limits) -> bool:
-        """Whether the question is one about LP units: such plans take longer, and no bound covers them."""
-        if limits.liquidity and self._between is not self.router:
+    def trades_liquidity(self, token_in: str, token_out: str, *, liquidity: bool) -> bool:
+        """Whether the question is one about LP units: such plans take longer, and no bound covers them.
+
+        `liquidity`: whether LP units are allowed between other tokens.
+        """
+        if liquidity and self._between is not self.router:
             return True
         return token_in != token_out and bool(self._issuers.redeems(token_in) or self._issuers.mints(token_out))
 
@@ -77,7 +86,7 @@ class Planner:
         """
         if not self.supports(token_in, token_out, liquidity=limits.liquidity):
             raise NoRoute("no path between tokens")
-        if not self.trades_liquidity(token_in, token_out, limits):
+        if not self.trades_liquidity(token_in, token_out, liquidity=limits.liquidity):
             return self.router.forward(token_in, token_out, amount_in, limits, algorithm, deadline)
         found: list[Route] = []
         reason: Exception = PlanError("no plan executes this amount")
@@ -182,7 +191,7 @@ class Planner:
             except PlanError:
                 return None
 
-        slow = self.trades_liquidity(token_in, token_out, limits)
+        slow = self.trades_liquidity(token_in, token_out, liquidity=limits.liquidity)
         question = reverse.Question(token_in, amount_out, forward, single, walk, slow, deadline)
         return reverse.smallest(question, self._spot(token_in, token_out, limits, algorithm))
 

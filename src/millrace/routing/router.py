@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -89,13 +89,14 @@ class Router(SpotGraph):
         curves: CurveCache | None = None,
         *,
         liquidity: bool = False,
+        pause: Callable[[], None] = lambda: None,
     ) -> None:
         chosen = list(pools)
         names = dict.fromkeys(token for pool in chosen for token in pool.tokens)
         index = {token: k for k, token in enumerate(names)}
         more = lp_edges(chosen, market, index) if liquidity else []
         self.has_liquidity = bool(more)
-        edges, trades = list_edges(chosen, market, index, curves or CurveCache(), more)
+        edges, trades = list_edges(chosen, market, index, curves or CurveCache(), more, pause)
         super().__init__(index, nets.build(len(index), edges), trades)
         self._finder = PathFinder(self._graph, self._trades)
         mispriced = bool(np.any(self._graph.net.prate * self._graph.net.pback > 1.0 + NEGLIGIBLE))
@@ -156,7 +157,7 @@ class Router(SpotGraph):
         # One chunk is the best single path: the floor of every algorithm.
         for chunks in (1,) if algorithm == "lagrangian" else (1, CHUNKS):
             if best is None or time.monotonic() < deadline:
-                found = self._by_paths(ask, chunks)
+                found = self._by_paths(ask, chunks, single)
                 single = found if chunks == 1 else single
                 best = _better(best, found)
         budget = self._doubts(best, single)
@@ -196,9 +197,12 @@ class Router(SpotGraph):
         done = sell_flow(vault, trades, flows, {ask.token_in: amount}, ask.token_out, self.scale).done(ask.token_out)
         return done if len(done.legs) <= ask.limits.pools else None
 
-    def _by_paths(self, ask: _Ask, chunks: int) -> Done | None:
-        """The greedy split in `chunks` (1: the best single path), or None."""
-        return self._execute_paths(ask, *self._greedy(ask, chunks))
+    def _by_paths(self, ask: _Ask, chunks: int, known: Done | None) -> Done | None:
+        """The greedy split in `chunks` (1: the best single path), or None. `known` has been walked already."""
+        paths, flows = self._greedy(ask, chunks)
+        if isinstance(known, Walked) and not ask.search.cycle and len(paths) == 1 and paths[0] == known.trades:
+            return known
+        return self._execute_paths(ask, paths, flows)
 
     def _execute_paths(self, ask: _Ask, paths: list[list[Trade]], flows: list[float]) -> Done | None:
         try:

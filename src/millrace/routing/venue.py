@@ -166,15 +166,17 @@ def list_edges(
     index: Mapping[str, int],
     known: CurveCache,
     more: Iterable[tuple[Trade, Knots]] = (),
+    pause: Callable[[], None] = lambda: None,
 ) -> tuple[Edges, list[Trade]]:
     """All trades the contract can make with `pools`, then those of `more`, and their edges in the same order.
 
     `index` numbers the tokens. Pools that take no swaps and pools that the contract would not find by
-    their tokens or address are left out.
+    their tokens or address are left out. `pause` is called at every pool, for work in the background.
     """
     table = _Table(index)
     usable = [pool for pool in pools if tradable(pool) and market.reaches(pool)]
     for pool in without_dust(usable):
+        pause()
         for i, j in itertools.permutations(range(len(pool.tokens)), 2):
             if pool.kind == "constant_product":
                 table.add(Trade(pool, i, j), *constant_product_curve(pool, i, j))

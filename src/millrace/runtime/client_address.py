@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
+from functools import lru_cache
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 IPV6_PREFIX = 64
@@ -52,6 +53,7 @@ def _parse(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return address
 
 
+@lru_cache(maxsize=4096)
 def _name(text: str) -> str:
     address = _parse(text)
     if isinstance(address, ipaddress.IPv6Address):

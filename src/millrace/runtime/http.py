@@ -15,6 +15,7 @@ from aiohttp.typedefs import Handler
 log = logging.getLogger(__name__)
 
 _encoder = msgspec.json.Encoder()
+_JSON = {"Content-Type": "application/json"}
 _MAX_BODY = 4 * 1024 * 1024
 HEAD_SECONDS = 10.0
 """Time for the head of a connection's first request."""
@@ -27,7 +28,7 @@ MAX_LINE = 16 * 1024  # bytes of a request line or of one header
 
 def json_response(body: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """Answer with `body` (msgspec structs included) as JSON."""
-    return web.Response(body=_encoder.encode(body), status=status, headers=headers, content_type="application/json")
+    return web.Response(body=_encoder.encode(body), status=status, headers=(headers or {}) | _JSON)
 
 
 def error_response(text: str, status: int, headers: dict[str, str] | None = None) -> web.Response:

@@ -1,0 +1,77 @@
+"""Streams: no question waits for another one's slow answer, and a question many ask is answered once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from millrace.aggregator import answering as module
+from millrace.aggregator.api import Api
+from millrace.aggregator.feed import Feed
+from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.snapshot import build
+from millrace.dex.document import encode
+from millrace.routing.synthetic import make_market
+from millrace.runtime.http import HttpServer
+
+MARKET = make_market(40, seed=19)
+QUICK = {"from": "EGLD", "to": "USDC-c76f1f", "amountIn": "1000000000000000000"}
+SLOW = {"from": "EGLD", "to": "USDC-c76f1f", "amountOut": "1000000"}
+
+
+class Service:
+    """The REST interface over one snapshot, without an upstream."""
+
+    def __init__(self, api: Api, base: str, session: aiohttp.ClientSession) -> None:
+        self.api = api
+        self.base = base
+        self.session = session
+
+    async def first_event(self, query: dict[str, str]) -> bytes:
+        async with self.session.get(self.base + "/api/v1/quote/stream", params=query) as answer:
+            return await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 20)
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Service]:
+    settings = AggregatorSettings()
+    feed = Feed(settings)
+    feed.snapshot = build(encode(MARKET), time.monotonic())
+    api = Api(settings, feed)
+    server = HttpServer(api.application())
+    port = await server.start("127.0.0.1", 0)
+    async with aiohttp.ClientSession() as session:
+        yield Service(api, f"http://127.0.0.1:{port}", session)
+    api.close()
+    await server.stop()
+    feed.close()
+
+
+async def test_a_slow_stream_delays_no_other(service: Service) -> None:
+    """While a stream's long question waits for the thread, another stream's quick one is answered."""
+    gate = threading.Event()
+    busy = asyncio.ensure_future(service.api.answering.run(lambda _: gate.wait(30)))
+    slow = asyncio.ensure_future(service.first_event(SLOW))
+    while service.api.answering.waiting < 2:
+        await asyncio.sleep(0)
+    try:
+        assert (await service.first_event(QUICK)).startswith(b"event: quote")
+        assert not slow.done()
+    finally:
+        gate.set()
+    await busy
+    assert b"event:" in await slow
+
+
+async def test_a_question_of_many_streams_is_answered_once(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams with the same question get the same bytes, computed once per snapshot."""
+    asked: list[object] = []
+    answer = module.quote.answer
+    monkeypatch.setattr(module.quote, "answer", lambda *a, **k: (asked.append(a), answer(*a, **k))[1])
+    events = await asyncio.gather(*(service.first_event(QUICK) for _ in range(5)))
+    assert len(set(events)) == len(asked) == 1
