@@ -25,6 +25,7 @@ from millrace.routing.spot import SpotGraph
 from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import CurveCache, Trade, list_edges
 from millrace.routing.walk import Walker
+from millrace.routing.widepath import WideSearch, mispriced
 from millrace.routing.work import MAX_EDGES, Work, make_work
 
 Algorithm = Literal["greedy", "lagrangian", "hybrid"]
@@ -99,8 +100,8 @@ class Router(SpotGraph):
         edges, trades = list_edges(chosen, market, index, curves or CurveCache(), more, pause)
         super().__init__(index, nets.build(len(index), edges), trades)
         self._finder = PathFinder(self._graph, self._trades)
-        mispriced = bool(np.any(self._graph.net.prate * self._graph.net.pback > 1.0 + NEGLIGIBLE))
-        self._second_looks = SECOND_LOOKS if edges.curves or mispriced else 0
+        self._mispriced = mispriced(self._graph.net)
+        self._second_looks = SECOND_LOOKS if edges.curves else 0
         self._scratch()
 
     def _scratch(self) -> None:
@@ -108,6 +109,7 @@ class Router(SpotGraph):
         self.forget()
         self._work: Work | None = None
         self._path_work: PathWork | None = None
+        self._wide = WideSearch(self._graph.net)
         self._edges = np.zeros(MAX_EDGES, np.int32)
         self._flows = np.zeros(MAX_EDGES)
         self._report = np.zeros(4)
@@ -124,6 +126,7 @@ class Router(SpotGraph):
             return
         trade = self._trades[0]
         amount = max(1, trade.pool.reserves[trade.i] // 100)
+        self._wide.best(self.index[trade.token_in], self.index[trade.token_out], 1.0, 1, 0.0)
         with contextlib.suppress(NoRoute, PlanError):
             self.forward(trade.token_in, trade.token_out, amount, Limits(paths=1), "greedy")
 
@@ -160,6 +163,8 @@ class Router(SpotGraph):
                 found = self._by_paths(ask, chunks, single)
                 single = found if chunks == 1 else single
                 best = _better(best, found)
+        if self._mispriced and (best is None or time.monotonic() < deadline):
+            best = _better(best, self._by_wide_path(ask, best))
         budget = self._doubts(best, single)
         if budget and (best is None or time.monotonic() < deadline):
             best = _better(best, self._by_exact_path(ask, best, budget))
@@ -218,12 +223,22 @@ class Router(SpotGraph):
         except PlanError:
             return None
 
+    def _by_wide_path(self, ask: _Ask, best: Done | None) -> Done | None:
+        """The best single path by a search that keeps many partial ones, if it pays more than `best`."""
+        search = ask.search
+        floor = 0.0 if best is None else best.amount_out * float(self._graph.scale[search.sink])
+        if search.cycle:
+            floor = max(floor, float(search.amounts[0]))
+        ends, hops = (int(search.sources[0]), search.sink), min(ask.limits.hops, ask.limits.pools)
+        edges = self._wide.best(*ends, float(search.amounts[0]), hops, floor)
+        path = [self._trades[e] for e in self._graph.original[edges].tolist()]
+        return self._execute_paths(ask, [path], [1.0]) if path else None
+
     def _doubts(self, best: Done | None, single: Done | None) -> int:
         """How many trades to evaluate in search of a path that pays more in integers than `best`; 0: none.
 
-        A path that looked no better in floating point may do so where units count, and where the search by
-        floating point was not complete: it trusts the tables of curved pools, and with mispricing in the market
-        the most of a token on the way need not lead to the most at the end.
+        A path that looked no better in floating point may do so where units count, and where the tables of curved
+        pools are off.
         """
         if best is None or not isinstance(single, Walked):
             return BUDGET
