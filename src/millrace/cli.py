@@ -17,7 +17,7 @@ from millrace.runtime.settings import SettingsError, load, parse_overrides
 # name -> (settings struct, the module whose `run(settings, stop)` is the service, uses uvloop)
 _SERVICES = {
     "aggregator": ("millrace.aggregator.settings:AggregatorSettings", "millrace.aggregator.app", True),
-    "relayer": ("millrace.relayer.settings:RelayerSettings", "millrace.relayer.app", False),
+    "relayer": ("millrace.relayer.settings:RelayerSettings", "millrace.relayer.app", True),
     "notifier": ("millrace.notifier.settings:NotifierSettings", "millrace.notifier.app", False),
     "pools": ("millrace.collector.settings:CollectorSettings", "millrace.collector.app", True),
     "localnet": ("millrace.localnet.settings:LocalnetSettings", "millrace.localnet.app", False),

@@ -160,7 +160,7 @@ async def test_row_6_revert_griefing(world: Any) -> None:
     for nonce in range(2):
         tx = transfer(ALICE, nonce)
         assert await submit(world, tx) == ["ok"]
-        entry = world.service.desk.inflight.by_client_hash(world.service.journal.find(_client(tx)).client_hash)
+        entry = world.service.desk.inflight.by_client_hash(_client(tx))
         whole = entry.tx
         accounts, failing = {ALICE.public: (nonce + 1, 10**18)}, {chain_hash(whole): "no"}
         block = maker.block([whole], accounts=accounts, failing=failing).SerializeToString()

@@ -14,8 +14,10 @@ from relayer_support import entry_of, start, submit, transfer, wallet
 
 from millrace.chain import address
 from millrace.chain.transaction import client_hash, signing_message, to_proto
-from millrace.relayer.journal import Journal, Record, hash_message
+from millrace.relayer import checkpoints
+from millrace.relayer.journal import Journal
 from millrace.relayer.journal_writer import JournalError, NonceTaken
+from millrace.relayer.records import Record, hash_message
 from millrace.relayer.stages import hash_of
 
 ALICE = wallet(1)
@@ -58,7 +60,7 @@ async def test_row_10_second_payload_for_a_nonce(journal: Journal) -> None:
     results = await asyncio.gather(good, bad, return_exceptions=True)
     assert results[0] is None and isinstance(results[1], JournalError)
     assert [record.nonce for record in journal.open_records()] == [1, 2]
-    assert journal.find(row(1).client_hash) == row(1)
+    assert journal.find(row(1).sender, 1, row(1).client_hash) == row(1)
 
 
 @pytest.mark.parametrize(
@@ -150,3 +152,45 @@ async def test_a_row_that_cannot_be_read_is_named(world: Any) -> None:
         await start(world)
     for word in (str(path), address.encode(ALICE.public), "nonce 0", "copy", "data_dir"):
         assert word in str(error.value)
+
+
+async def test_many_rows_at_once(journal: Journal) -> None:
+    """However many rows come together, all are written, or none when one of them has no room."""
+    many = [row(nonce) for nonce in range(100)]
+    await journal.append(many)
+    assert journal.open_records() == many
+    with pytest.raises(NonceTaken):
+        await journal.append([*(row(nonce) for nonce in range(100, 190)), row(50)])
+    assert len(journal.open_records()) == 100
+    assert journal.read("SELECT count(*) FROM audit") == [(100,)]
+
+
+async def test_signatures_reach_the_disk_without_anybody_waiting(journal: Journal) -> None:
+    """What our keys signed is written though nothing else is, for the very rows it belongs to."""
+    await journal.append([row(nonce) for nonce in range(80)])
+    journal.cosigned([(b"tx%d" % nonce, b"hash%d" % nonce, row(nonce).sender, nonce) for nonce in range(70)])
+    async with asyncio.timeout(10):
+        while journal.read("SELECT count(*) FROM submissions WHERE state = 'signed'") != [(70,)]:
+            await asyncio.sleep(0.01)
+    kept = journal.read("SELECT nonce, tx, chain_hash FROM submissions WHERE state = 'signed' ORDER BY nonce")
+    assert kept == [(nonce, b"tx%d" % nonce, b"hash%d" % nonce) for nonce in range(70)]
+
+
+async def test_the_log_is_copied_beside_the_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long before a commit would copy the log another thread does, and the log begins anew instead of growing."""
+    monkeypatch.setattr(checkpoints, "COMMITS", 10)
+    journal = Journal(tmp_path / "journal.sqlite")
+    journal.open()
+    log, nonces = tmp_path / "journal.sqlite-wal", iter(range(10**6))
+    await journal.append([row(next(nonces))])
+    generation = log.read_bytes()[16:24]  # the two salts of its header, others each time it begins anew
+    async with asyncio.timeout(20):
+        while log.read_bytes()[16:24] == generation:
+            await journal.append([row(next(nonces))])
+            await asyncio.sleep(0.001)
+    written = next(nonces)
+    await journal.close()
+    assert len(log.read_bytes() if log.exists() else b"") == 0
+    connection = sqlite3.connect(tmp_path / "journal.sqlite")
+    assert connection.execute("SELECT count(*) FROM submissions").fetchone() == (written,)
+    connection.close()

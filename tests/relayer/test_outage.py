@@ -15,7 +15,8 @@ from relayer_support import RELAYERS, BlockMaker, start, submit, transfer, walle
 from millrace.chain.keys import verify
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import TransactionJson, client_hash, from_json, signing_message, to_proto
-from millrace.relayer.signing import CHUNK, MAX_GROUP, SignerError, _Asked, _Questions
+from millrace.relayer.parts import PART
+from millrace.relayer.signing import SignerError
 
 ALICE = wallet(1)
 
@@ -117,24 +118,44 @@ async def test_signatures_are_judged_without_the_signing_process(world: Any) -> 
     assert len(world.service.journal.read("SELECT nonce FROM submissions")) == 1
 
 
-async def test_row_23_a_short_question_passes_a_long_one(world: Any) -> None:
-    """The signing process gets long questions a chunk at a time; who asks little meanwhile is answered first."""
+async def test_row_23_a_short_batch_passes_a_long_one(world: Any) -> None:
+    """The signing process gets long batches a part at a time: who asks little meanwhile is answered first."""
     await start(world)
-    signer, finished = world.service.signer, []
-    protos = [to_proto(transfer(ALICE, nonce)) for nonce in range(10 * MAX_GROUP)]
-    protos[700] = to_proto(msgspec.structs.replace(transfer(ALICE, 700), signature=b"\1" * 64))
+    signer, asked = world.service.signer, []
+    really = signer.check
 
-    async def ask(name: str, items: list[bytes]) -> list[str]:
-        answers: list[str] = await signer.check(items)
+    async def check(transactions: list[bytes]) -> list[str]:
+        asked.append(len(transactions))
+        return list(await really(transactions))
+
+    signer.check = check
+    finished = []
+
+    async def ask(name: str, wallet_number: int, count: int) -> None:
+        txs = [transfer(wallet(1, wallet_number), nonce) for nonce in range(count)]
+        assert await submit(world, *txs, ip=name) == ["ok"] * count
         finished.append(name)
-        return answers
 
-    long = asyncio.create_task(ask("long", protos))
+    long = asyncio.create_task(ask("long", 0, 100))
     await asyncio.sleep(0)
-    short = asyncio.create_task(ask("short", protos[700:701]))
-    assert await short == ["invalid signature"]
-    assert await long == [""] * 700 + ["invalid signature"] + [""] * (len(protos) - 701)
+    await ask("short", 1, 1)
+    await long
     assert finished == ["short", "long"]
+    assert max(asked) <= PART and sum(asked) == 101
+
+
+async def test_the_frames_of_the_signing_process_hold_a_part_each_or_several_short_ones(world: Any) -> None:
+    """What waits together travels together, up to a part; every question gets its own answers."""
+    await start(world)
+    signer, frames = world.service.signer, []
+    really = signer._link.send
+    signer._link.send = lambda work: (frames.append([len(work.sign), len(work.check)]), really(work))
+    wrong = to_proto(msgspec.structs.replace(transfer(ALICE, 7), signature=b"\1" * 64))
+    right = [to_proto(transfer(ALICE, nonce)) for nonce in range(PART)]
+    questions = [right[:5], [wrong], right[:5], [], right[:10], right, [*right[:3], wrong]]
+    answers = await asyncio.gather(*(signer.check(items) for items in questions))
+    assert answers == [["invalid signature" if item == wrong else "" for item in items] for items in questions]
+    assert frames == [[0, 5], [0, 1], [0, 5 + 10 + PART], [0, 4]]
 
 
 @pytest.mark.parametrize("kind", ["relay", "sign"])
@@ -154,21 +175,3 @@ async def test_row_38_keys_from_the_environment(world: Any, kind: str, monkeypat
     async with asyncio.timeout(20):
         while await submit(world, transfer(ALICE), kind=kind) != ["ok"]:
             await asyncio.sleep(0.02)
-
-
-def test_long_questions_grow_old() -> None:
-    """While short questions fill every frame a long one gets a chunk of each, the one begun first before the others."""
-    questions, ended = _Questions(), []
-    loop = asyncio.new_event_loop()
-    for name in ("first", "second", "third"):
-        questions.add(_Asked([name.encode()] * (4 * CHUNK + 1), loop.create_future()))
-    for frame in range(20):
-        for _ in range(2 * MAX_GROUP):
-            questions.add(_Asked([b"short"], loop.create_future()))
-        into: list[bytes] = []
-        chunks = questions.take(MAX_GROUP, into)
-        assert len(into) == MAX_GROUP == sum(chunk.size for chunk in chunks)
-        ended += [(into[0], frame) for chunk in chunks if len(chunk.asked.items) > 1 == chunk.size]
-    loop.close()
-    # The first frame begins all three; then each needs four more, one after the other.
-    assert ended == [(b"first", 4), (b"second", 8), (b"third", 12)]

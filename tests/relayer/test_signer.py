@@ -20,8 +20,9 @@ from relayer_support import NETWORK, RELAYERS, sign, transfer, wallet, write_key
 from millrace.chain.keys import verify
 from millrace.chain.transaction import client_hash, signing_message, to_proto
 from millrace.relayer import signing
-from millrace.relayer.journal import Journal, Record, hash_message
+from millrace.relayer.journal import Journal
 from millrace.relayer.policy import PolicyFile
+from millrace.relayer.records import Record, hash_message
 from millrace.relayer.signer import Vault
 from millrace.relayer.signer_wire import Start
 from millrace.relayer.signing import SignerError, SigningProcess

@@ -13,18 +13,16 @@ from collections.abc import Callable, Sequence
 
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import Transaction
+from millrace.chain.transaction import Transaction, signing_message
 from millrace.relayer import audit, reasons
 from millrace.relayer.accounts import Account
 from millrace.relayer.inflight import Entry, InFlight
-from millrace.relayer.journal import Journal, Record, drop_write_off, transaction_of
+from millrace.relayer.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
 from millrace.relayer.policy import target_of
 from millrace.relayer.reasons import Reason, Refused
-from millrace.relayer.stages import Approved, Authenticated
+from millrace.relayer.records import Record, hash_message
+from millrace.relayer.stages import Approved, Authenticated, hash_of
 from millrace.relayer.treasury import Treasury
-
-MAX_NONCE = 2**63 - 1
-"""What the journal can hold; an account that has got that far is not of this world."""
 
 
 class Desk:
@@ -174,15 +172,8 @@ class Desk:
             self.inflight.signed(entry, signature)
             self.treasury.signed(entry)
             rows.append((entry.proto, entry.chain_hash, entry.tx.sender, entry.tx.nonce))
-        if not rows:
-            return
-
-        def write(connection: sqlite3.Connection) -> None:
-            connection.executemany(
-                "UPDATE submissions SET tx = ?, chain_hash = ?, state = 'signed' WHERE sender = ? AND nonce = ?", rows
-            )
-
-        self._journal.change(write)
+        if rows:
+            self._journal.cosigned(rows)
 
     def on_its_way(self, entry: Entry) -> None:
         """The entry is to be broadcast from now on."""
@@ -287,27 +278,55 @@ class Desk:
         _tell(entry)
         line = self.treasury.close(entry, cost, written_off=written_off)
         # What was written off may still run: as it has not ended, its row is never pruned and keeps its nonce taken.
-        ended, client = None if written_off else self._wall_ms(), entry.client_hash
+        ended, row = None if written_off else self._wall_ms(), _row(entry)
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "UPDATE submissions SET state = ?, cost = ?, ended_ms = ? WHERE client_hash = ?",
-                (state, None if cost is None else str(cost), ended, client),
+                f"UPDATE submissions SET state = ?, cost = ?, ended_ms = ? WHERE {_ROW}",
+                (state, None if cost is None else str(cost), ended, *row),
             )
             if line is not None:
                 audit.write(connection, [line])
             if written_off:
-                drop_write_off(connection, client)
+                drop_write_off(connection, entry.client_hash)
 
         self._journal.change(write)
 
     def _update(self, entry: Entry, assignments: str, *values: object) -> None:
-        client = entry.client_hash
+        row = _row(entry)
 
         def write(connection: sqlite3.Connection) -> None:
-            connection.execute(f"UPDATE submissions SET {assignments} WHERE client_hash = ?", (*values, client))
+            connection.execute(f"UPDATE submissions SET {assignments} WHERE {_ROW}", (*values, *row))
 
         self._journal.change(write)
+
+
+def record_of(entry: Entry) -> Record:
+    """The journal's row for an entry."""
+    return Record(
+        sender=entry.tx.sender,
+        nonce=entry.tx.nonce,
+        client_hash=entry.client_hash,
+        chain_hash=hash_of(entry.proto) if entry.kind == "broadcast" else None,
+        message_hash=hash_message(signing_message(entry.tx)),
+        tx=entry.proto,
+        kind=entry.kind,
+        relayer=entry.tx.relayer if entry.kind != "broadcast" else None,
+        fee=entry.fee,
+        cost=None,
+        ip=entry.ip,
+        created_ms=entry.created_ms,
+        state="journalled",
+        broadcast=entry.kind != "sign",
+    )
+
+
+_ROW = "sender = ? AND nonce = ? AND client_hash = ?"
+
+
+def _row(entry: Entry) -> tuple[bytes, int, bytes]:
+    """What `_ROW` asks for."""
+    return entry.tx.sender, entry.tx.nonce, entry.client_hash
 
 
 def _check_guardian(tx: Transaction, account: Account) -> None:

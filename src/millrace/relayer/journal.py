@@ -5,74 +5,34 @@ SQLite, WAL, synchronous=FULL: `append` returns after fsync. One thread writes, 
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 import sqlite3
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from millrace.chain import address
 from millrace.chain.transaction import Transaction, TransactionError, from_proto
 from millrace.relayer import audit, outcomes
+from millrace.relayer import records as rows
+from millrace.relayer.checkpoints import Checkpoints
 from millrace.relayer.journal_writer import JournalError, NonceTaken, Write, Writer
+from millrace.relayer.records import COLUMNS, Cosigned, Record
 from millrace.relayer.stages import hash_of
 
 SCHEMA_VERSION = 1
+MAX_NONCE = 2**63 - 1
+"""What a row can hold; an account that has got that far is not of this world."""
 QUOTA_MS = 3_600_000
 
 _SCHEMA = f"""
 {audit.SCHEMA}
 {outcomes.SCHEMA}
+{rows.SCHEMA}
 CREATE TABLE IF NOT EXISTS write_offs (client_hash BLOB PRIMARY KEY, time_ms INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS submissions (
-    sender BLOB NOT NULL,
-    nonce INTEGER NOT NULL,
-    client_hash BLOB NOT NULL,
-    chain_hash BLOB,
-    message_hash BLOB NOT NULL,   -- of the bytes to be signed
-    tx BLOB NOT NULL,             -- protobuf, with the relayer's signature once it is there
-    kind TEXT NOT NULL,           -- relay, sign or broadcast
-    relayer BLOB,                 -- our key, when it was asked to sign and so to pay
-    fee TEXT NOT NULL,            -- the most it can cost, atomic units
-    cost TEXT,                    -- what it did cost, once known
-    ip TEXT NOT NULL,
-    created_ms INTEGER NOT NULL,
-    state TEXT NOT NULL,          -- journalled, signed, expired; over: finished, superseded, dropped
-    broadcast INTEGER NOT NULL,
-    ended_ms INTEGER,             -- never set where a fee was written off: it may still run
-    PRIMARY KEY (sender, nonce)
-) WITHOUT ROWID;
-CREATE UNIQUE INDEX IF NOT EXISTS submissions_client ON submissions (client_hash);
-DROP INDEX IF EXISTS submissions_chain;
-DROP INDEX IF EXISTS submissions_created;
 """
-
-
-class Record(msgspec.Struct, frozen=True):
-    """One row of `submissions`."""
-
-    sender: bytes
-    nonce: int
-    client_hash: bytes
-    chain_hash: bytes | None
-    message_hash: bytes
-    tx: bytes
-    kind: str
-    relayer: bytes | None
-    fee: int
-    cost: int | None
-    ip: str
-    created_ms: int
-    state: str
-    broadcast: bool
-
-
-_COLUMNS = ", ".join(Record.__struct_fields__)
-_FEE, _COST = (Record.__struct_fields__.index(name) for name in ("fee", "cost"))
 
 
 class Journal:
@@ -82,6 +42,7 @@ class Journal:
         self.path = path
         self._reader: sqlite3.Connection | None = None
         self._writer: Writer | None = None
+        self._checkpoints: Checkpoints | None = None
         self._cursor: int | None = None
         """What `keep_cursor` wrote last."""
         self.records = 0
@@ -99,12 +60,16 @@ class Journal:
             self._reader = _connect(self.path)
         except (OSError, sqlite3.Error) as error:
             raise JournalError(f"{self.path}: {error}; move the file away to start with an empty one") from error
-        self._writer = Writer(connection)
+        self._checkpoints = Checkpoints(lambda: _connect(self.path))
+        self._checkpoints.start()
+        self._writer = Writer(connection, self._checkpoints.committed)
 
     async def close(self) -> None:
         """Write what waits, then close the file."""
         if self._writer is not None:
             await self._writer.close()
+        if self._checkpoints is not None:
+            await asyncio.to_thread(self._checkpoints.stop)
         if self._reader is not None:
             self._reader.close()
 
@@ -132,7 +97,6 @@ class Journal:
         another that may still run; then none of them is there.
         """
 
-        rows = [_row(record) for record in records]
         lines: list[audit.Line] = [
             (row.created_ms, "reserve", row.relayer, row.sender, row.nonce, row.client_hash, row.fee)
             for row in records
@@ -140,7 +104,7 @@ class Journal:
         ]
 
         def write(connection: sqlite3.Connection) -> None:
-            if connection.executemany(_INSERT, rows).rowcount != len(rows):
+            if rows.insert(connection, records) != len(records):
                 raise NonceTaken("a nonce of this sender is taken")
             audit.write(connection, lines)
 
@@ -150,6 +114,11 @@ class Journal:
     def change(self, write: Write) -> None:
         """Make a change as soon as the disk takes it, after those before it. Never refused."""
         self._open_writer().change(write)
+
+    def cosigned(self, signed: Sequence[Cosigned]) -> None:
+        """Keep relayer signatures, see `change`."""
+
+        self.change(lambda connection: rows.take_signatures(connection, signed))
 
     def keep_cursor(self, sequence: int) -> None:
         """Remember up to which event of the hub nothing need be read again.
@@ -195,17 +164,20 @@ class Journal:
         assert self._reader is not None
         return self._reader.execute(sql, parameters).fetchall()
 
-    def find(self, client_hash: bytes) -> Record | None:
-        """The row with this client hash, whatever its state."""
-        rows = self.read(f"SELECT {_COLUMNS} FROM submissions WHERE client_hash = ?", (client_hash,))
-        return _record(rows[0]) if rows else None
+    def find(self, sender: bytes, nonce: int, client_hash: bytes) -> Record | None:
+        """The row of these bytes, whatever its state."""
+        if nonce > MAX_NONCE:
+            return None
+        sql = f"SELECT {COLUMNS} FROM submissions WHERE sender = ? AND nonce = ? AND client_hash = ?"
+        found = self.read(sql, (sender, nonce, client_hash))
+        return rows.record(found[0]) if found else None
 
     def open_records(self) -> list[Record]:
         """Rows of transactions that may still run, oldest first."""
         return [
-            _record(row)
+            rows.record(row)
             for row in self.read(
-                f"SELECT {_COLUMNS} FROM submissions WHERE state IN ('journalled', 'signed', 'expired') "
+                f"SELECT {COLUMNS} FROM submissions WHERE state IN ('journalled', 'signed', 'expired') "
                 "ORDER BY created_ms"
             )
         ]
@@ -228,12 +200,12 @@ class Journal:
 
     def undecided_since(self, time_ms: int) -> list[Record]:
         """What our keys paid for since `time_ms` without it being known yet whether it failed."""
-        rows = self.read(
-            f"SELECT {_COLUMNS} FROM submissions WHERE relayer IS NOT NULL AND state = 'finished' AND ended_ms >= ? "
+        found = self.read(
+            f"SELECT {COLUMNS} FROM submissions WHERE relayer IS NOT NULL AND state = 'finished' AND ended_ms >= ? "
             "AND client_hash NOT IN (SELECT client_hash FROM outcomes)",
             (time_ms,),
         )
-        return [_record(row) for row in rows]
+        return [rows.record(row) for row in found]
 
     def write_offs(self) -> list[bytes]:
         """Client hashes whose at-risk fees an operator asked to write off."""
@@ -241,8 +213,8 @@ class Journal:
 
     def cursor(self) -> int | None:
         """The last event that need not be read again, or `None` before the first."""
-        rows = self.read("SELECT value FROM meta WHERE name = 'cursor'")
-        return int(rows[0][0]) if rows else None
+        found = self.read("SELECT value FROM meta WHERE name = 'cursor'")
+        return int(found[0][0]) if found else None
 
     def _open_writer(self) -> Writer:
         assert self._writer is not None, "open it first"
@@ -261,11 +233,6 @@ def transaction_of(record: Record) -> Transaction:
         ) from None
 
 
-def hash_message(message: bytes) -> bytes:
-    """What a row keeps of the bytes to be signed, so that no other payload takes its place."""
-    return hashlib.blake2b(message, digest_size=32).digest()
-
-
 def drop_write_off(connection: sqlite3.Connection, client_hash: bytes) -> None:
     """Forget a request to write off, as part of a change."""
     connection.execute("DELETE FROM write_offs WHERE client_hash = ?", (client_hash,))
@@ -275,7 +242,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA wal_autocheckpoint = 8000")  # pages: 32 MB are copied at once, not 4 MB eight times
+    connection.execute("PRAGMA wal_autocheckpoint = 65536")  # pages: 256 MB, where `Checkpoints` cannot keep up
     connection.execute("PRAGMA busy_timeout = 5000")
     return connection
 
@@ -307,29 +274,3 @@ def _mend_signed_twice(connection: sqlite3.Connection) -> None:
     while connection.execute(mend, {"size": _SIGNATURE}).rowcount:  # each statement is a commit of its own
         pass
     connection.execute("INSERT INTO meta VALUES ('signed_once', '1')")
-
-
-# A row gives way only when no key of ours may have signed it: it was not ours to sign, or it was withdrawn, which
-# alone leaves a cost of 0 without a chain hash. Whatever the chain is thought to say, a signed nonce stays taken.
-_INSERT = (
-    f"INSERT INTO submissions ({_COLUMNS}) VALUES ({', '.join('?' * len(Record.__struct_fields__))}) "
-    "ON CONFLICT (sender, nonce) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in Record.__struct_fields__)
-    + ", ended_ms = NULL WHERE submissions.state IN ('finished', 'superseded', 'dropped') "
-    "AND (submissions.relayer IS NULL OR (submissions.chain_hash IS NULL AND submissions.cost = '0'))"
-)
-
-
-def _row(record: Record) -> tuple[Any, ...]:
-    values = list(msgspec.structs.astuple(record))
-    values[_FEE] = str(record.fee)
-    values[_COST] = None if record.cost is None else str(record.cost)
-    return tuple(values)
-
-
-def _record(row: tuple[Any, ...]) -> Record:
-    values = dict(zip(Record.__struct_fields__, row, strict=True))
-    values["fee"] = int(values["fee"])
-    values["cost"] = None if values["cost"] is None else int(values["cost"])
-    values["broadcast"] = bool(values["broadcast"])
-    return Record(**values)

@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 MAX_WAITING = 20_000
 RETRY_SECONDS = 0.5
+LAZY_SECONDS = 0.01
+"""A change nobody waits for is written with the next group, or after so long."""
 
 Write = Callable[[sqlite3.Connection], None]
 
@@ -50,13 +52,17 @@ class Writer:
     never more of that than ends what is in flight: while the disk fails nothing new is accepted.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, on_commit: Callable[[], None] = lambda: None) -> None:
         self._connection = connection
+        self._on_commit = on_commit
         self._loop = asyncio.get_running_loop()
         self._wake = threading.Condition()
         self._queue: list[_Change] = []
         self._kept: list[_Change] = []
+        self._due = False
+        """Whether somebody waits for a change in the queue, or one has waited long enough."""
         self._closing = False
+        self._lazy: asyncio.TimerHandle | None = None
         self.failed: str | None = None
         """Why the disk did not take the last commit, until it takes one."""
         self.waiting = 0
@@ -76,6 +82,8 @@ class Writer:
     def change(self, write: Write) -> None:
         """Make a change with the next group; the caller does not wait for the disk. Never refused."""
         self._enqueue(_Change(write, None))
+        if self._lazy is None:
+            self._lazy = self._loop.call_later(LAZY_SECONDS, self._write_lazy)
 
     async def close(self) -> None:
         """Write what waits, then close the file."""
@@ -90,14 +98,22 @@ class Writer:
         with self._wake:
             self._queue.append(change)
             self.waiting += 1
+            if change.done is not None:
+                self._due = True
+                self._wake.notify()
+
+    def _write_lazy(self) -> None:
+        self._lazy = None
+        with self._wake:
+            self._due = True
             self._wake.notify()
 
     def _run(self) -> None:
         while True:
             with self._wake:
-                if not self._queue and not self._closing:
+                if not self._due and not self._closing:
                     self._wake.wait(RETRY_SECONDS if self._kept else None)
-                queue, self._queue = self._queue, []
+                queue, self._queue, self._due = self._queue, [], False
                 closing = self._closing
             group = [*self._kept, *queue]
             if group:
@@ -114,6 +130,7 @@ class Writer:
         results: list[JournalError | None] = [error] * len(group)
         if error is not None and len(group) > 1:
             results = self._one_by_one(group)
+        self._on_commit()
         self._note([result for result in results if result is not None and not isinstance(result, NonceTaken)])
         pairs = list(zip(group, results, strict=True))
         self._kept = [change for change, result in pairs if change.done is None and isinstance(result, _DiskError)]

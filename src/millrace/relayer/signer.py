@@ -17,6 +17,8 @@ import socket
 import sqlite3
 import sys
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -25,8 +27,8 @@ from millrace.chain.network import NetworkProfile
 from millrace.chain.network import profile as named_profile
 from millrace.chain.transaction import Transaction, TransactionError, from_proto, signing_message
 from millrace.relayer import keystore, policy, reasons, stages
-from millrace.relayer.journal import hash_message
 from millrace.relayer.reasons import Refused
+from millrace.relayer.records import ROWS_AT_ONCE, hash_message
 from millrace.relayer.signer_wire import (
     HEADER,
     MAX_FRAME,
@@ -59,6 +61,16 @@ class _Checked(NamedTuple):
 
     authenticated: stages.Authenticated
     message: bytes
+
+    @property
+    def tx(self) -> Transaction:
+        return self.authenticated.tx
+
+
+_Nonce = tuple[bytes, int]
+"""A sender and a nonce."""
+_Payload = tuple[bytes, bytes | None]
+"""What the journal says of them: the hash of the bytes to sign, and the key of ours that is asked to."""
 
 
 class Vault:
@@ -105,36 +117,31 @@ class Vault:
             return []
         with contextlib.suppress(policy.PolicyError):  # half written: the last good one holds; the service says so
             self._rules.refresh()
+        checked = [self._approve(data) for data in items]
+        wanted = [(item.tx.sender, item.tx.nonce) for item in checked if not isinstance(item, Answer)]
         try:
-            return self._answer_all(items)
+            journalled = self._journalled(wanted)
         except sqlite3.Error:
             self._forget_connection()
-            return self._answer_all(items)
+            journalled = self._journalled(wanted)
+        return [item if isinstance(item, Answer) else self._sign(item, journalled) for item in checked]
 
-    def _answer_all(self, items: list[bytes]) -> list[Answer]:
-        """Answer all by one state of the journal, that of now. Raises `sqlite3.Error`."""
-        if self._journal is None:
-            self._journal = sqlite3.connect(f"file:{self._journal_path}?mode=ro", uri=True, isolation_level=None)
-        self._journal.execute("BEGIN")
+    def _approve(self, data: bytes) -> _Checked | Answer:
+        """Check everything but the journal: the transaction, or why it is not signed."""
         try:
-            return [self._answer(data) for data in items]
-        finally:
-            self._journal.execute("COMMIT")
-
-    def _answer(self, data: bytes) -> Answer:
-        try:
-            return Answer(signature=self._sign(data))
+            checked = self._forget(data) or self._verify(data)
+            policy.check_caps(checked.tx, self._rules.policy, self._network)
+            policy.check_lists(checked.tx, checked.authenticated.target, self._rules.policy.lists)
         except (TransactionError, Refused) as refusal:
             return Answer(refusal=str(refusal))
+        return checked
 
-    def _sign(self, data: bytes) -> bytes:
-        authenticated, message = self._forget(data) or self._verify(data)
-        tx = authenticated.tx
-        policy.check_caps(tx, self._rules.policy, self._network)
-        policy.check_lists(tx, authenticated.target, self._rules.policy.lists)
-        if not self._is_journalled(tx, message):
-            raise Refused(NOT_JOURNALLED)
-        return self._pairs[authenticated.sender_shard].sign(message)
+    def _sign(self, checked: _Checked, journalled: Mapping[_Nonce, _Payload]) -> Answer:
+        """Sign what holds its (sender, nonce) on disk: this very payload, with us as the one to sign."""
+        tx, message = checked.tx, checked.message
+        if journalled.get((tx.sender, tx.nonce)) != (hash_message(message), tx.relayer):
+            return Answer(refusal=str(Refused(NOT_JOURNALLED)))
+        return Answer(signature=self._pairs[checked.authenticated.sender_shard].sign(message))
 
     def _forget(self, data: bytes) -> _Checked | None:
         """What is remembered of these very bytes; not any more."""
@@ -159,18 +166,27 @@ class Vault:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
 
-    def _is_journalled(self, tx: Transaction, message: bytes) -> bool:
-        """Whether this very payload holds its (sender, nonce) on disk, with us as the one to sign."""
-        assert self._journal is not None
-        try:
-            row = self._journal.execute(
-                "SELECT message_hash, relayer FROM submissions "
-                "WHERE sender = ? AND nonce = ? AND state IN ('journalled', 'signed', 'expired')",
-                (tx.sender, tx.nonce),
-            ).fetchone()
-        except OverflowError:  # no row has a nonce beyond 63 bits
-            return False
-        return row is not None and row == (hash_message(message), tx.relayer)
+    def _journalled(self, nonces: Sequence[_Nonce]) -> dict[_Nonce, _Payload]:
+        """What is committed now under these senders and nonces. Raises `sqlite3.Error`."""
+        if self._journal is None:
+            self._journal = sqlite3.connect(f"file:{self._journal_path}?mode=ro", uri=True, isolation_level=None)
+        found: dict[_Nonce, _Payload] = {}
+        possible = [item for item in nonces if item[1] < 2**63]  # no row has another
+        for start in range(0, len(possible), ROWS_AT_ONCE):
+            part = possible[start : start + ROWS_AT_ONCE]
+            rows = self._journal.execute(_payloads(len(part)), [value for item in part for value in item])
+            found |= {(sender, nonce): (message_hash, relayer) for sender, nonce, message_hash, relayer in rows}
+        return found
+
+
+@lru_cache(ROWS_AT_ONCE)
+def _payloads(count: int) -> str:
+    """The question for what may be signed under so many senders and nonces."""
+    return (
+        "SELECT sender, nonce, message_hash, relayer "
+        f"FROM (VALUES {', '.join(['(?, ?)'] * count)}) CROSS JOIN submissions ON sender = column1 AND nonce = column2 "
+        "WHERE state IN ('journalled', 'signed', 'expired')"
+    )
 
 
 def serve(connection: socket.socket, *, locked: bool = False) -> None:

@@ -9,15 +9,17 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from millrace.relayer.parts import PART, cost
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.signer_wire import (
     HEADER,
     MAX_FRAME,
     Answer,
+    Command,
     Done,
     Failed,
     Ready,
@@ -35,10 +37,6 @@ _RESTART_FIRST, _RESTART_MOST = 0.1, 5.0
 START_SECONDS = 15.0
 START_ATTEMPTS = 5
 """So many processes may be lost at the start of the service before it gives up."""
-MAX_GROUP = 128
-"""Transactions asked for at once: some 10 ms of its time, so that a hang is told from a queue."""
-CHUNK = 16
-"""Transactions of one question in a row: a long one lets short ones pass, as most others' are."""
 MAX_UNDER_WAY = 2
 """Frames it may have at once: it works on one while the other waits in the socket."""
 
@@ -51,103 +49,85 @@ class SignerLost(SignerError):
     """The process went away, or could not be started: another one may do better."""
 
 
-class _Asked:
-    """One question: transactions, how many of them were sent, and who waits for one answer to each."""
+class _Asked(NamedTuple):
+    """One question: transactions, what they cost, and who waits for one answer to each."""
 
-    __slots__ = ("answer", "answers", "items", "sent")
-
-    def __init__(self, items: list[bytes], answer: asyncio.Future[list[Any]]) -> None:
-        self.items = items
-        self.answer = answer
-        self.answers: list[Any] = []
-        self.sent = 0
-
-
-class _Chunk(NamedTuple):
-    """A part of a question: so many of its transactions."""
-
-    asked: _Asked
-    size: int
-
-
-class _Questions:
-    """Questions of one kind, each a chunk at a time: short ones pass long ones, and long ones grow old.
-
-    Each take begins with a chunk of the question begun first, then come those not begun yet, then the others begun,
-    in turns. So one of `n` chunks is through `n` takes after those begun before it, however many short ones come.
-    """
-
-    def __init__(self) -> None:
-        self._new: deque[_Asked] = deque()
-        self._begun: dict[_Asked, None] = {}
-        """In the order in which they were begun."""
-        self._turns: deque[_Asked] = deque()
-        """The same in the order of their turns, and some that are through."""
-
-    def __bool__(self) -> bool:
-        return bool(self._new or self._begun)
-
-    def __iter__(self) -> Iterator[_Asked]:
-        yield from self._new
-        yield from self._begun
-
-    def add(self, asked: _Asked) -> None:
-        self._new.append(asked)
-
-    def take(self, room: int, into: list[bytes]) -> list[_Chunk]:
-        """Chunks of at most `room` transactions together, which are appended to `into`."""
-        chunks = []
-        asked = next(iter(self._begun), None)
-        while room > 0 and (asked := asked or self._next()) is not None:
-            part = asked.items[asked.sent : asked.sent + min(CHUNK, room)]
-            asked.sent += len(part)
-            room -= len(part)
-            into += part
-            chunks.append(_Chunk(asked, len(part)))
-            if asked.sent == len(asked.items):
-                self._begun.pop(asked, None)
-            elif asked not in self._begun:
-                self._begun[asked] = None
-                self._turns.append(asked)
-            asked = None
-        return chunks
-
-    def _next(self) -> _Asked | None:
-        if self._new:
-            return self._new.popleft()
-        while self._turns:
-            asked = self._turns.popleft()
-            if asked in self._begun:
-                self._turns.append(asked)
-                return asked
-        return None
-
-    def clear(self) -> None:
-        self._new.clear()
-        self._begun.clear()
-        self._turns.clear()
+    items: list[bytes]
+    cost: int
+    answer: asyncio.Future[list[Any]]
 
 
 class _Group(NamedTuple):
     """What one frame asks."""
 
-    sign: list[_Chunk]
-    check: list[_Chunk]
+    sign: list[_Asked]
+    check: list[_Asked]
+
+
+class _Link(asyncio.Protocol):
+    """Our end of the socket pair: frames out, reports in."""
+
+    def __init__(self, on_done: Callable[[Done], None]) -> None:
+        self._on_done = on_done
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+        loop = asyncio.get_running_loop()
+        self.first: asyncio.Future[Report | None] = loop.create_future()
+        """What it says of its keys; `None` when it ended without a word."""
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self.answered = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+        if not self.first.done():
+            self.first.set_result(None)
+
+    def send(self, record: Command) -> None:
+        """Write one frame."""
+        if self._transport is not None:
+            self._transport.write(frame(record))
+
+    def close(self) -> None:
+        """Hang up: the process ends by itself."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= HEADER.size:
+            (size,) = HEADER.unpack_from(self._buffer)
+            if size > MAX_FRAME:
+                raise OSError("the signing process sent an impossible frame")
+            end = HEADER.size + size
+            if len(self._buffer) < end:
+                return
+            report = report_decoder.decode(memoryview(self._buffer)[HEADER.size : end])
+            del self._buffer[:end]
+            if not self.first.done():
+                self.first.set_result(report)
+            elif isinstance(report, Done):
+                self.answered = True
+                self._on_done(report)
 
 
 class SigningProcess:
     """One child that holds the keys. `start` it, then `check` and `sign`; it is replaced with back-off when lost.
 
-    Questions that come together travel in one frame, signing before checking, long ones a chunk at a time.
+    Questions travel in the order of asking, signing before checking, short ones that wait together in one frame. A
+    question holds up others for as long as its transactions take: its caller asks for a part of a batch at a time.
     """
 
     def __init__(self, start: Start, timeout: float) -> None:
         self._start = start
         self._timeout = timeout
         self._process: asyncio.subprocess.Process | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._to_sign = _Questions()
-        self._to_check = _Questions()
+        self._link: _Link | None = None
+        self._to_sign: deque[_Asked] = deque()
+        self._to_check: deque[_Asked] = deque()
         self._under_way: deque[_Group] = deque()
         self._deadline: asyncio.TimerHandle | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -160,7 +140,7 @@ class SigningProcess:
     @property
     def running(self) -> bool:
         """Whether the process has its keys and takes requests."""
-        return self._writer is not None
+        return self._link is not None
 
     @property
     def pid(self) -> int | None:
@@ -173,8 +153,8 @@ class SigningProcess:
         One that is lost before it is ready is replaced, as it is later on; after `START_ATTEMPTS` there is something
         wrong that its operator has to see.
         """
-        reader = await self._spawn_patiently()
-        self._supervisor = asyncio.create_task(self._supervise(reader), name="signer-supervisor")
+        link = await self._spawn_patiently()
+        self._supervisor = asyncio.create_task(self._supervise(link), name="signer-supervisor")
 
     async def stop(self) -> None:
         """Let it answer what it was asked, then end the process."""
@@ -203,24 +183,24 @@ class SigningProcess:
 
     # ---- questions
 
-    async def _ask(self, questions: _Questions, items: list[bytes]) -> list[Any]:
+    async def _ask(self, questions: deque[_Asked], items: list[bytes]) -> list[Any]:
         if not items:
             return []
         if not self.running:
             raise SignerError("the signing process is down; it is being started again")
-        asked = _Asked(items, asyncio.get_running_loop().create_future())
-        questions.add(asked)
+        total = sum(cost(len(item)) for item in items)
+        asked = _Asked(items, total, asyncio.get_running_loop().create_future())
+        questions.append(asked)
         self._pump()
         return await asked.answer
 
     def _pump(self) -> None:
         """Send what waits, as far as the process may have it."""
-        while self._writer is not None and len(self._under_way) < MAX_UNDER_WAY and (self._to_sign or self._to_check):
-            work = Work([], [])
-            sign = self._to_sign.take(MAX_GROUP, work.sign)
-            check = self._to_check.take(MAX_GROUP - len(work.sign), work.check)
-            self._under_way.append(_Group(sign, check))
-            self._writer.write(frame(work))
+        while self._link is not None and len(self._under_way) < MAX_UNDER_WAY and (self._to_sign or self._to_check):
+            group = _Group(_frameful(self._to_sign), _frameful(self._to_check))
+            self._under_way.append(group)
+            sign, check = ([item for asked in part for item in asked.items] for part in group)
+            self._link.send(Work(sign, check))
             if self._deadline is None:
                 self._watch()
 
@@ -239,18 +219,17 @@ class SigningProcess:
         if self._deadline is not None:
             self._deadline.cancel()
         self._watch()
-        for chunks, answers in ((group.sign, done.signed), (group.check, done.checked)):
+        for part, answers in ((group.sign, done.signed), (group.check, done.checked)):
             at = 0
-            for asked, size in chunks:  # frames are answered in their order, and so are the chunks of a question
-                asked.answers += answers[at : at + size]
-                at += size
-                if len(asked.answers) == len(asked.items) and not asked.answer.done():
-                    asked.answer.set_result(asked.answers)
+            for asked in part:
+                if not asked.answer.done():
+                    asked.answer.set_result(answers[at : at + len(asked.items)])
+                at += len(asked.items)
         self._pump()
 
     def _asked(self) -> list[_Asked]:
-        """All questions without an answer; one of several chunks may be there more than once."""
-        under_way = [chunk.asked for group in self._under_way for part in group for chunk in part]
+        """All questions without an answer."""
+        under_way = [asked for group in self._under_way for part in group for asked in part]
         return [*under_way, *self._to_sign, *self._to_check]
 
     def _fail_waiting(self) -> None:
@@ -266,7 +245,7 @@ class SigningProcess:
 
     # ---- life
 
-    async def _spawn_patiently(self) -> asyncio.StreamReader:
+    async def _spawn_patiently(self) -> _Link:
         """`_spawn`, again with back-off while processes are lost. Raises `SignerError`."""
         delay = _RESTART_FIRST
         for attempt in range(1, START_ATTEMPTS):
@@ -284,26 +263,26 @@ class SigningProcess:
                 "what limits there are (ulimit -a), then start the relayer again"
             ) from error
 
-    async def _spawn(self) -> asyncio.StreamReader:
+    async def _spawn(self) -> _Link:
         """A new process with its keys loaded. Raises `SignerError`."""
         try:
             ours = await self._launch()
-            reader, writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_FRAME)
+            loop = asyncio.get_running_loop()
+            _, link = await loop.create_unix_connection(lambda: _Link(self._take_done), sock=ours)
         except OSError as error:  # no file descriptor or memory left, maybe only for a moment
             await self._end()
             raise SignerLost(f"no signing process can be started: {error}") from error
         try:
-            writer.write(frame(self._start))
-            report = await asyncio.wait_for(_receive(reader), START_SECONDS)
+            link.send(self._start)
+            report = await asyncio.wait_for(link.first, START_SECONDS)
         except TimeoutError as error:
-            writer.close()
+            link.close()
             await self._end()
             raise SignerLost(f"the signing process was not ready within {START_SECONDS:.0f} s") from error
-        except (OSError, asyncio.IncompleteReadError) as error:
-            writer.close()
-            raise SignerLost(f"the signing process ended before it was ready, {await self._fate()}") from error
+        if report is None:
+            raise SignerLost(f"the signing process ended before it was ready, {await self._fate()}")
         if not isinstance(report, Ready):
-            writer.close()
+            link.close()
             await self._end()
             raise SignerError(report.reason if isinstance(report, Failed) else "unexpected answer")
         if self.relayers and report.relayers != self.relayers:
@@ -311,8 +290,8 @@ class SigningProcess:
         if not report.locked:
             log.warning("keys may be swapped to disk: the signing process may not lock its memory (ulimit -l)")
         self.relayers = report.relayers
-        self._writer = writer
-        return reader
+        self._link = link
+        return link
 
     async def _launch(self) -> socket.socket:
         """Start the process; our end of its socket pair. Raises `OSError`."""
@@ -333,15 +312,11 @@ class SigningProcess:
                 raise
         return ours
 
-    async def _supervise(self, reader: asyncio.StreamReader) -> None:
+    async def _supervise(self, link: _Link) -> None:
         delay = _RESTART_FIRST
         while True:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                while True:
-                    report = await _receive(reader)
-                    if isinstance(report, Done):
-                        self._take_done(report)
-                    delay = _RESTART_FIRST
+            await link.lost
+            delay = _RESTART_FIRST if link.answered else delay
             await self._end()
             self._fail_waiting()
             self.restarts += 1
@@ -350,7 +325,7 @@ class SigningProcess:
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, _RESTART_MOST)
                 try:
-                    reader = await self._spawn()
+                    link = await self._spawn()
                     break
                 except SignerError as error:
                     log.error("signing process does not start", extra={"reason": str(error)})
@@ -369,9 +344,9 @@ class SigningProcess:
         return f"killed by {signal.Signals(-code).name}"
 
     async def _end(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
         process, self._process = self._process, None
         if process is not None:
             if process.returncode is None:
@@ -399,8 +374,10 @@ def where_keys_are(settings: RelayerSettings, journal: Path) -> Start:
     )
 
 
-async def _receive(reader: asyncio.StreamReader) -> Report:
-    (size,) = HEADER.unpack(await reader.readexactly(HEADER.size))
-    if size > MAX_FRAME:
-        raise OSError("the signing process sent an impossible frame")
-    return report_decoder.decode(await reader.readexactly(size))
+def _frameful(questions: deque[_Asked]) -> list[_Asked]:
+    """Take from the questions those that go into the next frame."""
+    taken, room = [], PART
+    while questions and room > 0:
+        taken.append(questions.popleft())
+        room -= taken[-1].cost
+    return taken

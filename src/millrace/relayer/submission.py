@@ -3,6 +3,9 @@
 `take` has no point at which another task could slip between a check and the reservation it allows; `finish`
 waits for disk and signer. The two are apart so that one connection's transactions are taken in their order
 while earlier ones are still being written.
+
+Long batches go through in parts of about a millisecond, and only so many parts of one client are on their way at
+once: whoever sends much waits for itself, everybody else waits for a few parts of each other client at most.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,24 +25,29 @@ from millrace.chain.transaction import Transaction, from_proto, signing_message
 from millrace.relayer import reasons, stages
 from millrace.relayer.account_source import AccountSource
 from millrace.relayer.accounts import Account
-from millrace.relayer.desk import Desk
+from millrace.relayer.desk import Desk, record_of
 from millrace.relayer.inflight import Entry
-from millrace.relayer.journal import Journal, Record, hash_message
+from millrace.relayer.journal import Journal
 from millrace.relayer.journal_writer import JournalError, JournalFull, NonceTaken
-from millrace.relayer.limits import Turns
+from millrace.relayer.limits import Company, Shares
+from millrace.relayer.parts import PART, STRETCH, Part, cost, cut
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.signer_wire import Answer
 from millrace.relayer.signing import SignerError, SigningProcess
-from millrace.relayer.stages import Authenticated, Examined, Journalled, Origin, Relayers, Reserved, Signed, hash_of
+from millrace.relayer.stages import Authenticated, Examined, Journalled, Origin, Relayers, Reserved, Signed
 
 log = logging.getLogger(__name__)
 
-SLICE = 8
-"""Transactions read or verified before other tasks get their turn: well below a millisecond …"""
-SLICE_BYTES = 64 * 1024
-"""… also where they are long."""
+UNSPONSORED = 2
+"""So many times its cost a transaction counts whose signatures the service itself verifies, in its event loop."""
+TAKING, FINISHING = 2 * PART, 4 * PART
+"""What one client may have between parsed and reserved, and between journalled and signed: enough that disk and
+signing process always have the next part at hand."""
+REST = 2.0
+"""After a part of a long batch the event loop belongs to the others so many times as long as the part took."""
+ALONE_SECONDS = 0.25
+"""Who has been alone for so long may have longer parts; somebody else's next submission ends that."""
 
-RECOVERED_AT_ONCE = 100
 
 _STALE = {
     reasons.NONCE_TOO_LOW.code,
@@ -71,11 +80,17 @@ class _Taken(NamedTuple):
 
 
 class Batch:
-    """A submission between `take` and `finish`."""
+    """A submission between `take` and `finish`; its last part is to be finished then, earlier ones are on their way."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, origin: Origin, size: int, announce: Announce | None, stretch: int) -> None:
+        self.origin = origin
+        self.stretch = stretch
+        """How many times longer than usual its parts are."""
+        self.announce = announce
         self.results: list[Result | None] = [None] * size
         self.taken: list[_Taken] = []
+        """Of the last part."""
+        self.under_way: list[asyncio.Task[None]] = []
 
 
 class Submitter:
@@ -98,53 +113,67 @@ class Submitter:
         self._journal = journal
         self._signer = signer
         self._send = send
-        self._turns = Turns()
+        self._taking = Shares(TAKING)
+        self._finishing = Shares(FINISHING)
+        self._company = Company(ALONE_SECONDS)
 
     # ---- parsed → authenticated → approved → reserved
 
-    async def take(self, origin: Origin, raws: Sequence[Raw]) -> Batch:
-        """Check and reserve each transaction; what is refused has its reason in the batch's results."""
-        batch = Batch(len(raws))
-        authenticated = await self._authenticate(origin, raws, batch)
-        await self._know_accounts({item.tx.sender for _, item in authenticated})
-        pace = _Pace()
-        for index, item in authenticated:
-            await pace.worked(0)
+    async def take(self, origin: Origin, raws: Sequence[Raw], announce: Announce | None = None) -> Batch:
+        """Check and reserve each transaction; what is refused has its reason in the batch's results.
+
+        `announce` is called for each accepted transaction before it can leave this process.
+        """
+        stretch = STRETCH if self._company.is_alone(origin.ip) else 1
+        batch = Batch(origin, len(raws), announce, stretch)
+        for part in cut(raws, 1 if origin.is_sponsored else UNSPONSORED, stretch * PART):
+            if batch.taken:
+                batch.under_way.append(asyncio.create_task(self._finish(batch.taken, batch)))
+            size = max(1, part.cost // stretch)
+            await self._taking.take(origin.ip, size)
             try:
-                batch.taken.append(await self._take_one(index, item))
+                batch.taken = await self._take_part(raws, part, batch)
+            finally:
+                self._taking.give_back(origin.ip, size)
+        return batch
+
+    async def _take_part(self, raws: Sequence[Raw], part: Part, batch: Batch) -> list[_Taken]:
+        authenticated = await self._authenticate(raws, part, batch)
+        await self._know_accounts({item.tx.sender for _, item in authenticated})
+        taken = []
+        for index, item in authenticated:
+            try:
+                taken.append(await self._take_one(index, item))
             except Refused as refusal:
                 batch.results[index] = refusal.reason
             except _Repeated as repeated:
                 batch.results[index] = repeated.accepted
-        return batch
+        return taken
 
-    async def _authenticate(self, origin: Origin, raws: Sequence[Raw], batch: Batch) -> list[tuple[int, Authenticated]]:
+    async def _authenticate(self, raws: Sequence[Raw], part: Part, batch: Batch) -> list[tuple[int, Authenticated]]:
+        relayers, began = self._relayers(), time.perf_counter()
         examined: list[tuple[int, Examined]] = []
-        relayers = self._relayers()
-        async with self._turns.of(origin.ip):
-            pace = _Pace()
-            for index, raw in enumerate(raws):
-                try:
-                    examined.append((index, stages.examine(stages.parse(raw, origin), self._network, relayers)))
-                except Refused as refusal:
-                    batch.results[index] = refusal.reason
-                await pace.worked(len(memoryview(raw)))
-        verdicts = await self._verdicts([item for _, item in examined]) if origin.is_sponsored else None
+        for index in part.positions:
+            try:
+                examined.append(
+                    (index, stages.examine(stages.parse(raws[index], batch.origin), self._network, relayers))
+                )
+            except Refused as refusal:
+                batch.results[index] = refusal.reason
+        verdicts = await self._verdicts([item for _, item in examined]) if batch.origin.is_sponsored else None
         authenticated = []
-        async with self._turns.of(origin.ip):
-            pace = _Pace()
-            for place, (index, item) in enumerate(examined):
-                try:
-                    if verdicts is not None:
-                        done = stages.vouched(item, verdicts[place])
-                    else:
-                        done = stages.verify(item, signing_message(item.parsed.tx))
-                except Refused as refusal:
-                    batch.results[index] = refusal.reason
+        for place, (index, item) in enumerate(examined):
+            try:
+                if verdicts is not None:
+                    done = stages.vouched(item, verdicts[place])
                 else:
-                    authenticated.append((index, done))
-                if verdicts is None:
-                    await pace.worked(len(item.parsed.proto))
+                    done = stages.verify(item, signing_message(item.parsed.tx))
+            except Refused as refusal:
+                batch.results[index] = refusal.reason
+            else:
+                authenticated.append((index, done))
+        if verdicts is None and len(raws) > len(part.positions):
+            await asyncio.sleep(REST * (time.perf_counter() - began) if batch.stretch == 1 else 0)
         return authenticated
 
     async def _verdicts(self, items: Sequence[Examined]) -> list[str] | None:
@@ -161,7 +190,9 @@ class Submitter:
             return None
 
     async def _know_accounts(self, senders: set[bytes]) -> None:
-        await asyncio.gather(*(self._accounts.know(sender) for sender in senders), return_exceptions=True)
+        unknown = [sender for sender in senders if self._accounts.book.get(sender) is None]
+        if unknown:
+            await asyncio.gather(*(self._accounts.know(sender) for sender in unknown), return_exceptions=True)
 
     async def _take_one(self, index: int, item: Authenticated) -> _Taken:
         """Reserve one transaction. Raises `Refused`, or `_Repeated` when its bytes were accepted before."""
@@ -198,38 +229,58 @@ class Submitter:
 
     def _done_before(self, tx: Transaction, client: bytes) -> Accepted | None:
         """What was answered to the same bytes, if they were accepted: the answer stays the same."""
-        record = self._journal.find(client)
+        record = self._journal.find(tx.sender, tx.nonce, client)
         if record is None or record.chain_hash is None:
             return None
         return Accepted(_with_signature_of(tx, record.tx), record.client_hash, record.chain_hash)
 
     # ---- journalled → signed → gossiped
 
-    async def finish(self, batch: Batch, announce: Announce | None = None) -> list[Result]:
-        """Write, sign and send what was taken; one result per transaction, in order.
+    async def finish(self, batch: Batch) -> list[Result]:
+        """Write, sign and send what was taken; one result per transaction, in order."""
+        await self._finish(batch.taken, batch)
+        for task in batch.under_way:
+            await task
+        assert all(result is not None for result in batch.results)
+        return [result for result in batch.results if result is not None]
 
-        `announce` is called for each accepted transaction before it can leave this process.
-        """
-        for item in batch.taken:
+    async def _finish(self, taken: list[_Taken], batch: Batch) -> None:
+        """Write, sign and send a part."""
+        new = []
+        for item in taken:
             if item.is_new and item.entry.state == "over":  # its nonce passed meanwhile: a row would never end
                 batch.results[item.position] = item.entry.refusal or reasons.NONCE_TOO_LOW
-        new = [item for item in batch.taken if item.is_new and item.entry.state != "over"]
-        journalled = await self._write(new, batch)
-        for item in batch.taken:
-            if not item.is_new and await self._is_written(item, batch):
-                journalled.append((item, Journalled(item.reserved)))
-        signed = await self._sign(journalled, batch)
-        pace = _Pace()
+            elif item.is_new:
+                new.append(item)
+        if new:
+            async with self._room_for(new, batch):
+                signed = await self._sign(await self._write(new, batch), batch)
+            self._accept(signed, batch)
+        # Another submission of the same bytes may have to be written first: nobody waits for that with room taken.
+        again = [(item, Journalled(item.reserved)) for item in taken if await self._is_written(item, batch)]
+        if again:
+            async with self._room_for([item for item, _ in again], batch):
+                signed = await self._sign(again, batch)
+            self._accept(signed, batch)
+
+    @contextlib.asynccontextmanager
+    async def _room_for(self, items: Sequence[_Taken], batch: Batch) -> AsyncIterator[None]:
+        size = max(1, sum(cost(len(item.entry.proto)) for item in items) // batch.stretch)
+        await self._finishing.take(batch.origin.ip, size)
+        try:
+            yield
+        finally:
+            self._finishing.give_back(batch.origin.ip, size)
+
+    def _accept(self, signed: Sequence[tuple[_Taken, Signed]], batch: Batch) -> None:
+        """The relayer stands for these: they are announced, sent and answered."""
         for item, done in signed:
-            await pace.worked(0)
             entry = item.entry
-            if announce is not None:
-                announce(entry)
+            if batch.announce is not None:
+                batch.announce(entry)
             if item.reserved.approved.origin.kind != "sign":
                 self._to_network(entry, done)
             batch.results[item.position] = Accepted(done.tx, entry.client_hash, entry.chain_hash)
-        assert all(result is not None for result in batch.results)
-        return [result for result in batch.results if result is not None]
 
     async def _write(self, items: list[_Taken], batch: Batch) -> list[tuple[_Taken, Journalled]]:
         if not items:
@@ -260,7 +311,9 @@ class Submitter:
         return written
 
     async def _is_written(self, item: _Taken, batch: Batch) -> bool:
-        """Wait until the first submission of the same bytes has been decided; whether it stands."""
+        """Of the same bytes as another submission's: wait until that has been decided; whether it stands."""
+        if item.is_new:
+            return False
         reason = await self._desk.decided(item.entry)
         if reason is not None:
             batch.results[item.position] = reason
@@ -334,8 +387,8 @@ class Submitter:
         if signer is None:
             return
         try:
-            for start in range(0, len(missed), RECOVERED_AT_ONCE):
-                part = missed[start : start + RECOVERED_AT_ONCE]
+            for start in range(0, len(missed), PART):
+                part = missed[start : start + PART]
                 answers = await _ask(signer, part)
                 self._take_answers(part, answers)
                 self._send_waiting(part)
@@ -352,48 +405,12 @@ class Submitter:
                 self._send(entry)
 
 
-class _Pace:
-    """Gives other tasks their turn after every slice of work."""
-
-    def __init__(self) -> None:
-        self._items = 0
-        self._bytes = 0
-
-    async def worked(self, size: int) -> None:
-        """One more transaction of `size` bytes is done."""
-        self._items += 1
-        self._bytes += size
-        if self._items >= SLICE or self._bytes >= SLICE_BYTES:
-            self._items = self._bytes = 0
-            await asyncio.sleep(0)
-
-
 class _Repeated(Exception):
     """The same bytes were accepted before, and their transaction is over."""
 
     def __init__(self, accepted: Accepted) -> None:
         super().__init__("submitted before")
         self.accepted = accepted
-
-
-def record_of(entry: Entry) -> Record:
-    """The journal's row for an entry."""
-    return Record(
-        sender=entry.tx.sender,
-        nonce=entry.tx.nonce,
-        client_hash=entry.client_hash,
-        chain_hash=hash_of(entry.proto) if entry.kind == "broadcast" else None,
-        message_hash=hash_message(signing_message(entry.tx)),
-        tx=entry.proto,
-        kind=entry.kind,
-        relayer=entry.tx.relayer if entry.kind != "broadcast" else None,
-        fee=entry.fee,
-        cost=None,
-        ip=entry.ip,
-        created_ms=entry.created_ms,
-        state="journalled",
-        broadcast=entry.kind != "sign",
-    )
 
 
 async def _ask(signer: SigningProcess, entries: list[Entry]) -> list[Answer]:

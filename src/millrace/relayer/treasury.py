@@ -15,10 +15,11 @@ from millrace.relayer import audit, outcomes, policy, reasons
 from millrace.relayer.audit import Spent
 from millrace.relayer.budget import HOUR, Ledger, Reservation, Spender, Undecided
 from millrace.relayer.inflight import Entry
-from millrace.relayer.journal import Journal, Record, transaction_of
+from millrace.relayer.journal import Journal, transaction_of
 from millrace.relayer.outcomes import Outcome
 from millrace.relayer.policy import Policy
 from millrace.relayer.reasons import Refused
+from millrace.relayer.records import Record
 from millrace.relayer.reputation import Reputation
 from millrace.relayer.stages import Authenticated
 

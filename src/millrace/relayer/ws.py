@@ -13,6 +13,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from millrace.relayer import messages, reasons, strict_json, topics
@@ -317,8 +318,10 @@ class PublicSession(_Listener):
             while self._waiting:
                 request = self._waiting.popleft()
                 kind: Origin = Origin("relay" if isinstance(request, Relay) else "broadcast", self.client)
-                batch = await self._gateway.submitter.take(kind, messages.transactions_of(request))
-                task = asyncio.create_task(self._finish(request, kind.kind, batch))
+                subscribed: dict[bytes, str] = {}
+                announce = partial(self._auto_subscribe, into=subscribed) if request.auto_subscribe else None
+                batch = await self._gateway.submitter.take(kind, messages.transactions_of(request), announce)
+                task = asyncio.create_task(self._finish(request, batch, subscribed))
                 self._finishing.add(task)
                 task.add_done_callback(self._finishing.discard)
         except Exception:
@@ -328,15 +331,9 @@ class PublicSession(_Listener):
         finally:
             self._worker = None
 
-    async def _finish(self, request: Relay | Broadcast, action: str, batch: Batch) -> None:
-        subscribed: dict[bytes, str] = {}
-
-        def announce(entry: Entry) -> None:
-            if request.auto_subscribe and not self.closed:
-                subscribed.update(self._auto_subscribe(entry))
-
+    async def _finish(self, request: Relay | Broadcast, batch: Batch, subscribed: dict[bytes, str]) -> None:
         try:
-            results = await self._gateway.submitter.finish(batch, announce)
+            results = await self._gateway.submitter.finish(batch)
         except Exception:
             log.exception("a submission was not finished")
             self.close(1011, "internal error")
@@ -346,21 +343,20 @@ class PublicSession(_Listener):
         for result in results:
             if isinstance(result, Reason):
                 self._gateway.count(result)
-        reply = submission_reply(action, results, request.request_id, subscribed)
+        reply = submission_reply(batch.origin.kind, results, request.request_id, subscribed)
         self.send_text(messages.encode(reply))
 
     def _done(self, count: int) -> None:
         self._under_way -= count
         self._gateway.under_way -= count
 
-    def _auto_subscribe(self, entry: Entry) -> dict[bytes, str]:
+    def _auto_subscribe(self, entry: Entry, into: dict[bytes, str]) -> None:
         """Subscribe to the fate of an accepted transaction, if there is still room for a topic."""
         topic = TxStatusTopic(entry.chain_hash)
-        try:
-            self._gateway.subscriptions.subscribe(self, topic, self._gateway.clock())
-        except Refused:
-            return {}
-        return {entry.chain_hash: topics.text_of(topic)}
+        if not self.closed:
+            with contextlib.suppress(Refused):
+                self._gateway.subscriptions.subscribe(self, topic, self._gateway.clock())
+                into[entry.chain_hash] = topics.text_of(topic)
 
 
 def _ms(seconds: float) -> int:
