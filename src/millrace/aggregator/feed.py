@@ -41,6 +41,7 @@ class Feed:
         self.failures = 0
         self.refreshes = 0
         self.build_seconds = 0.0
+        """CPU time that the last snapshot took; while quotes are asked it rests in between, see `pace`."""
         self._changed = asyncio.Condition()
         self._curves = CurveCache()
         self.pace = Pace()
@@ -102,15 +103,14 @@ class Feed:
 
     async def _swap(self, data: bytes, received: float) -> None:
         current = self.snapshot
-        if current is not None and current.id == identify(data):  # nothing new: it is fresh again
+        known = "" if current is None else current.id
+        snapshot = await asyncio.get_running_loop().run_in_executor(self._builder, self._build, data, received, known)
+        if snapshot is None:  # nothing new: it is fresh again
+            assert current is not None
             current.received = received
             self.refreshes += 1
             self.last_error = None
             return
-        started = self._clock()
-        loop = asyncio.get_running_loop()
-        snapshot = await loop.run_in_executor(self._builder, build, data, received, self._curves, self.pace.pause)
-        self.build_seconds = self._clock() - started
         first = self.snapshot is None
         async with self._changed:
             self.snapshot = snapshot
@@ -119,6 +119,15 @@ class Feed:
             self._changed.notify_all()
         if first:
             log.info("first snapshot", extra={"pools": len(snapshot.document.pools), "id": snapshot.id})
+
+    def _build(self, data: bytes, received: float, known: str) -> Snapshot | None:
+        """In the thread: the snapshot of a document, or None if that is the one known already."""
+        if identify(data) == known:
+            return None
+        started = time.thread_time()
+        snapshot = build(data, received, self._curves, self.pace.pause)
+        self.build_seconds = time.thread_time() - started
+        return snapshot
 
     def _failed(self, reason: str) -> None:
         self.failures += 1

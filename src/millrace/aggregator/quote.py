@@ -27,7 +27,7 @@ from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import WRAPPER, Program, tx_data
 from millrace.dex.pool import Pool
 from millrace.routing.paths import MILLION, split_paths
-from millrace.routing.plan import Ends, Execution, Fee, Fill, PlanError, make_program, spot_output
+from millrace.routing.plan import Ends, Execution, Fill, PlanError, make_program, spot_output
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Route
 from millrace.routing.venue import Trade
@@ -215,7 +215,7 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
         fee_bps=sum(bps),
         fee_amount=str(fee),
         fee_amount_short=short(fee, decimals_out),
-        pool_fees=[_pool_fee(snapshot, fee) for fee in _fees(done)],
+        pool_fees=_pool_fees(snapshot, done),
         optimality_gap=route.gap,
         snapshot=snapshot_info(snapshot),
         profit=str(paid - done.amount_in) if cycle else msgspec.UNSET,
@@ -266,10 +266,10 @@ def _kept(done: Execution) -> int:
     return done.amount_in - sum(fill.amount_in for fill in done.fills if fill.trade.token_in == token)
 
 
-def _fees(done: Execution) -> list[Fee]:
+def _pool_fees(snapshot: Snapshot, done: Execution) -> list[PoolFee]:
     """One entry per swap, in execution order; a pool that is used again is asked as it was left."""
     if done.fees is not None:
-        return done.fees
+        return [_pool_fee(snapshot, *fee) for fee in done.fees]
     result = []
     uses = Counter([fill.trade.pool.id for fill in done.fills])
     touched: dict[str, Pool] = {}
@@ -277,21 +277,20 @@ def _fees(done: Execution) -> list[Fee]:
         if isinstance(trade, Trade):
             pool = trade.pool
             if uses[pool.id] == 1:
-                result.append(Fee(pool, *pool.withheld(trade.i, trade.j, sold)))
-                continue
-            swap = touched.get(pool.id, pool).swap(trade.i, trade.j, sold)
-            touched[pool.id] = swap.pool
-            result.append(Fee(pool, swap.fee_token, swap.fee_amount))
+                token, withheld = pool.withheld(trade.i, trade.j, sold)
+            else:
+                _, token, withheld, touched[pool.id] = touched.get(pool.id, pool).swap(trade.i, trade.j, sold)
+            result.append(_pool_fee(snapshot, pool, token, withheld))
     return result
 
 
-def _pool_fee(snapshot: Snapshot, fee: Fee) -> PoolFee:
+def _pool_fee(snapshot: Snapshot, pool: Pool, token: str, amount: int) -> PoolFee:
     return PoolFee(
-        dex=DEX_NAMES[fee.pool.exchange],
-        address=address.encode(fee.pool.address),
-        token=fee.token,
-        amount=str(fee.amount),
-        amount_short=short(fee.amount, snapshot.decimals(fee.token)),
+        dex=DEX_NAMES[pool.exchange],
+        address=address.encode(pool.address),
+        token=token,
+        amount=str(amount),
+        amount_short=short(amount, snapshot.decimals(token)),
     )
 
 

@@ -21,10 +21,12 @@ def parse(text: str) -> int:
     return amount
 
 
+_POWERS: list[int] = [10**decimals for decimals in range(256)]
+
+
 def short(amount: int, decimals: int) -> float:
     """The amount in whole tokens, for people's eyes only: the nearest float."""
-    whole: int = 10**decimals
-    return amount / whole
+    return amount / _POWERS[decimals]
 
 
 def apply_slippage(amount: int, slippage: Decimal) -> int:

@@ -179,7 +179,6 @@ def remove(action: Action, lp_token: int, mode: int, outputs: int, w: int = AUTO
     return Instruction(action, lp_token, mode, NONE_INDEX, 0, w)
 
 
-@lru_cache(maxsize=8192)  # most plans use the same few indices
 def inputs(instruction: Instruction) -> tuple[Input, ...]:
     """What the instruction withdraws from the vault, in order. Empty: the previous result, whatever it is."""
     action, b1, b2, b3, b4, _ = instruction
@@ -209,35 +208,54 @@ def check(program: Program) -> None:
         raise ProgramError("the referral id must fit 64 bits")
     if program.token_out != EGLD_INDEX and not 0 <= program.token_out < len(program.tokens):
         raise ProgramError(f"token_out: token index {program.token_out} of {len(program.tokens)} tokens")
+    tokens, addresses, amounts = len(program.tokens), len(program.addresses), len(program.amounts)
     for position, instruction in enumerate(program.instructions):
         try:
-            _check_instruction(program, instruction)
+            needs = _needs(instruction)
         except ProgramError as error:
             raise ProgramError(f"instruction {position}: {error}") from None
+        if needs.tokens > tokens:
+            raise ProgramError(f"instruction {position}: token index {needs.tokens - 1} of {tokens} tokens")
+        if needs.amounts > amounts:
+            raise ProgramError(f"instruction {position}: amount index {needs.amounts - 1} of {amounts} amounts")
+        if needs.addresses > addresses:
+            raise ProgramError(f"instruction {position}: address index {needs.addresses - 1} of {addresses} addresses")
+        if any(program.amounts[index] > MILLION for index in needs.parts):
+            raise ProgramError(f"instruction {position}: PPM value exceeds 1,000,000 (100%)")
 
 
-def _check_instruction(program: Program, instruction: Instruction) -> None:
+class _Needs(NamedTuple):
+    """What an instruction needs of the tables: how long each must be at least, and which amounts are ppm values."""
+
+    tokens: int
+    amounts: int
+    addresses: int
+    parts: tuple[int, ...]
+    text: str
+    """Its six arguments in hex, joined with `@`."""
+
+
+@lru_cache(maxsize=8192)  # most plans are made of the same few indices
+def _needs(instruction: Instruction) -> _Needs:
+    """Raises `ProgramError` for numbers that do not fit their arguments or mean nothing."""
     action, b1, *_, w = instruction
     if not 0 <= action <= _LAST_ACTION:
         raise ProgramError(f"Invalid action type: {action}")
     if min(instruction) < 0 or max(instruction[:5]) > 255 or w >= 1 << 16:
         raise ProgramError("a number does not fit its argument")
-    tokens, amounts = len(program.tokens), len(program.amounts)
-    if action in NAMES_OUTPUT and b1 >= tokens and b1 != EGLD_INDEX:
-        raise ProgramError(f"token index {b1} of {tokens} tokens")
-    for token, mode in inputs(instruction):
-        if token >= tokens and token != EGLD_INDEX:
-            raise ProgramError(f"token index {token} of {tokens} tokens")
-        index = mode - PPM if mode >= PPM else mode - FIXED
-        if index >= amounts:
-            raise ProgramError(f"amount index {index} of {amounts} amounts")
-        if mode >= PPM and program.amounts[index] > MILLION:
-            raise ProgramError("PPM value exceeds 1,000,000 (100%)")
-    if action in NEEDS_ADDRESS:
-        if w % 256 == AUTO:
-            raise ProgramError(f"address index {w} means the contract finds the pool")
-        if w >= len(program.addresses):
-            raise ProgramError(f"address index {w} of {len(program.addresses)} addresses")
+    taken = inputs(instruction)
+    used = [item.token for item in taken] + ([b1] if action in NAMES_OUTPUT else [])
+    parts = tuple(item.mode - PPM for item in taken if item.mode >= PPM)
+    fixed_amounts = [item.mode - FIXED for item in taken if item.mode < PPM]
+    if action in NEEDS_ADDRESS and w % 256 == AUTO:
+        raise ProgramError(f"address index {w} means the contract finds the pool")
+    return _Needs(
+        tokens=1 + max((token for token in used if token != EGLD_INDEX), default=-1),
+        amounts=1 + max((*parts, *fixed_amounts), default=-1),
+        addresses=w + 1 if action in NEEDS_ADDRESS else 0,
+        parts=parts,
+        text="@".join([*(_BYTES[number] for number in instruction[:5]), _hex(w)]),
+    )
 
 
 def encode_arguments(program: Program) -> list[bytes]:
@@ -259,8 +277,7 @@ def _text(program: Program) -> str:
     parts += [item.hex() for item in program.addresses]
     parts.append(_hex(len(program.amounts)))
     parts += [_hex(amount) for amount in program.amounts]
-    for action, b1, b2, b3, b4, w in program.instructions:
-        parts += (_BYTES[action], _BYTES[b1], _BYTES[b2], _BYTES[b3], _BYTES[b4], _hex(w))
+    parts += [_needs(instruction).text for instruction in program.instructions]
     return "@".join(parts)
 
 

@@ -7,6 +7,7 @@ elsewhere, and `all` for the last use of every token, so that no dust stays behi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import repeat
 from typing import NamedTuple
@@ -105,27 +106,27 @@ def _run(
 ) -> Walked:
     """Walk the trades. Raises `_Refused` for one whose input or output is nothing."""
     balances = {token_in: amount_in}
-    again = _repeated(trades)
+    uses = _repeated(trades)
     touched: dict[str, Pool] = {}
     sold: list[int] = []
     bought: list[int] = []
     paid = 0
-    for k, trade in enumerate(trades):
-        mode, token, gained = modes[k], trade.token_in, trade.token_out
+    for trade, mode, value in zip(trades, modes, values, strict=True):
+        token, gained = trade.token_in, trade.token_out
         have = balances.get(token, 0)
         if mode == _PPM:
-            amount = have * values[k] // MILLION
+            amount = have * value // MILLION
         elif mode == _ALL:
             amount = have
         elif mode == _PREVIOUS:
             amount = paid
         else:
-            amount = values[k]
+            amount = value
         if not 0 < amount <= have:
-            raise _Refused(k)
-        paid = _swap(touched, trade, amount) if again and trade.pool.id in again else trade.pays(amount)
+            raise _Refused(len(sold))
+        paid = _swap(touched, uses, trade, amount) if trade.pool.id in uses else trade.pays(amount)
         if paid <= 0:
-            raise _Refused(k)
+            raise _Refused(len(sold))
         balances[token] = have - amount
         balances[gained] = balances[gained] + paid if gained in balances else paid
         sold.append(amount)
@@ -136,23 +137,28 @@ def _run(
     return Walked(amount_in, amount_out, trades, modes, values, sold, bought)
 
 
-def _swap(touched: dict[str, Pool], trade: Trade, amount: int) -> int:
-    """Output of a pool that the plan uses more than once; 0 where it refuses."""
+def _swap(touched: dict[str, Pool], uses: dict[str, int], trade: Trade, amount: int) -> int:
+    """Output of a pool that the plan uses more than once; 0 where it refuses. `uses` are those still to come."""
+    name = trade.pool.id
+    pool = touched.get(name)
+    uses[name] -= 1
     try:
-        swap = touched.get(trade.pool.id, trade.pool).swap(trade.i, trade.j, amount)
+        if uses[name]:
+            swap = (pool or trade.pool).swap(trade.i, trade.j, amount)
+            paid, touched[name] = swap.amount_out, swap.pool
+        else:  # how the last trade leaves it is nobody's business
+            paid = (pool or trade.pool).amount_out(trade.i, trade.j, amount)
     except PoolError:
         return 0
-    if swap.amount_out < least_output(trade.pool):
-        return 0
-    touched[trade.pool.id] = swap.pool
-    return swap.amount_out
+    return paid if paid >= least_output(trade.pool) else 0
 
 
-def _repeated(trades: Sequence[Trade]) -> frozenset[str]:
-    """Ids of pools that several trades share."""
+def _repeated(trades: Sequence[Trade]) -> dict[str, int]:
+    """How often the pools are used that several trades share, by id."""
     names = [trade.pool.id for trade in trades]
-    once = set(names)
-    return frozenset() if len(once) == len(names) else frozenset(name for name in once if names.count(name) > 1)
+    if len(set(names)) == len(names):
+        return {}
+    return {name: count for name, count in Counter(names).items() if count > 1}
 
 
 def execute_paths(

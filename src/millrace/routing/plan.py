@@ -104,21 +104,19 @@ def spot_output(done: Execution) -> float:
     The parts in which the plan divides each token stay. Deposits and withdrawals count as they were made.
     """
     source, sink = done.fills[0].trade.token_in, done.fills[-1].trade.token_out
-    owned = {source: sum(fill.amount_in for fill in done.fills if fill.trade.token_in == source)}
-    at_spot = {source: float(owned[source])}
+    whole = sum([fill.amount_in for fill in done.fills if fill.trade.token_in == source])
+    owned = {source: (whole, float(whole))}  # of each token: units, and what they would be at spot rates
     paid = 0.0
-    for fill in done.fills:
-        trade = fill.trade
-        token = trade.token_in
-        part = at_spot.get(token, 0.0) * min(fill.amount_in / max(owned.get(token, 0), 1), 1.0)
-        at_spot[token] = at_spot.get(token, 0.0) - part
-        owned[token] = owned.get(token, 0) - fill.amount_in
-        rate = trade.spot if isinstance(trade, Trade) and trade.spot > 0.0 else fill.amount_out / fill.amount_in
+    for trade, sold, bought in done.fills:
+        units, at_spot = owned.get(trade.token_in, (0, 0.0))
+        part = at_spot * min(sold / max(units, 1), 1.0)
+        owned[trade.token_in] = units - sold, at_spot - part
+        gained = part * (trade.spot if isinstance(trade, Trade) and trade.spot > 0.0 else bought / sold)
         if trade.token_out == sink:
-            paid += part * rate
+            paid += gained
         else:
-            owned[trade.token_out] = owned.get(trade.token_out, 0) + fill.amount_out
-            at_spot[trade.token_out] = at_spot.get(trade.token_out, 0.0) + part * rate
+            units, at_spot = owned.get(trade.token_out, (0, 0.0))
+            owned[trade.token_out] = units + bought, at_spot + gained
     return paid
 
 
@@ -209,19 +207,14 @@ class _Builder:
         return contract.fixed(index) if mode == contract.FIXED else contract.ppm(index)
 
     def add_swap(self, leg: Leg) -> None:
-        pool = leg.trade.pool
+        trade, mode, value = leg
+        pool = trade.pool
         action = ACTIONS[pool.exchange, pool.kind]
-        found = action not in contract.NEEDS_ADDRESS
-        w = contract.AUTO if found or isinstance(pool, OneDexPool) else self.address(pool.address)
-        self.instructions.append(
-            contract.swap(
-                action,
-                self.token(leg.trade.token_in),
-                self.token(leg.trade.token_out),
-                self.mode(leg.mode, leg.value),
-                w,
-            )
-        )
+        w = self.address(pool.address) if action in contract.NEEDS_ADDRESS else contract.AUTO
+        token_in, token_out = self.token(trade.token_in), self.token(trade.token_out)
+        if mode != contract.ALL:
+            mode = self.mode(mode, value)
+        self.instructions.append(contract.swap(action, token_in, token_out, mode, w))
 
     def add_liquidity(self, leg: LpLeg) -> None:
         """A deposit or withdrawal."""
