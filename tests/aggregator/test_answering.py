@@ -10,7 +10,7 @@ from functools import cache
 import msgspec
 import pytest
 
-from millrace.aggregator.answering import FILTER_WEIGHT, Answering
+from millrace.aggregator.answering import FILTER_WEIGHT, SEARCH_WEIGHT, Answering
 from millrace.aggregator.errors import ApiError, Busy
 from millrace.aggregator.pace import Pace
 from millrace.aggregator.query import QuoteRequest
@@ -18,6 +18,7 @@ from millrace.aggregator.quote import answer, filter_of
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import FILTERS_KEPT, Filter, Snapshot, build
 from millrace.dex.document import encode
+from millrace.routing import router
 from millrace.routing.synthetic import WRAPPED, make_market
 
 USDC = "USDC-c76f1f"
@@ -161,6 +162,32 @@ async def test_what_takes_long_runs_in_the_thread_and_counts_for_more(
     assert asked.long is long
     assert sum(charged) == 3 * requests
     assert await answering.answer(asked) == answer(snapshot(), question, SETTINGS)
+
+
+async def test_so_little_that_it_pays_nothing_is_searched_in_the_thread(
+    answering: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forward quote that turns out to take long leaves the loop, counts for more, and is answered as ever."""
+    monkeypatch.setattr(router, "HASTY_LOOKS", 1)
+    question = QuoteRequest(token_in=WRAPPED, token_out=USDC, amount_in=10**6)
+    charged: list[int] = []
+    asked = await answering.prepare(snapshot(), question, charged.append)
+    assert not asked.long
+    with pytest.raises(ApiError) as expected:
+        answer(snapshot(), question, SETTINGS)
+    with pytest.raises(ApiError) as found:
+        await answering.answer(asked)
+    assert (found.value.text, charged) == (expected.value.text, [SEARCH_WEIGHT])
+
+
+async def test_large_mispriced_markets_are_searched_in_the_thread(answering: Answering) -> None:
+    """Where every question takes long none is answered on the loop; it counts as one request all the same."""
+    noisy = build(encode(make_market(230, seed=19, noise=0.02)), 0.0)
+    question = QuoteRequest(token_in=WRAPPED, token_out=USDC, amount_in=10**20)
+    charged: list[int] = []
+    asked = await answering.prepare(noisy, question, charged.append)
+    assert (asked.long, charged) == (True, [])
+    assert await answering.answer(asked) == answer(noisy, question, SETTINGS)
 
 
 async def test_refusals_cost_no_turn(answering: Answering) -> None:

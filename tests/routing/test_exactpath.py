@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from millrace.dex.constant_product import JexPool, XExchangePool
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolError
-from millrace.routing.exactpath import needed
+from millrace.routing.exactpath import NeedsTime, needed
 from millrace.routing.plan import PlanError
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute
@@ -122,3 +122,19 @@ def test_dust_pools_that_alone_connect_are_used() -> None:
     assert planner.forward(TOKENS[0], TOKENS[3], 1000, Limits(), "hybrid").execution.amount_out > 0
     with pytest.raises(PlanError):
         planner.forward(TOKENS[0], TOKENS[3], 1, Limits(), "hybrid")
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.integers(0, 10**6), st.integers(0, 12), st.integers(0, 8))
+def test_a_search_in_a_hurry_gives_the_same_answer_or_none(seed: int, size: int, allowed: int) -> None:
+    """Where a search is not done after so many trades it says so; else it finds what it would with all the time."""
+    pools = small_market(seed)
+    router = Planner(pools, DictMarket(pools, WRAPPED)).router
+    token_in, token_out = pools[0].tokens[0], pools[-1].tokens[1]
+    if token_in == token_out or not router.connected(token_in, token_out):
+        return
+    patient = router.exact_path(token_in, token_out, 10**size, Limits())
+    try:
+        assert router.exact_path(token_in, token_out, 10**size, Limits(), allowed=allowed) == patient
+    except NeedsTime:
+        assert allowed < 100

@@ -1,8 +1,9 @@
 """Where answers are computed: quick ones at once on the event loop, all others in one thread behind a bounded queue.
 
 A plain forward quote takes a fraction of a millisecond. Reverse quotes, quotes with LP tokens, ladders, batches and
-the graph of a filter not asked for before take many: they wait for their turn in the thread, at most so many at a
-time, and their deadline runs while they wait.
+the graph of a filter not asked for before take many. So do forward quotes in large markets with mispricing, and those
+of so little that only whole units decide what it pays: that shows when they are under way. They wait for their
+turn in the thread, at most so many at a time, and their deadline runs while they wait.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import QuoteResponse
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Filter, Snapshot
+from millrace.routing.exactpath import NeedsTime
 from millrace.routing.planner import Planner
 
 T = TypeVar("T")
 
 FILTER_WEIGHT = 5
 """Requests that a new combination of filters counts for besides itself in the rate limit."""
+SEARCH_WEIGHT = 3
+"""The same of a forward quote that turns out to take long."""
 
 
 class Prepared(NamedTuple):
@@ -35,6 +39,8 @@ class Prepared(NamedTuple):
     planner: Planner
     long: bool
     """Whether it is one for the thread."""
+    charge: Callable[[int], None] | None
+    """Told how many requests the question counts for besides itself, if it turns out to take long."""
 
 
 class Answering:
@@ -68,20 +74,23 @@ class Answering:
         weight = quote.weight(question, liquidity=liquidity)
         if charge is not None and weight:
             charge(items * weight)
-        return Prepared(snapshot, question, planner, weight > 0)
+        return Prepared(snapshot, question, planner, weight > 0 or planner.router.slow, charge)
 
     async def answer(self, asked: Prepared) -> QuoteResponse:
         """The answer to a question. Raises `ApiError`."""
-        snapshot, question, planner, long = asked
-        if long:
-            return await self.run(
-                lambda deadline: quote.answer(snapshot, question, self._settings, deadline, snapshot.twin(planner))
-            )
-        self._pace.busy = True
-        try:
-            return quote.answer(snapshot, question, self._settings, planner=planner)
-        finally:
-            self._pace.busy = False
+        snapshot, question, planner, long, charge = asked
+        if not long:
+            self._pace.busy = True
+            try:
+                return quote.answer(snapshot, question, self._settings, planner=planner, hurry=True)
+            except NeedsTime:
+                if charge is not None:
+                    charge(SEARCH_WEIGHT)
+            finally:
+                self._pace.busy = False
+        return await self.run(
+            lambda deadline: quote.answer(snapshot, question, self._settings, deadline, snapshot.twin(planner))
+        )
 
     async def _built(self, snapshot: Snapshot, chosen: Filter) -> Planner:
         """Build the graph of a filter; whoever asks at the same time waits for the same."""

@@ -55,6 +55,16 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
     """Check the parameters of a quote. Raises `ApiError` in the documented words."""
     token_in, token_out = parse_pair(query)
     amount_in, amount_out = _amounts(query)
+    if len(query) == 3:  # nothing but the pair and the amount: the defaults
+        return QuoteRequest(
+            token_in=token_in,
+            token_out=token_out,
+            amount_in=amount_in,
+            amount_out=amount_out,
+            slippage=parse_slippage(settings.default_slippage),
+            max_hops=settings.max_hops,
+            max_splits=settings.max_splits,
+        )
     return QuoteRequest(
         token_in=token_in,
         token_out=token_out,

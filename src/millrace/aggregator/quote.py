@@ -57,18 +57,21 @@ def answer(
     settings: AggregatorSettings,
     deadline: float | None = None,
     planner: Planner | None = None,
+    *,
+    hurry: bool = False,
 ) -> QuoteResponse:
     """The best answer to `request`. Raises `ApiError` in the documented words.
 
     `deadline` is on `time.monotonic`: past it the best found is the answer. The default is the setting, from now.
-    `planner` is the one of the request's filter; without it, it is looked up, or built.
+    `planner` is the one of the request's filter, whose tokens are known; without it, it is looked up, or built.
+    With `hurry` a plain forward question raises `NeedsTime` where it would take long.
     """
-    require_known(snapshot, request)
     if planner is None:
+        require_known(snapshot, request)
         chosen = filter_of(request)
         planner = snapshot.find(chosen) or snapshot.make(chosen)
     until = time.monotonic() + settings.quote_deadline_seconds if deadline is None else deadline
-    return _respond(snapshot, request, settings, _route(snapshot, planner, request, settings, until))
+    return _respond(snapshot, request, settings, _route(snapshot, planner, request, settings, until, hurry))
 
 
 def pair_config(snapshot: Snapshot, token_in: str, token_out: str) -> PairConfig:
@@ -128,7 +131,12 @@ def _limits(request: QuoteRequest, settings: AggregatorSettings) -> Limits:
 
 
 def _route(
-    snapshot: Snapshot, planner: Planner, request: QuoteRequest, settings: AggregatorSettings, deadline: float
+    snapshot: Snapshot,
+    planner: Planner,
+    request: QuoteRequest,
+    settings: AggregatorSettings,
+    deadline: float,
+    hurry: bool,
 ) -> Route:
     """Search with the wrapped token in place of EGLD."""
     token_in, token_out = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
@@ -139,7 +147,7 @@ def _route(
     limits = _limits(request, settings)
     try:
         if amount is not None:
-            route = planner.forward(token_in, token_out, amount, limits, request.algorithm, deadline)
+            route = planner.forward(token_in, token_out, amount, limits, request.algorithm, deadline, hurry=hurry)
             if token_in == token_out:
                 _require_profit(route.execution, request, settings)
             return route

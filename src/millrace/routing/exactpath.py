@@ -24,6 +24,10 @@ MARGIN = 1.0 + 1e-6  # spot rates of tabulated pools are this good
 SPARE = 2  # smallest units of either token by which a pool may be better than its rate: it rounds its fees down
 
 
+class NeedsTime(Exception):
+    """The search is not done within what a caller in a hurry allows."""
+
+
 class Label(NamedTuple):
     """An amount of a token, the edges that brought it, and the tokens on the way."""
 
@@ -46,12 +50,22 @@ class PathFinder:
         self._trades = [trades[k] for k in graph.original.tolist()]
 
     def best(
-        self, source: int, sink: int, amount: int, hops: int, floor: int, behind: Floats, budget: int = BUDGET
+        self,
+        source: int,
+        sink: int,
+        amount: int,
+        hops: int,
+        floor: int,
+        behind: Floats,
+        budget: int = BUDGET,
+        *,
+        allowed: int = BUDGET,
     ) -> tuple[list[Trade], int] | None:
         """The path of at most `hops` pools that pays most for `amount`, and what it pays; None up to `floor`.
 
         `behind` are the best spot rates of all tokens to the sink (scaled). With `source == sink` it is the
-        best cycle. No token and no pool is visited twice.
+        best cycle. No token and no pool is visited twice. It evaluates up to `budget` trades; `NeedsTime` is raised
+        where it goes on after `allowed` ones.
         """
         worth = behind * self._scale / self._scale[sink] * MARGIN  # of a smallest unit, in units of the sink
         best, spent = floor, 0
@@ -62,6 +76,8 @@ class PathFinder:
             most, _, label = heapq.heappop(queue)
             if -most <= best:
                 break
+            if spent > allowed:
+                raise NeedsTime
             for e in self._promising(label, worth, best):
                 v = self._targets[e]
                 if self._visited(label, e, v, sink) or (v != sink and len(label.path) == hops - 1):
@@ -82,8 +98,10 @@ class PathFinder:
         low, high = self._starts[label.token], self._starts[label.token + 1]
         targets = self._dst[low:high]
         most = (self._unit_rate[low:high] * float(label.amount + SPARE) + SPARE) * worth[targets] + SPARE
-        order = np.argsort(-most)
-        edges: list[int] = (order[: int(np.count_nonzero(most > best))] + low).tolist()
+        better = (most > best).nonzero()[0]
+        if len(better) > 1:
+            better = better[(-most[better]).argsort(kind="stable")]
+        edges: list[int] = (better + low).tolist()
         return edges
 
     def _visited(self, label: Label, edge: int, target: int, sink: int) -> bool:

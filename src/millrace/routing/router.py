@@ -31,6 +31,8 @@ from millrace.routing.work import MAX_EDGES, Work, make_work
 Algorithm = Literal["greedy", "lagrangian", "hybrid"]
 CHUNKS = 24
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
+HASTY_LOOKS = 100  # trades evaluated exactly for a caller who must not wait
+LARGE = 400  # trades in a market of which searching for the best single path takes milliseconds, with mispricing
 SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
 NEGLIGIBLE = 1e-9  # relative: no two paths are as close as this but by chance
 _DESCENTS = 8
@@ -120,6 +122,11 @@ class Router(SpotGraph):
         other._scratch()
         return other
 
+    @property
+    def slow(self) -> bool:
+        """Whether questions take milliseconds: in a large market with mispricing the best path is far to find."""
+        return self._mispriced and len(self._trades) > LARGE
+
     def warm(self) -> None:
         """Run every kernel once, so that later calls neither compile nor allocate."""
         if len(self._trades) == 0:
@@ -138,11 +145,13 @@ class Router(SpotGraph):
         limits: Limits,
         algorithm: Algorithm,
         deadline: float = math.inf,
+        *,
+        hurry: bool = False,
     ) -> Route:
         """The best plan that sells `amount_in`; with `token_in == token_out` the most profitable cycles.
 
         Raises `NoRoute`, or `PlanError` if no plan executes. `deadline` is on `time.monotonic`: past it
-        the best plan so far is the answer.
+        the best plan so far is the answer. With `hurry` it raises `NeedsTime` instead of searching for long.
         """
         if not self.connected(token_in, token_out):
             raise NoRoute("no path between tokens")
@@ -167,7 +176,7 @@ class Router(SpotGraph):
             best = _better(best, self._by_wide_path(ask, best))
         budget = self._doubts(best, single)
         if budget and (best is None or time.monotonic() < deadline):
-            best = _better(best, self._by_exact_path(ask, best, budget))
+            best = _better(best, self._by_exact_path(ask, best, budget, HASTY_LOOKS if hurry else BUDGET))
         if search.cycle and (best is None or best.amount_out <= amount_in):
             raise NoRoute("no profitable cycle")
         if best is None and self.distance(token_in, token_out) > limits.hops:
@@ -247,21 +256,33 @@ class Router(SpotGraph):
             return 0
         return COARSE_LOOKS if lost > NEGLIGIBLE else self._second_looks
 
-    def _by_exact_path(self, ask: _Ask, best: Done | None, budget: int) -> Done | None:
-        """The best single path in integers, if it pays more than `best`."""
+    def _by_exact_path(self, ask: _Ask, best: Done | None, budget: int, allowed: int) -> Done | None:
+        """The best single path in integers, if it pays more than `best`. Raises `NeedsTime`."""
         floor = 0 if best is None else best.amount_out
         if ask.search.cycle:
             floor = max(floor, ask.amount_in)
-        path = self.exact_path(ask.token_in, ask.token_out, ask.amount_in, ask.limits, floor, budget)
+        path = self.exact_path(ask.token_in, ask.token_out, ask.amount_in, ask.limits, floor, budget, allowed=allowed)
         return None if path is None else self._execute_paths(ask, [path], [1.0])
 
     def exact_path(
-        self, token_in: str, token_out: str, amount: int, limits: Limits, floor: int = 0, budget: int = BUDGET
+        self,
+        token_in: str,
+        token_out: str,
+        amount: int,
+        limits: Limits,
+        floor: int = 0,
+        budget: int = BUDGET,
+        *,
+        allowed: int = BUDGET,
     ) -> list[Trade] | None:
-        """The single path that pays most for `amount` in exact integers, if that is more than `floor`."""
+        """The single path that pays most for `amount` in exact integers, if that is more than `floor`.
+
+        Raises `NeedsTime` where more than `allowed` trades must be evaluated.
+        """
         source, sink = self.index[token_in], self.index[token_out]
         behind = self.potential(sink, backward=True)
-        found = self._finder.best(source, sink, amount, min(limits.hops, limits.pools), floor, behind, budget)
+        hops = min(limits.hops, limits.pools)
+        found = self._finder.best(source, sink, amount, hops, floor, behind, budget, allowed=allowed)
         return None if found is None else found[0]
 
     def cheapest_path(self, token_in: str, token_out: str, wanted: int, guess: int, limits: Limits) -> Done | None:
