@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 import picows
 from picows import WSMsgType
 
+from millrace.runtime.pieces import Pieces
 from millrace.runtime.process import return_free_memory
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ _ABORT_AFTER = 0.2  # seconds for the close frame to leave before the socket is 
 _LINGER = 5.0  # seconds a graceful close may wait for the reader to take what was sent before
 _MAX_PINGS, _PING_WINDOW = 64, 5.0  # a peer's pings in so many seconds; more close with 1008
 _CROWD = 1_000  # when half of so many sessions have left, the memory they had is given back
+_FIRST_BUFFER = 2048 - 256  # bytes that picows first reads into
 _MAX_CLOSE_REASON = 123  # a control frame carries at most 125 bytes, two of them are the code
 
 
@@ -91,6 +93,8 @@ class Session(picows.WSListener):
     """Bytes that may wait in the socket's send buffer; more closes with 4008 (a slow reader)."""
     message_timeout = 30.0
     """Seconds from a message's first fragment to its last (of a server's session); more closes with 1008."""
+    in_pieces = False
+    """Whether a server's session sees long frames while they grow, see `on_part`; else they are held until whole."""
 
     def __init__(self) -> None:
         self.remote = ""
@@ -102,6 +106,7 @@ class Session(picows.WSListener):
         self._raw: asyncio.Transport | None = None
         self._parts: list[bytes] = []
         self._parts_size = 0
+        self._thrown_away = False
         self._parts_kind: Kind = "binary"
         self._message_since = 0.0
         self._client = False
@@ -116,6 +121,13 @@ class Session(picows.WSListener):
 
     def on_message(self, kind: Kind, data: bytes) -> None:
         """A whole message arrived. Text is not checked to be UTF-8: its decoder does that."""
+
+    def on_part(self, size: int) -> bool:
+        """A part of a message came, of `size` bytes and not its last; False throws the message away, up to its end."""
+        return True
+
+    def on_thrown_away(self) -> None:
+        """A message that was thrown away has come to its end."""
 
     def on_close(self) -> None:
         """The connection is gone, see `close_code`. Called once, and only after `on_open`."""
@@ -188,6 +200,8 @@ class Session(picows.WSListener):
         if self._server is not None:
             self._server._opened(self)
         self.on_open()
+        if self.in_pieces and self._server is not None and not self.closed:
+            self._read_in_pieces()
 
     def on_ws_frame(self, transport: picows.WSTransport, frame: picows.WSFrame) -> None:
         kind = frame.msg_type
@@ -219,6 +233,21 @@ class Session(picows.WSListener):
 
     # Insides.
 
+    def _read_in_pieces(self) -> None:
+        """Put `Pieces` before picows, which has read up to the end of the handshake and must have nothing further.
+
+        Its empty buffer offers all of its size, which is the first one or that doubled. A client has to wait for the
+        answer to its handshake (RFC 6455, 4.1), so whoever has sent more is none.
+        """
+        assert self._raw is not None
+        inner = self._raw.get_protocol()
+        free = len(inner.get_buffer(-1))  # type: ignore[attr-defined]
+        doublings, odd = divmod(free, _FIRST_BUFFER)
+        if odd or doublings & (doublings - 1):
+            self.close(1002, "a frame came before the answer to the handshake", abort=True)
+        else:
+            self._raw.set_protocol(Pieces(inner, self.max_message_size + 1))
+
     def _send(self, opcode: int, payload: bytes) -> None:
         if self._client:
             if not self.closed and self._transport is not None:
@@ -246,13 +275,22 @@ class Session(picows.WSListener):
             return
         # Empty fragments count too, or endless ones would grow the list without growing the size.
         self._parts.append(data)
-        self._parts_size += len(data) + 1
+        self._parts_size += len(data) or 1
         if self._parts_size > self.max_message_size:
             self._too_big()
         elif part.fin:
-            whole = b"".join(self._parts)
-            self._parts, self._parts_size = [], 0
-            self.on_message(self._parts_kind, whole)
+            self._end_message()
+        elif self._thrown_away or not self.on_part(len(data)):
+            self._thrown_away = True
+            self._parts = [b""]  # there is a message, and nothing of it is kept
+
+    def _end_message(self) -> None:
+        parts, thrown_away = self._parts, self._thrown_away
+        self._parts, self._parts_size, self._thrown_away = [], 0, False
+        if thrown_away:
+            self.on_thrown_away()
+        else:
+            self.on_message(self._parts_kind, b"".join(parts))
 
     def _answer_ping(self, payload: bytes) -> None:
         """A server's pong goes through the bounded send buffer; picows answers a client's pings itself."""
