@@ -356,9 +356,13 @@ def settings(data: Path, **changes: Any) -> RelayerSettings:
 
 
 @contextlib.asynccontextmanager
-async def connected(url: str) -> Any:
-    """A client of /ws."""
-    async with aiohttp.ClientSession() as http_session, http_session.ws_connect(url, max_msg_size=0) as socket:
+async def connected(url: str, address: str = "") -> Any:
+    """A client of /ws, from another address where the relayer trusts what this machine says of it."""
+    headers = {"X-Forwarded-For": address} if address else None
+    async with (
+        aiohttp.ClientSession() as http_session,
+        http_session.ws_connect(url, max_msg_size=0, headers=headers) as socket,
+    ):
         yield Client(socket)
 
 

@@ -147,6 +147,7 @@ class Service:
             self._tidy(),
             self._keep_history(),
             self.statistics.run(self.gateway),
+            self.gateway.run(),
         ]
         if self.settings.hub_url:
             work.append(self.hub.run())
@@ -260,6 +261,7 @@ class Service:
             self.submitter,
             self.gateway.submissions,
             self.gateway.bytes,
+            self.gateway.unfinished,
             self.gateway.clients,
             self.settings.max_batch,
             self.health,

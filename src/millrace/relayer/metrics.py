@@ -61,6 +61,16 @@ class _RelayerCollector(Collector):
             ("disputed_blocks", "Blocks nodes tell different things of.", service.tracker.disputed),
             ("forks", "Blocks beside another of the same height.", service.tracker.forks),
             ("conflicting_final", "Second final blocks of a height: must stay 0.", service.tracker.conflicting_final),
+            (
+                "unfinished_refused",
+                "Messages thrown away unfinished, for want of room.",
+                service.gateway.unfinished.refused,
+            ),
+            (
+                "egress_skipped",
+                "Statistics and requests left out for clients sent too much.",
+                service.gateway.egress.skipped,
+            ),
             ("conflated", "Statistics left out for readers who were behind.", service.gateway.conflated),
             ("api_failures", "Submissions that met the chain API's own trouble.", api.failures if api else 0),
             ("api_refused", "Submissions the chain API will never take.", api.refused if api else 0),
@@ -77,6 +87,7 @@ class _RelayerCollector(Collector):
         oldest = (time.time() * 1000 - entries[0].created_ms) / 1000 if entries else 0.0
         for name, text, value in (
             ("connections", "Open WebSocket connections.", service.gateway.connections),
+            ("unfinished_bytes", "Bytes of messages that have not wholly come.", service.gateway.unfinished.total),
             ("subscriptions", "Topics subscribed to.", len(service.gateway.subscriptions)),
             ("in_flight", "Transactions that may still run.", len(entries)),
             ("in_flight_oldest_seconds", "Age of the oldest of them.", oldest),

@@ -16,6 +16,7 @@ from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.replies import sign_reply, submission_reply
 from millrace.relayer.stages import Kind, Origin
 from millrace.relayer.submission import Result, Submitter
+from millrace.relayer.traffic import HeldBytes
 from millrace.runtime import http
 from millrace.runtime.client_address import ClientAddress
 
@@ -36,6 +37,7 @@ class RestApi:
         submitter: Submitter,
         submissions: TokenBuckets,
         received: TokenBuckets,
+        unfinished: HeldBytes,
         clients: ClientAddress,
         max_batch: int,
         health: Callable[[], dict[str, object]],
@@ -46,6 +48,7 @@ class RestApi:
         self._submitter = submitter
         self._submissions = submissions
         self._bytes = received
+        self._unfinished = unfinished
         self._clients = clients
         self._max_batch = max_batch
         self._health = health
@@ -93,11 +96,8 @@ class RestApi:
     async def _submit(self, request: web.Request, kind: Kind) -> list[Result]:
         if request.content_type != "application/json":
             raise Refused(reasons.INVALID_MESSAGE.but("send application/json"))
-        try:
-            body = await http.read_body(request)
-        except web.HTTPRequestEntityTooLarge:
-            raise Refused(reasons.MESSAGE_TOO_LARGE) from None
         remote = self._clients.of(request.remote or "", request.headers.get("X-Forwarded-For"))
+        body = await self._read(request, remote)
         marked = strict_json.marks(body)
         _charge(self._bytes, remote, strict_json.cost(body, marked), "too many bytes from this address")
         transactions = messages.decode_rest_submission(body, self._max_batch, marked)
@@ -108,6 +108,22 @@ class RestApi:
             if isinstance(result, Reason):
                 self._count(result)
         return results
+
+    async def _read(self, request: web.Request, remote: str) -> bytes:
+        """The body. Raises `Refused` when it is too large, or when too much of others' is on its way."""
+        longest = request.client_max_size
+        told = request.content_length
+        if told is not None and told > longest:
+            raise Refused(reasons.MESSAGE_TOO_LARGE)
+        size = longest if told is None else told
+        if not self._unfinished.take(remote, size):
+            raise Refused(reasons.RATE_LIMIT.but("too many bytes in unfinished messages", 1_000))
+        try:
+            return await http.read_body(request)
+        except web.HTTPRequestEntityTooLarge:
+            raise Refused(reasons.MESSAGE_TOO_LARGE) from None
+        finally:
+            self._unfinished.give(remote, size)
 
     async def _get_history(self, request: web.Request) -> web.Response:
         try:

@@ -91,6 +91,18 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Bytes a second that one IP address may send for reading, sustained; counted before anything is decoded."""
     receive_burst: float = 32e6
     """Bytes one IP address may send at once after a pause; at least `max_message_bytes`."""
+    unfinished_bytes: int = 256 * 1024 * 1024
+    """Bytes of all messages and bodies that have not wholly come; of one IP address at most `receive_burst`."""
+    control_rate: float = 1_000.0
+    """Topics a second that one client address may subscribe to or unsubscribe from, sustained; those of this machine
+    are not bounded by it."""
+    control_burst: int = 20_000
+    """Topics one client address may do so with at once after a pause."""
+    send_rate: float = 16e6
+    """Bytes a second sent to one client address, sustained, but for those of this machine. Beyond it statistics are
+    left out and requests are refused; what must be delivered still is."""
+    send_burst: float = 64e6
+    """Bytes sent to one client address at once after a pause."""
     max_nonce_gap: int = 0
     """How far above the expected nonce a transaction may be."""
 

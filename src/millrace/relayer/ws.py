@@ -26,8 +26,9 @@ from millrace.relayer.stages import Origin
 from millrace.relayer.submission import Batch, Submitter
 from millrace.relayer.subscriptions import Subscriptions
 from millrace.relayer.topics import AddressTopic, StreamTopic, TxStatusTopic
+from millrace.relayer.traffic import Egress, HeldBytes, Meter
 from millrace.runtime import websocket
-from millrace.runtime.client_address import ClientAddress
+from millrace.runtime.client_address import ClientAddress, is_local
 from millrace.runtime.websocket import text_frame
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ MAX_WAITING = 64
 """Submissions of one connection that may be under way; further ones are refused."""
 DRAIN_SECONDS = 5.0
 """What is under way at a shutdown may take so long to be answered."""
+PART_BYTES = 64
+"""What a part of an unfinished message takes beside its own bytes."""
+DRAIN_EGRESS_SECONDS = 0.25
 SLICE = 256
 """Sessions written to before other tasks get their turn."""
 
@@ -66,6 +70,11 @@ class Gateway:
         self.subscriptions: Subscriptions[PublicSession] = Subscriptions(settings.max_topics)
         self.submissions = TokenBuckets(settings.submit_rate, max(settings.submit_burst, settings.max_batch))
         self.bytes = TokenBuckets(settings.receive_rate, max(settings.receive_burst, settings.max_message_bytes))
+        self.unfinished = HeldBytes(
+            int(max(settings.receive_burst, 2 * settings.max_message_bytes)), settings.unfinished_bytes
+        )
+        self.control = TokenBuckets(settings.control_rate, settings.control_burst)
+        self.egress = Egress(settings.send_rate, settings.send_burst, clock())
         self.clients = ClientAddress(settings.trusted_proxies)
         self.doors = Connections(settings.max_connections_per_client, settings.connect_rate)
         self.stats_sessions: set[StatsSession] = set()
@@ -90,6 +99,12 @@ class Gateway:
             pong_timeout=settings.pong_timeout,
         )
         return self._server.port
+
+    async def run(self) -> None:
+        """Let what clients were sent run out of their meters, for ever."""
+        while True:
+            await asyncio.sleep(DRAIN_EGRESS_SECONDS)
+            self.egress.drain(self.clock())
 
     async def stop(self) -> None:
         """Answer what is under way, say goodbye to everyone and close."""
@@ -164,14 +179,25 @@ class _Listener(websocket.Session):
         self._forwarded = forwarded
         self.client = ""
         """Whom limits count, see `ClientAddress`."""
+        self._meter: Meter | None = None
+        """Of what the client is sent, unless it is on this machine."""
 
     def on_open(self) -> None:
         self.client = self._gateway.clients.of(self.remote, self._forwarded)
+        if not is_local(self.client):
+            self._meter = self._gateway.egress.enter(self.client)
         if not self._gateway.doors.enter(self.client, self._gateway.clock()):
             self.close(websocket.POLICY_VIOLATION, "too many connections from this address", abort=True)
 
     def on_close(self) -> None:
         self._gateway.doors.leave(self.client)
+        if self._meter is not None:
+            self._meter.connections -= 1
+
+    def send_frames(self, frames: bytes) -> None:
+        if self._meter is not None:
+            self._meter.spent += len(frames)
+        super().send_frames(frames)
 
     def offer(self, frames: bytes) -> bool:
         """The conflated lane: write only if nothing waits; whether it was written (or nobody is there)."""
@@ -180,6 +206,12 @@ class _Listener(websocket.Session):
             return True
         if raw.get_write_buffer_size():
             return False
+        meter = self._meter
+        if meter is not None:
+            if meter.is_over:
+                self._gateway.egress.skipped += 1
+                return False
+            meter.spent += len(frames)
         raw.write(frames)
         return True
 
@@ -209,9 +241,13 @@ class StatsSession(_Listener):
 class PublicSession(_Listener):
     """A connection to /ws."""
 
+    in_pieces = True
+
     def __init__(self, gateway: Gateway, forwarded: str | None) -> None:
         super().__init__(gateway, forwarded)
         self.max_message_size = gateway.settings.max_message_bytes
+        self._held = 0
+        """Bytes of an unfinished message."""
         self._control = SlidingWindow(gateway.settings.max_control_messages)
         self._flood = SlidingWindow(FLOOD_MESSAGES, FLOOD_SECONDS)
         self._waiting: deque[Relay | Broadcast] = deque()
@@ -221,8 +257,28 @@ class PublicSession(_Listener):
 
     # ---- in
 
+    def on_part(self, size: int) -> bool:
+        if not self._gateway.unfinished.take(self.client, size + PART_BYTES):
+            self._let_go()
+            return False
+        self._held += size + PART_BYTES
+        return True
+
+    def on_thrown_away(self) -> None:
+        self._refuse(None, reasons.RATE_LIMIT.but("too many bytes in unfinished messages", 1_000), None)
+
+    def _let_go(self) -> None:
+        if self._held:
+            self._gateway.unfinished.give(self.client, self._held)
+            self._held = 0
+
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
+        self._let_go()
         gateway = self._gateway
+        if self._meter is not None and self._meter.is_over:
+            gateway.egress.skipped += 1
+            self._refuse(None, reasons.RATE_LIMIT.but("too many bytes are sent to this address", 1_000), None)
+            return
         marked = strict_json.marks(data)
         wait = gateway.bytes.take(self.client, strict_json.cost(data, marked), gateway.clock())
         if wait:
@@ -234,7 +290,7 @@ class PublicSession(_Listener):
             request = messages.decode_request(data, gateway.settings.max_batch, marked)
         except Refused as refusal:
             action, request_id = messages.decode_envelope(data) if kind == "text" else (None, None)
-            limited = self._over_control_limit()
+            limited = self._over_control_limit(1)
             self._refuse(action, limited or refusal.reason, request_id)
             return
         if isinstance(request, Relay | Broadcast):
@@ -244,13 +300,19 @@ class PublicSession(_Listener):
 
     def on_close(self) -> None:
         super().on_close()
+        self._let_go()
         self._gateway.subscriptions.drop(self)
         self._done(len(self._waiting))
         self._waiting.clear()
 
-    def _over_control_limit(self) -> Reason | None:
-        wait = self._control.admit(self._gateway.clock())
-        return reasons.RATE_LIMIT.but("too many control messages", _ms(wait)) if wait else None
+    def _over_control_limit(self, topics: int) -> Reason | None:
+        """Why a control message of so many topics is too much, of this connection or of its address."""
+        gateway, now = self._gateway, self._gateway.clock()
+        wait = self._control.admit(now)
+        if wait:
+            return reasons.RATE_LIMIT.but("too many control messages", _ms(wait))
+        wait = 0.0 if is_local(self.client) else gateway.control.take(self.client, topics, now)
+        return reasons.RATE_LIMIT.but("too many topics from this address", _ms(wait)) if wait else None
 
     def _refuse(
         self,
@@ -269,11 +331,12 @@ class PublicSession(_Listener):
     def _control_message(self, request: Request) -> None:
         assert not isinstance(request, Relay | Broadcast)
         action = "subscribe" if isinstance(request, Subscribe) else "unsubscribe"
-        limited = self._over_control_limit()
+        texts = messages.topics_of(request)
+        limited = self._over_control_limit(len(texts))
         if limited is not None:
             self._refuse(action, limited, request.request_id, request.topic)
             return
-        for text in messages.topics_of(request):
+        for text in texts:
             if self.closed:
                 return
             is_new = False

@@ -1,0 +1,122 @@
+"""Bounds of a client address over all its connections: what it half sends, asks for and is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import msgspec
+from relayer_support import BlockMaker, as_json, connected, transfer, wallet
+
+PROXY = {"trusted_proxies": ("127.0.0.0/8",), "key_files": ()}
+"""Clients of a test are of this machine; behind a trusted proxy they are who it says."""
+MIB = 1024 * 1024
+
+
+async def begin(client: Any, size: int) -> None:
+    """The head of a frame and so much of its payload, which is not all."""
+    head = b"\x81\xff" + (4 * MIB).to_bytes(8, "big") + b"\0\0\0\0"
+    client.socket._writer.transport.write(head + b" " * size)
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def test_row_26_half_sent_messages_of_an_address(world: Any) -> None:
+    """All connections of one address hold no more of unfinished messages than one may; others are not touched."""
+    await world.start(**PROXY, receive_burst=8.0 * MIB)
+    held = world.service.gateway.unfinished
+    async with (
+        connected(world.ws, "1.2.3.4") as first,
+        connected(world.ws, "1.2.3.4") as second,
+        connected(world.ws, "1.2.3.4") as third,
+        connected(world.ws, "5.6.7.8") as other,
+    ):
+        for client in (first, second):
+            await begin(client, 4 * MIB - 1000)
+        await until(lambda: held.total >= 7.8 * MIB)
+        await third.socket.send_bytes(b" " * MIB)
+        reply = await third.next()
+        assert (reply["reason"], reply["retryAfterMs"]) == ("rate limit exceeded", 1000)
+        assert held.total <= 8 * MIB and held.refused == 1
+        assert (await third.ask(action="subscribe", topic="accounts"))["status"] == "ok"
+        await other.socket.send_str(" " * MIB)
+        assert (await other.next())["reason"] == "invalid message"
+        first.socket._writer.transport.abort()
+        await until(lambda: held.total <= 4.1 * MIB)
+        await third.socket.send_str(" " * MIB)
+        assert (await third.next())["reason"] == "invalid message"
+    await until(lambda: held.total == 0)
+
+
+async def test_row_26_half_sent_bodies_of_an_address(world: Any) -> None:
+    """REST bodies on their way count to the same bound: one more is answered with 429, others are taken."""
+    await world.start(**PROXY, receive_burst=8.0 * MIB)
+    held = world.service.gateway.unfinished
+    body = msgspec.json.encode({"transactions": [as_json(transfer(wallet(1), relayed=False, gas_limit=50_000))]})
+    url, kind = f"{world.http}/v1/broadcast", {"Content-Type": "application/json"}
+    go_on = asyncio.Event()
+
+    async def slowly() -> Any:
+        yield body[:10]
+        await go_on.wait()
+        yield body[10:]
+
+    async with aiohttp.ClientSession() as http:
+
+        async def post(data: Any, address: str) -> int:
+            async with http.post(url, data=data, headers=kind | {"X-Forwarded-For": address}) as answer:
+                return answer.status
+
+        slow = [asyncio.create_task(post(slowly(), "1.2.3.4")) for _ in range(2)]
+        await until(lambda: held.total == 8 * MIB)
+        assert await post(body, "1.2.3.4") == 429
+        assert await post(body, "5.6.7.8") == 200
+        go_on.set()
+        assert await asyncio.gather(*slow) == [200, 200]
+        assert held.total == 0 and await post(body, "1.2.3.4") == 200
+
+
+async def test_row_28_topics_of_an_address(world: Any) -> None:
+    """All connections of one address subscribe at a bounded rate together; others, and this machine, are free."""
+    await world.start(**PROXY, control_rate=0.001, control_burst=10)
+    topics = [f"tx-status/{number:064x}" for number in range(6)]
+    async with (
+        connected(world.ws, "1.2.3.4") as first,
+        connected(world.ws, "1.2.3.4") as second,
+        connected(world.ws, "5.6.7.8") as other,
+        connected(world.ws) as local,
+    ):
+        for client in (first, other, local):
+            assert (await client.ask(action="subscribe", topics=topics))["status"] == "ok"
+            for _ in topics[1:]:
+                assert (await client.reply())["status"] == "ok"
+        refused = await second.ask(action="subscribe", topics=topics, requestId="r")
+        assert (refused["reason"], refused["requestId"]) == ("rate limit exceeded", "r")
+        assert refused["retryAfterMs"] > 1000
+        assert (await second.ask(action="subscribe", topic=topics[0]))["status"] == "ok"
+        assert (await local.ask(action="unsubscribe", topics=topics))["status"] == "ok"
+
+
+async def test_row_33_what_an_address_is_sent(world: Any) -> None:
+    """Beyond its rate an address gets no statistics and no answers but refusals; what must be delivered comes."""
+    await world.start(**PROXY, send_rate=1.0, send_burst=500.0)
+    gateway, alice = world.service.gateway, wallet(1)
+    async with connected(world.ws, "1.2.3.4") as first, connected(world.ws, "5.6.7.8") as other:
+        for client in (first, other):
+            assert (await client.ask(action="subscribe", topic="accounts"))["status"] == "ok"
+        assert (await first.ask(action="subscribe", topic="networkStats"))["status"] == "ok"
+        await until(lambda: gateway.egress._meters["1.2.3.4"].is_over)
+        reply = await first.ask(action="subscribe", topic="gasStats")
+        assert reply["reason"] == "rate limit exceeded"
+        skipped = gateway.egress.skipped
+        await until(lambda: gateway.egress.skipped > skipped)
+        world.hub.save(BlockMaker(1).block(accounts={alice.public: (1, 6)}))
+        while (push := await first.push())["type"] != "accountDelta":
+            assert push["type"] == "networkStats"
+        assert (await other.push())["type"] == "accountDelta"
+        assert (await other.ask(action="unsubscribe", topic="accounts"))["status"] == "ok"
