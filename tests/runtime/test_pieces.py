@@ -185,18 +185,34 @@ async def test_row_26_half_a_long_frame_is_closed_with_1008(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("header", [0, 1700, 3000, 6000])
-@pytest.mark.parametrize("early", [b"", frame(0x81, b"x" * 50), frame(0x81, b"x" * 1784)])
-async def test_frames_before_the_answer_to_the_handshake(header: int, early: bytes) -> None:
-    """A client must wait for the answer: what comes with the handshake closes with 1002, however long that is."""
+@pytest.mark.parametrize("early", [[], [50], [1784], [300, 300], [3000], [60_000]])
+async def test_frames_with_the_handshake(header: int, early: list[int]) -> None:
+    """Whole frames that come before the answer to the handshake are taken, and long ones behind them in pieces."""
     session = Growing(10**9)
     server = await websocket.serve(lambda _: session, "127.0.0.1", 0)
     try:
-        reader, writer = await handshake(server.port, b"X-A: " + b"a" * header + b"\r\n" if header else b"", early)
-        if early:
-            assert await close_code(reader) == 1002
-        else:
-            writer.write(frame(0x81, b"x" * 100_000))
-            assert await asyncio.wait_for(session.messages.get(), 5) == b"x" * 100_000
+        frames = [frame(0x81, b"y" * size) for size in early]
+        _, writer = await handshake(
+            server.port, b"X-A: " + b"a" * header + b"\r\n" if header else b"", b"".join(frames)
+        )
+        writer.write(frame(0x81, b"x" * 100_000))
+        for size in early:
+            assert await asyncio.wait_for(session.messages.get(), 5) == b"y" * size
+        assert await asyncio.wait_for(session.messages.get(), 5) == b"x" * 100_000
+        assert session.parts == [PIECE]
+        writer.close()
+    finally:
+        await server.close()
+
+
+async def test_row_26_half_a_long_frame_with_the_handshake() -> None:
+    """A frame whose header came before the answer to the handshake cannot be cut: a long one closes with 1008."""
+    server = await websocket.serve(lambda _: Growing(10**9), "127.0.0.1", 0)
+    try:
+        long = frame(0x81, b"x" * 1_000_000)
+        reader, writer = await handshake(server.port, b"", long[:7])
+        writer.write(long[7:])
+        assert await close_code(reader) == 1008
         writer.close()
     finally:
         await server.close()

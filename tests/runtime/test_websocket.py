@@ -307,10 +307,12 @@ async def test_a_failing_session_hurts_nobody_else() -> None:
         assert await asyncio.wait_for(fine.messages.get(), 5) == ("text", b"fine")
 
 
-async def test_who_has_left_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("in_pieces", [False, True])
+async def test_who_has_left_is_forgotten(monkeypatch: pytest.MonkeyPatch, in_pieces: bool) -> None:
     """Nothing holds a session that is gone, whatever was due of it, and a crowd's memory goes back to the system."""
     given_back = asyncio.Event()
     monkeypatch.setattr(websocket, "_CROWD", 4)
+    monkeypatch.setattr(Recorder, "in_pieces", in_pieces)
     monkeypatch.setattr(websocket, "return_free_memory", given_back.set)
     sessions: weakref.WeakSet[websocket.Session] = weakref.WeakSet()
 

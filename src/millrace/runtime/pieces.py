@@ -9,6 +9,7 @@ all but the last must be of a multiple of four bytes. So the receiver sees a mes
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol, cast
 
 PIECE = 64 * 1024
@@ -30,14 +31,21 @@ class _Inner(Protocol):
 
 
 class Pieces(asyncio.BufferedProtocol):
-    """Takes the place of `inner` from the first byte behind the handshake; frames over `longest` are left whole.
+    """Takes the place of `inner` behind the handshake; frames over `longest` are left whole.
 
     `inner` refuses those by their header, as it refuses whatever is no frame: bytes are only ever passed on or cut.
+
+    A client that does not wait for the answer to its handshake may have sent `early` bytes behind it, which `inner`
+    has. Where their last frame ends is known when all of it has been `taken`: until then nothing is cut, and more than
+    two pieces of such a frame call `refuse`.
     """
 
-    def __init__(self, inner: object, longest: int) -> None:
+    def __init__(self, inner: object, longest: int, early: int = 0, refuse: Callable[[], None] = lambda: None) -> None:
         self._inner = cast(_Inner, inner)
         self._longest = longest
+        self.early = early
+        """Bytes that were passed on before anything was cut, less those of the frames taken."""
+        self._refuse = refuse
         self._head = bytearray()
         """Of a header that has not wholly come."""
         self._left = 0
@@ -47,12 +55,22 @@ class Pieces(asyncio.BufferedProtocol):
         self._fin = 0
         self._key = b""
 
+    def taken(self, length: int) -> None:
+        """`inner` has taken a frame with so many bytes of payload, masked and in its shortest form."""
+        self.early -= len(_header(0, length, b"mask")) + length
+
     # ---- what asyncio calls
 
     def get_buffer(self, sizehint: int) -> bytearray:
         return _READ
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self.early:
+            self.early += nbytes
+            self._pass(_READ_VIEW[:nbytes])
+            if self.early > 2 * PIECE:
+                self._refuse()
+            return
         at = 0
         while at < nbytes:
             if self._left:

@@ -104,6 +104,7 @@ class Session(picows.WSListener):
         self.awaiting_pong = False
         self._transport: picows.WSTransport | None = None
         self._raw: asyncio.Transport | None = None
+        self._pieces: Pieces | None = None
         self._parts: list[bytes] = []
         self._parts_size = 0
         self._thrown_away = False
@@ -204,6 +205,8 @@ class Session(picows.WSListener):
             self._read_in_pieces()
 
     def on_ws_frame(self, transport: picows.WSTransport, frame: picows.WSFrame) -> None:
+        if self._pieces is not None and self._pieces.early:
+            self._pieces.taken(frame.payload_size)
         kind = frame.msg_type
         if kind == WSMsgType.PONG:
             self.awaiting_pong = False
@@ -219,6 +222,7 @@ class Session(picows.WSListener):
         self.closed = True
         self.close_code = self.close_code or 1006
         self._parts.clear()
+        self._pieces = None
         if self._server is not None:
             self._server._gone(self)
         if was_open:
@@ -234,19 +238,18 @@ class Session(picows.WSListener):
     # Insides.
 
     def _read_in_pieces(self) -> None:
-        """Put `Pieces` before picows, which has read up to the end of the handshake and must have nothing further.
-
-        Its empty buffer offers all of its size, which is the first one or that doubled. A client has to wait for the
-        answer to its handshake (RFC 6455, 4.1), so whoever has sent more is none.
-        """
+        """Put `Pieces` before picows, which has read up to the end of the handshake, and maybe what came with it."""
         assert self._raw is not None
         inner = self._raw.get_protocol()
-        free = len(inner.get_buffer(-1))  # type: ignore[attr-defined]
-        doublings, odd = divmod(free, _FIRST_BUFFER)
-        if odd or doublings & (doublings - 1):
-            self.close(1002, "a frame came before the answer to the handshake", abort=True)
-        else:
-            self._raw.set_protocol(Pieces(inner, self.max_message_size + 1))
+        # What is left of picows' buffer tells what is in it: behind a handshake less than half of the size it has.
+        free, size = len(inner.get_buffer(-1)), _FIRST_BUFFER  # type: ignore[attr-defined]
+        while size < free:
+            size *= 2
+        self._pieces = Pieces(inner, self.max_message_size + 1, size - free, self._half_too_early)
+        self._raw.set_protocol(self._pieces)
+
+    def _half_too_early(self) -> None:
+        self.close(POLICY_VIOLATION, "a long frame began before the answer to the handshake", abort=True)
 
     def _send(self, opcode: int, payload: bytes) -> None:
         if self._client:
