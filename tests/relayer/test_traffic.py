@@ -25,7 +25,7 @@ def test_row_26_held_bytes(steps: list[tuple[str, int, bool]]) -> None:
 
 
 def test_row_33_egress_is_a_leaky_bucket() -> None:
-    """A client, with all its connections, is over until so much has drained; once it is gone and even it is forgotten."""
+    """A client with all its connections is over until so much has drained; gone and even, it is forgotten."""
     egress = Egress(rate=10.0, burst=100.0, now=0.0)
     first, second, other = egress.enter("a"), egress.enter("a"), egress.enter("b")
     assert first is second is not other
