@@ -15,6 +15,10 @@ REFRESH_SECONDS = 0.1
 """An answer younger than this is not asked for again."""
 PAYER_SECONDS = 10.0
 """What is known of an account that pays for others is asked for again after so long: no event tells of such fees."""
+GUARDED_SECONDS = 60.0
+"""The same of a guarded account: a new guardian becomes the active one with an epoch, of which no event tells."""
+LAG_SECONDS = 10.0
+"""So long behind a final block the chain API may still speak of an account as it was before."""
 SILENT_SECONDS = 0.5
 """After a failure nothing is asked for so long."""
 
@@ -40,12 +44,26 @@ class AccountSource:
     async def know(self, pubkey: bytes) -> Account:
         """The state of an account. Raises `Refused` when it is unknown and cannot be asked for."""
         account = self.book.get(pubkey)
-        if account is None:
+        if account is None or self._is_old(pubkey, account):
             await self._ask(pubkey)
             account = self.book.get(pubkey)
-        if account is None:
+        if account is None or self._is_doubtful(pubkey, account):
             raise Refused(reasons.ACCOUNT_UNAVAILABLE.but("the chain API does not answer; try again", 1_000))
         return account
+
+    def _is_old(self, pubkey: bytes, account: Account) -> bool:
+        """Whether to ask again because its guardian may be another one now."""
+        age = self._clock() - account.fetched
+        since = self.book.doubted_since(pubkey)
+        if since is not None and account.fetched < since + LAG_SECONDS:
+            return age >= REFRESH_SECONDS
+        self.book.settle(pubkey)
+        return bool(account.guardian) and age >= GUARDED_SECONDS
+
+    def _is_doubtful(self, pubkey: bytes, account: Account) -> bool:
+        """Whether the chain API has not spoken since the guardian changed."""
+        since = self.book.doubted_since(pubkey)
+        return since is not None and account.fetched < since
 
     async def know_payer(self, pubkey: bytes) -> Account:
         """The state of a relayer's account, not older than `PAYER_SECONDS` while the chain API answers."""

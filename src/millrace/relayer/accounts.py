@@ -29,6 +29,8 @@ class AccountBook:
     def __init__(self, capacity: int = 200_000) -> None:
         self._capacity = capacity
         self._accounts: OrderedDict[bytes, Account] = OrderedDict()
+        self._doubted: dict[bytes, float] = {}
+        """Of known accounts: when a block changed what only the chain API tells."""
 
     def __len__(self) -> int:
         return len(self._accounts)
@@ -75,8 +77,22 @@ class AccountBook:
             self._accounts[pubkey] = Account(nonce, balance, now, is_final=False, guardian=guardian)
         self._accounts.move_to_end(pubkey)
         if len(self._accounts) > self._capacity:
-            self._accounts.popitem(last=False)
+            self._doubted.pop(self._accounts.popitem(last=False)[0], None)
+
+    def doubt(self, pubkey: bytes, now: float) -> None:
+        """A final block changed the account's guardian: what the chain API said is not true any more."""
+        if pubkey in self._accounts:
+            self._doubted[pubkey] = now
+
+    def doubted_since(self, pubkey: bytes) -> float | None:
+        """When the account's guardian changed, as far as no answer of the chain API has settled that."""
+        return self._doubted.get(pubkey)
+
+    def settle(self, pubkey: bytes) -> None:
+        """The chain API has told the account's new guardian."""
+        self._doubted.pop(pubkey, None)
 
     def forget_all(self) -> None:
         """After a gap in the events nothing that was known can be trusted."""
         self._accounts.clear()
+        self._doubted.clear()

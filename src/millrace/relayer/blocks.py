@@ -21,6 +21,8 @@ from millrace.chain.transaction import Transaction, client_hash
 TX_BLOCK, SCR_BLOCK, INVALID_BLOCK = 0, 90, 120
 _PROCESSED = 2
 ASYNC_CALL, ASYNC_CALLBACK = 1, 2
+GUARDING = frozenset((b"SetGuardian", b"GuardAccount", b"UnGuardAccount"))
+"""Built-in functions that change who has to sign for an account; the chain writes an event of the same name."""
 GAS_REFUND = b"gas refund for relayer"
 MAX_REASON = 256
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
@@ -91,6 +93,8 @@ class BlockFacts(msgspec.Struct, frozen=True):
     executed: int = 0
     """Transactions executed without failing."""
     leader: bytes = b""
+    guarding: frozenset[bytes] = frozenset()
+    """Accounts whose guardian may be another one after this block."""
 
 
 def read_block(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
@@ -112,6 +116,7 @@ def read_block(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
         gas_prices=tuple(reader.gas_prices),
         executed=reader.executed,
         leader=message.leaderKey,
+        guarding=frozenset(reader.guarding),
     )
 
 
@@ -173,6 +178,7 @@ class _Reader:
         self._scrs: dict[str, pb.SmartContractResult] = {}
         self.gas_prices: list[tuple[int, int]] = []
         self.executed = 0
+        self.guarding: set[bytes] = set()
 
     def read(self) -> None:
         for miniblock, executed in self._executed_miniblocks():
@@ -220,6 +226,8 @@ class _Reader:
 
     def _read_transaction(self, fact: dict[str, object], info: pb.TxInfo, *, at_source: bool) -> None:
         tx = info.transaction
+        if tx.data.partition(b"@")[0] in GUARDING:
+            self.guarding.add(tx.sender)
         fact["is_call"] = is_contract(tx.receiver)
         if tx.relayerSignature:
             fact["client_hash"] = client_hash(_transaction(tx))
@@ -290,6 +298,8 @@ class _Reader:
                     fact["completed"] = True
                 case b"SCDeploy":
                     fact["ran_ok"] = True
+                case name if name in GUARDING:
+                    self.guarding.add(event.address)
                 case b"writeLog" if event.data.startswith(b"@6f6b") or not event.data:
                     fact["ran_ok"] = True
 

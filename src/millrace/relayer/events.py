@@ -133,6 +133,8 @@ class Events:
                 self._book.raise_nonce(*moved)
         for block in release.blocks:
             self._observer.block_final(block, now)
+            for pubkey in block.guarding:
+                self._book.doubt(pubkey, now)
             for stamp, facts in self._held_accounts.finalise(block.shard, block.timestamp_ms):
                 for fact in facts:
                     self._account(fact, block.shard, stamp, "")
