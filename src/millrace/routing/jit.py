@@ -11,9 +11,13 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -56,3 +60,24 @@ def inlined(function: F) -> F:
     of dozens of arrays, which inside one function is optimised away.
     """
     return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(function))
+
+
+def vectorised(function: F) -> F:
+    """Inlined, and sums may be added up in any order: LLVM then turns a plain loop into SIMD instructions."""
+    inexact = {"reassoc", "contract", "nsz"}
+    jit = numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True, fastmath=inexact)
+    return cast(F, jit(function))
+
+
+@intrinsic
+def _trailing_zeros(context: Any, bits: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], cgutils.true_bit)
+
+    return types.int64(types.uint64), generate
+
+
+@inlined
+def first_bit(bits: np.uint64) -> int:
+    """Number of the lowest bit that is set; there must be one."""
+    return _trailing_zeros(bits)  # type: ignore[call-arg]

@@ -49,6 +49,7 @@ class Net(NamedTuple):
     pdst: Ints
     prate: Floats  # best spot rate of the pair, 0 when it has no edge in this direction
     pback: Floats  # best spot rate of the opposite pair
+    popp: Ints  # the opposite pair
     pe0: Ints
     pe1: Ints
     src: Ints
@@ -97,13 +98,13 @@ def build(tokens: int, edges: Edges) -> Graph:
     a, r = edges.a[order] * scale[src], edges.r[order] * scale[dst]
     tables = _curve_tables(order, src, dst, scale, edges.curves)
     pairs = _pairs(tokens, src, dst, rate)
-    net = Net(*pairs[:7], src, dst, rate, a, r, np.sqrt(a), np.sqrt(r), *tables, *pairs[7:])
+    net = Net(*pairs[:8], src, dst, rate, a, r, np.sqrt(a), np.sqrt(r), *tables, *pairs[8:])
     return Graph(net, scale, order)
 
 
 def _pairs(
     n: int, src: Ints, dst: Ints, rate: Floats
-) -> tuple[Ints, Ints, Ints, Floats, Floats, Ints, Ints, Bools, Ints]:
+) -> tuple[Ints, Ints, Ints, Floats, Floats, Ints, Ints, Ints, Bools, Ints]:
     """Index the edges by ordered pair; a pair with edges in one direction only gets an empty opposite."""
     key = src.astype(np.int64) * n + dst
     forward, first = np.unique(key, return_index=True)
@@ -117,9 +118,13 @@ def _pairs(
     pe1 = np.where(present, last[where_safe], 0) if len(forward) else np.zeros(0, np.int64)
     prate = np.where(present, rate[np.minimum(pe0, max(len(rate) - 1, 0))], 0.0) if len(rate) else np.zeros(0)
     psrc, pdst = every // n, every % n
-    pback = prate[np.searchsorted(every, pdst * n + psrc)]
+    opp = np.searchsorted(every, pdst * n + psrc)
+    pback = prate[opp]
     core = np.bincount(psrc, minlength=n) >= 2
     order = np.lexsort((~core[pdst], psrc))
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order))
+    popp = place[opp[order]]
     psrc, pdst, prate, pback, pe0, pe1 = (v[order] for v in (psrc, pdst, prate, pback, pe0, pe1))
     pptr = np.zeros(n + 1, np.int32)
     np.cumsum(np.bincount(psrc, minlength=n), out=pptr[1:])
@@ -132,6 +137,7 @@ def _pairs(
         pdst.astype(np.int32),
         prate.astype(np.float64),
         pback.astype(np.float64),
+        popp,
         pe0.astype(np.int32),
         pe1.astype(np.int32),
         core,

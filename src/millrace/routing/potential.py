@@ -45,6 +45,22 @@ def potentials(net: Net, root: int, backward: bool) -> Floats:
     return best
 
 
+@kernel
+def is_closed(net: Net, root: int, backward: bool, best: Floats) -> bool:
+    """Whether no pair of core tokens, nor a pair of the root, offers more than these labels say.
+
+    That is so where labels did not stop at `ROUNDS` and no cycle from the root on earns.
+    """
+    for u in net.corelist:
+        for k in range(net.pptr[u], net.pcore[u]):
+            if best[u] * (net.pback[k] if backward else net.prate[k]) > best[net.pdst[k]] * (1.0 + 1e-13):
+                return False
+    for k in range(net.pptr[root], net.pptr[root + 1]):
+        if best[net.pdst[k]] * (net.prate[k] if backward else net.pback[k]) > 1.0 + 1e-13:
+            return False
+    return True
+
+
 @inlined
 def source_rate(net: Net, source: int, to_sink: Floats) -> float:
     """Best spot rate from `source` to the sink of the potentials `to_sink`, over at least one edge."""

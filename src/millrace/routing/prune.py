@@ -6,14 +6,13 @@ import numpy as np
 
 from millrace.routing.columns import NEWTON_STEPS, TOLERANCE
 from millrace.routing.edge import curve_trade
-from millrace.routing.jit import inlined, kernel
+from millrace.routing.jit import kernel
 from millrace.routing.linear import factor_solve, inverse_norm
 from millrace.routing.net import Net
 from millrace.routing.newton import assemble, evaluate, minimise, settle_flows
 from millrace.routing.work import EDGES, HOLD, TOKENS, Work
 
 LEAST_FLOW = 1e-9  # of the total value; thinner edges are dropped
-NEARLY = 0.9995  # of the square root of the price at which an edge begins to trade: worth keeping in mind
 KEEP = 0.7  # part of the pools that stays in one round of pruning
 KEEP_FAR = 0.5  # the same while the route has more than four times the pools wanted
 EXCHANGES = 10  # rounds of exchange on a pruned route
@@ -150,48 +149,6 @@ def make_acyclic(net: Net, w: Work, sources: int) -> None:
 
 
 @kernel
-def compact(w: Work, sources: int) -> None:
-    """Forget the edges that neither carry flow nor nearly would, and the tokens that only those trade.
-
-    Pruning solves many times over; what is left here is all it can choose from.
-    """
-    for t in range(w.n[TOKENS]):
-        w.t_mark[t] = 1 if t <= sources else 0
-    edges = 0
-    for e in range(w.n[EDGES]):
-        a, b = w.e_a[e], w.e_b[e]
-        near = w.e_curve[e] >= 0 or w.e_cb[e] * w.t_s[b] > NEARLY * w.e_ca[e] * w.t_s[a]
-        if w.e_edge[e] == HOLD or w.e_use[e] or (w.e_alive[e] and near):
-            w.t_mark[a] = 1
-            w.t_mark[b] = 1
-            _move_edge(w, e, edges)
-            edges += 1
-    tokens = 0
-    for t in range(w.n[TOKENS]):
-        if w.t_mark[t] == 1:
-            w.t_list[t] = tokens
-            w.t_token[tokens] = w.t_token[t]
-            w.t_s[tokens] = w.t_s[t]
-            w.t_amount[tokens] = w.t_amount[t]
-            tokens += 1
-    for e in range(edges):
-        w.e_a[e] = w.t_list[w.e_a[e]]
-        w.e_b[e] = w.t_list[w.e_b[e]]
-    w.n[EDGES], w.n[TOKENS] = edges, tokens
-
-
-@inlined
-def _move_edge(w: Work, old: int, new: int) -> None:
-    """Give an edge of the working set, as solved, another place."""
-    w.e_edge[new], w.e_curve[new] = w.e_edge[old], w.e_curve[old]
-    w.e_a[new], w.e_b[new] = w.e_a[old], w.e_b[old]
-    w.e_ca[new], w.e_cb[new] = w.e_ca[old], w.e_cb[old]
-    w.e_alive[new], w.e_use[new] = w.e_alive[old], w.e_use[old]
-    w.e_z[new], w.e_d[new] = w.e_z[old], w.e_d[old]
-    w.e_y[new], w.e_w[new] = w.e_y[old], w.e_w[old]
-
-
-@kernel
 def _losses(w: Work) -> None:
     """Output lost if one edge goes and the rest is optimised again: profit / (1 - leverage).
 
@@ -200,9 +157,9 @@ def _losses(w: Work) -> None:
     size = w.n[TOKENS]
     assemble(w)
     for t in range(size):
-        w.hess[t, t] = w.hess[t, t] * (1.0 + 1e-12) + 1e-12
+        w.hess.h[t, t] = w.hess.h[t, t] * (1.0 + 1e-12) + 1e-12
         w.t_step[t] = 0.0
-    factor_solve(w.hess, size, 1e-14, w.t_list, w.t_step)
+    factor_solve(w.hess, size, 1e-14, w.t_step)
     for e in range(w.n[EDGES]):
         w.e_loss[e] = 0.0
         if not w.e_alive[e] or w.e_d[e] <= 0.0:
@@ -212,13 +169,11 @@ def _losses(w: Work) -> None:
             sa, sb = w.t_s[a], w.t_s[b]
             w.e_loss[e] = 4.0 * max(sb * sb * w.e_y[e] - sa * sa * w.e_d[e], 0.0)
             continue
-        for t in range(size):
-            w.t_step[t] = 0.0
         if a != 0:
             w.t_step[a] = -w.e_ca[e]
         if b != 0:
             w.t_step[b] = w.e_cb[e]
-        leverage = inverse_norm(w.hess, size, w.t_step)
+        leverage = inverse_norm(w.hess, max(a, b), w.t_step)
         w.e_loss[e] = w.e_z[e] * w.e_z[e] / max(1e-9, 1.0 - leverage)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing import net as nets
-from millrace.routing.columns import Search
+from millrace.routing.candidates import Search
 from millrace.routing.exactpath import BUDGET, PathFinder, needed
 from millrace.routing.execution import Walked, execute, execute_paths
 from millrace.routing.lpedges import LpTrade, lp_edges
@@ -365,7 +365,7 @@ class Router(SpotGraph):
             np.maximum(ahead, self.potential(source, backward=False) / self.best_rate(source, sink), out=ahead)
         single = int(sources[0]) if len(amounts) == 1 else -1
         behind = self.potential(sink, backward=True)
-        search = Search(sources, scaled, sink, False, sink, single, ahead, behind, 1.0)
+        search = Search(sources, scaled, sink, False, sink, single, ahead, behind, 1.0, closed=False)
         trades, flows = self._flow(search, limits._replace(paths=max(limits.paths, len(amounts))))
         if trades and _longest(trades) > limits.hops:
             return [], []

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 
-from millrace.routing.columns import Search, generate, marginal, price_tokens
+from millrace.routing.candidates import Search, list_candidates
+from millrace.routing.columns import generate, marginal, price_tokens
 from millrace.routing.edge import curve_error, curve_trade
-from millrace.routing.jit import kernel
+from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import settle_flows
-from millrace.routing.prune import compact, make_acyclic, mark_carrying, order_edges, prune, refine, trim
-from millrace.routing.work import HOLD, Work
+from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, refine, trim
+from millrace.routing.work import HOLD, PAIRS, Work, compact
 
 UPPER, MISSED, POOLS_FREE = range(3)  # slots of the report
 LOOSE = 1e-6  # a bound this much (relative) above the working set's value deserves better prices
 FIT_ROUNDS = 8
+NEARLY = 0.9995  # how near an edge is to be used to be worth keeping for pruning, which solves many times over
 UNREACHED = 1e300  # price of a token that nothing can reach: it has nothing to sell
 
 
@@ -26,23 +28,88 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> float:
     the error of their tables. `value` is the dual value on the working set alone.
     """
     level = marginal(net, w, q)
+    if q.closed:
+        bound = _bound_of_listed(net, w, q, level)
+        if bound <= value * (1.0 + LOOSE):
+            return bound
+    list_candidates(net, w, q, 0.0)
     price_tokens(net, w, q, level)
     _clamp_prices(net, w, q, level)
-    total = 0.0
     for i in range(q.sources.size):
         w.n_price[q.sources[i]] = w.t_s[1 + i] * w.t_s[1 + i]
-        total += w.t_amount[1 + i] * w.n_price[q.sources[i]]
     if not q.cycle:
         w.n_price[q.sink] = 1.0
-    _price_leaves(net, w, q.sink)
+    total = _worth_of_input(w, q)
     if q.cycle:
         total += max(w.e_z[0], 0.0) * w.e_z[0]
-    profit = _profit(net, w, q.sink)
+    _price_leaves(net, w, q.sink)
+    _list_everything(net, w, q.sink)
+    profit = _profit(net, w)
     if total + profit > value * (1.0 + LOOSE):
         _fit_outside(net, w, q.sink)
         _price_leaves(net, w, q.sink)
-        profit = min(profit, _profit(net, w, q.sink))  # any prices give a bound
+        _list_everything(net, w, q.sink)
+        profit = min(profit, _profit(net, w))  # any prices give a bound
     return total + profit
+
+
+@kernel
+def _bound_of_listed(net: Net, w: Work, q: Search, level: float) -> float:
+    """The bound where `ahead` and `behind` are closed: with clamped prices no unlisted edge has a profit.
+
+    At prices `p_a >= level / ahead[a]` an edge earns only if `rate p_b > p_a`. If `p_b <= behind[b]` that makes
+    `ahead[a] rate behind[b] > level`: its pair is listed. If not, `p_b = level / ahead[b] <= level / (ahead[a] rate)`
+    leaves no profit. Tokens with one neighbour are worth nothing else than what they fetch and cost there.
+    """
+    if level < w.floor[0]:
+        list_candidates(net, w, q, level)
+    price_tokens(net, w, q, level)
+    return _worth_of_input(w, q) + _profit(net, w)
+
+
+@inlined
+def _worth_of_input(w: Work, q: Search) -> float:
+    total = 0.0
+    for i in range(q.sources.size):
+        total += float(w.t_amount[1 + i] * w.t_s[1 + i] * w.t_s[1 + i])
+    return total
+
+
+@kernel
+def _profit(net: Net, w: Work) -> float:
+    """The best profits of all edges of listed pairs at the prices of tokens, per unit of input."""
+    total = 0.0
+    for i in range(w.n[PAIRS]):
+        k = w.l_pair[i]
+        price, bought = w.n_price[w.l_from[i]], w.n_paid[net.pdst[k]]
+        if net.prate[k] * bought <= price or price >= UNREACHED:
+            continue
+        sa, sb = math.sqrt(price), math.sqrt(bought)
+        for e in range(net.pe0[k], net.pe1[k]):
+            if net.rate[e] * bought <= price:
+                break
+            if net.curve[e] < 0:
+                z = net.cb[e] * sb - net.ca[e] * sa
+                total += max(z, 0.0) * z
+            else:
+                curve_trade(net, net.curve[e], price / bought, w.point)
+                total += bought * w.point[1] - price * w.point[0]
+                total += bought * w.point[1] * curve_error(net, net.curve[e], w.point[0])
+    return float(total / w.unit[0])
+
+
+@kernel
+def _list_everything(net: Net, w: Work, sink: int) -> None:
+    """List every pair there is; tokens are paid for what they are sold for, but the sink, which is worth 1."""
+    pairs = 0
+    for t in range(net.core.size):
+        w.n_paid[t] = w.n_price[t]
+        for k in range(net.pptr[t], net.pptr[t + 1]):
+            w.l_pair[pairs] = k
+            w.l_from[pairs] = t
+            pairs += 1
+    w.n_paid[sink] = 1.0
+    w.n[PAIRS] = pairs
 
 
 @kernel
@@ -70,30 +137,6 @@ def _fit_outside(net: Net, w: Work, sink: int) -> None:
             w.n_price[t] = fit
         if settled:
             break
-
-
-@kernel
-def _profit(net: Net, w: Work, sink: int) -> float:
-    """The best profits of all edges at the prices `n_price`, per unit of input."""
-    total = 0.0
-    for a in range(net.core.size):
-        price = w.n_price[a]
-        if price >= UNREACHED:
-            continue
-        for k in range(net.pptr[a], net.pptr[a + 1]):
-            b = net.pdst[k]
-            bought = 1.0 if b == sink else w.n_price[b]
-            for e in range(net.pe0[k], net.pe1[k]):
-                if net.rate[e] * bought <= price:
-                    break
-                if net.curve[e] < 0:
-                    z = net.cb[e] * math.sqrt(bought) - net.ca[e] * math.sqrt(price)
-                    total += max(z, 0.0) * z / w.unit[0]
-                else:
-                    curve_trade(net, net.curve[e], price / bought, w.point)
-                    total += (bought * w.point[1] - price * w.point[0]) / w.unit[0]
-                    total += bought * w.point[1] * curve_error(net, net.curve[e], w.point[0]) / w.unit[0]
-    return total
 
 
 @kernel
@@ -140,7 +183,7 @@ def solve(net: Net, w: Work, q: Search, pools: int, paths: int, edges: Ints, flo
     sources = q.sources.size
     make_acyclic(net, w, sources)
     report[POOLS_FREE] = mark_carrying(w)
-    compact(w, sources)  # from here on `n_sell`, `n_buy` and `m_in` are out of date
+    compact(w, sources, NEARLY)
     return extract(net, w, sources, pools, paths, edges, flows)
 
 

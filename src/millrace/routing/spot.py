@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from millrace.routing.columns import Search
+from millrace.routing.candidates import Search
 from millrace.routing.net import Floats, Graph
-from millrace.routing.potential import potentials, source_rate
+from millrace.routing.potential import is_closed, potentials, source_rate
 from millrace.routing.venue import Trade
 
 _LABELS_KEPT = 4096
@@ -22,11 +22,12 @@ class SpotGraph:
         """The number of each token."""
         self._graph = graph
         self._trades = trades
+        self._tame = not bool(np.any(graph.net.prate * graph.net.pback > 1.0))  # no two pools of a pair are at odds
         self.forget()
 
     def forget(self) -> None:
         """Begin with nothing remembered."""
-        self._labels: dict[tuple[int, bool], Floats] = {}
+        self._labels: dict[tuple[int, bool], tuple[Floats, bool]] = {}
         self._rates: dict[tuple[int, int], float] = {}
 
     def knows(self, token: str) -> bool:
@@ -83,7 +84,8 @@ class SpotGraph:
         """The question in the kernels' terms."""
         source, sink = self.index[token_in], self.index[token_out]
         cycle = source == sink
-        behind = self.potential(sink, backward=True)
+        ahead, closed_ahead = self._label(source, backward=False)
+        behind, closed_behind = self._label(sink, backward=True)
         return Search(
             np.array([source], np.int32),
             np.array([amount_in * self._graph.scale[source]]),
@@ -91,9 +93,10 @@ class SpotGraph:
             cycle,
             -1 if cycle else sink,
             -1 if cycle else source,
-            self.potential(source, backward=False),
+            ahead,
             behind,
             self.best_rate(source, sink),
+            closed_ahead and closed_behind and self._tame,
         )
 
     def best_rate(self, source: int, sink: int) -> float:
@@ -108,10 +111,15 @@ class SpotGraph:
 
     def potential(self, token: int, *, backward: bool) -> Floats:
         """Best spot rates from or to a token, computed once per market."""
+        return self._label(token, backward=backward)[0]
+
+    def _label(self, token: int, *, backward: bool) -> tuple[Floats, bool]:
+        """Best spot rates, and whether no cycle or longer path could better them."""
         key = (token, backward)
-        labels = self._labels.get(key)
-        if labels is None:
+        found = self._labels.get(key)
+        if found is None:
             if len(self._labels) >= _LABELS_KEPT:
                 self._labels.clear()
-            labels = self._labels[key] = potentials(self._graph.net, token, backward)
-        return labels
+            best = potentials(self._graph.net, token, backward)
+            found = self._labels[key] = (best, is_closed(self._graph.net, token, backward, best))
+        return found

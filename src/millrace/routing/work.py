@@ -11,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from millrace.routing.jit import inlined
+from millrace.routing.linear import Matrix, make_matrix
 from millrace.routing.net import Bools, Floats, Ints, Net
 
-MAX_EDGES = 768
-MAX_TOKENS = 192
+MAX_EDGES = 1024
+MAX_TOKENS = 320
 # An edge between the two faces of one token (arbitrage): keeping the input instead of trading it.
 HOLD = -1
 HOLD_DEPTH = 1e10
 
-EDGES, TOKENS, CURVES, SELLERS, ITERATIONS = range(5)  # slots of Work.n
+EDGES, TOKENS, CURVES, LISTED, PAIRS, ITERATIONS = range(6)  # slots of Work.n
 
 
 class Work(NamedTuple):
@@ -34,8 +35,9 @@ class Work(NamedTuple):
     e_cb: Floats
     e_curve: Ints
     e_alive: Bools
-    e_z: Floats  # constant product: cb s_b - ca s_a
-    e_dz: Floats
+    e_z: Floats  # constant product: cb s_b - ca s_a; 0 for curves and for edges that are not alive
+    e_dz: Floats  # the same along the step
+    e_bend: Floats  # curve: -y'' at the best trade
     e_d: Floats  # flow in
     e_y: Floats  # flow out
     e_w: Floats  # value carried, at the dual prices
@@ -55,24 +57,29 @@ class Work(NamedTuple):
     t_out: Ints
     t_mark: Ints
     t_queue: Ints
-    hess: Floats
+    hess: Matrix
     n_sell: Ints  # local index of a token as seller, -1 outside the working set
     n_buy: Ints  # local index of a token as buyer
     n_price: Floats  # price of a token as seller, 0 for one that may not sell
     n_paid: Floats  # price of a token as buyer, 0 for one that may not buy
-    n_sellers: Ints  # tokens that may sell
+    n_mark: Ints  # scratch, zero between uses
+    floor: Floats  # [0]: best spot rate that routes through a listed token or pair exceed
+    l_token: Ints  # listed core tokens
+    l_pair: Ints  # listed pairs
+    l_from: Ints  # the tokens they sell
     t_outside: Ints  # scratch: tokens outside the working set
     p_outside: Floats
     m_in: Bools  # edge of the net is in the working set
     c_edge: Ints  # candidates
     c_token: Ints
     c_score: Floats
+    c_level: Floats  # scratch
     point: Floats
 
 
 def make_work(tokens: int, edges: int) -> Work:
     """Scratch for nets of up to `tokens` tokens and `edges` edges (about 1 MB)."""
-    me, mt, cand = MAX_EDGES, MAX_TOKENS, 8192
+    me, mt, cand = MAX_EDGES, MAX_TOKENS, max(8192, 2 * edges)
 
     def f(size: int) -> Floats:
         return np.zeros(size)
@@ -85,10 +92,12 @@ def make_work(tokens: int, edges: int) -> Work:
 
     return Work(
         np.zeros(8, np.int64), f(1),
-        i(me), i(me), i(me), f(me), f(me), i(me), b(me), f(me), f(me), f(me), f(me), f(me), b(me), i(me), f(me), b(me),
-        i(mt), f(mt), f(mt), f(mt), f(mt), f(mt), f(mt), i(mt), i(mt), i(mt), i(mt), i(mt), np.zeros((mt, mt)),
-        i(tokens), i(tokens), f(tokens), f(tokens), i(tokens), i(tokens), f(tokens), b(edges),
-        i(cand), i(cand), f(cand), f(3),
+        i(me), i(me), i(me), f(me), f(me), i(me), b(me), f(me), f(me), f(me), f(me), f(me), f(me), b(me), i(me),
+        f(me), b(me),
+        i(mt), f(mt), f(mt), f(mt), f(mt), f(mt), f(mt), i(mt), i(mt), i(mt), i(mt), i(mt), make_matrix(mt),
+        i(tokens), i(tokens), f(tokens), f(tokens), i(tokens), f(1), i(tokens), i(2 * edges), i(2 * edges),
+        i(tokens), f(tokens), b(edges),
+        i(cand), i(cand), f(cand), f(cand), f(3),
     )  # fmt: skip
 
 
@@ -157,3 +166,53 @@ def add_hold(w: Work) -> None:
     w.e_cb[local] = np.sqrt(HOLD_DEPTH)
     w.e_curve[local] = -1
     w.e_alive[local] = True
+
+
+@inlined
+def compact(w: Work, sources: int, nearly: float) -> None:
+    """Forget the edges that neither carry flow nor nearly would, and the tokens that only those trade.
+
+    An edge nearly does if the square root of its rate falls short of the prices by no more than the factor `nearly`.
+    """
+    for t in range(w.n[TOKENS]):
+        w.t_mark[t] = 1 if t <= sources else 0
+    edges = 0
+    for e in range(w.n[EDGES]):
+        a, b = w.e_a[e], w.e_b[e]
+        near = w.e_curve[e] >= 0 or w.e_cb[e] * w.t_s[b] > nearly * w.e_ca[e] * w.t_s[a]
+        if w.e_edge[e] == HOLD or (w.e_alive[e] and near):
+            w.t_mark[a] = 1
+            w.t_mark[b] = 1
+            _move_edge(w, e, edges)
+            edges += 1
+        else:
+            w.m_in[w.e_edge[e]] = False
+    tokens = 0
+    for t in range(w.n[TOKENS]):
+        token = w.t_token[t]
+        if w.t_mark[t] == 0:
+            w.n_sell[token] = -1
+            w.n_buy[token] = -1
+            continue
+        w.t_list[t] = tokens
+        if w.n_sell[token] == t:
+            w.n_sell[token] = tokens
+        if w.n_buy[token] == t:
+            w.n_buy[token] = tokens
+        w.t_token[tokens], w.t_s[tokens], w.t_amount[tokens] = token, w.t_s[t], w.t_amount[t]
+        tokens += 1
+    for e in range(edges):
+        w.e_a[e] = w.t_list[w.e_a[e]]
+        w.e_b[e] = w.t_list[w.e_b[e]]
+    w.n[EDGES], w.n[TOKENS] = edges, tokens
+
+
+@inlined
+def _move_edge(w: Work, old: int, new: int) -> None:
+    """Give an edge of the working set, as solved, another place."""
+    w.e_edge[new], w.e_curve[new] = w.e_edge[old], w.e_curve[old]
+    w.e_a[new], w.e_b[new] = w.e_a[old], w.e_b[old]
+    w.e_ca[new], w.e_cb[new] = w.e_ca[old], w.e_cb[old]
+    w.e_alive[new], w.e_use[new] = w.e_alive[old], w.e_use[old]
+    w.e_z[new], w.e_bend[new], w.e_d[new] = w.e_z[old], w.e_bend[old], w.e_d[old]
+    w.e_y[new], w.e_w[new] = w.e_y[old], w.e_w[old]

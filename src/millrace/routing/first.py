@@ -1,0 +1,181 @@
+"""The first working set and its prices.
+
+Where the market has no arbitrage: the pairs that trade at the guessed prices of the two ends, and the best spot
+routes on from there. Else the pairs on the best spot routes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from millrace.routing.candidates import Search, largest, largest_from, list_candidates
+from millrace.routing.guess import sink_impact, source_impact
+from millrace.routing.jit import inlined
+from millrace.routing.net import Net
+from millrace.routing.potential import source_rate
+from millrace.routing.work import PAIRS, TOKENS, Work, add_edges, add_hold, add_token, reset
+
+FIRST_PAIRS = 16  # token pairs in the first working set, at each end
+FIRST_EDGES = 192
+LEAVES, ARRIVES = 1, 2  # marks of tokens that have a way to the sink, or from the source
+CYCLE_MARGINAL = 0.97  # guess of marginal rate / best spot rate of a cycle
+SPARE = 1.25  # candidates are listed down to a marginal rate that much further from the best spot rate than guessed
+NEARLY = 0.9995  # how near an edge is to trade at the guessed prices to be worth a try, in square roots of rates
+
+
+@inlined
+def first_set(net: Net, w: Work, q: Search) -> None:
+    """Fill the empty working set with the pairs on the best spot routes and guess the prices."""
+    total, wanted, first = 0.0, 0.0, 1.0
+    for i in range(q.amounts.size):
+        total += q.amounts[i]
+    reset(w, total)
+    add_token(w, q.sink, 1.0)
+    for i in range(q.sources.size):
+        token, remains = q.sources[i], CYCLE_MARGINAL
+        rate = max(source_rate(net, token, q.behind), 1e-300)
+        if not q.cycle:
+            remains = source_impact(net, token, q.amounts[i], q.behind, rate, w.c_score, w.c_level)
+        first = min(first, remains)
+        wanted += q.amounts[i] * remains * rate
+        local = add_token(w, token, math.sqrt(remains * rate))
+        w.t_amount[local] = q.amounts[i] / total
+    last = 1.0 if q.cycle else sink_impact(net, q.sink, wanted, q.ahead, q.top, w.c_score, w.c_level)
+    for local in range(1, w.n[TOKENS]):
+        w.t_s[local] *= math.sqrt(last)
+    if q.cycle:
+        w.n_buy[q.sink] = 0
+        w.t_s[1] = max(w.t_s[1], 1.0)
+        add_hold(w)
+    level = first * last
+    list_candidates(net, w, q, max(1.0 - SPARE * (1.0 - level), 0.5 * level) * q.top)
+    chosen = _end_pairs(net, w, q, first, last) if q.closed else _best_pairs(net, w, q)
+    _add_pair_tokens(net, w, q, chosen, level * q.top, last)
+    _expand_pairs(net, w, chosen)
+
+
+@inlined
+def _best_pairs(net: Net, w: Work, q: Search) -> int:
+    """Choose the pairs on the best spot routes; returns how many."""
+    for i in range(w.n[PAIRS]):
+        w.c_edge[i] = w.l_pair[i]
+        w.c_token[i] = w.l_from[i]
+        w.c_score[i] = q.ahead[w.l_from[i]] * net.prate[w.l_pair[i]] * q.behind[net.pdst[w.l_pair[i]]]
+    return largest(w, w.n[PAIRS], FIRST_PAIRS)
+
+
+@inlined
+def _end_pairs(net: Net, w: Work, q: Search, first: float, last: float) -> int:
+    """Choose the pairs that trade at the guessed prices of the ends, with the best spot routes on from there.
+
+    `first` and `last` are the parts of the rates that remain at the source and at the sink. Returns how many.
+    """
+    source, sink, count = q.sources[0], q.sink, 0
+    for k in range(net.pptr[source], net.pptr[source + 1]):
+        w.c_edge[count], w.c_token[count] = k, source
+        w.c_score[count] = net.prate[k] * q.behind[net.pdst[k]]
+        if w.c_score[count] > first * q.top:
+            count += 1
+    count = largest(w, count, FIRST_PAIRS)
+    sold = count
+    for k in range(net.pptr[sink], net.pptr[sink + 1]):
+        w.c_edge[count], w.c_token[count] = net.popp[k], net.pdst[k]
+        w.c_score[count] = net.pback[k] * q.ahead[net.pdst[k]]
+        if w.c_score[count] > last * q.top and net.pdst[k] != source:
+            count += 1
+    count = sold + largest_from(w, sold, count - sold, FIRST_PAIRS)
+    w.n_mark[source], w.n_mark[sink] = LEAVES | ARRIVES, LEAVES | ARRIVES
+    for i in range(sold, count):
+        w.n_mark[w.c_token[i]] |= LEAVES
+    for i in range(sold):
+        w.n_mark[net.pdst[w.c_edge[i]]] |= ARRIVES
+    ends = count
+    count = _add_ways_on(net, w, q, 0, sold, count)
+    count = _add_ways_here(net, w, q, sold, ends, count)
+    for i in range(count):
+        w.n_mark[w.c_token[i]] = 0
+        w.n_mark[net.pdst[w.c_edge[i]]] = 0
+    return count
+
+
+@inlined
+def _add_ways_on(net: Net, w: Work, q: Search, start: int, end: int, count: int) -> int:
+    """Choose the best spot routes from what the pairs `start : end` buy to a token that leaves for the sink."""
+    for i in range(start, end):
+        token = net.pdst[w.c_edge[i]]
+        while not w.n_mark[token] & LEAVES:
+            w.n_mark[token] |= LEAVES
+            best, choice = 0.0, -1
+            for k in range(net.pptr[token], net.pptr[token + 1]):
+                value = net.prate[k] * q.behind[net.pdst[k]]
+                if value > best:
+                    best, choice = value, k
+            w.c_edge[count], w.c_token[count] = choice, token
+            count += 1
+            token = net.pdst[choice]
+            w.n_mark[token] |= ARRIVES
+    return count
+
+
+@inlined
+def _add_ways_here(net: Net, w: Work, q: Search, start: int, end: int, count: int) -> int:
+    """The same for what the pairs `start : end` sell, backwards to a token that arrives from the source."""
+    for i in range(start, end):
+        token = w.c_token[i]
+        while not w.n_mark[token] & ARRIVES:
+            w.n_mark[token] |= ARRIVES
+            best, choice = 0.0, -1
+            for k in range(net.pptr[token], net.pptr[token + 1]):
+                value = net.pback[k] * q.ahead[net.pdst[k]]
+                if value > best:
+                    best, choice = value, k
+            token = net.pdst[choice]
+            w.c_edge[count], w.c_token[count] = net.popp[choice], token
+            count += 1
+            w.n_mark[token] |= LEAVES
+    return count
+
+
+@inlined
+def _expand_pairs(net: Net, w: Work, chosen: int) -> None:
+    """Add the best edge of each chosen pair, and others that trade or nearly do at the guessed prices."""
+    edges = np.empty(FIRST_EDGES, np.int32)
+    count = 0
+    for i in range(chosen):
+        k = w.c_edge[i]
+        a, b = w.n_sell[w.c_token[i]], w.n_buy[net.pdst[k]]
+        if a < 0 or b < 0:
+            continue
+        for e in range(net.pe0[k], net.pe1[k]):
+            if count == edges.size or (e > net.pe0[k] and net.cb[e] * w.t_s[b] <= NEARLY * net.ca[e] * w.t_s[a]):
+                break
+            edges[count] = e
+            count += 1
+    add_edges(net, w, edges[:count])
+
+
+@inlined
+def _add_pair_tokens(net: Net, w: Work, q: Search, chosen: int, level: float, last: float) -> None:
+    """Add the tokens of the chosen pairs, those with many pairs first (it keeps the factors sparse).
+
+    Their prices: what they fetch once the sink's price has moved, within what tokens on a route can be worth.
+    """
+    tokens = np.empty(2 * chosen, np.int32)
+    degree = np.zeros(2 * chosen)
+    count = 0
+    for i in range(chosen):
+        for t in (w.c_token[i], net.pdst[w.c_edge[i]]):
+            if w.n_mark[t] == 0:
+                tokens[count] = t
+                count += 1
+                w.n_mark[t] = count
+            degree[w.n_mark[t] - 1] -= 1.0
+    order = np.argsort(degree[:count])
+    for i in range(count):
+        t = tokens[order[i]]
+        w.n_mark[t] = 0
+        if w.n_sell[t] < 0:
+            low = level / q.ahead[t] if q.ahead[t] > 0.0 else q.behind[t]
+            add_token(w, t, math.sqrt(min(max(last * q.behind[t], low), q.behind[t])))
