@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from millrace.aggregator import answering, snapshot
 from millrace.aggregator.app import run
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.chain import call
@@ -44,9 +45,11 @@ class Upstream:
         self.body = encode(MARKET)
         self.status = 200
         self.served = 0
+        self.delay = 0.0
 
     async def pools(self, _: web.Request) -> web.Response:
         self.served += 1
+        await asyncio.sleep(self.delay)
         return web.Response(body=self.body, status=self.status)
 
 
@@ -199,6 +202,7 @@ GOOD = {"from": "EGLD", "to": USDC, "amountIn": "1000000000000000000"}
         ({"slippage": "NaN"}, "invalid slippage"),
         ({"slippage": "1e9"}, "invalid slippage"),
         ({"slippage": "-0.1"}, "invalid slippage"),
+        ({"slippage": ""}, "invalid slippage"),
         ({"algorithm": "magic"}, "invalid algorithm"),
         ({"sender": "erd1nonsense"}, "invalid sender"),
         ({"includePaths": "maybe"}, "invalid includePaths"),
@@ -275,10 +279,11 @@ async def test_equal_questions_have_equal_bytes(service: Service) -> None:
     assert bodies[0] == bodies[1] == bodies[2]
 
 
-async def test_a_bad_document_changes_nothing(service: Service) -> None:
-    """A broken upstream leaves the last good snapshot serving and shows up on /health."""
+@pytest.mark.parametrize("document", [b'{"version": 1', encode(msgspec.structs.replace(MARKET, pools=()))])
+async def test_a_bad_document_changes_nothing(service: Service, document: bytes) -> None:
+    """A broken upstream, or one that lost its pools, leaves the last good snapshot serving and shows on /health."""
     before = (await service.get("/health"))[1]["snapshotId"]
-    service.upstream.body = b'{"version": 1'
+    service.upstream.body = document
     deadline = time.monotonic() + 20
     status, health = await service.get("/health")
     while not health["lastError"] and time.monotonic() < deadline:
@@ -286,6 +291,54 @@ async def test_a_bad_document_changes_nothing(service: Service) -> None:
     assert (status, health["snapshotId"]) == (200, before)
     assert health["lastError"]
     assert (await service.get("/api/v1/quote", **GOOD))[0] == 200
+
+
+async def test_a_slow_upstream_is_named() -> None:
+    """A document that does not come in time is an error that says how long was waited."""
+    running, stop, task, server = await start(fetch_timeout_seconds=0.05)
+    running.upstream.delay = 20.0
+    try:
+        async with asyncio.timeout(20):
+            while not (body := (await running.get("/health"))[1])["lastError"]:
+                await asyncio.sleep(0.01)
+        assert "not there after 0.05 s" in body["lastError"]
+    finally:
+        stop.set()
+        await task
+        await running.session.close()
+        await server.stop()
+
+
+async def test_the_same_question_is_computed_once_a_snapshot(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has been asked on a snapshot is answered from memory, errors and other snapshots are not."""
+    asked: list[object] = []
+    answer = answering.quote.answer
+    monkeypatch.setattr(answering.quote, "answer", lambda *a, **k: (asked.append(a), answer(*a, **k))[1])
+    bodies = [(await service.get("/api/v1/quote", **GOOD))[1] for _ in range(3)]
+    assert bodies[0] == bodies[1] == bodies[2]
+    assert len(asked) == 1
+    cycle = GOOD | {"to": "EGLD"}
+    assert [(await service.get("/api/v1/quote", **cycle))[0] for _ in range(2)] == [400, 400]
+    assert len(asked) == 3
+    block = msgspec.structs.replace(MARKET.block, nonce=MARKET.block.nonce + 1)
+    service.upstream.body = encode(msgspec.structs.replace(MARKET, block=block))
+    while (await service.get("/health"))[1]["blockNonce"] != block.nonce:
+        await asyncio.sleep(0.01)
+    _, fresh = await service.get("/api/v1/quote", **GOOD)
+    assert fresh["snapshot"]["blockNonce"] == block.nonce
+    assert len(asked) == 4
+
+
+def test_remembered_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound on bytes the oldest answers are forgotten."""
+    monkeypatch.setattr(snapshot, "ANSWER_BYTES", 100)
+    made = snapshot.build(encode(MARKET), 0.0)
+    for k in range(10):
+        made.remember(f"a={k}", bytes(30))
+        made.remember(f"a={k}", bytes(90))
+    assert [k for k in range(10) if made.answered(f"a={k}") is not None] == [8 - 1, 8, 9]
+    made.remember("b", bytes(200))
+    assert made.answered("b") is None
 
 
 async def test_unavailable_before_the_first_snapshot_and_past_the_age_limit() -> None:
@@ -357,6 +410,15 @@ async def test_a_batch_sells_many_inputs_in_one_call(service: Service) -> None:
         result = execute(decode_arguments(rest[1:]), payments, DictMarket(MARKET.pools, WRAPPED))
         assert result.amount_out == int(batch["amountOut"])
         assert result.kept == {}
+
+
+@pytest.mark.parametrize("hops", [0, -5, 11, 10**12])
+async def test_a_batch_refuses_hops_out_of_range(service: Service, hops: int) -> None:
+    """`maxHops` of a batch has the bounds of a quote's."""
+    body = {"inputs": [{"token": "EGLD", "amount": "5"}], "to": USDC, "maxHops": hops}
+    async with service.session.post(service.base + "/api/v1/batch-quote", json=body) as answer:
+        assert answer.status == 400
+        assert await answer.json() == {"error": "invalid maxHops: expected an integer from 1 to 10"}
 
 
 async def test_a_stream_pushes_a_quote_per_snapshot(service: Service) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from millrace.aggregator import errors
 from millrace.aggregator.errors import ApiError
-from millrace.aggregator.query import QuoteRequest, parse_amount
+from millrace.aggregator.query import QuoteRequest, parse_amount, within
 from millrace.aggregator.quote import (
     GAS_BASE,
     GAS_MOVE,
@@ -51,6 +51,8 @@ from millrace.routing.router import Limits
 
 INPUTS_PER_BATCH = 10  # tokens in one transaction
 PATHS_PER_INPUT = 2
+POOLS_PER_INPUT = 8
+HOPS = 4  # default of `maxHops`
 
 
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +68,7 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     inputs: list[BatchItem]
     to: str
     slippage: str | float | None = None
-    max_hops: int = 4
+    max_hops: int | None = None
 
 
 class _Given(NamedTuple):
@@ -93,6 +95,8 @@ def batch_quote(
         raise ApiError("inputs must not be empty")
     if len(request.inputs) > settings.max_batch:
         raise ApiError(f"too many inputs: at most {settings.max_batch}")
+    hops = min(HOPS, settings.max_hops) if request.max_hops is None else request.max_hops
+    limits = Limits(POOLS_PER_INPUT, PATHS_PER_INPUT, within("maxHops", hops, 1, settings.max_hops))
     if not snapshot.knows(request.to):
         raise errors.unknown_token_out(request.to)
     failed: list[FailedToken] = []
@@ -102,7 +106,7 @@ def batch_quote(
         if time.monotonic() > deadline:
             failed.append(_failed(snapshot, item, parse_amount(item.amount), "out_of_time"))
             continue
-        found = _prepare(snapshot, planner, item, request, seen)
+        found = _prepare(snapshot, planner, item, request.to, limits, seen)
         if isinstance(found, _Given):
             given.append(found)
             seen.add(item.token)
@@ -133,7 +137,7 @@ def batch_quote(
 
 
 def _prepare(
-    snapshot: Snapshot, planner: Planner, item: BatchItem, request: BatchRequest, seen: set[str]
+    snapshot: Snapshot, planner: Planner, item: BatchItem, to: str, limits: Limits, seen: set[str]
 ) -> _Given | FailedToken:
     """Find the paths of one input and try them alone."""
     known = snapshot.knows(item.token)
@@ -145,12 +149,11 @@ def _prepare(
         reason = "invalid_amount"
     elif item.token in seen:
         reason = "duplicate_token"
-    elif item.token == request.to:
+    elif item.token == to:
         reason = "same_token"
     if reason or amount is None:
         return _failed(snapshot, item, amount, reason)
-    source, sink = snapshot.inner(item.token), snapshot.inner(request.to)
-    limits = Limits(pools=8, paths=PATHS_PER_INPUT, hops=min(max(request.max_hops, 1), 10))
+    source, sink = snapshot.inner(item.token), snapshot.inner(to)
     for paths in (PATHS_PER_INPUT, 1):
         try:
             legs = planner.sale(source, amount, sink, limits._replace(paths=paths)) if source != sink else []

@@ -82,7 +82,11 @@ class Feed:
             received = self._clock()
             data = await self._fetch(session)
             await self._swap(data, received)
-        except (FeedError, DocumentError, aiohttp.ClientError, OSError, TimeoutError) as error:
+        except TimeoutError:
+            self._failed(f"the document was not there after {self._settings.fetch_timeout_seconds:g} s")
+        except aiohttp.TooManyRedirects:
+            self._failed("the upstream redirects in a circle")
+        except (FeedError, DocumentError, aiohttp.ClientError, OSError) as error:
             self._failed(str(error) or type(error).__name__)
         except Exception as error:  # a defect of ours must not end the feed
             log.exception("snapshot could not be built")

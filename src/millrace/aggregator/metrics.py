@@ -27,6 +27,8 @@ class Metrics(Collector):
         self.registry = prometheus_client.CollectorRegistry()
         self.requests: Counter[tuple[str, int]] = Counter()
         """Answered requests by route and status."""
+        self.reused = 0
+        """Quotes answered with what the same question has been answered on the same snapshot."""
         self._quotes = [0] * (len(BUCKETS) + 1)
         self._quote_seconds = 0.0
         self.registry.register(self)
@@ -38,6 +40,7 @@ class Metrics(Collector):
             "aggregator_pools": ("Pools in the snapshot", lambda: _pools(feed.snapshot)),
             "aggregator_refreshes": ("Snapshots taken in", lambda: feed.refreshes),
             "aggregator_refresh_failures": ("Refreshes that failed", lambda: feed.failures),
+            "aggregator_quotes_reused": ("Quotes asked before on the same snapshot", lambda: self.reused),
             "aggregator_quotes_waiting": ("Long questions in the thread or before it", lambda: answering.waiting),
             "aggregator_quotes_refused": ("Long questions turned away", lambda: answering.refused),
             "aggregator_build_seconds": ("CPU time it took to build the last snapshot", lambda: feed.build_seconds),

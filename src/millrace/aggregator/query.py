@@ -70,7 +70,7 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
         token_out=token_out,
         amount_in=amount_in,
         amount_out=amount_out,
-        slippage=parse_slippage(_one(query, "slippage") or settings.default_slippage),
+        slippage=parse_slippage(settings.default_slippage if (text := _one(query, "slippage")) is None else text),
         algorithm=_algorithm(_one(query, "algorithm")),
         include_paths=_boolean(query, "includePaths"),
         include_lp_routes=_boolean(query, "includeLpRoutes"),
@@ -187,9 +187,20 @@ def _integer(query: Query, name: str, default: int, low: int, high: int) -> int:
     text = _one(query, name)
     if text is None:
         return default
-    if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
-        raise ApiError(f"invalid {name}: expected an integer from {low} to {high}")
-    return int(text)
+    if not _INTEGER.fullmatch(text):
+        raise _out_of_range(name, low, high)
+    return within(name, int(text), low, high)
+
+
+def within(name: str, value: int, low: int, high: int) -> int:
+    """A parameter's value, if it is in its range. Raises `ApiError`."""
+    if not low <= value <= high:
+        raise _out_of_range(name, low, high)
+    return value
+
+
+def _out_of_range(name: str, low: int, high: int) -> ApiError:
+    return ApiError(f"invalid {name}: expected an integer from {low} to {high}")
 
 
 def _list(query: Query, name: str) -> tuple[str, ...]:

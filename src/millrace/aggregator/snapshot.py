@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from millrace.aggregator.pace import never
 from millrace.chain.token import NATIVE
-from millrace.dex.document import PoolDocument, decode
+from millrace.dex.document import DocumentError, PoolDocument, decode
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing.planner import Planner
@@ -17,6 +17,8 @@ from millrace.routing.venue import CurveCache
 
 FILTERS_KEPT = 16
 """Combinations of filters whose graphs a snapshot remembers."""
+ANSWER_BYTES = 16 * 1024 * 1024
+"""Bytes of answers (with what was asked) that a snapshot remembers."""
 
 
 class Filter(NamedTuple):
@@ -65,6 +67,23 @@ class Snapshot:
         """The planner of all pools."""
         self.main.router.warm()
         self._curves.forget_all_but(document.pools)
+
+        self._answers: dict[str, bytes] = {}
+        self._answer_bytes = 0
+
+    def answered(self, question: str) -> bytes | None:
+        """The answer to a query string, if it is remembered: the same question has the same answer."""
+        return self._answers.get(question)
+
+    def remember(self, question: str, answer: bytes) -> None:
+        """Keep an answer. Beyond the bound the oldest ones go."""
+        if question in self._answers:
+            return
+        self._answers[question] = answer
+        self._answer_bytes += len(question) + len(answer)
+        while self._answer_bytes > ANSWER_BYTES:
+            oldest = next(iter(self._answers))
+            self._answer_bytes -= len(oldest) + len(self._answers.pop(oldest))
 
     def age(self, now: float) -> float:
         """Seconds since the document arrived."""
@@ -124,4 +143,6 @@ def build(
 ) -> Snapshot:
     """Decode and check a document and build its graph. Raises `DocumentError`. `pause` is called at every pool."""
     document = decode(data, pause=pause)
+    if not document.pools:
+        raise DocumentError("$.pools: there is none; a market without pools is taken for a fault of the upstream")
     return Snapshot(document, identify(data), received, curves, pause)
