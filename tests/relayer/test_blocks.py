@@ -9,6 +9,7 @@ import pytest
 from relayer_support import NETWORK, BlockMaker, transfer, wallet
 
 from millrace.chain import address, bigint, outport
+from millrace.chain.outport import OutportError
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import chain_hash, client_hash
 from millrace.relayer.blocks import TxFact, read_block
@@ -204,6 +205,42 @@ def test_accounts() -> None:
     (fact,) = read_block(block, NETWORK).accounts
     assert (fact.pubkey, fact.nonce, fact.balance) == (SENDER.public, 3, 7)
     assert fact.tokens == {"USDC-c76f1f": "5", "NFT-123456-0a": "1"}
+
+
+@pytest.mark.parametrize("balance", ["-5", "1_000", " 5", "\u0663", "5.0", "9" * 5000])
+def test_row_41_balances_that_are_none(balance: str) -> None:
+    """An account whose balance is no unsigned number of digits is left out, the others stay."""
+    block = BlockMaker(1).block(accounts={SENDER.public: (3, 7), ELSEWHERE: (1, 1)})
+    block.alteredAccounts[address.encode(ELSEWHERE)].balance = balance
+    assert [fact.pubkey for fact in read_block(block, NETWORK).accounts] == [SENDER.public]
+
+
+@pytest.mark.parametrize("fee", [0, -1, -(10**30)])
+def test_row_41_fees_that_are_none(fee: int) -> None:
+    """A fee of nothing or less is not known: it would be given back to the budget."""
+    tx = transfer(SENDER)
+    block = BlockMaker(1).block([tx])
+    block.transactionPool.transactions[chain_hash(tx).hex()].feeInfo.fee = bigint.encode(fee)
+    assert facts(block)[chain_hash(tx)].fee is None
+
+
+@pytest.mark.parametrize("shard", [3, 77, 2**32 - 2])
+@pytest.mark.parametrize("where", ["data", "message"])
+def test_row_41_row_49_blocks_of_no_shard(shard: int, where: str) -> None:
+    """Blocks of shards that there are not are refused, or each would leave a table and a series behind."""
+    block = BlockMaker(0).block()
+    (block.blockData if where == "data" else block).shardID = shard
+    with pytest.raises(OutportError, match=f"shard {shard}"):
+        read_block(block, NETWORK)
+
+
+def test_a_result_to_nobody_is_only_a_note() -> None:
+    """A contract result without a receiver, which every chain has, hides nothing else of its block."""
+    tx = call_of()
+    block = BlockMaker(1).block([tx])
+    add_result(block, chain_hash(tx), b"")
+    add_log(block, chain_hash(tx), event("writeLog", data=b"@6f6b"))
+    assert status(tx, block) == "success"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from millrace.chain import address, bigint, outport
 from millrace.chain.address import is_contract
 from millrace.chain.network import NetworkProfile
 from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import Transaction, client_hash
 
 TX_BLOCK, SCR_BLOCK, INVALID_BLOCK = 0, 90, 120
@@ -98,14 +99,20 @@ class BlockFacts(msgspec.Struct, frozen=True):
 
 
 def read_block(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
-    """The facts in a saved block. Raises `OutportError` when its miniblocks contradict themselves."""
+    """The facts in a saved block.
+
+    Raises `OutportError` when its miniblocks contradict themselves or it is of a shard that there is not.
+    """
     data = message.blockData
+    shard = data.shardID if data.shardID or not message.shardID else message.shardID
+    if shard >= network.shards and shard != METACHAIN:
+        raise outport.OutportError(f"a block of shard {shard}")
     header = outport.decode_header(data.headerType, data.headerBytes)
     reader = _Reader(message, header, network)
     reader.read()
     summary, prev_hash, seconds = _summarise(header)
     return BlockFacts(
-        shard=data.shardID if data.shardID or not message.shardID else message.shardID,
+        shard=shard,
         block_hash=data.headerHash,
         prev_hash=prev_hash,
         nonce=summary.nonce if summary else 0,
@@ -129,9 +136,12 @@ def read_accounts(altered: Iterable[pb.AlteredAccount]) -> tuple[AccountFact, ..
     """The accounts a block changed; an entry with an impossible address or balance is left out."""
     facts = []
     for account in altered:
+        digits = account.balance or "0"
         try:
             pubkey = address.decode(account.address)
-            balance = int(account.balance or "0")
+            if not (digits.isascii() and digits.isdigit()):
+                continue
+            balance = int(digits)
         except ValueError:
             continue
         tokens = {_token_name(token): token.balance for token in account.tokens}
@@ -233,7 +243,7 @@ class _Reader:
             fact["client_hash"] = client_hash(_transaction(tx))
         if not at_source:
             return
-        fact["fee"] = _number(info.feeInfo.fee)
+        fact["fee"] = _fee(info)
         paid = _number(info.feeInfo.initialPaidFee) or 0
         self.gas_prices.append((tx.gasPrice, paid // tx.gasLimit if paid and tx.gasLimit else tx.gasPrice))
 
@@ -245,7 +255,7 @@ class _Reader:
             fact["failed"] = _text(texts.get(tx_hash, b"")) or "invalid transaction"
             info = self._pool.invalidTxs.get(tx_hash.hex())
             if info is not None:
-                fact["fee"] = _number(info.feeInfo.fee)
+                fact["fee"] = _fee(info)
                 if info.transaction.relayerSignature:
                     fact["client_hash"] = client_hash(_transaction(info.transaction))
 
@@ -264,7 +274,7 @@ class _Reader:
                 continue
             self._scrs[scr_hash] = scr
             fact = self._fact(scr.originalTxHash)
-            if self._network.shard_of(scr.receiver) != self._shard and is_shard_user(scr):
+            if is_shard_user(scr) and self._network.shard_of(scr.receiver) != self._shard:
                 kinds = ["results_out"] + (["calls_out"] if is_call(scr) else [])
                 for kind in kinds:
                     fact[kind] = fact.get(kind, frozenset()) | {bytes.fromhex(scr_hash)}  # type: ignore[operator]
@@ -330,6 +340,12 @@ def _first_line(data: bytes) -> bytes:
 
 def _number(field: bytes) -> int | None:
     return bigint.decode(field) if field else None
+
+
+def _fee(info: pb.TxInfo) -> int | None:
+    """What was charged. Nothing is free: a fee of nothing or less is not known."""
+    fee = _number(info.feeInfo.fee)
+    return fee if fee is not None and fee > 0 else None
 
 
 def _transaction(tx: pb.Transaction) -> Transaction:

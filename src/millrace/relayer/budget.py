@@ -185,7 +185,7 @@ class Ledger:
 
     def settle(self, reservation: Reservation, actual: int, now: float) -> Undecided:
         """The transaction ran and cost `actual`; the rest is free again. It counts as lost until `decide` says not."""
-        actual = min(actual, reservation.charge.amount)
+        actual = max(0, min(actual, reservation.charge.amount))
         self._close(reservation, actual, now)
         return _undecided(reservation.account, actual, now)
 
