@@ -147,7 +147,13 @@ class Events:
             self._observer.told(release.saved_at)
 
     def _account(self, fact: AccountFact, shard: int, timestamp_ms: int, block_hash: str) -> None:
-        if not self._book.learn_from_event(fact.pubkey, fact.nonce, fact.balance):
+        """An account's state after a final block, or as announced beside one (`block_hash` is empty).
+
+        Final blocks come in their order and each is told, whatever the chain API or a later block has said already;
+        an announcement is told unless it is older than what is known.
+        """
+        is_newest = self._book.learn_from_event(fact.pubkey, fact.nonce, fact.balance)
+        if not is_newest and not block_hash:
             return
         self._desk.nonce_moved(fact.pubkey, fact.nonce)
 
