@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -175,3 +176,23 @@ async def test_row_38_keys_from_the_environment(world: Any, kind: str, monkeypat
     async with asyncio.timeout(20):
         while await submit(world, transfer(ALICE), kind=kind) != ["ok"]:
             await asyncio.sleep(0.02)
+
+
+async def test_what_was_only_signed_is_on_disk_before_it_is_accepted_for_broadcast(world: Any) -> None:
+    """A broadcast of what /v1/sign signed is answered when a restart would send it; else it is refused, and again."""
+    await start(world)
+    service, tx = world.service, transfer(ALICE)
+    assert await submit(world, tx, kind="sign") == ["ok"]
+    await service.journal.flush()
+    holder = sqlite3.connect(service.journal.path, isolation_level=None)
+    service.journal.change(lambda connection: connection.execute("PRAGMA busy_timeout = 0").close())
+    await service.journal.flush()
+    holder.execute("BEGIN IMMEDIATE")
+    for _ in range(2):
+        assert await submit(world, tx, kind="relay") == ["not ready"]
+    assert world.api.submitted == []
+    holder.execute("ROLLBACK")
+    assert await submit(world, tx, kind="relay") == ["ok"]
+    assert holder.execute("SELECT broadcast, state FROM submissions").fetchall() == [(1, "signed")]
+    holder.close()
+    assert len(await world.api.wait_submitted(1)) == 1

@@ -175,14 +175,20 @@ class Desk:
         if rows:
             self._journal.cosigned(rows)
 
-    def on_its_way(self, entry: Entry) -> None:
-        """The entry is to be broadcast from now on."""
+    def want_broadcast(self, entry: Entry) -> bool:
+        """The entry is to be broadcast from now on; whether its row has yet to say so."""
+        if entry.state == "over" or (entry.broadcast and entry.state != "expired"):
+            return False
         if entry.state == "expired":
             entry.created_ms = self._wall_ms()
-        changed = not entry.broadcast or entry.state == "expired"
-        entry.broadcast, entry.state, entry.sending = True, "signed", True
-        if changed:
-            self._update(entry, "broadcast = 1, state = 'signed'")
+        entry.broadcast, entry.state = True, "signed"
+        self._update(entry, "broadcast = 1, state = 'signed'")
+        return True
+
+    def on_its_way(self, entry: Entry) -> None:
+        """The broadcaster has the entry."""
+        self.want_broadcast(entry)
+        entry.sending = True
 
     def expire(self, entry: Entry) -> None:
         """Stop broadcasting. A co-signed transaction can still run, so it keeps its (sender, nonce)."""

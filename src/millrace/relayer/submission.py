@@ -260,7 +260,7 @@ class Submitter:
         again = [(item, Journalled(item.reserved)) for item in taken if await self._is_written(item, batch)]
         if again:
             async with self._room_for([item for item, _ in again], batch):
-                signed = await self._sign(again, batch)
+                signed = await self._promise(await self._sign(again, batch), batch)
             self._accept(signed, batch)
 
     @contextlib.asynccontextmanager
@@ -296,10 +296,7 @@ class Submitter:
             batch.results[items[0].position] = self._done_before(entry.tx, entry.client_hash) or reason
             return []
         except JournalError as error:
-            reason = reasons.BUSY.but("the journal is full", 1_000)
-            if not isinstance(error, JournalFull):
-                log.error("nothing can be accepted: the journal fails", extra={"error": str(error)})
-                reason = reasons.NOT_READY.but("the journal cannot be written", 5_000)
+            reason = _why(error)
             for item in items:
                 self._desk.release(item.entry, reason)
                 batch.results[item.position] = reason
@@ -359,6 +356,25 @@ class Submitter:
                 done.append((item, Signed(journalled, item.entry.tx)))
         return done
 
+    async def _promise(self, signed: list[tuple[_Taken, Signed]], batch: Batch) -> list[tuple[_Taken, Signed]]:
+        """Have it on disk that what was only signed, or sent no more, is to be broadcast. Those of which it is there."""
+        if batch.origin.kind == "sign":
+            return signed
+        states = [(item.entry, item.entry.broadcast, item.entry.state) for item, _ in signed]
+        changed = [self._desk.want_broadcast(item.entry) for item, _ in signed]  # each, also after the first
+        if not any(changed):
+            return signed
+        try:
+            await self._journal.flush()
+        except JournalError as error:
+            reason = _why(error)
+            for (item, _), (entry, broadcast, state) in zip(signed, states, strict=True):
+                batch.results[item.position] = reason
+                if entry.state != "over" and not entry.sending:
+                    entry.broadcast, entry.state = broadcast, state  # so that the next one waits for the disk again
+            return []
+        return signed
+
     def _take_answers(self, entries: Sequence[Entry], answers: Sequence[Answer]) -> None:
         """What the signing process said of each entry: its signature, or that there is none."""
         signatures = []
@@ -403,6 +419,14 @@ class Submitter:
             if entry.broadcast and entry.state == "signed" and not entry.sending:
                 self._desk.on_its_way(entry)
                 self._send(entry)
+
+
+def _why(error: JournalError) -> Reason:
+    """Why nothing is accepted that the journal does not take."""
+    if isinstance(error, JournalFull):
+        return reasons.BUSY.but("the journal is full", 1_000)
+    log.error("nothing can be accepted: the journal fails", extra={"error": str(error)})
+    return reasons.NOT_READY.but("the journal cannot be written", 5_000)
 
 
 class _Repeated(Exception):
