@@ -357,7 +357,7 @@ class Submitter:
         return done
 
     async def _promise(self, signed: list[tuple[_Taken, Signed]], batch: Batch) -> list[tuple[_Taken, Signed]]:
-        """Have it on disk that what was only signed, or sent no more, is to be broadcast. Those of which it is there."""
+        """Tell the disk what was only signed, or sent no more, and is to be broadcast now. What the disk has taken."""
         if batch.origin.kind == "sign":
             return signed
         states = [(item.entry, item.entry.broadcast, item.entry.state) for item, _ in signed]
