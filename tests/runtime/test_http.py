@@ -21,8 +21,9 @@ class Answer(msgspec.Struct, rename="camel"):
     big_number: str
 
 
-@pytest.fixture
-async def base() -> AsyncIterator[str]:
+@pytest.fixture(params=[False, True], ids=["routed", "direct"])
+async def base(request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """The address of a server with and without aiohttp's router in front of plain routes: nothing else differs."""
     registry = prometheus_client.CollectorRegistry()
     prometheus_client.Counter("things", "Things.", registry=registry).inc()
 
@@ -40,7 +41,7 @@ async def base() -> AsyncIterator[str]:
     app.router.add_get("/broken", broken)
     app.router.add_post("/take", take)
     app.router.add_get("/metrics", http.metrics_handler(registry))
-    server = http.HttpServer(app)
+    server = http.HttpServer(app, direct=request.param)
     port = await server.start("127.0.0.1", 0)
     yield f"http://127.0.0.1:{port}"
     await server.stop()

@@ -47,7 +47,8 @@ class PathFinder:
         self._dst = net.dst
         self._starts: list[int] = np.searchsorted(net.src, np.arange(len(graph.scale) + 1)).tolist()
         self._targets: list[int] = net.dst.tolist()
-        self._trades = [trades[k] for k in graph.original.tolist()]
+        self.trades = [trades[k] for k in graph.original.tolist()]
+        """The trade of each edge of the net."""
 
     def best(
         self,
@@ -83,7 +84,7 @@ class PathFinder:
                 if self._visited(label, e, v, sink) or (v != sink and len(label.path) == hops - 1):
                     continue
                 spent += 1
-                paid = self._trades[e].pays(label.amount)
+                paid = self.trades[e].pays(label.amount)
                 if v == sink:
                     if paid > best:
                         best, found = paid, (*label.path, e)
@@ -91,7 +92,7 @@ class PathFinder:
                 most = (paid + SPARE) * float(worth[v]) + SPARE
                 if most > best and _among_best(reached.setdefault(v, []), paid):
                     heapq.heappush(queue, (-most, spent, Label(v, paid, (*label.path, e), (*label.tokens, v))))
-        return ([self._trades[e] for e in found], best) if found else None
+        return ([self.trades[e] for e in found], best) if found else None
 
     def _promising(self, label: Label, worth: Floats, best: int) -> list[int]:
         """The edges by which an amount could become more than `best`, the most promising first."""
@@ -106,10 +107,10 @@ class PathFinder:
 
     def _visited(self, label: Label, edge: int, target: int, sink: int) -> bool:
         """Whether the path holds the target, or the pool, already."""
-        pool = self._trades[edge].pool
+        pool = self.trades[edge].pool
         if target in label.tokens and target != sink:
             return True
-        return (target == sink or len(pool.tokens) > 2) and any(self._trades[k].pool is pool for k in label.path)
+        return (target == sink or len(pool.tokens) > 2) and any(self.trades[k].pool is pool for k in label.path)
 
 
 def _among_best(amounts: list[int], amount: int) -> bool:

@@ -240,7 +240,7 @@ class Router(SpotGraph):
             floor = max(floor, float(search.amounts[0]))
         ends, hops = (int(search.sources[0]), search.sink), min(ask.limits.hops, ask.limits.pools)
         edges = self._wide.best(*ends, float(search.amounts[0]), hops, floor)
-        path = [self._trades[e] for e in self._graph.original[edges].tolist()]
+        path = [self._finder.trades[e] for e in edges]
         return self._execute_paths(ask, [path], [1.0]) if path else None
 
     def _doubts(self, best: Done | None, single: Done | None) -> int:
@@ -326,8 +326,9 @@ class Router(SpotGraph):
             min(ask.limits.paths, MAX_PATHS - 1),
             ask.limits.pools,
         )
-        original = self._graph.original
-        paths = [[self._trades[e] for e in original[work.paths[k, : work.length[k]]].tolist()] for k in range(count)]
+        trades, lengths = self._finder.trades, work.length[:count].tolist()
+        edges = work.paths[:count, : max(lengths, default=0)].tolist()
+        paths = [[trades[e] for e in row[:length]] for row, length in zip(edges, lengths, strict=True)]
         return paths, (work.flow[:count] / search.amounts[0]).tolist()
 
     def _proven(self, ask: _Ask, done: Done, upper: float) -> Route:
@@ -385,8 +386,8 @@ class Router(SpotGraph):
             self._flows,
             self._report,
         )
-        original = self._graph.original[self._edges[:count]].tolist()
-        return [self._trades[e] for e in original], self._flows[:count].tolist()
+        trades = self._finder.trades
+        return [trades[e] for e in self._edges[:count].tolist()], self._flows[:count].tolist()
 
 
 def _rounding(done: Done) -> float:
