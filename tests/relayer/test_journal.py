@@ -194,3 +194,27 @@ async def test_the_log_is_copied_beside_the_commits(tmp_path: Path, monkeypatch:
     connection = sqlite3.connect(tmp_path / "journal.sqlite")
     assert connection.execute("SELECT count(*) FROM submissions").fetchone() == (written,)
     connection.close()
+
+
+async def test_one_relayer_has_a_journal(journal: Journal) -> None:
+    """A second one on the same folder would have a budget of its own: it is refused, until the first has gone."""
+    second = Journal(journal.path)
+    with pytest.raises(JournalError, match="in use by another relayer"):
+        second.open()
+    await journal.close()
+    second.open()
+    await second.close()
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+async def test_a_journal_that_cannot_be_opened(tmp_path: Path, what: str) -> None:
+    """What its owner can mend is not called broken: nobody is told to throw away what was signed."""
+    path = tmp_path / "data" / "journal.sqlite"
+    if what == "folder":
+        path.parent.touch()
+    else:
+        path.mkdir(parents=True)
+    for _ in range(2):
+        with pytest.raises(JournalError, match="let this user write") as error:
+            Journal(path).open()
+        assert "move" not in str(error.value)

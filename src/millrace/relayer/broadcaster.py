@@ -52,8 +52,10 @@ class Broadcaster:
         self._is_wanted = is_wanted
         self._on_expired = on_expired
         self._regossip = regossip
-        self._lifetime_ms = lifetime * 1000
+        self._lifetime = lifetime
         self._clock = clock
+        self._until: dict[bytes, float] = {}
+        """When the lifetime of an entry is over, on the clock that nobody sets."""
         self._queues: dict[str, asyncio.Queue[Entry]] = {}
         self._workers: list[asyncio.Task[None]] = []
         self._due: list[tuple[float, int, Entry]] = []
@@ -72,6 +74,9 @@ class Broadcaster:
             # Bounded by the number of entries in flight, each of which waits in at most one queue.
             queue = self._queues[topic] = asyncio.Queue()
             self._workers.append(asyncio.create_task(self._work(topic, queue), name=f"broadcast-{topic}"))
+        if entry.client_hash not in self._until:
+            age = max(0.0, time.time() - entry.created_ms / 1000)
+            self._until[entry.client_hash] = self._clock() + self._lifetime - age
         queue.put_nowait(entry)
 
     @property
@@ -91,12 +96,16 @@ class Broadcaster:
         while self._due and self._due[0][0] <= now:
             entry = heapq.heappop(self._due)[2]
             if not self._is_wanted(entry):
-                self._pauses.pop(entry.client_hash, None)
-            elif time.time() * 1000 - entry.created_ms > self._lifetime_ms:
-                self._pauses.pop(entry.client_hash, None)
+                self._forget(entry)
+            elif now > self._until.get(entry.client_hash, now):
+                self._forget(entry)
                 self._on_expired(entry)
             else:
                 self.send(entry)
+
+    def _forget(self, entry: Entry) -> None:
+        self._pauses.pop(entry.client_hash, None)
+        self._until.pop(entry.client_hash, None)
 
     async def stop(self) -> None:
         """Stop sending; what was not sent is in the journal."""
@@ -112,6 +121,9 @@ class Broadcaster:
             while not queue.empty():
                 entries.append(queue.get_nowait())
             wanted = [entry for entry in entries if self._is_wanted(entry)]
+            for entry in entries:
+                if not self._is_wanted(entry):
+                    self._forget(entry)
             try:
                 await self._send_all(topic, wanted)
             except Exception:

@@ -179,10 +179,9 @@ class Desk:
         """The entry is to be broadcast from now on; whether its row has yet to say so."""
         if entry.state == "over" or (entry.broadcast and entry.state != "expired"):
             return False
-        if entry.state == "expired":
-            entry.created_ms = self._wall_ms()
+        entry.created_ms = self._wall_ms()  # its time on the network begins now
         entry.broadcast, entry.state = True, "signed"
-        self._update(entry, "broadcast = 1, state = 'signed'")
+        self._update(entry, "broadcast = 1, state = 'signed', created_ms = ?", entry.created_ms)
         return True
 
     def on_its_way(self, entry: Entry) -> None:

@@ -6,11 +6,12 @@ SQLite, WAL, synchronous=FULL: `append` returns after fsync. One thread writes, 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import sqlite3
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from millrace.chain import address
 from millrace.chain.transaction import Transaction, TransactionError, from_proto
@@ -43,6 +44,7 @@ class Journal:
         self._reader: sqlite3.Connection | None = None
         self._writer: Writer | None = None
         self._checkpoints: Checkpoints | None = None
+        self._lock: IO[str] | None = None
         self._cursor: int | None = None
         """What `keep_cursor` wrote last."""
         self.records = 0
@@ -50,16 +52,18 @@ class Journal:
     # ---- life
 
     def open(self) -> None:
-        """Open or make the file and start the writer. Raises `JournalError`."""
+        """Open or make the file and start the writer. Raises `JournalError`, also when another process has it open."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._take_lock()
             connection = _connect(self.path)
             connection.executescript(_SCHEMA)
             _check_version(connection)
             _mend_signed_twice(connection)
             self._reader = _connect(self.path)
         except (OSError, sqlite3.Error) as error:
-            raise JournalError(f"{self.path}: {error}; move the file away to start with an empty one") from error
+            self._give_lock_back()
+            raise JournalError(f"{self.path}: {error}; {_advice(error)}") from error
         self._checkpoints = Checkpoints(lambda: _connect(self.path))
         self._checkpoints.start()
         self._writer = Writer(connection, self._checkpoints.committed)
@@ -72,6 +76,21 @@ class Journal:
             await asyncio.to_thread(self._checkpoints.stop)
         if self._reader is not None:
             self._reader.close()
+        self._give_lock_back()
+
+    def _take_lock(self) -> None:
+        """Two relayers with one journal would each think the whole budget its own. Ends with the process."""
+        self._lock = self.path.with_name("lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._give_lock_back()
+            raise JournalError(f"{self.path.parent} is in use by another relayer: stop it or choose another") from None
+
+    def _give_lock_back(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     # ---- writing
 
@@ -236,6 +255,19 @@ def transaction_of(record: Record) -> Transaction:
 def drop_write_off(connection: sqlite3.Connection, client_hash: bytes) -> None:
     """Forget a request to write off, as part of a change."""
     connection.execute("DELETE FROM write_offs WHERE client_hash = ?", (client_hash,))
+
+
+def _advice(error: Exception) -> str:
+    """What its operator can do about a file that cannot be opened. To lose it is to forget what was signed."""
+    if isinstance(error, OSError) or getattr(error, "sqlite_errorname", "") in _NOT_OURS:
+        return "let this user write the file and its folder, and see that the disk is not full"
+    return (
+        "put a copy of it in its place, or, once none of what was signed with it can run any more, move the file away "
+        "to start with an empty one"
+    )
+
+
+_NOT_OURS = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_DIRECTORY", "SQLITE_PERM", "SQLITE_FULL")
 
 
 def _connect(path: Path) -> sqlite3.Connection:

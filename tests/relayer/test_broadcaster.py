@@ -1,0 +1,98 @@
+"""Sending again and again, for as long as a transaction lives, whatever becomes of the wall clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from relayer_support import NETWORK, transfer, wallet
+
+from millrace.chain.transaction import client_hash, to_proto
+from millrace.relayer import broadcaster
+from millrace.relayer.broadcaster import Broadcaster
+from millrace.relayer.inflight import Entry
+
+
+class Air:
+    """A network that takes everything, and the two clocks."""
+
+    def __init__(self) -> None:
+        self.wall, self.steady = time.time(), 50.0
+        self.wanted = True
+        self.sent = 0
+        self.expired: list[Entry] = []
+        self.broadcaster = Broadcaster(
+            NETWORK, self._publish, None,
+            is_wanted=lambda entry: self.wanted and entry not in self.expired,
+            on_expired=self.expired.append,
+            regossip=15.0, lifetime=600.0, clock=lambda: self.steady,
+        )  # fmt: skip
+
+    async def _publish(self, topic: str, data: bytes) -> int:
+        self.sent += 1
+        return 1
+
+    def entry(self, age: float = 0.0) -> Entry:
+        tx = transfer(wallet(1))
+        created = int((self.wall - age) * 1000)
+        return Entry(tx, to_proto(tx), client_hash(tx), "relay", 1, 1, 100, created, state="signed")
+
+    async def tick(self, seconds: float) -> None:
+        """Some time later: what is due is sent."""
+        self.steady += seconds
+        self.wall += seconds
+        self.broadcaster.send_due()
+        for _ in range(20):  # its worker takes fewer steps than that, and waits for nothing
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def air(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Air]:
+    made = Air()
+    monkeypatch.setattr(broadcaster, "LINGER_SECONDS", 0)
+    monkeypatch.setattr(broadcaster, "BATCH_SECONDS", 0)
+    monkeypatch.setattr(broadcaster.time, "time", lambda: made.wall)
+    try:
+        yield made
+    finally:
+        await made.broadcaster.stop()
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, -1.0, 0.0, 3_600.0, 86_400.0 * 365])
+async def test_row_44_the_wall_clock_is_set(air: Air, jump: float) -> None:
+    """A lifetime is as long as it is: setting the clock forward ends nothing early, backward keeps nothing longer."""
+    air.broadcaster.send(air.entry())
+    air.wall += jump
+    for _ in range(29):
+        await air.tick(20.0)
+    assert air.sent >= 2 and not air.expired
+    await air.tick(40.0)
+    assert len(air.expired) == 1
+    assert not air.broadcaster._until and not air.broadcaster._pauses and not air.broadcaster._due
+
+
+async def test_row_44_what_was_taken_over_has_the_rest_of_its_lifetime(air: Air) -> None:
+    """After a restart its age counts; one from the future is as old as it is now."""
+    old, future = air.entry(age=500.0), air.entry(age=-3_600.0)
+    for entry, before, after in ((old, 90.0, 20.0), (future, 590.0, 20.0)):
+        air.expired.clear()
+        air.broadcaster.send(entry)
+        await air.tick(before)
+        assert not air.expired
+        await air.tick(after)
+        assert air.expired == [entry]
+
+
+async def test_what_is_not_wanted_is_forgotten(air: Air) -> None:
+    """An entry that ended before it was sent, or between two sends, leaves nothing behind."""
+    air.wanted = False
+    air.broadcaster.send(air.entry())
+    await air.tick(1.0)
+    air.wanted = True
+    air.broadcaster.send(air.entry())
+    await air.tick(1.0)
+    air.wanted = False
+    await air.tick(20.0)
+    assert not air.broadcaster._until and not air.broadcaster._due and not air.expired
