@@ -179,7 +179,9 @@ def floor(folder: Path, batch: int) -> float:
     pair, message = KeyPair.generate(), b"x" * 300
     signature = pair.sign(message)
     connection = sqlite3.connect(folder / "floor.sqlite", isolation_level=None)
-    connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE t (row BLOB);")
+    connection.executescript(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE IF NOT EXISTS t (row BLOB);"
+    )
     count, started = 200 * batch, time.process_time()
     for _ in range(200):
         for _ in range(batch):

@@ -16,7 +16,7 @@ from relayer_support import RELAYERS, BlockMaker, start, submit, transfer, walle
 from millrace.chain.keys import verify
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import TransactionJson, client_hash, from_json, signing_message, to_proto
-from millrace.relayer.parts import PART
+from millrace.relayer.parts import PART, STRETCH
 from millrace.relayer.signing import SignerError
 
 ALICE = wallet(1)
@@ -142,7 +142,8 @@ async def test_row_23_a_short_batch_passes_a_long_one(world: Any) -> None:
     await ask("short", 1, 1)
     await long
     assert finished == ["short", "long"]
-    assert max(asked) <= PART and sum(asked) == 101
+    assert asked[0] == STRETCH * PART, "nobody else was there"
+    assert asked[1] == 1 and max(asked[2:]) <= PART and sum(asked) == 101
 
 
 async def test_the_frames_of_the_signing_process_hold_a_part_each_or_several_short_ones(world: Any) -> None:
@@ -153,10 +154,10 @@ async def test_the_frames_of_the_signing_process_hold_a_part_each_or_several_sho
     signer._link.send = lambda work: (frames.append([len(work.sign), len(work.check)]), really(work))
     wrong = to_proto(msgspec.structs.replace(transfer(ALICE, 7), signature=b"\1" * 64))
     right = [to_proto(transfer(ALICE, nonce)) for nonce in range(PART)]
-    questions = [right[:5], [wrong], right[:5], [], right[:10], right, [*right[:3], wrong]]
+    questions = [right[:5], [wrong], right[:5], [], right[:7], right, [*right[:3], wrong]]
     answers = await asyncio.gather(*(signer.check(items) for items in questions))
     assert answers == [["invalid signature" if item == wrong else "" for item in items] for items in questions]
-    assert frames == [[0, 5], [0, 1], [0, 5 + 10 + PART], [0, 4]]
+    assert frames == [[0, 5], [0, 1], [0, 5 + 7], [0, PART], [0, 4]]
 
 
 @pytest.mark.parametrize("kind", ["relay", "sign"])

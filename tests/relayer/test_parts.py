@@ -8,13 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from millrace.relayer.parts import PART, STRETCH, cost, cut
+from millrace.relayer.parts import PART, STRETCH, cost, next_part
 
 
 @given(st.lists(st.integers(0, 200_000), max_size=100), st.integers(1, 2), st.sampled_from([PART, STRETCH * PART]))
 def test_parts_are_short_and_nothing_is_left_out(sizes: list[int], factor: int, most: int) -> None:
     """Every transaction is in one part, in order; only a long one by itself costs too much, none could grow."""
-    parts = list(cut([Raw(bytes(size)) for size in sizes], factor, most))
+    raws, parts, start = [Raw(bytes(size)) for size in sizes], [], 0
+    while start < len(raws):
+        parts.append(next_part(raws, start, factor, most))
+        start = parts[-1].positions.stop
     assert [position for part in parts for position in part.positions] == list(range(len(sizes)))
     for part in parts:
         costs = [factor * cost(sizes[position]) for position in part.positions]

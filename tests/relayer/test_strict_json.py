@@ -51,6 +51,27 @@ def test_row_21_duplicate_keys_wherever_they_are(value: Any, escape: bool) -> No
     assert refused == twice
 
 
+OBJECTS = st.lists(st.tuples(KEYS, VALUES), max_size=4).map(lambda pairs: ("object", pairs))
+
+
+@settings(max_examples=400, deadline=None)
+@given(OBJECTS, st.booleans(), st.sampled_from(["", " ", "\n\t "]))
+def test_row_22_walking_value_by_value_finds_the_same(value: Any, escape: bool, space: str) -> None:
+    """A large message is walked with stops between its values and the items of its lists, and judged no differently."""
+    text, twice = write(value, escape)
+    if space:
+        text = space + json.dumps(json.loads(text), indent=1) + space if not twice else space + text + space
+    try:
+        stops = len(list(strict_json.walk(text.encode(), 0, 10_000)))
+        refused = False
+    except Refused:
+        refused = True
+    assert refused == twice
+    if not refused:
+        values = json.loads(text).values()
+        assert stops == sum(len(item) if isinstance(item, list) else 1 for item in values)
+
+
 @pytest.mark.parametrize("data", [b'{"a":"\xff"}', b'{"a":1,"a":1}', b'{"a":{"b":1,"b":2}}', b'[{"a":1,"\\u0061":2}]'])
 def test_row_21_what_is_refused(data: bytes) -> None:
     """Keys that stand twice, and bytes that are no UTF-8."""

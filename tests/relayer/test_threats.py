@@ -32,10 +32,11 @@ from relayer_support import (
 from millrace.chain import address, call
 from millrace.chain.keys import KeyPair
 from millrace.chain.transaction import GUARDED, Transaction, chain_hash, signing_message
+from millrace.relayer import submission
+from millrace.relayer.batches import Accepted
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.policy import Policy, loads
 from millrace.relayer.stages import Origin
-from millrace.relayer.submission import Accepted
 
 ALICE = wallet(1)
 
@@ -563,6 +564,23 @@ async def test_row_23_others_get_their_turn_in_a_long_batch(world: Any) -> None:
     assert answers == ["invalid signature"] * 100
     assert turns >= 99, "one of them is a part by itself, and after each part others have their turn"
     assert len(world.service.submitter._taking) == len(world.service.submitter._finishing) == 0
+
+
+async def test_row_23_long_batches_rest_while_others_are_there(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each part of a long batch everything belongs to the others, unless there are none."""
+    await start(world)
+    monkeypatch.setattr(submission, "REST", 1e9)
+    monkeypatch.setattr(submission, "LONGEST_REST", 1e9)
+    first, second = ([transfer(wallet(1, number), nonce) for nonce in range(100)] for number in (0, 1))
+    assert await submit(world, *first, ip="long") == ["ok"] * 100, "nobody else is there"
+    assert await submit(world, transfer(wallet(1, 2)), ip="short") == ["ok"]
+    resting = asyncio.create_task(submit(world, *second, ip="long"))
+    for nonce in range(1, 10):
+        assert await submit(world, transfer(wallet(1, 2), nonce), ip="short") == ["ok"]
+    assert not resting.done()
+    resting.cancel()
+    await asyncio.gather(resting, return_exceptions=True)
+    assert len(world.service.submitter._taking) == 0
 
 
 async def test_row_23_many_short_batches_of_who_is_alone(world: Any) -> None:

@@ -117,14 +117,15 @@ class Company:
         self._seconds = seconds
         self._clock = clock
         self._latest = ""
-        self._since = 0.0
+        self._latest_at = self._other_at = -math.inf
 
     def is_alone(self, client: str) -> bool:
         """Whether this client, which asks for something now, has been alone."""
         now = self._clock()
         if client != self._latest:
-            self._latest, self._since = client, now
-        return now - self._since >= self._seconds
+            self._latest, self._other_at = client, self._latest_at
+        self._latest_at = now
+        return now - self._other_at >= self._seconds
 
 
 class TokenBuckets:

@@ -85,6 +85,13 @@ _transactions = msgspec.json.Decoder(TransactionJson)
 def decode_request(data: bytes, max_batch: int, marked: int | None = None) -> Request:
     """The request in one text message, whose `strict_json.marks` may be known already. Raises `Refused`."""
     marked = strict_json.marks(data) if marked is None else marked
+    request = typed_request(data, marked, max_batch)
+    strict_json.refuse_duplicate_keys(data, marked, max_marks(max_batch))
+    return request
+
+
+def typed_request(data: bytes, marked: int, max_batch: int) -> Request:
+    """The same before anybody has looked for keys that stand twice."""
     request = strict_json.decode(data, _requests, marked)
     if isinstance(request.request_id, str) and len(request.request_id) > MAX_REQUEST_ID:
         raise Refused(reasons.INVALID_MESSAGE.but(f"requestId: at most {MAX_REQUEST_ID} characters"))
@@ -92,17 +99,27 @@ def decode_request(data: bytes, max_batch: int, marked: int | None = None) -> Re
         _check_batch(len(transactions_of(request)), max_batch)
     else:
         _check_control(request)
-    strict_json.refuse_duplicate_keys(data, marked, max_batch * _MARKS_PER_TRANSACTION)
     return request
 
 
 def decode_rest_submission(data: bytes, max_batch: int, marked: int | None = None) -> list[Raw]:
     """The transactions in a REST body, each still as text. Raises `Refused`."""
     marked = strict_json.marks(data) if marked is None else marked
+    transactions = typed_rest_submission(data, marked, max_batch)
+    strict_json.refuse_duplicate_keys(data, marked, max_marks(max_batch))
+    return transactions
+
+
+def typed_rest_submission(data: bytes, marked: int, max_batch: int) -> list[Raw]:
+    """The same before anybody has looked for keys that stand twice."""
     body = strict_json.decode(data, _rest_submissions, marked)
     _check_batch(len(body.transactions), max_batch)
-    strict_json.refuse_duplicate_keys(data, marked, max_batch * _MARKS_PER_TRANSACTION)
     return body.transactions
+
+
+def max_marks(max_batch: int) -> int:
+    """How many signs of structure a message may have."""
+    return max_batch * _MARKS_PER_TRANSACTION
 
 
 def decode_envelope(data: bytes) -> tuple[str | None, RequestId | None]:

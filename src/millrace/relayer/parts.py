@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import Raw
 
-PART = 16
+PART = 8
 """Cost of what goes through the stages together: a short transaction counts 1 …"""
-STRETCH = 4
+STRETCH = 8
 """So many times longer are parts that hold up nobody, which saves some of what each part costs by itself."""
 _COST_BYTES = 4096
 """… and 1 more for each so many bytes, which are hashed, encoded and written again and again."""
@@ -27,17 +27,15 @@ def cost(size: int) -> int:
     return 1 + size // _COST_BYTES
 
 
-def cut(raws: Sequence[Raw], factor: int, most: int) -> Iterator[Part]:
-    """The parts, of at most this cost, of a batch in which everything costs `factor` times the usual.
+def next_part(raws: Sequence[Raw], start: int, factor: int, most: int) -> Part:
+    """The part of a batch that begins at `start`, where everything costs `factor` times the usual.
 
-    A long transaction is a part by itself.
+    It costs at most `most`, but for a long transaction, which is a part by itself.
     """
-    first, total = 0, 0
-    for index, raw in enumerate(raws):
-        own = factor * cost(len(memoryview(raw)))
+    total, end = 0, start
+    while end < len(raws):
+        own = factor * cost(len(memoryview(raws[end])))
         if total and total + own > most:
-            yield Part(range(first, index), total)
-            first, total = index, 0
-        total += own
-    if raws:
-        yield Part(range(first, len(raws)), total)
+            break
+        total, end = total + own, end + 1
+    return Part(range(start, end), total)

@@ -8,9 +8,9 @@ from msgspec import UNSET
 
 from millrace.chain.transaction import to_json
 from millrace.relayer import messages
+from millrace.relayer.batches import Accepted, Result
 from millrace.relayer.messages import FailedItem, RequestId, ResultItem, SignReply, SubmissionReply
 from millrace.relayer.reasons import Reason
-from millrace.relayer.submission import Accepted, Result
 
 
 def submission_reply(

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from aiohttp import web
+from msgspec import Raw
 from prometheus_client import CollectorRegistry
 
-from millrace.relayer import messages, reasons, schema, strict_json
+from millrace.relayer import large_messages, messages, reasons, schema, strict_json
+from millrace.relayer.batches import Result
 from millrace.relayer.history import HistoryError, HistoryUnavailable
 from millrace.relayer.limits import TokenBuckets
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.replies import sign_reply, submission_reply
 from millrace.relayer.stages import Kind, Origin
-from millrace.relayer.submission import Result, Submitter
+from millrace.relayer.submission import Submitter
 from millrace.relayer.traffic import HeldBytes
 from millrace.runtime import http
 from millrace.runtime.client_address import ClientAddress
@@ -97,10 +100,7 @@ class RestApi:
         if request.content_type != "application/json":
             raise Refused(reasons.INVALID_MESSAGE.but("send application/json"))
         remote = self._clients.of(request.remote or "", request.headers.get("X-Forwarded-For"))
-        body = await self._read(request, remote)
-        marked = strict_json.marks(body)
-        _charge(self._bytes, remote, strict_json.cost(body, marked), "too many bytes from this address")
-        transactions = messages.decode_rest_submission(body, self._max_batch, marked)
+        transactions = await self._read(await self._receive(request, remote), remote)
         _charge(self._submissions, remote, len(transactions), "too many transactions from this address")
         batch = await self._submitter.take(Origin(kind, remote), transactions)
         results = await self._submitter.finish(batch)
@@ -109,7 +109,7 @@ class RestApi:
                 self._count(result)
         return results
 
-    async def _read(self, request: web.Request, remote: str) -> bytes:
+    async def _receive(self, request: web.Request, remote: str) -> bytes:
         """The body. Raises `Refused` when it is too large, or when too much of others' is on its way."""
         longest = request.client_max_size
         told = request.content_length
@@ -124,6 +124,17 @@ class RestApi:
             raise Refused(reasons.MESSAGE_TOO_LARGE) from None
         finally:
             self._unfinished.give(remote, size)
+
+    async def _read(self, body: bytes, remote: str) -> list[Raw]:
+        """The transactions in a body. Raises `Refused`."""
+        _charge(self._bytes, remote, len(body), "too many bytes from this address")
+        large = len(body) > large_messages.LARGE
+        marked = await large_messages.marks(body) if large else strict_json.marks(body)
+        _charge(self._bytes, remote, strict_json.cost(b"", marked), "too many values from this address")
+        if not large:
+            return messages.decode_rest_submission(body, self._max_batch, marked)
+        typed = partial(messages.typed_rest_submission, max_batch=self._max_batch)
+        return await large_messages.decode(body, marked, messages.max_marks(self._max_batch), typed)
 
     async def _get_history(self, request: web.Request) -> web.Response:
         try:

@@ -7,6 +7,8 @@ different transactions. So what it accepts is walked once more for keys alone.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -15,6 +17,9 @@ from millrace.relayer import reasons
 from millrace.relayer.reasons import Refused
 
 T = TypeVar("T")
+
+
+_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class _DuplicateKeyError(ValueError):
@@ -40,9 +45,9 @@ MAX_MARKS = 160_000
 """Signs of structure in any message: more than the largest message of real transactions has."""
 
 
-def marks(data: bytes) -> int:
+def marks(data: bytes, start: int = 0, end: int | None = None) -> int:
     """How many signs of structure are in `data`: a bound, found without reading it, of what reading it costs."""
-    return data.count(b"{") + data.count(b"[") + data.count(b",")
+    return data.count(b"{", start, end) + data.count(b"[", start, end) + data.count(b",", start, end)
 
 
 def cost(data: bytes, marked: int) -> int:
@@ -65,12 +70,59 @@ def refuse_duplicate_keys(data: bytes, marked: int, max_marks: int) -> None:
 
     The walk costs by the value, so a message of more than `max_marks` signs of structure is refused.
     """
-    if marked > max_marks:
-        raise Refused(reasons.INVALID_MESSAGE.but("too many fields: leave out what is no field of a transaction"))
+    _check_marks(marked, max_marks)
     try:
         _walker.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         _refuse(error)
+
+
+def walk(data: bytes, marked: int, max_marks: int) -> Iterator[None]:
+    """`refuse_duplicate_keys` of an object, with a stop after each of its values and each item of its lists."""
+    _check_marks(marked, max_marks)
+    try:
+        yield from _walk_object(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        _refuse(error)
+
+
+def _walk_object(text: str) -> Iterator[None]:
+    """Walk an object whose syntax is known to be right, as it was decoded before."""
+    names = set()
+    at = _after_space(text, _after_space(text, 0) + 1)
+    while text[at] != "}":
+        name, at = _walker.raw_decode(text, at)
+        if name in names:
+            raise _DuplicateKeyError("a key stands twice in one object")
+        names.add(name)
+        at = _after_space(text, _after_space(text, at) + 1)  # behind the colon
+        if text[at] == "[":
+            at = _after_space(text, at + 1)
+            while text[at] != "]":
+                at = _next_item(text, _walker.raw_decode(text, at)[1])
+                yield
+            at += 1
+        else:
+            at = _walker.raw_decode(text, at)[1]
+            yield
+        at = _next_item(text, at)
+
+
+def _next_item(text: str, at: int) -> int:
+    """Behind a value: where the next item is, or the end of what it stands in."""
+    at = _after_space(text, at)
+    return _after_space(text, at + 1) if text[at] == "," else at
+
+
+def _after_space(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    assert space is not None  # it matches nothing at all, too
+    return space.end()
+
+
+def _check_marks(marked: int, max_marks: int) -> None:
+    if marked > max_marks:
+        raise Refused(reasons.INVALID_MESSAGE.but("too many fields: leave out what is no field of a transaction"))
 
 
 def _refuse(error: Exception) -> NoReturn:

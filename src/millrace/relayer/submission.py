@@ -15,7 +15,6 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -25,13 +24,14 @@ from millrace.chain.transaction import Transaction, from_proto, signing_message
 from millrace.relayer import reasons, stages
 from millrace.relayer.account_source import AccountSource
 from millrace.relayer.accounts import Account
+from millrace.relayer.batches import Accepted, Announce, Batch, Result, Taken
 from millrace.relayer.desk import Desk, record_of
 from millrace.relayer.inflight import Entry
 from millrace.relayer.journal import Journal
 from millrace.relayer.journal_writer import JournalError, JournalFull, NonceTaken
 from millrace.relayer.limits import Company, Shares
-from millrace.relayer.parts import PART, STRETCH, Part, cost, cut
-from millrace.relayer.reasons import Reason, Refused
+from millrace.relayer.parts import PART, STRETCH, Part, cost, next_part
+from millrace.relayer.reasons import Refused
 from millrace.relayer.signer_wire import Answer
 from millrace.relayer.signing import SignerError, SigningProcess
 from millrace.relayer.stages import Authenticated, Examined, Journalled, Origin, Relayers, Reserved, Signed
@@ -43,8 +43,9 @@ UNSPONSORED = 2
 TAKING, FINISHING = 2 * PART, 4 * PART
 """What one client may have between parsed and reserved, and between journalled and signed: enough that disk and
 signing process always have the next part at hand."""
-REST = 2.0
-"""After a part of a long batch the event loop belongs to the others so many times as long as the part took."""
+REST, LONGEST_REST = 3.0, 0.01
+"""After a part of a long batch everything belongs to the others for so many times as long as the part took, at most for
+so many seconds: it is better for them to meet a little of it often than much of it at once."""
 ALONE_SECONDS = 0.25
 """Who has been alone for so long may have longer parts; somebody else's next submission ends that."""
 
@@ -56,41 +57,6 @@ _STALE = {
     reasons.INVALID_GUARDIAN.code,
 }
 """Refusals that newer knowledge of the account could turn around."""
-
-
-class Accepted(NamedTuple):
-    """A transaction the relayer stands for."""
-
-    tx: Transaction
-    client_hash: bytes
-    chain_hash: bytes
-
-
-Result = Accepted | Reason
-Announce = Callable[[Entry], None]
-
-
-class _Taken(NamedTuple):
-    """A transaction after `take`: reserved anew, or one that was submitted before."""
-
-    position: int
-    entry: Entry
-    reserved: Reserved
-    is_new: bool
-
-
-class Batch:
-    """A submission between `take` and `finish`; its last part is to be finished then, earlier ones are on their way."""
-
-    def __init__(self, origin: Origin, size: int, announce: Announce | None, stretch: int) -> None:
-        self.origin = origin
-        self.stretch = stretch
-        """How many times longer than usual its parts are."""
-        self.announce = announce
-        self.results: list[Result | None] = [None] * size
-        self.taken: list[_Taken] = []
-        """Of the last part."""
-        self.under_way: list[asyncio.Task[None]] = []
 
 
 class Submitter:
@@ -124,20 +90,28 @@ class Submitter:
 
         `announce` is called for each accepted transaction before it can leave this process.
         """
-        stretch = STRETCH if self._company.is_alone(origin.ip) else 1
-        batch = Batch(origin, len(raws), announce, stretch)
-        for part in cut(raws, 1 if origin.is_sponsored else UNSPONSORED, stretch * PART):
-            if batch.taken:
-                batch.under_way.append(asyncio.create_task(self._finish(batch.taken, batch)))
-            size = max(1, part.cost // stretch)
+        batch = Batch(origin, len(raws), announce)
+        factor = 1 if origin.is_sponsored else UNSPONSORED
+        position, took = 0, 0.0
+        while position < len(raws):
+            alone = self._company.is_alone(origin.ip)
+            if position:
+                batch.under_way.append(asyncio.create_task(self._finish(batch.taken, batch.stretch, batch)))
+                await asyncio.sleep(0 if alone else min(REST * took, LONGEST_REST))
+            batch.stretch = STRETCH if alone and origin.is_sponsored else 1
+            part = next_part(raws, position, factor, batch.stretch * PART)
+            position = part.positions.stop
+            size = max(1, part.cost // batch.stretch)
             await self._taking.take(origin.ip, size)
+            began = time.perf_counter()
             try:
                 batch.taken = await self._take_part(raws, part, batch)
             finally:
                 self._taking.give_back(origin.ip, size)
+            took = time.perf_counter() - began
         return batch
 
-    async def _take_part(self, raws: Sequence[Raw], part: Part, batch: Batch) -> list[_Taken]:
+    async def _take_part(self, raws: Sequence[Raw], part: Part, batch: Batch) -> list[Taken]:
         authenticated = await self._authenticate(raws, part, batch)
         await self._know_accounts({item.tx.sender for _, item in authenticated})
         taken = []
@@ -151,7 +125,7 @@ class Submitter:
         return taken
 
     async def _authenticate(self, raws: Sequence[Raw], part: Part, batch: Batch) -> list[tuple[int, Authenticated]]:
-        relayers, began = self._relayers(), time.perf_counter()
+        relayers = self._relayers()
         examined: list[tuple[int, Examined]] = []
         for index in part.positions:
             try:
@@ -172,8 +146,6 @@ class Submitter:
                 batch.results[index] = refusal.reason
             else:
                 authenticated.append((index, done))
-        if verdicts is None and len(raws) > len(part.positions):
-            await asyncio.sleep(REST * (time.perf_counter() - began) if batch.stretch == 1 else 0)
         return authenticated
 
     async def _verdicts(self, items: Sequence[Examined]) -> list[str] | None:
@@ -194,7 +166,7 @@ class Submitter:
         if unknown:
             await asyncio.gather(*(self._accounts.know(sender) for sender in unknown), return_exceptions=True)
 
-    async def _take_one(self, index: int, item: Authenticated) -> _Taken:
+    async def _take_one(self, index: int, item: Authenticated) -> Taken:
         """Reserve one transaction. Raises `Refused`, or `_Repeated` when its bytes were accepted before."""
         account = await self._accounts.know(item.tx.sender)
         foreign = item.tx.relayer if not item.parsed.origin.is_sponsored else b""
@@ -209,15 +181,15 @@ class Submitter:
                 raise
         return self._reserve(index, item, await self._accounts.know(item.tx.sender), payer)
 
-    def _reserve(self, index: int, item: Authenticated, account: Account, payer: Account | None) -> _Taken:
+    def _reserve(self, index: int, item: Authenticated, account: Account, payer: Account | None) -> Taken:
         """Approve and reserve in one step. Raises `Refused`."""
         existing = self._desk.existing(item)
         if existing is not None:
             approved = self._desk.approve_again(item, existing)
-            return _Taken(index, existing, Reserved(approved), is_new=False)
+            return Taken(index, existing, Reserved(approved), is_new=False)
         approved = self._desk.approve(item, account, payer)
         entry = self._desk.reserve(approved)
-        return _Taken(index, entry, Reserved(approved), is_new=True)
+        return Taken(index, entry, Reserved(approved), is_new=True)
 
     async def _raise_if_done(self, item: Authenticated) -> None:
         """The same bytes as a transaction that is over: the answer is the same as then."""
@@ -238,13 +210,13 @@ class Submitter:
 
     async def finish(self, batch: Batch) -> list[Result]:
         """Write, sign and send what was taken; one result per transaction, in order."""
-        await self._finish(batch.taken, batch)
+        await self._finish(batch.taken, batch.stretch, batch)
         for task in batch.under_way:
             await task
         assert all(result is not None for result in batch.results)
         return [result for result in batch.results if result is not None]
 
-    async def _finish(self, taken: list[_Taken], batch: Batch) -> None:
+    async def _finish(self, taken: list[Taken], stretch: int, batch: Batch) -> None:
         """Write, sign and send a part."""
         new = []
         for item in taken:
@@ -253,26 +225,26 @@ class Submitter:
             elif item.is_new:
                 new.append(item)
         if new:
-            async with self._room_for(new, batch):
+            async with self._room_for(new, stretch, batch.origin.ip):
                 signed = await self._sign(await self._write(new, batch), batch)
             self._accept(signed, batch)
         # Another submission of the same bytes may have to be written first: nobody waits for that with room taken.
         again = [(item, Journalled(item.reserved)) for item in taken if await self._is_written(item, batch)]
         if again:
-            async with self._room_for([item for item, _ in again], batch):
+            async with self._room_for([item for item, _ in again], stretch, batch.origin.ip):
                 signed = await self._promise(await self._sign(again, batch), batch)
             self._accept(signed, batch)
 
     @contextlib.asynccontextmanager
-    async def _room_for(self, items: Sequence[_Taken], batch: Batch) -> AsyncIterator[None]:
-        size = max(1, sum(cost(len(item.entry.proto)) for item in items) // batch.stretch)
-        await self._finishing.take(batch.origin.ip, size)
+    async def _room_for(self, items: Sequence[Taken], stretch: int, client: str) -> AsyncIterator[None]:
+        size = max(1, sum(cost(len(item.entry.proto)) for item in items) // stretch)
+        await self._finishing.take(client, size)
         try:
             yield
         finally:
-            self._finishing.give_back(batch.origin.ip, size)
+            self._finishing.give_back(client, size)
 
-    def _accept(self, signed: Sequence[tuple[_Taken, Signed]], batch: Batch) -> None:
+    def _accept(self, signed: Sequence[tuple[Taken, Signed]], batch: Batch) -> None:
         """The relayer stands for these: they are announced, sent and answered."""
         for item, done in signed:
             entry = item.entry
@@ -282,7 +254,7 @@ class Submitter:
                 self._to_network(entry, done)
             batch.results[item.position] = Accepted(done.tx, entry.client_hash, entry.chain_hash)
 
-    async def _write(self, items: list[_Taken], batch: Batch) -> list[tuple[_Taken, Journalled]]:
+    async def _write(self, items: list[Taken], batch: Batch) -> list[tuple[Taken, Journalled]]:
         if not items:
             return []
         try:
@@ -307,7 +279,7 @@ class Submitter:
             written.append((item, Journalled(item.reserved)))
         return written
 
-    async def _is_written(self, item: _Taken, batch: Batch) -> bool:
+    async def _is_written(self, item: Taken, batch: Batch) -> bool:
         """Of the same bytes as another submission's: wait until that has been decided; whether it stands."""
         if item.is_new:
             return False
@@ -316,7 +288,7 @@ class Submitter:
             batch.results[item.position] = reason
         return reason is None
 
-    async def _sign(self, items: list[tuple[_Taken, Journalled]], batch: Batch) -> list[tuple[_Taken, Signed]]:
+    async def _sign(self, items: list[tuple[Taken, Journalled]], batch: Batch) -> list[tuple[Taken, Signed]]:
         """Every item with all its signatures; those that get none are answered in the batch."""
         done = []
         unsigned = []
@@ -356,7 +328,7 @@ class Submitter:
                 done.append((item, Signed(journalled, item.entry.tx)))
         return done
 
-    async def _promise(self, signed: list[tuple[_Taken, Signed]], batch: Batch) -> list[tuple[_Taken, Signed]]:
+    async def _promise(self, signed: list[tuple[Taken, Signed]], batch: Batch) -> list[tuple[Taken, Signed]]:
         """Tell the disk what was only signed, or sent no more, and is to be broadcast now. What the disk has taken."""
         if batch.origin.kind == "sign":
             return signed

@@ -14,16 +14,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from millrace.relayer import messages, reasons, strict_json, topics
+from millrace.relayer import large_messages, messages, reasons, strict_json, topics
+from millrace.relayer.batches import Batch
 from millrace.relayer.inflight import Entry
 from millrace.relayer.limits import Connections, SlidingWindow, TokenBuckets
 from millrace.relayer.messages import Broadcast, Relay, Request, Subscribe
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.replies import submission_reply
 from millrace.relayer.stages import Origin
-from millrace.relayer.submission import Batch, Submitter
+from millrace.relayer.submission import Submitter
 from millrace.relayer.subscriptions import Subscriptions
 from millrace.relayer.topics import AddressTopic, StreamTopic, TxStatusTopic
 from millrace.relayer.traffic import Egress, HeldBytes, Meter
@@ -250,7 +251,8 @@ class PublicSession(_Listener):
         """Bytes of an unfinished message."""
         self._control = SlidingWindow(gateway.settings.max_control_messages)
         self._flood = SlidingWindow(FLOOD_MESSAGES, FLOOD_SECONDS)
-        self._waiting: deque[Relay | Broadcast] = deque()
+        self._waiting: deque[Relay | Broadcast | bytes] = deque()
+        """Submissions, and large messages not read yet."""
         self._under_way = 0
         self._worker: asyncio.Task[None] | None = None
         self._finishing: set[asyncio.Task[None]] = set()
@@ -274,29 +276,57 @@ class PublicSession(_Listener):
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
         self._let_go()
-        gateway = self._gateway
         if self._meter is not None and self._meter.is_over:
-            gateway.egress.skipped += 1
+            self._gateway.egress.skipped += 1
             self._refuse(None, reasons.RATE_LIMIT.but("too many bytes are sent to this address", 1_000), None)
             return
-        marked = strict_json.marks(data)
-        wait = gateway.bytes.take(self.client, strict_json.cost(data, marked), gateway.clock())
-        if wait:
-            self._refuse(None, reasons.RATE_LIMIT.but("too many bytes from this address", _ms(wait)), None)
+        is_large = kind == "text" and len(data) > large_messages.LARGE
+        marked = 0 if is_large else strict_json.marks(data)
+        if not self._charge(strict_json.cost(data, marked)):
+            return
+        if is_large:
+            if self._has_room(None, None):
+                self._queue(data)
             return
         try:
             if kind != "text":
                 raise Refused(reasons.INVALID_MESSAGE.but("send text, not binary"))
-            request = messages.decode_request(data, gateway.settings.max_batch, marked)
+            request = messages.decode_request(data, self._gateway.settings.max_batch, marked)
         except Refused as refusal:
-            action, request_id = messages.decode_envelope(data) if kind == "text" else (None, None)
-            limited = self._over_control_limit(1)
-            self._refuse(action, limited or refusal.reason, request_id)
+            self._refuse_unread(data if kind == "text" else b"", refusal.reason)
             return
-        if isinstance(request, Relay | Broadcast):
-            self._submit(request)
-        else:
+        if not isinstance(request, Relay | Broadcast):
             self._control_message(request)
+        elif self._has_room(_action(request), request.request_id) and self._admit(request):
+            self._queue(request)
+
+    async def _read(self, data: bytes) -> Relay | Broadcast | None:
+        """The submission in a large message; anything else is answered here."""
+        marked = await large_messages.marks(data)
+        if not self._charge(strict_json.cost(b"", marked)):
+            return None
+        max_batch = self._gateway.settings.max_batch
+        typed = partial(messages.typed_request, max_batch=max_batch)
+        try:
+            request = await large_messages.decode(data, marked, messages.max_marks(max_batch), typed)
+        except Refused as refusal:
+            self._refuse_unread(data, refusal.reason)
+            return None
+        if isinstance(request, Relay | Broadcast):
+            return request if self._admit(request) else None
+        self._control_message(request)
+        return None
+
+    def _charge(self, cost: float) -> bool:
+        """Take what reading costs from the client's bucket; otherwise it is told when to come again."""
+        wait = self._gateway.bytes.take(self.client, cost, self._gateway.clock())
+        if wait:
+            self._refuse(None, reasons.RATE_LIMIT.but("too many bytes from this address", _ms(wait)), None)
+        return not wait
+
+    def _refuse_unread(self, data: bytes, reason: Reason) -> None:
+        action, request_id = messages.decode_envelope(data)
+        self._refuse(action, self._over_control_limit(1) or reason, request_id)
 
     def on_close(self) -> None:
         super().on_close()
@@ -355,23 +385,31 @@ class PublicSession(_Listener):
 
     # ---- submissions
 
-    def _submit(self, request: Relay | Broadcast) -> None:
-        action = "relay" if isinstance(request, Relay) else "broadcast"
-        if self._gateway.stopping:
-            self._refuse(action, reasons.NOT_READY.but("shutting down", 1_000), request.request_id)
-            return
-        if self._under_way >= MAX_WAITING:
-            self._refuse(action, reasons.BUSY.but("wait for earlier replies", 100), request.request_id)
-            return
+    def _admit(self, request: Relay | Broadcast) -> bool:
+        """Take a submission from the client's rate; otherwise it is told when to come again."""
         size = len(messages.transactions_of(request))
         wait = self._gateway.submissions.take(self.client, size, self._gateway.clock())
         if wait:
             reason = reasons.RATE_LIMIT.but("too many transactions from this address", _ms(wait))
-            self._refuse(action, reason, request.request_id)
-            return
+            self._refuse(_action(request), reason, request.request_id)
+        return not wait
+
+    def _has_room(self, action: str | None, request_id: messages.RequestId | None) -> bool:
+        """Whether a submission may wait for its turn now; otherwise it is refused."""
+        reason = None
+        if self._gateway.stopping:
+            reason = reasons.NOT_READY.but("shutting down", 1_000)
+        elif self._under_way >= MAX_WAITING:
+            reason = reasons.BUSY.but("wait for earlier replies", 100)
+        if reason is not None:
+            self._refuse(action, reason, request_id)
+        return reason is None
+
+    def _queue(self, item: Relay | Broadcast | bytes) -> None:
+        """A submission, or a large message to be read, waits for its turn on this connection."""
         self._under_way += 1
         self._gateway.under_way += 1
-        self._waiting.append(request)
+        self._waiting.append(item)
         if self._worker is None:
             self._worker = asyncio.create_task(self._work())
 
@@ -379,20 +417,27 @@ class PublicSession(_Listener):
         """Take this connection's submissions in their order; finish them as disk and signer allow."""
         try:
             while self._waiting:
-                request = self._waiting.popleft()
-                kind: Origin = Origin("relay" if isinstance(request, Relay) else "broadcast", self.client)
-                subscribed: dict[bytes, str] = {}
-                announce = partial(self._auto_subscribe, into=subscribed) if request.auto_subscribe else None
-                batch = await self._gateway.submitter.take(kind, messages.transactions_of(request), announce)
-                task = asyncio.create_task(self._finish(request, batch, subscribed))
-                self._finishing.add(task)
-                task.add_done_callback(self._finishing.discard)
+                item = self._waiting.popleft()
+                request = await self._read(item) if isinstance(item, bytes) else item
+                if request is None or self.closed:
+                    self._done(1)
+                else:
+                    await self._take(request)
         except Exception:
             log.exception("a submission was not taken")
             self._done(1)
             self.close(1011, "internal error")
         finally:
             self._worker = None
+
+    async def _take(self, request: Relay | Broadcast) -> None:
+        subscribed: dict[bytes, str] = {}
+        announce = partial(self._auto_subscribe, into=subscribed) if request.auto_subscribe else None
+        origin = Origin(_action(request), self.client)
+        batch = await self._gateway.submitter.take(origin, messages.transactions_of(request), announce)
+        task = asyncio.create_task(self._finish(request, batch, subscribed))
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
 
     async def _finish(self, request: Relay | Broadcast, batch: Batch, subscribed: dict[bytes, str]) -> None:
         try:
@@ -420,6 +465,10 @@ class PublicSession(_Listener):
             with contextlib.suppress(Refused):
                 self._gateway.subscriptions.subscribe(self, topic, self._gateway.clock())
                 into[entry.chain_hash] = topics.text_of(topic)
+
+
+def _action(request: Relay | Broadcast) -> Literal["relay", "broadcast"]:
+    return "relay" if isinstance(request, Relay) else "broadcast"
 
 
 def _ms(seconds: float) -> int:
