@@ -152,3 +152,8 @@ class TokenBuckets:
         if granted:
             return 0.0
         return (cost - tokens) / self._rate if self._rate > 0 and cost <= self._burst else math.inf
+
+
+def milliseconds(seconds: float) -> int:
+    """A wait as replies tell it: from 1 ms to an hour."""
+    return max(1, int(seconds * 1000)) if seconds < 3600 else 3_600_000

@@ -11,20 +11,15 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from millrace.relayer import large_messages, messages, reasons, strict_json, topics
-from millrace.relayer.batches import Batch
-from millrace.relayer.inflight import Entry
-from millrace.relayer.limits import Connections, SlidingWindow, TokenBuckets
+from millrace.relayer.limits import Connections, SlidingWindow, TokenBuckets, milliseconds
 from millrace.relayer.messages import Broadcast, Relay, Request, Subscribe
 from millrace.relayer.reasons import Reason, Refused
-from millrace.relayer.replies import submission_reply
-from millrace.relayer.stages import Origin
 from millrace.relayer.submission import Submitter
+from millrace.relayer.submission_lane import SubmissionLane
 from millrace.relayer.subscriptions import Subscriptions
 from millrace.relayer.topics import AddressTopic, StreamTopic, TxStatusTopic
 from millrace.relayer.traffic import Egress, HeldBytes, Meter
@@ -40,8 +35,6 @@ log = logging.getLogger(__name__)
 MUST_DELIVER_BYTES = 4 * 1024 * 1024
 FLOOD_MESSAGES, FLOOD_SECONDS = 256, 5.0
 """So many refused messages in so many seconds close a connection with 1008."""
-MAX_WAITING = 64
-"""Submissions of one connection that may be under way; further ones are refused."""
 DRAIN_SECONDS = 5.0
 """What is under way at a shutdown may take so long to be answered."""
 PART_BYTES = 64
@@ -251,11 +244,8 @@ class PublicSession(_Listener):
         """Bytes of an unfinished message."""
         self._control = SlidingWindow(gateway.settings.max_control_messages)
         self._flood = SlidingWindow(FLOOD_MESSAGES, FLOOD_SECONDS)
-        self._waiting: deque[Relay | Broadcast | bytes] = deque()
-        """Submissions, and large messages not read yet."""
-        self._under_way = 0
-        self._worker: asyncio.Task[None] | None = None
-        self._finishing: set[asyncio.Task[None]] = set()
+        self._lane: SubmissionLane | None = None
+        """Made with the first submission: most connections only listen."""
 
     # ---- in
 
@@ -267,7 +257,7 @@ class PublicSession(_Listener):
         return True
 
     def on_thrown_away(self) -> None:
-        self._refuse(None, reasons.RATE_LIMIT.but("too many bytes in unfinished messages", 1_000), None)
+        self.refuse(None, reasons.RATE_LIMIT.but("too many bytes in unfinished messages", 1_000), None)
 
     def _let_go(self) -> None:
         if self._held:
@@ -278,73 +268,61 @@ class PublicSession(_Listener):
         self._let_go()
         if self._meter is not None and self._meter.is_over:
             self._gateway.egress.skipped += 1
-            self._refuse(None, reasons.RATE_LIMIT.but("too many bytes are sent to this address", 1_000), None)
+            self.refuse(None, reasons.RATE_LIMIT.but("too many bytes are sent to this address", 1_000), None)
             return
         is_large = kind == "text" and len(data) > large_messages.LARGE
         marked = 0 if is_large else strict_json.marks(data)
-        if not self._charge(strict_json.cost(data, marked)):
+        if not self.charge(strict_json.cost(data, marked)):
             return
         if is_large:
-            if self._has_room(None, None):
-                self._queue(data)
+            self._submissions().read_later(data)
             return
         try:
             if kind != "text":
                 raise Refused(reasons.INVALID_MESSAGE.but("send text, not binary"))
             request = messages.decode_request(data, self._gateway.settings.max_batch, marked)
         except Refused as refusal:
-            self._refuse_unread(data if kind == "text" else b"", refusal.reason)
+            self.refuse_unread(data if kind == "text" else b"", refusal.reason)
             return
-        if not isinstance(request, Relay | Broadcast):
-            self._control_message(request)
-        elif self._has_room(_action(request), request.request_id) and self._admit(request):
-            self._queue(request)
-
-    async def _read(self, data: bytes) -> Relay | Broadcast | None:
-        """The submission in a large message; anything else is answered here."""
-        marked = await large_messages.marks(data)
-        if not self._charge(strict_json.cost(b"", marked)):
-            return None
-        max_batch = self._gateway.settings.max_batch
-        typed = partial(messages.typed_request, max_batch=max_batch)
-        try:
-            request = await large_messages.decode(data, marked, messages.max_marks(max_batch), typed)
-        except Refused as refusal:
-            self._refuse_unread(data, refusal.reason)
-            return None
         if isinstance(request, Relay | Broadcast):
-            return request if self._admit(request) else None
-        self._control_message(request)
-        return None
+            self._submissions().add(request)
+        else:
+            self.control_message(request)
 
-    def _charge(self, cost: float) -> bool:
+    def _submissions(self) -> SubmissionLane:
+        if self._lane is None:
+            self._lane = SubmissionLane(self._gateway, self)
+        return self._lane
+
+    def charge(self, cost: float) -> bool:
         """Take what reading costs from the client's bucket; otherwise it is told when to come again."""
         wait = self._gateway.bytes.take(self.client, cost, self._gateway.clock())
         if wait:
-            self._refuse(None, reasons.RATE_LIMIT.but("too many bytes from this address", _ms(wait)), None)
+            self.refuse(None, reasons.RATE_LIMIT.but("too many bytes from this address", milliseconds(wait)), None)
         return not wait
 
-    def _refuse_unread(self, data: bytes, reason: Reason) -> None:
+    def refuse_unread(self, data: bytes, reason: Reason) -> None:
+        """Answer a message that could not be read; it counts as a control message."""
         action, request_id = messages.decode_envelope(data)
-        self._refuse(action, self._over_control_limit(1) or reason, request_id)
+        self.refuse(action, self._over_control_limit(1) or reason, request_id)
 
     def on_close(self) -> None:
         super().on_close()
         self._let_go()
         self._gateway.subscriptions.drop(self)
-        self._done(len(self._waiting))
-        self._waiting.clear()
+        if self._lane is not None:
+            self._lane.clear()
 
     def _over_control_limit(self, topics: int) -> Reason | None:
         """Why a control message of so many topics is too much, of this connection or of its address."""
         gateway, now = self._gateway, self._gateway.clock()
         wait = self._control.admit(now)
         if wait:
-            return reasons.RATE_LIMIT.but("too many control messages", _ms(wait))
+            return reasons.RATE_LIMIT.but("too many control messages", milliseconds(wait))
         wait = 0.0 if is_local(self.client) else gateway.control.take(self.client, topics, now)
-        return reasons.RATE_LIMIT.but("too many topics from this address", _ms(wait)) if wait else None
+        return reasons.RATE_LIMIT.but("too many topics from this address", milliseconds(wait)) if wait else None
 
-    def _refuse(
+    def refuse(
         self,
         action: str | None,
         reason: Reason,
@@ -358,13 +336,14 @@ class PublicSession(_Listener):
 
     # ---- subscriptions
 
-    def _control_message(self, request: Request) -> None:
+    def control_message(self, request: Request) -> None:
+        """Carry out a subscribe or unsubscribe, topic by topic."""
         assert not isinstance(request, Relay | Broadcast)
         action = "subscribe" if isinstance(request, Subscribe) else "unsubscribe"
         texts = messages.topics_of(request)
         limited = self._over_control_limit(len(texts))
         if limited is not None:
-            self._refuse(action, limited, request.request_id, request.topic)
+            self.refuse(action, limited, request.request_id, request.topic)
             return
         for text in texts:
             if self.closed:
@@ -377,99 +356,8 @@ class PublicSession(_Listener):
                 else:
                     self._gateway.subscriptions.unsubscribe(self, topic)
             except Refused as refusal:
-                self._refuse(action, refusal.reason, request.request_id, text)
+                self.refuse(action, refusal.reason, request.request_id, text)
                 continue
             self.send_text(messages.topic_reply(action, text, request.request_id))
             if is_new and text in self._gateway.snapshots:  # whoever had it already has what the snapshot says
                 self.send_frames(self._gateway.snapshots[text]())
-
-    # ---- submissions
-
-    def _admit(self, request: Relay | Broadcast) -> bool:
-        """Take a submission from the client's rate; otherwise it is told when to come again."""
-        size = len(messages.transactions_of(request))
-        wait = self._gateway.submissions.take(self.client, size, self._gateway.clock())
-        if wait:
-            reason = reasons.RATE_LIMIT.but("too many transactions from this address", _ms(wait))
-            self._refuse(_action(request), reason, request.request_id)
-        return not wait
-
-    def _has_room(self, action: str | None, request_id: messages.RequestId | None) -> bool:
-        """Whether a submission may wait for its turn now; otherwise it is refused."""
-        reason = None
-        if self._gateway.stopping:
-            reason = reasons.NOT_READY.but("shutting down", 1_000)
-        elif self._under_way >= MAX_WAITING:
-            reason = reasons.BUSY.but("wait for earlier replies", 100)
-        if reason is not None:
-            self._refuse(action, reason, request_id)
-        return reason is None
-
-    def _queue(self, item: Relay | Broadcast | bytes) -> None:
-        """A submission, or a large message to be read, waits for its turn on this connection."""
-        self._under_way += 1
-        self._gateway.under_way += 1
-        self._waiting.append(item)
-        if self._worker is None:
-            self._worker = asyncio.create_task(self._work())
-
-    async def _work(self) -> None:
-        """Take this connection's submissions in their order; finish them as disk and signer allow."""
-        try:
-            while self._waiting:
-                item = self._waiting.popleft()
-                request = await self._read(item) if isinstance(item, bytes) else item
-                if request is None or self.closed:
-                    self._done(1)
-                else:
-                    await self._take(request)
-        except Exception:
-            log.exception("a submission was not taken")
-            self._done(1)
-            self.close(1011, "internal error")
-        finally:
-            self._worker = None
-
-    async def _take(self, request: Relay | Broadcast) -> None:
-        subscribed: dict[bytes, str] = {}
-        announce = partial(self._auto_subscribe, into=subscribed) if request.auto_subscribe else None
-        origin = Origin(_action(request), self.client)
-        batch = await self._gateway.submitter.take(origin, messages.transactions_of(request), announce)
-        task = asyncio.create_task(self._finish(request, batch, subscribed))
-        self._finishing.add(task)
-        task.add_done_callback(self._finishing.discard)
-
-    async def _finish(self, request: Relay | Broadcast, batch: Batch, subscribed: dict[bytes, str]) -> None:
-        try:
-            results = await self._gateway.submitter.finish(batch)
-        except Exception:
-            log.exception("a submission was not finished")
-            self.close(1011, "internal error")
-            return
-        finally:
-            self._done(1)
-        for result in results:
-            if isinstance(result, Reason):
-                self._gateway.count(result)
-        reply = submission_reply(batch.origin.kind, results, request.request_id, subscribed)
-        self.send_text(messages.encode(reply))
-
-    def _done(self, count: int) -> None:
-        self._under_way -= count
-        self._gateway.under_way -= count
-
-    def _auto_subscribe(self, entry: Entry, into: dict[bytes, str]) -> None:
-        """Subscribe to the fate of an accepted transaction, if there is still room for a topic."""
-        topic = TxStatusTopic(entry.chain_hash)
-        if not self.closed:
-            with contextlib.suppress(Refused):
-                self._gateway.subscriptions.subscribe(self, topic, self._gateway.clock())
-                into[entry.chain_hash] = topics.text_of(topic)
-
-
-def _action(request: Relay | Broadcast) -> Literal["relay", "broadcast"]:
-    return "relay" if isinstance(request, Relay) else "broadcast"
-
-
-def _ms(seconds: float) -> int:
-    return max(1, int(seconds * 1000)) if seconds < 3600 else 3_600_000

@@ -1,0 +1,158 @@
+"""The submissions of one connection: read and taken in their order, finished as disk and signer allow."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from millrace.relayer import large_messages, messages, reasons, strict_json, topics
+from millrace.relayer.batches import Batch
+from millrace.relayer.inflight import Entry
+from millrace.relayer.limits import milliseconds
+from millrace.relayer.messages import Broadcast, Relay
+from millrace.relayer.reasons import Reason, Refused
+from millrace.relayer.replies import submission_reply
+from millrace.relayer.stages import Origin
+from millrace.relayer.topics import TxStatusTopic
+
+if TYPE_CHECKING:
+    from millrace.relayer.ws import Gateway, PublicSession
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING = 64
+"""Submissions of one connection that may be under way; further ones are refused."""
+
+
+class SubmissionLane:
+    """Made by a session for itself; `clear` it when the connection is gone."""
+
+    def __init__(self, gateway: Gateway, session: PublicSession) -> None:
+        self._gateway = gateway
+        self._session = session
+        self._waiting: deque[Relay | Broadcast | bytes] = deque()
+        """Submissions, and large messages not read yet."""
+        self._under_way = 0
+        self._worker: asyncio.Task[None] | None = None
+        self._finishing: set[asyncio.Task[None]] = set()
+
+    def add(self, request: Relay | Broadcast) -> None:
+        """Take a submission in its turn, or refuse it."""
+        if self._has_room(_action(request), request.request_id) and self._admit(request):
+            self._queue(request)
+
+    def read_later(self, data: bytes) -> None:
+        """Read a large message, whose bytes are paid for, in its turn, or refuse it."""
+        if self._has_room(None, None):
+            self._queue(data)
+
+    def clear(self) -> None:
+        """Nobody waits for what was not begun."""
+        self._done(len(self._waiting))
+        self._waiting.clear()
+
+    async def _read(self, data: bytes) -> Relay | Broadcast | None:
+        """The submission in a large message; anything else is answered here."""
+        marked = await large_messages.marks(data)
+        if not self._session.charge(strict_json.cost(b"", marked)):
+            return None
+        max_batch = self._gateway.settings.max_batch
+        typed = partial(messages.typed_request, max_batch=max_batch)
+        try:
+            request = await large_messages.decode(data, marked, messages.max_marks(max_batch), typed)
+        except Refused as refusal:
+            self._session.refuse_unread(data, refusal.reason)
+            return None
+        if isinstance(request, Relay | Broadcast):
+            return request if self._admit(request) else None
+        self._session.control_message(request)
+        return None
+
+    def _admit(self, request: Relay | Broadcast) -> bool:
+        """Take a submission from the client's rate; otherwise it is told when to come again."""
+        size = len(messages.transactions_of(request))
+        wait = self._gateway.submissions.take(self._session.client, size, self._gateway.clock())
+        if wait:
+            reason = reasons.RATE_LIMIT.but("too many transactions from this address", milliseconds(wait))
+            self._session.refuse(_action(request), reason, request.request_id)
+        return not wait
+
+    def _has_room(self, action: str | None, request_id: messages.RequestId | None) -> bool:
+        """Whether a submission may wait for its turn now; otherwise it is refused."""
+        reason = None
+        if self._gateway.stopping:
+            reason = reasons.NOT_READY.but("shutting down", 1_000)
+        elif self._under_way >= MAX_WAITING:
+            reason = reasons.BUSY.but("wait for earlier replies", 100)
+        if reason is not None:
+            self._session.refuse(action, reason, request_id)
+        return reason is None
+
+    def _queue(self, item: Relay | Broadcast | bytes) -> None:
+        """A submission, or a large message to be read, waits for its turn on this connection."""
+        self._under_way += 1
+        self._gateway.under_way += 1
+        self._waiting.append(item)
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work())
+
+    async def _work(self) -> None:
+        """Take this connection's submissions in their order; finish them as disk and signer allow."""
+        try:
+            while self._waiting:
+                item = self._waiting.popleft()
+                request = await self._read(item) if isinstance(item, bytes) else item
+                if request is None or self._session.closed:
+                    self._done(1)
+                else:
+                    await self._take(request)
+        except Exception:
+            log.exception("a submission was not taken")
+            self._done(1)
+            self._session.close(1011, "internal error")
+        finally:
+            self._worker = None
+
+    async def _take(self, request: Relay | Broadcast) -> None:
+        subscribed: dict[bytes, str] = {}
+        announce = partial(self._auto_subscribe, into=subscribed) if request.auto_subscribe else None
+        origin = Origin(_action(request), self._session.client)
+        batch = await self._gateway.submitter.take(origin, messages.transactions_of(request), announce)
+        task = asyncio.create_task(self._finish(request, batch, subscribed))
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+
+    async def _finish(self, request: Relay | Broadcast, batch: Batch, subscribed: dict[bytes, str]) -> None:
+        try:
+            results = await self._gateway.submitter.finish(batch)
+        except Exception:
+            log.exception("a submission was not finished")
+            self._session.close(1011, "internal error")
+            return
+        finally:
+            self._done(1)
+        for result in results:
+            if isinstance(result, Reason):
+                self._gateway.count(result)
+        reply = submission_reply(batch.origin.kind, results, request.request_id, subscribed)
+        self._session.send_text(messages.encode(reply))
+
+    def _done(self, count: int) -> None:
+        self._under_way -= count
+        self._gateway.under_way -= count
+
+    def _auto_subscribe(self, entry: Entry, into: dict[bytes, str]) -> None:
+        """Subscribe to the fate of an accepted transaction, if there is still room for a topic."""
+        topic = TxStatusTopic(entry.chain_hash)
+        if not self._session.closed:
+            with contextlib.suppress(Refused):
+                self._gateway.subscriptions.subscribe(self._session, topic, self._gateway.clock())
+                into[entry.chain_hash] = topics.text_of(topic)
+
+
+def _action(request: Relay | Broadcast) -> Literal["relay", "broadcast"]:
+    return "relay" if isinstance(request, Relay) else "broadcast"
