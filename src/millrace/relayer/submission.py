@@ -31,7 +31,7 @@ from millrace.relayer.journal import Journal
 from millrace.relayer.journal_writer import JournalError, JournalFull, NonceTaken
 from millrace.relayer.limits import Company, Shares
 from millrace.relayer.parts import PART, STRETCH, Part, cost, next_part
-from millrace.relayer.reasons import Refused
+from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.signer_wire import Answer
 from millrace.relayer.signing import SignerError, SigningProcess
 from millrace.relayer.stages import Authenticated, Examined, Journalled, Origin, Relayers, Reserved, Signed
