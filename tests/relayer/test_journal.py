@@ -110,7 +110,7 @@ async def test_audit_log_is_append_only(journal: Journal) -> None:
     """Neither an update nor a delete of the audit log is possible."""
     await journal.append([row(1)])
     for statement in ("UPDATE audit SET amount = '0'", "DELETE FROM audit"):
-        with pytest.raises(sqlite3.Error, match="append-only"):
+        with pytest.raises(JournalError, match="append-only"):
             journal.read(statement)
     assert journal.read("SELECT event, amount FROM audit") == [("reserve", "10")]
 

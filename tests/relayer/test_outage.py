@@ -16,6 +16,7 @@ from relayer_support import RELAYERS, BlockMaker, start, submit, transfer, walle
 from millrace.chain.keys import verify
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import TransactionJson, client_hash, from_json, signing_message, to_proto
+from millrace.relayer import app
 from millrace.relayer.parts import PART, STRETCH
 from millrace.relayer.signing import SignerError
 
@@ -197,3 +198,29 @@ async def test_what_was_only_signed_is_on_disk_before_it_is_accepted_for_broadca
     assert holder.execute("SELECT broadcast, state FROM submissions").fetchall() == [(1, "signed")]
     holder.close()
     assert len(await world.api.wait_submitted(1)) == 1
+
+
+async def test_row_48_a_journal_that_cannot_be_read(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails a read is the service's own trouble: said so, and over when it is; nothing ends for it."""
+    await start(world)
+    service, tx = world.service, transfer(ALICE)
+    assert await submit(world, tx) == ["ok"]
+    service.desk.nonce_moved(ALICE.public, 1)
+    world.api.set(ALICE.public, 1, 10**18)
+    service.book.forget_all()
+    really = service.journal._reader
+
+    class Broken:
+        def execute(self, *_: Any) -> None:
+            raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(service.journal, "_reader", Broken())
+    assert await submit(world, tx, transfer(ALICE, 1)) == ["not ready", "ok"]
+    monkeypatch.setattr(app, "POLICY_SECONDS", 0)
+    keeper = asyncio.create_task(service._keep_policy())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not keeper.done()
+    keeper.cancel()
+    monkeypatch.setattr(service.journal, "_reader", really)
+    assert await submit(world, tx) == ["ok"]

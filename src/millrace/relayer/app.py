@@ -338,7 +338,10 @@ class Service:
         wrong = ""
         while True:
             await asyncio.sleep(POLICY_SECONDS)
-            self._write_off()
+            try:
+                self._write_off()
+            except JournalError as error:  # the next second asks again
+                log.error("what is to be written off cannot be read", extra={"error": str(error)})
             try:
                 self._read_policy()
                 wrong = ""

@@ -179,9 +179,12 @@ class Journal:
     # ---- reading
 
     def read(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
-        """Rows of a query, by index, of milliseconds at most."""
+        """Rows of a query, by index, of milliseconds at most. Raises `JournalError`."""
         assert self._reader is not None
-        return self._reader.execute(sql, parameters).fetchall()
+        try:
+            return self._reader.execute(sql, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise JournalError(str(error)) from error
 
     def find(self, sender: bytes, nonce: int, client_hash: bytes) -> Record | None:
         """The row of these bytes, whatever its state."""

@@ -200,8 +200,12 @@ class Submitter:
             raise _Repeated(accepted)
 
     def _done_before(self, tx: Transaction, client: bytes) -> Accepted | None:
-        """What was answered to the same bytes, if they were accepted: the answer stays the same."""
-        record = self._journal.find(tx.sender, tx.nonce, client)
+        """What was answered to the same bytes, if they were accepted: the answer stays the same. Raises `Refused`."""
+        try:
+            record = self._journal.find(tx.sender, tx.nonce, client)
+        except JournalError as error:
+            log.error("the journal cannot be read", extra={"error": str(error)})
+            raise Refused(reasons.NOT_READY.but("the journal cannot be read", 5_000)) from None
         if record is None or record.chain_hash is None:
             return None
         return Accepted(_with_signature_of(tx, record.tx), record.client_hash, record.chain_hash)
@@ -265,7 +269,10 @@ class Submitter:
             reason = reasons.NONCE_TOO_LOW.but("another transaction with this nonce was signed")
             entry = items[0].entry
             self._desk.release(entry, reason)
-            batch.results[items[0].position] = self._done_before(entry.tx, entry.client_hash) or reason
+            try:
+                batch.results[items[0].position] = self._done_before(entry.tx, entry.client_hash) or reason
+            except Refused as refusal:
+                batch.results[items[0].position] = refusal.reason
             return []
         except JournalError as error:
             reason = _why(error)
