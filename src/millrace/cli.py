@@ -103,10 +103,9 @@ def explain(transaction: BinaryIO, config: Path | None, pairs: tuple[str, ...]) 
 
     try:
         settings = load("relayer", RelayerSettings, file=config, overrides=parse_overrides(pairs))
-        rules = policies.Policy()
-        if settings.policy_file:
-            rules = policies.loads(Path(settings.policy_file).read_text(encoding="utf-8"))
-        steps = list(explaining.explain(transaction.read(), rules, settings.network()))
+        rules = policies.PolicyFile(settings.policy_file)
+        rules.refresh()
+        steps = list(explaining.explain(transaction.read(), rules.policy, settings.network()))
     except (SettingsError, policies.PolicyError, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     for step in steps:

@@ -60,6 +60,8 @@ def _limits(rules: Policy) -> list[tuple[str, int]]:
         ("budget per hour", rules.budget.per_hour),
         ("budget per day", rules.budget.per_day),
         ("budget at risk", rules.budget.at_risk),
+        ("budget of losses per hour", rules.budget.loss_per_hour),
         ("quota of the sender", rules.quotas.sender_per_hour),
         ("quota of the address", rules.quotas.ip_per_hour),
+        ("quota of the receiver", rules.quotas.receiver_per_hour),
     ]

@@ -6,8 +6,11 @@ still cannot sign beyond them. Amounts are in atomic units (10^-18 EGLD), writte
 
 from __future__ import annotations
 
+import difflib
+import math
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,6 +22,8 @@ from millrace.relayer import reasons
 from millrace.relayer.reasons import Refused
 
 EGLD = 10**18
+SHARDS = 3
+"""With a key each; see `NetworkProfile`."""
 
 _TRANSFERS = {name.encode() for name in (call.ESDT_TRANSFER, call.NFT_TRANSFER, call.MULTI_TRANSFER)}
 
@@ -119,17 +124,62 @@ def loads(text: str) -> Policy:
     """The policy in a TOML text. Raises `PolicyError`."""
     try:
         document = tomllib.loads(text)
+        _check_names(document, Policy, "")
         policy = msgspec.convert(document, Policy, strict=False)
-        for name in ("allow_receivers", "deny_receivers", "allow_contracts", "allow_senders", "deny_senders"):
-            for entry in getattr(policy.lists, name):
-                address.decode(entry)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, address.AddressError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise PolicyError(str(error)) from error
-    for table in (policy.caps, policy.budget, policy.quotas):
-        for name in table.__struct_fields__:
-            if getattr(table, name) < 0:
-                raise PolicyError(f"{name} is negative")
+    except msgspec.ValidationError as error:
+        raise PolicyError(_in_words(str(error))) from error
+    for name in ("allow_receivers", "deny_receivers", "allow_contracts", "allow_senders", "deny_senders"):
+        for entry in getattr(policy.lists, name):
+            try:
+                address.decode(entry)
+            except address.AddressError as error:
+                raise PolicyError(f"lists.{name}: {entry!r}: {error}") from error
+    _check_ranges(policy)
     return policy
+
+
+def _check_names(table: dict[str, Any], kind: type[msgspec.Struct], path: str) -> None:
+    """Raise `PolicyError` for an entry that there is not, with the one it may be meant to be."""
+    fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    for name, value in table.items():
+        if name not in fields:
+            near = difflib.get_close_matches(name, fields, 1)
+            known = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(fields)}"
+            raise PolicyError(f"{f'[{path}] has' if path else 'there is'} no `{name}`: {known}")
+        inner = fields[name]
+        if isinstance(value, dict) and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+            _check_names(value, inner, name)
+
+
+def _in_words(text: str) -> str:
+    """A refusal of the reader, with the entry's name first and what it should look like last."""
+    what, _, path = text.partition(" - at ")
+    name = path.strip("`").removeprefix("$.")
+    hint = ""
+    if what.startswith("Expected `int`"):
+        hint = "; amounts are whole numbers of atomic units (10^-18 EGLD), as 50000000000000000 for 0.05 EGLD"
+    elif what.startswith("Expected `array`"):
+        hint = '; a list is written ["…", "…"]'
+    return f"{name}: {what}{hint}" if name else what
+
+
+def _check_ranges(policy: Policy) -> None:
+    """Raise `PolicyError` for values that cannot be meant."""
+    for name, table in (("caps", policy.caps), ("budget", policy.budget), ("quotas", policy.quotas)):
+        for field in table.__struct_fields__:
+            value = getattr(table, field)
+            if not 0 <= value < math.inf:
+                raise PolicyError(f"{name}.{field}: {value} is negative, or no number")
+    quotas = policy.quotas
+    if quotas.failures < 1:
+        raise PolicyError("quotas.failures: at least 1")
+    if not 1 <= quotas.call_failure_percent <= 100:
+        raise PolicyError("quotas.call_failure_percent: from 1 to 100; a large call_sample turns it off")
+    for shard in policy.paused_shards:
+        if not 0 <= shard < SHARDS:
+            raise PolicyError(f"paused_shards: there is no shard {shard}, only 0 to {SHARDS - 1}")
 
 
 class PolicyFile:
@@ -155,7 +205,7 @@ class PolicyFile:
             seen = (status.st_mtime_ns, status.st_size, status.st_ino)
             if seen == self._seen:
                 return False
-            self.policy = loads(Path(self._path).read_text(encoding="utf-8"))
+            self.policy = loads(Path(self._path).read_text(encoding="utf-8-sig"))
         except (OSError, UnicodeDecodeError) as error:
             raise PolicyError(f"{self._path}: cannot be read ({error})") from None
         except PolicyError as error:

@@ -1,0 +1,70 @@
+"""The policy file: what is no policy is refused with the entry's name and what to write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from relayer_support import NETWORK, as_json, transfer, wallet
+
+from millrace import cli
+from millrace.relayer.policy import SHARDS, Policy, PolicyError, PolicyFile, loads
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[cap]\nfee = 5", ["no `cap`", "did you mean `caps`"]),
+        ("[caps]\nfees = 5", ["[caps]", "no `fees`", "did you mean `fee`"]),
+        ("[caps]\nxyz = 5", ["no `xyz`", "there are gas_price, "]),
+        ("fee = 5", ["no `fee`", "caps"]),
+        ("[caps]\nfee = 0.05", ["caps.fee", "`float`", "whole numbers of atomic units"]),
+        ('[caps]\nfee = "5 EGLD"', ["caps.fee", "`str`", "atomic units"]),
+        ("[caps]\nfee = true", ["caps.fee", "`bool`"]),
+        ("[caps]\nfee = -1", ["caps.fee", "negative"]),
+        ("caps = 5", ["caps"]),
+        ('[lists]\nallow_functions = "swap"', ["lists.allow_functions", '["…"']),
+        ('[lists]\nallow_receivers = ["erd1abc"]', ["lists.allow_receivers", "'erd1abc'", "58 further"]),
+        ("[quotas]\nfirst_ban_seconds = nan", ["quotas.first_ban_seconds", "no number"]),
+        ("[quotas]\nlongest_ban_seconds = inf", ["quotas.longest_ban_seconds"]),
+        ("[quotas]\nfailures = 0", ["quotas.failures", "at least 1"]),
+        ("[quotas]\ncall_failure_percent = 0", ["quotas.call_failure_percent", "1 to 100"]),
+        ("paused_shards = [3]", ["paused_shards", "no shard 3"]),
+        ("paused_shards = [-1]", ["paused_shards"]),
+        ("paused_shards = 1", ["paused_shards", '["…"']),
+        ("[caps]\nfee = 1\nfee = 2", ["overwrite"]),
+        ("[caps\nfee = 1", ["line 1"]),
+    ],
+)
+def test_what_is_no_policy(tmp_path: Path, text: str, words: list[str]) -> None:
+    """A wrong entry is named, with what it may be meant to be, and the file it stands in."""
+    with pytest.raises(PolicyError) as error:
+        loads(text)
+    assert all(word in str(error.value) for word in words), str(error.value)
+    file = tmp_path / "policy.toml"
+    file.write_text(text)
+    with pytest.raises(PolicyError, match=r"policy\.toml"):
+        PolicyFile(str(file)).refresh()
+
+
+def test_what_is_a_policy(tmp_path: Path) -> None:
+    """Amounts may be texts, and the file may begin with the mark some editors write."""
+    file = tmp_path / "policy.toml"
+    file.write_bytes(b'\xef\xbb\xbf[caps]\nfee = "12345678901234567"\n[lists]\nallow_functions = [""]\n')
+    rules = PolicyFile(str(file))
+    assert rules.refresh() and rules.policy.caps.fee == 12345678901234567
+    assert loads("") == Policy() and NETWORK.shards == SHARDS
+
+
+def test_explaining_with_a_policy_that_is_none(tmp_path: Path) -> None:
+    """The command says which file and which entry, or that there is no such file, and shows no traceback."""
+    transaction = tmp_path / "tx.json"
+    transaction.write_text(json.dumps(as_json(transfer(wallet(1)))))
+    (tmp_path / "bad.toml").write_text("[caps]\nfees = 1")
+    for name, words in (("bad.toml", "did you mean `fee`"), ("none.toml", "cannot be read")):
+        options = ["--set", f"policy_file={tmp_path / name}", "--set", "chain_id=local"]
+        result = CliRunner().invoke(cli.main, ["policy", "explain", str(transaction), *options])
+        assert result.exit_code == 1 and name in result.output and words in result.output
+        assert result.exception is None or isinstance(result.exception, SystemExit)
