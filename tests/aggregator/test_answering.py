@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from functools import cache
 
 import msgspec
 import pytest
 
-from millrace.aggregator.answering import FILTER_WEIGHT, SEARCH_WEIGHT, Answering
+from millrace.aggregator.answering import FILTER_WEIGHT, SEARCH_WEIGHT, Answering, Asker
 from millrace.aggregator.errors import ApiError, Busy
 from millrace.aggregator.pace import Pace
 from millrace.aggregator.query import QuoteRequest
@@ -41,12 +41,12 @@ async def answering() -> AsyncIterator[Answering]:
 async def test_no_more_than_the_bound_wait(answering: Answering) -> None:
     """While the thread is busy the loop goes on; what is over the bound gets 503 at once and is counted."""
     gate = threading.Event()
-    first = asyncio.ensure_future(answering.run(lambda _: gate.wait(30)))
-    second = asyncio.ensure_future(answering.run(lambda _: "second"))
+    first = asyncio.ensure_future(answering.run(lambda _: gate.wait(30), "a"))
+    second = asyncio.ensure_future(answering.run(lambda _: "second", "b"))
     await asyncio.sleep(0)
     assert answering.waiting == 2
     with pytest.raises(Busy) as refused:
-        await answering.run(lambda _: "third")
+        await answering.run(lambda _: "third", "c")
     assert (refused.value.status, refused.value.retry_after) == (503, 1.0)
     assert "service unavailable" in refused.value.text
     gate.set()
@@ -54,12 +54,48 @@ async def test_no_more_than_the_bound_wait(answering: Answering) -> None:
     assert (answering.waiting, answering.refused) == (0, 1)
 
 
+async def test_a_client_does_not_wait_for_all_of_another_one(answering: Answering) -> None:
+    """A job made of parts lets another client's job in between; its result is that of the last part."""
+    done: list[str] = []
+    gate = threading.Event()
+
+    def parts(_: float) -> Generator[None, None, str]:
+        gate.wait(30)
+        for k in range(3):
+            done.append(f"part {k}")
+            yield
+        return "ladder"
+
+    ladder = asyncio.ensure_future(answering.run_in_turns(parts, "a"))
+    await asyncio.sleep(0)
+    single = asyncio.ensure_future(answering.run(lambda _: done.append("single"), "b"))
+    await asyncio.sleep(0)
+    gate.set()
+    assert await ladder == "ladder"
+    await single
+    assert done == ["part 0", "single", "part 1", "part 2"]
+
+
+async def test_a_client_has_half_of_the_room(answering: Answering) -> None:
+    """One client's jobs leave room for those of others."""
+    gate = threading.Event()
+    first = asyncio.ensure_future(answering.run(lambda _: gate.wait(30), "a"))
+    await asyncio.sleep(0)
+    with pytest.raises(Busy):
+        await answering.run(lambda _: None, "a")
+    second = asyncio.ensure_future(answering.run(lambda _: "other", "b"))
+    await asyncio.sleep(0)
+    gate.set()
+    assert [await first, await second] == [True, "other"]
+    assert await answering.run(lambda _: "again", "a") == "again"
+
+
 async def test_a_turn_that_comes_too_late_is_refused() -> None:
     """A job whose deadline has passed while it waited is not begun."""
     answering = Answering(AggregatorSettings(quote_deadline_seconds=-1.0), Pace())
     begun: list[float] = []
     with pytest.raises(Busy):
-        await answering.run(begun.append)
+        await answering.run(begun.append, "a")
     assert (begun, answering.refused) == ([], 1)
     answering.close()
 
@@ -73,9 +109,9 @@ async def test_what_runs_still_counts_when_nobody_waits_for_it(answering: Answer
         begun.set()
         gate.wait(30)
 
-    first = asyncio.ensure_future(answering.run(running))
+    first = asyncio.ensure_future(answering.run(running, "a"))
     await asyncio.get_running_loop().run_in_executor(None, begun.wait)
-    second = asyncio.ensure_future(answering.run(ran.append))
+    second = asyncio.ensure_future(answering.run(ran.append, "b"))
     await asyncio.sleep(0)
     first.cancel()
     second.cancel()
@@ -83,7 +119,7 @@ async def test_what_runs_still_counts_when_nobody_waits_for_it(answering: Answer
     await asyncio.sleep(0)
     assert answering.waiting == 1
     gate.set()
-    assert await answering.run(lambda _: "next") == "next"
+    assert await answering.run(lambda _: "next", "c") == "next"
     assert (answering.waiting, answering.refused, ran) == (0, 0, [])
 
 
@@ -109,7 +145,8 @@ async def test_a_graph_is_built_once_for_all_who_ask(answering: Answering, built
     fresh = build(encode(MARKET), 0.0)
     built.clear()
     charged: list[int] = []
-    prepared = await asyncio.gather(*(answering.prepare(fresh, FILTERED, charged.append) for _ in range(5)))
+    asker = Asker("a", charged.append)
+    prepared = await asyncio.gather(*(answering.prepare(fresh, FILTERED, asker) for _ in range(5)))
     assert len({id(asked.planner) for asked in prepared}) == 1
     assert fresh.find(filter_of(FILTERED)) is prepared[0].planner
     assert (len(built), charged) == (1, [FILTER_WEIGHT] * 5)
@@ -158,7 +195,7 @@ async def test_what_takes_long_runs_in_the_thread_and_counts_for_more(
     """Reverse quotes and quotes about LP tokens leave the loop; the answer is the same; the rate limit weighs it."""
     question = QuoteRequest(**({"token_in": WRAPPED, "token_out": USDC} | change))  # type: ignore[arg-type]
     charged: list[int] = []
-    asked = await answering.prepare(snapshot(), question, charged.append, items=3)
+    asked = await answering.prepare(snapshot(), question, Asker("a", charged.append), items=3)
     assert asked.long is long
     assert sum(charged) == 3 * requests
     assert await answering.answer(asked) == answer(snapshot(), question, SETTINGS)
@@ -171,7 +208,7 @@ async def test_so_little_that_it_pays_nothing_is_searched_in_the_thread(
     monkeypatch.setattr(router, "HASTY_LOOKS", 1)
     question = QuoteRequest(token_in=WRAPPED, token_out=USDC, amount_in=10**6)
     charged: list[int] = []
-    asked = await answering.prepare(snapshot(), question, charged.append)
+    asked = await answering.prepare(snapshot(), question, Asker("a", charged.append))
     assert not asked.long
     with pytest.raises(ApiError) as expected:
         answer(snapshot(), question, SETTINGS)
@@ -185,7 +222,7 @@ async def test_large_mispriced_markets_are_searched_in_the_thread(answering: Ans
     noisy = build(encode(make_market(230, seed=19, noise=0.02)), 0.0)
     question = QuoteRequest(token_in=WRAPPED, token_out=USDC, amount_in=10**20)
     charged: list[int] = []
-    asked = await answering.prepare(noisy, question, charged.append)
+    asked = await answering.prepare(noisy, question, Asker("a", charged.append))
     assert (asked.long, charged) == (True, [])
     assert await answering.answer(asked) == answer(noisy, question, SETTINGS)
 

@@ -296,7 +296,7 @@ async def test_a_bad_document_changes_nothing(service: Service, document: bytes)
 async def test_a_slow_upstream_is_named() -> None:
     """A document that does not come in time is an error that says how long was waited."""
     running, stop, task, server = await start(fetch_timeout_seconds=0.05)
-    running.upstream.delay = 20.0
+    running.upstream.delay = 0.5
     try:
         async with asyncio.timeout(20):
             while not (body := (await running.get("/health"))[1])["lastError"]:
@@ -410,6 +410,28 @@ async def test_a_batch_sells_many_inputs_in_one_call(service: Service) -> None:
         result = execute(decode_arguments(rest[1:]), payments, DictMarket(MARKET.pools, WRAPPED))
         assert result.amount_out == int(batch["amountOut"])
         assert result.kept == {}
+
+
+async def test_what_is_in_flight_is_answered_when_the_service_stops() -> None:
+    """Long questions that wait for the thread get their answers before the service ends."""
+    running, stop, task, server = await start(requests_per_second=10_000)
+    await running.until("/health", 200)
+    asked = [
+        asyncio.create_task(running.get("/api/v1/quote", **{"from": USDC, "to": "EGLD", "amountOut": str(EGLD + k)}))
+        for k in range(20)
+    ]
+    async with asyncio.timeout(20):
+        while True:
+            async with running.session.get(running.base + "/metrics") as answer:
+                text = await answer.text()
+            found = re.findall(r"^aggregator_quote(?:s_waiting|_seconds_count) (\S+)$", text, re.MULTILINE)
+            if sum(map(float, found)) == len(asked):  # those that wait and those that are done
+                break
+    stop.set()
+    assert {status for status, _ in await asyncio.gather(*asked)} == {200}
+    await task
+    await running.session.close()
+    await server.stop()
 
 
 @pytest.mark.parametrize("hops", [0, -5, 11, 10**12])

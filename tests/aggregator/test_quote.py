@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Generator
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
@@ -13,7 +14,7 @@ from millrace.aggregator.batch import BatchItem, BatchRequest, batch_quote
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.quote import answer
-from millrace.aggregator.responses import QuoteResponse
+from millrace.aggregator.responses import BatchResponse, QuoteResponse
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.dex.constant_product import JexPool
@@ -29,6 +30,16 @@ LATER = float("inf")
 @cache
 def snapshot() -> Snapshot:
     return build(encode(MARKET), 0.0)
+
+
+def finished(parts: Generator[None, None, BatchResponse]) -> BatchResponse:
+    """The answer of a batch, all its parts done."""
+    while True:
+        try:
+            next(parts)
+        except StopIteration as end:
+            answer: BatchResponse = end.value
+            return answer
 
 
 def ask(token_in: str, token_out: str, amount_in: int, *, lp: bool = True) -> QuoteResponse:
@@ -140,7 +151,9 @@ def test_a_batch_takes_lp_tokens_and_wraps() -> None:
         BatchItem(token=issuer.lp_token, amount=str(issuer.lp_supply // 10**4)),
         BatchItem(token=WRAPPED, amount="12345"),
     ]
-    found = batch_quote(snapshot(), snapshot().main, BatchRequest(inputs=items, to="EGLD"), Decimal(0), SETTINGS, LATER)
+    found = finished(
+        batch_quote(snapshot(), snapshot().main, BatchRequest(inputs=items, to="EGLD"), Decimal(0), SETTINGS, LATER)
+    )
     assert found.failed_tokens == []
     routes = {route.token: route.swaps for batch in found.batches for route in batch.routes}
     assert routes[issuer.lp_token][0].from_ == issuer.lp_token
@@ -151,6 +164,8 @@ def test_a_batch_takes_lp_tokens_and_wraps() -> None:
 def test_a_batch_past_its_deadline_says_so() -> None:
     """Items for which no time is left are listed with a reason, and nothing else happens."""
     items = [BatchItem(token=WRAPPED, amount="12345")]
-    found = batch_quote(snapshot(), snapshot().main, BatchRequest(inputs=items, to=USDC), Decimal(0), SETTINGS, 0.0)
+    found = finished(
+        batch_quote(snapshot(), snapshot().main, BatchRequest(inputs=items, to=USDC), Decimal(0), SETTINGS, 0.0)
+    )
     assert [failed.reason for failed in found.failed_tokens] == ["out_of_time"]
     assert found.batches == []

@@ -55,7 +55,7 @@ async def service() -> AsyncIterator[Service]:
 async def test_a_slow_stream_delays_no_other(service: Service) -> None:
     """While a stream's long question waits for the thread, another stream's quick one is answered."""
     gate = threading.Event()
-    busy = asyncio.ensure_future(service.api.answering.run(lambda _: gate.wait(30)))
+    busy = asyncio.ensure_future(service.api.answering.run(lambda _: gate.wait(30), ""))
     slow = asyncio.ensure_future(service.first_event(SLOW))
     while service.api.answering.waiting < 2:
         await asyncio.sleep(0)

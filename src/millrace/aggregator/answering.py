@@ -3,15 +3,17 @@
 A plain forward quote takes a fraction of a millisecond. Reverse quotes, quotes with LP tokens, ladders, batches and
 the graph of a filter not asked for before take many. So do forward quotes in large markets with mispricing, and those
 of so little that only whole units decide what it pays: that shows when they are under way. They wait for their
-turn in the thread, at most so many at a time, and their deadline runs while they wait.
+turn in the thread, at most so many at a time, and their deadline runs while they wait. Clients take turns, and ladders
+and batches are done one item a turn: whoever asks for much delays himself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Generator
 from typing import NamedTuple, TypeVar
 
 from millrace.aggregator import errors, quote
@@ -20,6 +22,7 @@ from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import QuoteResponse
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Filter, Snapshot
+from millrace.aggregator.turns import Turns
 from millrace.routing.exactpath import NeedsTime
 from millrace.routing.planner import Planner
 
@@ -31,6 +34,16 @@ SEARCH_WEIGHT = 3
 """The same of a forward quote that turns out to take long."""
 
 
+class Asker(NamedTuple):
+    """Who asks. `charge` is told how many requests a question counts for besides itself; it may raise `ApiError`."""
+
+    client: str
+    charge: Callable[[int], None]
+
+
+NOBODY = Asker("", lambda _: None)
+
+
 class Prepared(NamedTuple):
     """A question that can be answered: the graph it needs is held here, whatever the snapshot forgets meanwhile."""
 
@@ -39,8 +52,7 @@ class Prepared(NamedTuple):
     planner: Planner
     long: bool
     """Whether it is one for the thread."""
-    charge: Callable[[int], None] | None
-    """Told how many requests the question counts for besides itself, if it turns out to take long."""
+    asker: Asker
 
 
 class Answering:
@@ -49,7 +61,8 @@ class Answering:
     def __init__(self, settings: AggregatorSettings, pace: Pace) -> None:
         self._settings = settings
         self._pace = pace
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="quotes")
+        self._thread = Turns("quotes")
+        self._of_client: Counter[str] = Counter()
         self._building: dict[tuple[str, Filter], asyncio.Future[Planner]] = {}
         self.waiting = 0
         """Jobs in the thread or before it."""
@@ -57,87 +70,115 @@ class Answering:
         """Jobs turned away because too many were waiting, or because their turn came too late."""
 
     async def prepare(
-        self, snapshot: Snapshot, question: QuoteRequest, charge: Callable[[int], None] | None = None, items: int = 1
+        self, snapshot: Snapshot, question: QuoteRequest, asker: Asker = NOBODY, items: int = 1
     ) -> Prepared:
         """Find, or build, the graph for a question (or for `items` of its kind). Raises `ApiError`.
 
-        `charge` is told how many requests it counts for besides itself, before the work is done.
+        What it counts for besides itself is charged before the work is done.
         """
         quote.require_known(snapshot, question)
         chosen = quote.filter_of(question)
         planner = snapshot.find(chosen)
         if planner is None:
-            if charge is not None:
-                charge(FILTER_WEIGHT)
-            planner = await self._built(snapshot, chosen)
+            asker.charge(FILTER_WEIGHT)
+            planner = await self._built(snapshot, chosen, asker.client)
         liquidity = quote.about_liquidity(snapshot, planner, question)
         weight = quote.weight(question, liquidity=liquidity)
-        if charge is not None and weight:
-            charge(items * weight)
-        return Prepared(snapshot, question, planner, weight > 0 or planner.router.slow, charge)
+        if weight:
+            asker.charge(items * weight)
+        return Prepared(snapshot, question, planner, weight > 0 or planner.router.slow, asker)
 
     async def answer(self, asked: Prepared) -> QuoteResponse:
         """The answer to a question. Raises `ApiError`."""
-        snapshot, question, planner, long, charge = asked
+        snapshot, question, planner, long, asker = asked
         if not long:
             self._pace.busy = True
             try:
                 return quote.answer(snapshot, question, self._settings, planner=planner, hurry=True)
             except NeedsTime:
-                if charge is not None:
-                    charge(SEARCH_WEIGHT)
+                asker.charge(SEARCH_WEIGHT)
             finally:
                 self._pace.busy = False
         return await self.run(
-            lambda deadline: quote.answer(snapshot, question, self._settings, deadline, snapshot.twin(planner))
+            lambda deadline: quote.answer(snapshot, question, self._settings, deadline, snapshot.twin(planner)),
+            asker.client,
         )
 
-    async def _built(self, snapshot: Snapshot, chosen: Filter) -> Planner:
+    async def _built(self, snapshot: Snapshot, chosen: Filter, client: str) -> Planner:
         """Build the graph of a filter; whoever asks at the same time waits for the same."""
         key = (snapshot.id, chosen)
         building = self._building.get(key)
         if building is None:
-            building = self._building[key] = asyncio.ensure_future(self._build(snapshot, chosen))
+            building = self._building[key] = asyncio.ensure_future(self._build(snapshot, chosen, client))
             building.add_done_callback(lambda _: self._building.pop(key, None))
         return await asyncio.shield(building)
 
-    async def _build(self, snapshot: Snapshot, chosen: Filter) -> Planner:
-        planner = await self.run(lambda _: snapshot.make(chosen))
+    async def _build(self, snapshot: Snapshot, chosen: Filter, client: str) -> Planner:
+        planner = await self.run(lambda _: snapshot.make(chosen), client)
         snapshot.keep(chosen, planner)
         return planner
 
-    async def run(self, job: Callable[[float], T]) -> T:
+    async def run(self, job: Callable[[float], T], client: str) -> T:
         """Run a job in the thread; its argument is the time (monotonic) by which it should be done.
 
         Raises `ApiError` (503) when too many are waiting already, or when its turn comes after that time.
         """
-        if self.waiting >= self._settings.max_waiting_quotes:
+        deadline = self._admit(client)
+        return await self._turn(lambda: job(deadline), client, deadline)
+
+    async def run_in_turns(self, parts: Callable[[float], Generator[None, None, T]], client: str) -> T:
+        """Run a job that is made of parts, one a turn. It must itself look to the deadline. Raises like `run`."""
+        deadline = self._admit(client)
+        work = parts(deadline)
+        done = await self._turn(lambda: _advance(work), client, deadline)
+        while done is None:
+            done = await self._turn(lambda: _advance(work), client, math.inf)
+        return done[0]
+
+    def _admit(self, client: str) -> float:
+        """The deadline of a new job. Raises `ApiError` when too many are waiting, or half of them this client's."""
+        most = self._settings.max_waiting_quotes
+        if self.waiting >= most or self._of_client[client] >= max(1, most // 2):
             self.refused += 1
             raise errors.busy()
-        deadline = time.monotonic() + self._settings.quote_deadline_seconds
+        return time.monotonic() + self._settings.quote_deadline_seconds
 
+    async def _turn(self, job: Callable[[], T], client: str, latest: float) -> T:
         def in_time() -> T:
-            if time.monotonic() > deadline:
+            if time.monotonic() > latest:
                 raise errors.busy()
-            return job(deadline)
+            return job()
 
         loop = asyncio.get_running_loop()
-        begun = self._thread.submit(in_time)
+        begun = self._thread.submit(client, in_time)
         self.waiting += 1
+        self._of_client[client] += 1
         # Not when the caller is gone: the thread goes on with what it has begun.
-        begun.add_done_callback(lambda _: _on_loop(loop, self._done))
+        begun.add_done_callback(lambda _: _on_loop(loop, lambda: self._done(client)))
         try:
             return await asyncio.wrap_future(begun)
         except errors.Busy:
             self.refused += 1
             raise
 
-    def _done(self) -> None:
+    def _done(self, client: str) -> None:
         self.waiting -= 1
+        self._of_client[client] -= 1
+        if not self._of_client[client]:
+            del self._of_client[client]
 
     def close(self) -> None:
         """Stop the thread after what it is at."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
+
+
+def _advance(work: Generator[None, None, T]) -> tuple[T] | None:
+    """Do the next part of a job; its result after the last one."""
+    try:
+        next(work)
+    except StopIteration as end:
+        return (end.value,)
+    return None
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from millrace.aggregator import errors, quote
-from millrace.aggregator.answering import Answering
+from millrace.aggregator.answering import Answering, Asker
 from millrace.aggregator.batch import BatchRequest, batch_quote, price_ladder
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
@@ -65,7 +65,7 @@ class Api:
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             try:
-                self._admit(request)
+                self._admit(self._client(request))
                 response = await handler(request)
             except ApiError as error:
                 headers = None
@@ -77,8 +77,15 @@ class Api:
 
         return guarded
 
-    def _admit(self, request: web.Request) -> None:
-        client = self._clients.of(request.remote or "", request.headers.get("X-Forwarded-For"))
+    def _client(self, request: web.Request) -> str:
+        """Whom limits count."""
+        return self._clients.of(request.remote or "", request.headers.get("X-Forwarded-For"))
+
+    def _asker(self, request: web.Request) -> Asker:
+        client = self._client(request)
+        return Asker(client, partial(self._charge, client))
+
+    def _admit(self, client: str) -> None:
         wait = self._limiter.admit(client, time.monotonic())
         if wait > 0.0:
             raise errors.rate_limited(wait)
@@ -88,10 +95,10 @@ class Api:
         self.streams.close()
         self.answering.close()
 
-    def _charge(self, request: web.Request, requests: int) -> None:
+    def _charge(self, client: str, requests: int) -> None:
         """Count further requests of the same client; a single question never costs more than half its rate."""
         for _ in range(min(requests, self._settings.requests_per_second // 2)):
-            self._admit(request)
+            self._admit(client)
 
     def usable(self) -> Snapshot:
         """The snapshot to answer from. Raises the documented 503."""
@@ -107,7 +114,7 @@ class Api:
         body = snapshot.answered(text)
         if body is None:
             question = parse_quote(_query(request), self._settings)
-            asked = await self.answering.prepare(snapshot, question, partial(self._charge, request))
+            asked = await self.answering.prepare(snapshot, question, self._asker(request))
             started = time.perf_counter()
             body = msgspec.json.encode(await self.answering.answer(asked))
             self.metrics.quote_took(time.perf_counter() - started)
@@ -127,14 +134,14 @@ class Api:
         snapshot = self.usable()
         query = dict(_query(request))
         amounts = parse_amounts(query, "amounts", self._settings.max_batch)
-        self._charge(request, len(amounts) // ITEMS_PER_REQUEST)
+        self._charge(self._client(request), len(amounts) // ITEMS_PER_REQUEST)
         query.pop("amountOut", None)
         question = parse_quote(query | {"amountIn": [str(amounts[0])]}, self._settings)
-        asked = await self.answering.prepare(snapshot, question, partial(self._charge, request), len(amounts))
-        body = await self.answering.run(
-            lambda deadline: price_ladder(
-                snapshot, snapshot.twin(asked.planner), question, amounts, self._settings, deadline
-            )
+        asker = self._asker(request)
+        asked = await self.answering.prepare(snapshot, question, asker, len(amounts))
+        body = await self.answering.run_in_turns(
+            lambda deadline: price_ladder(snapshot, asked.planner, question, amounts, self._settings, deadline),
+            asker.client,
         )
         return json_response(body, headers=self._age(snapshot))
 
@@ -145,13 +152,12 @@ class Api:
             asked = _BATCH.decode(await read_body(request))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ApiError(f"invalid body: {error}"[:300]) from None
-        self._charge(request, len(asked.inputs) // ITEMS_PER_REQUEST)
+        self._charge(self._client(request), len(asked.inputs) // ITEMS_PER_REQUEST)
         text = self._settings.default_slippage if asked.slippage is None else str(asked.slippage)
         slippage = parse_slippage(text)
-        body = await self.answering.run(
-            lambda deadline: batch_quote(
-                snapshot, snapshot.twin(snapshot.main), asked, slippage, self._settings, deadline
-            )
+        body = await self.answering.run_in_turns(
+            lambda deadline: batch_quote(snapshot, snapshot.main, asked, slippage, self._settings, deadline),
+            self._client(request),
         )
         return json_response(body, headers=self._age(snapshot))
 
@@ -159,8 +165,7 @@ class Api:
         """GET /api/v1/quote/stream: a quote per snapshot."""
         question = parse_quote(_query(request), self._settings)
         quote.require_known(self.usable(), question)  # what no later snapshot makes good is refused at once
-        client = self._clients.of(request.remote or "", request.headers.get("X-Forwarded-For"))
-        return await self.streams.serve(request, question, client)
+        return await self.streams.serve(request, question, self._client(request))
 
     async def openapi(self, _: web.Request) -> web.Response:
         """GET /openapi.json."""

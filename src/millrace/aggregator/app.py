@@ -37,6 +37,7 @@ async def run(settings: AggregatorSettings, stop: asyncio.Event) -> None:
     try:
         await wait_first(stop, feed.run())
     finally:
+        api.streams.close()
+        await server.stop()  # what is in flight is answered
         api.close()
-        await server.stop()
         feed.close()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -86,11 +86,13 @@ def batch_quote(
     slippage: Decimal,
     settings: AggregatorSettings,
     deadline: float,
-) -> BatchResponse:
+) -> Generator[None, None, BatchResponse]:
     """One call of the contract per group of inputs; inputs that cannot be sold are listed with a reason.
 
-    `planner` is one of all pools of the snapshot.
+    `planner` is the one of all pools of the snapshot. It yields between its parts, all of which belong into the
+    thread for long questions.
     """
+    planner = snapshot.twin(planner)
     if not request.inputs:
         raise ApiError("inputs must not be empty")
     if len(request.inputs) > settings.max_batch:
@@ -106,6 +108,7 @@ def batch_quote(
         if time.monotonic() > deadline:
             failed.append(_failed(snapshot, item, parse_amount(item.amount), "out_of_time"))
             continue
+        yield
         found = _prepare(snapshot, planner, item, request.to, limits, seen)
         if isinstance(found, _Given):
             given.append(found)
@@ -115,6 +118,7 @@ def batch_quote(
     batches: list[Batch] = []
     groups = [given[start : start + INPUTS_PER_BATCH] for start in range(0, len(given), INPUTS_PER_BATCH)]
     while groups:
+        yield
         group = groups.pop(0)
         try:
             batches.append(_batch(snapshot, len(batches), group, request.to, slippage, settings))
@@ -241,13 +245,18 @@ def price_ladder(
     amounts: Sequence[int],
     settings: AggregatorSettings,
     deadline: float,
-) -> LadderResponse:
-    """The same question for several inputs. An amount that cannot be executed has an `error` instead."""
+) -> Generator[None, None, LadderResponse]:
+    """The same question for several inputs. An amount that cannot be executed has an `error` instead.
+
+    It yields between its parts, all of which belong into the thread for long questions.
+    """
+    planner = snapshot.twin(planner)
     steps = []
     for amount in amounts:
         try:
             if time.monotonic() > deadline:
                 raise errors.simulation_failed("out of time")
+            yield
             asked = msgspec.structs.replace(request, amount_in=amount)
             quote = answer(snapshot, asked, settings, deadline, planner)
         except ApiError as error:

@@ -50,7 +50,8 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     quote_deadline_seconds: float = 1.0
     """A quote answers with the best found by then."""
     max_waiting_quotes: int = 256
-    """Most questions that wait for the thread in which long ones are answered; further ones get 503."""
+    """Most questions that wait for the thread in which long ones are answered, half of them of one IP address; further
+    ones get 503."""
     max_batch: int = 100
     """Most inputs in one batch quote, most amounts in one price ladder."""
     max_streams: int = 256

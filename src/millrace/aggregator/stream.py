@@ -12,7 +12,7 @@ from collections import Counter
 import msgspec
 from aiohttp import web
 
-from millrace.aggregator.answering import Answering
+from millrace.aggregator.answering import NOBODY, Answering
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.query import QuoteRequest
@@ -53,7 +53,7 @@ class Streams:
         self._by_client[client] += 1
         try:
             await response.prepare(request)
-            await self._push(response, question)
+            await self._push(response, question, client)
         except (ConnectionError, TimeoutError, asyncio.CancelledError):
             pass
         finally:
@@ -63,7 +63,7 @@ class Streams:
                 del self._by_client[client]
         return response
 
-    async def _push(self, response: web.StreamResponse, question: QuoteRequest) -> None:
+    async def _push(self, response: web.StreamResponse, question: QuoteRequest, client: str) -> None:
         known = ""
         while True:
             try:
@@ -72,22 +72,22 @@ class Streams:
                 event = b": keep-alive\n\n"
             else:
                 known = snapshot.id
-                event = await asyncio.shield(self._event(snapshot, question))
+                event = await asyncio.shield(self._event(snapshot, question, client))
             await asyncio.wait_for(response.write(event), WRITE_SECONDS)
 
-    def _event(self, snapshot: Snapshot, question: QuoteRequest) -> asyncio.Task[bytes]:
+    def _event(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> asyncio.Task[bytes]:
         """The event that answers a question on a snapshot; the same bytes for everybody who asks it."""
         if self._events_of != snapshot.id:
             self._events_of, self._events = snapshot.id, {}
         event = self._events.get(question)
         if event is None:
-            event = self._events[question] = asyncio.create_task(self._answered(snapshot, question))
+            event = self._events[question] = asyncio.create_task(self._answered(snapshot, question, client))
         return event
 
-    async def _answered(self, snapshot: Snapshot, question: QuoteRequest) -> bytes:
+    async def _answered(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> bytes:
         kind = b"quote"
         try:
-            asked = await self._answering.prepare(snapshot, question)
+            asked = await self._answering.prepare(snapshot, question, NOBODY._replace(client=client))
             if asked.long:
                 body = msgspec.json.encode(await self._answering.answer(asked))
             else:
