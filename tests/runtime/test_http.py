@@ -156,3 +156,39 @@ async def test_row_26_a_body_must_end_soon(
     async with aiohttp.ClientSession() as client, client.post(base + "/take", data=b"abc") as response:
         assert await response.json() == {"size": 3}
     assert not caplog.records
+
+
+class _Doors:
+    """Lets one connection in at a time."""
+
+    def __init__(self) -> None:
+        self.inside: list[str] = []
+
+    def enter(self, peer: str) -> bool:
+        self.inside.append(peer)
+        return len(self.inside) == 1
+
+    def leave(self, peer: str) -> None:
+        self.inside.remove(peer)
+
+
+async def test_row_30_connections_are_let_in_or_reset() -> None:
+    """Who may not enter is reset before anything is read; each connection, let in or not, leaves when it ends."""
+    doors = _Doors()
+    server = http.HttpServer(http.make_app(), doors=doors)
+    port = await server.start("127.0.0.1", 0)
+    try:
+        first, keep = await asyncio.open_connection("127.0.0.1", port)
+        keep.write(b"GET /none HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert (await first.readline()).startswith(b"HTTP/1.1 404")
+        second, writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(second.read(), 5) == b""
+        writer.close()
+        assert doors.inside == ["127.0.0.1"]
+        keep.close()
+        async with asyncio.timeout(5):
+            while doors.inside:
+                await asyncio.sleep(0)
+    finally:
+        await server.stop()

@@ -36,6 +36,7 @@ from millrace.relayer.stages import Relayers
 from millrace.relayer.statistics import Statistics
 from millrace.relayer.submission import Submitter
 from millrace.relayer.tracker import Tracker
+from millrace.relayer.traffic import HttpDoors
 from millrace.relayer.ws import Gateway
 from millrace.runtime import http
 from millrace.runtime.process import wait_first
@@ -129,6 +130,7 @@ class Service:
             self._send,
         )
         self.gateway = Gateway(settings, self.submitter, self.statistics.snapshots())
+        self.http_doors = HttpDoors(self.gateway.clients, settings.max_connections_per_client)
         self.events = Events(self.network, self.tracker, self.book, self.desk, self.gateway, self.statistics)
         if settings.hub_url:
             self.desk.treasury.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
@@ -270,7 +272,7 @@ class Service:
             lambda start, end, step: self.history.query(start, end, step, time.time_ns() // 1_000_000),
         )
         app.add_routes(rest.routes(make_registry(self)))
-        self.http = http.HttpServer(app)
+        self.http = http.HttpServer(app, doors=self.http_doors)
         http_port = await self.http.start(self.settings.host, self.settings.http_port)
         log.info(
             "ready",

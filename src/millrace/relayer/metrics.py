@@ -57,7 +57,11 @@ class _RelayerCollector(Collector):
             ("statuses_told", "Transaction statuses delivered.", service.events.statuses_told),
             ("tracker_forgotten", "Blocks or transactions forgotten at a bound.", service.tracker.forgotten),
             ("reverted_final", "Final blocks reverted: must stay 0.", service.tracker.reverted_final),
-            ("connections_refused", "Connections beyond the bound of a client.", service.gateway.doors.refused),
+            (
+                "connections_refused",
+                "Connections beyond the bound of a client.",
+                service.gateway.doors.refused + service.http_doors.refused,
+            ),
             ("disputed_blocks", "Blocks nodes tell different things of.", service.tracker.disputed),
             ("forks", "Blocks beside another of the same height.", service.tracker.forks),
             ("conflicting_final", "Second final blocks of a height: must stay 0.", service.tracker.conflicting_final),

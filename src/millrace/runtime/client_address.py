@@ -23,17 +23,18 @@ class ClientAddress:
         An IPv4 address as it is, also when it came as `::ffff:a.b.c.d`; of an IPv6 address its /64 network.
         """
         client = peer
-        if self._trusted and forwarded and self._is_trusted(peer):
+        if self._trusted and forwarded and self.is_proxy(peer):
             for hop in reversed(forwarded.split(",")):
                 text = hop.strip()
                 if _parse(text) is None:
                     break
                 client = text
-                if not self._is_trusted(text):
+                if not self.is_proxy(text):
                     break
         return _name(client)
 
-    def _is_trusted(self, text: str) -> bool:
+    def is_proxy(self, text: str) -> bool:
+        """Whether an address is that of a trusted proxy, which speaks for many clients."""
         address = _parse(text)
         return address is not None and any(address in network for network in self._trusted)
 

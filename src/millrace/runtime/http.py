@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 import prometheus_client
@@ -97,21 +97,39 @@ def metrics_handler(
     return metrics
 
 
+class Doors(Protocol):
+    """Bounds the connections of each peer."""
+
+    def enter(self, peer: str) -> bool:
+        """Count a new connection; False when it is one too many. Either way `leave` is due when it ends."""
+
+    def leave(self, peer: str) -> None:
+        """A counted connection ended."""
+
+
 class _Protocol(web.RequestHandler):
     """aiohttp's connection, which must bring its first request soon.
 
     What is no HTTP request is answered like every other error, and leaves no traceback.
     """
 
+    doors: Doors | None = None
     _deadline: asyncio.TimerHandle | None = None
+    _peer = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         abort = cast(asyncio.Transport, transport).abort  # uvloop's transports have it, but are no asyncio.Transport
         self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, abort)
+        if self.doors is not None:
+            self._peer = str((transport.get_extra_info("peername") or [""])[0])
+            if not self.doors.enter(self._peer):
+                abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.request_arrived()
+        if self.doors is not None:
+            self.doors.leave(self._peer)
         super().connection_lost(exc)
 
     def request_arrived(self) -> None:
@@ -154,12 +172,14 @@ class HttpServer:
     """A listening aiohttp application.
 
     With `direct`, routes without variables are looked up in a dictionary instead of aiohttp's router, which costs a
-    service of many small answers a noticeable part of its time. Their requests have no `match_info`.
+    service of many small answers a noticeable part of its time. Their requests have no `match_info`. With `doors`, a
+    connection that may not enter is reset.
     """
 
-    def __init__(self, app: web.Application, *, direct: bool = False) -> None:
+    def __init__(self, app: web.Application, *, direct: bool = False, doors: Doors | None = None) -> None:
         self._runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=5.0)
         self._direct = _plain_routes(app) if direct else {}
+        self._doors = doors
         self._listener: asyncio.Server | None = None
         self.port = 0
 
@@ -193,7 +213,7 @@ class HttpServer:
         manager = self._runner.server
         assert manager is not None  # it is set up, or there would be no listener
         no_log: Any = None  # as aiohttp's own runner says "no access log", against its own types
-        return _Protocol(
+        protocol = _Protocol(
             manager,
             loop=loop,
             access_log=no_log,
@@ -201,6 +221,8 @@ class HttpServer:
             max_field_size=MAX_LINE,
             keepalive_timeout=KEEP_ALIVE_SECONDS,
         )
+        protocol.doors = self._doors
+        return protocol
 
     async def stop(self) -> None:
         """Answer what is in flight for up to 5 s, then close every connection."""
