@@ -34,6 +34,7 @@ from millrace.chain.keys import KeyPair
 from millrace.chain.transaction import GUARDED, Transaction, chain_hash, signing_message
 from millrace.relayer import submission
 from millrace.relayer.batches import Accepted
+from millrace.relayer.limits import Company
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.policy import Policy, loads
 from millrace.relayer.stages import Origin
@@ -569,6 +570,7 @@ async def test_row_23_others_get_their_turn_in_a_long_batch(world: Any) -> None:
 async def test_row_23_long_batches_rest_while_others_are_there(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each part of a long batch everything belongs to the others, unless there are none."""
     await start(world)
+    world.service.submitter._company = Company(1.0, clock=lambda: 0.0)  # whoever has been there is still there
     monkeypatch.setattr(submission, "REST", 1e9)
     monkeypatch.setattr(submission, "LONGEST_REST", 1e9)
     first, second = ([transfer(wallet(1, number), nonce) for nonce in range(100)] for number in (0, 1))
