@@ -65,7 +65,7 @@ def test_the_float_curve_follows_the_pool(first: int, second: int, part: int, fe
 def as_net(knots: Knots) -> nets.Graph:
     one = np.array([0], np.int32)
     deep = np.array([knots.d[-1]])
-    return nets.build(2, Edges(one, one + 1, deep, deep * knots.slope[0], {0: knots}))
+    return nets.build(2, Edges(one, one + 1, deep, deep * knots.slope[0], np.zeros(1), {0: knots}))
 
 
 def test_tables_of_stable_pools_are_close() -> None:

@@ -104,6 +104,11 @@ class AshCryptoPool(Pool, frozen=True, kw_only=True):
             raise InvalidAmount("the amount is too small: the output rounds to zero")
         return out
 
+    def fee_part(self, i: int, j: int, amount_in: int) -> float:
+        """The part of the gross output that a swap's fee takes; it grows with imbalance."""
+        out, fee = self._output(i, j, amount_in, self.current_d())
+        return fee / (out + fee) if fee else 0.0
+
     def amount_in(self, i: int, j: int, amount_out: int) -> int:
         # The exchange has no inverse: search, starting from the invariant solved the other way round.
         self._require_swap(i, j, amount_out)

@@ -73,8 +73,10 @@ def stable_knots(pool: StablePool, i: int, j: int) -> Knots:
     xp = np.array([float(x) for x in scaled])
     rows = _stable_table(xp, i, j, float(invariant), float(maths.amp * len(xp)), _LEFT)
     into, out = maths.rates[i] / UNIT, maths.rates[j] / UNIT
-    kept = 1.0 - maths.fee / maths.fee_base
-    return _checked(rows[:, 0] / into, rows[:, 1] * kept / out, rows[:, 2] * kept * into / out)
+    fee = maths.fee / maths.fee_base
+    knots = _checked(rows[:, 0] / into, rows[:, 1] * (1.0 - fee) / out, rows[:, 2] * (1.0 - fee) * into / out)
+    leaving, whole = maths.admin
+    return _bounded(knots, pool.reserves[j], fee * (1.0 - leaving / whole))
 
 
 def sampled_knots(inputs: Sequence[int], outputs: Sequence[int]) -> Knots:
@@ -114,7 +116,24 @@ def crypto_knots(pool: AshCryptoPool, i: int, j: int) -> Knots:
                 break
             continue
         inputs.append(amount)
-    return sampled_knots(inputs, outputs)
+    knots = sampled_knots(inputs, outputs)
+    fees = np.array([pool.fee_part(i, j, int(d)) for d in knots.d[1:]])
+    fees = np.append(fees[:1], fees)
+    return _bounded(knots, pool.reserves[j], fees, fees - np.minimum.accumulate(fees))
+
+
+def _bounded(knots: Knots, reserve: int, kept: float | Floats, saved: float | Floats = 0.0) -> Knots:
+    """The knots, with what else a trade could pay counted as an error: past the last knot, and in many pieces.
+
+    Past it there is what is left of the `reserve`. Of the part `kept` of the output, which stays in the pool, later pieces get back at most as much as the price has
+    fallen in between: `1 - p(x) / p(t)` of what came out at `t`, over the whole trade `1 - p(x) x / y`. `saved` is what
+    they save where the fee grows with the trade.
+    """
+    fallen = np.zeros(len(knots.d))
+    fallen[1:] = 1.0 - knots.slope[1:] * knots.d[1:] / knots.y[1:]
+    more = (kept * (1.0 + kept) * fallen + saved) / (1.0 - kept)
+    more[-1] += max(reserve / knots.y[-1] - 1.0, 0.0)
+    return knots._replace(error=knots.error + np.maximum.accumulate(more))
 
 
 def _slope(a: tuple[float, float], b: tuple[float, float]) -> float:

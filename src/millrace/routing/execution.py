@@ -43,6 +43,23 @@ class Walked(NamedTuple):
         fills = [*map(tuple.__new__, repeat(Fill), zip(self.trades, self.sold, self.bought, strict=True))]
         return Execution(legs, fills, self.amount_in, self.amount_out)
 
+    def rounding(self) -> float:
+        """What the rounding of single units makes at most of the output, relative: one unit a trade.
+
+        A unit is worth what the plan makes of it: one lost in a thin branch of a split costs less than in the trunk.
+        """
+        sink, lost = self.trades[-1].token_out, 0.0
+        sales: dict[str, tuple[float, float]] = {}  # of each token: units sold, and output that they make in the end
+        for trade, sold, bought in zip(reversed(self.trades), reversed(self.sold), reversed(self.bought), strict=True):
+            token, unit = trade.token_out, 1.0
+            if token != sink and token in sales:
+                units, made = sales[token]
+                unit = made / units
+            lost += unit
+            units, made = sales.get(trade.token_in, (0.0, 0.0))
+            sales[trade.token_in] = (units + sold, made + bought * unit)
+        return lost / self.amount_out
+
 
 class _Refused(Exception):
     """Trade number `args[0]` cannot be executed."""

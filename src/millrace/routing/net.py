@@ -59,6 +59,7 @@ class Net(NamedTuple):
     r: Floats
     ca: Floats  # sqrt(a)
     cb: Floats  # sqrt(r)
+    kept: Floats  # part of the output that stays in the pool as its fee, constant product
     curve: Ints  # index of the edge's curve, -1 for constant product
     kptr: Ints  # knots of curve c are kptr[c] : kptr[c + 1]
     kd: Floats
@@ -70,12 +71,16 @@ class Net(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """Edges as the caller lists them, in raw token units; `curves` maps an edge to its knots."""
+    """Edges as the caller lists them, in raw token units; `curves` maps an edge to its knots.
+
+    `kept` is the part of each trade's gross output that stays in the pool; 0 for curves.
+    """
 
     src: Ints
     dst: Ints
     a: Floats
     r: Floats
+    kept: Floats
     curves: Mapping[int, Knots]
 
 
@@ -98,7 +103,7 @@ def build(tokens: int, edges: Edges) -> Graph:
     a, r = edges.a[order] * scale[src], edges.r[order] * scale[dst]
     tables = _curve_tables(order, src, dst, scale, edges.curves)
     pairs = _pairs(tokens, src, dst, rate)
-    net = Net(*pairs[:8], src, dst, rate, a, r, np.sqrt(a), np.sqrt(r), *tables, *pairs[8:])
+    net = Net(*pairs[:8], src, dst, rate, a, r, np.sqrt(a), np.sqrt(r), edges.kept[order], *tables, *pairs[8:])
     return Graph(net, scale, order)
 
 

@@ -17,10 +17,11 @@ from millrace.routing import net as nets
 from millrace.routing.candidates import Search
 from millrace.routing.exactpath import BUDGET, PathFinder, needed
 from millrace.routing.execution import Walked, execute, execute_paths
+from millrace.routing.favour import Favours
 from millrace.routing.lpedges import LpTrade, lp_edges
 from millrace.routing.pathsearch import MAX_HOPS, MAX_PATHS, PathWork, make_path_work, split_greedy
 from millrace.routing.plan import Execution, PlanError
-from millrace.routing.solve import UPPER, solve
+from millrace.routing.solve import LEVEL, UPPER, solve
 from millrace.routing.spot import SpotGraph
 from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import CurveCache, Trade, list_edges
@@ -34,6 +35,7 @@ COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rou
 HASTY_LOOKS = 100  # trades evaluated exactly for a caller who must not wait
 LARGE = 400  # trades in a market of which searching for the best single path takes milliseconds, with mispricing
 SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
+SMALL_GAIN = 1e-7  # relative: less than this by rounding is not worth a look
 NEGLIGIBLE = 1e-9  # relative: no two paths are as close as this but by chance
 _DESCENTS = 8
 
@@ -104,6 +106,7 @@ class Router(SpotGraph):
         self._finder = PathFinder(self._graph, self._trades)
         self._mispriced = mispriced(self._graph.net)
         self._second_looks = SECOND_LOOKS if edges.curves else 0
+        self._favours = None if self.has_liquidity else Favours(self._graph, self._trades)
         self._scratch()
 
     def _scratch(self) -> None:
@@ -165,7 +168,7 @@ class Router(SpotGraph):
         if algorithm != "greedy":
             best, upper = self._by_flow(ask)
             if best is not None and best.amount_out + 1 > upper and _rounding(best) <= NEGLIGIBLE:
-                return self._proven(ask, best, upper)  # no other plan can pay a unit more
+                return _proven(best, upper)  # no other plan can pay a unit more
         # One chunk is the best single path: the floor of every algorithm.
         for chunks in (1,) if algorithm == "lagrangian" else (1, CHUNKS):
             if best is None or time.monotonic() < deadline:
@@ -174,7 +177,7 @@ class Router(SpotGraph):
                 best = _better(best, found)
         if self._mispriced and (best is None or time.monotonic() < deadline):
             best = _better(best, self._by_wide_path(ask, best))
-        budget = self._doubts(best, single)
+        budget = self._doubts(ask, best, single)
         if budget and (best is None or time.monotonic() < deadline):
             best = _better(best, self._by_exact_path(ask, best, budget, HASTY_LOOKS if hurry else BUDGET))
         if search.cycle and (best is None or best.amount_out <= amount_in):
@@ -185,12 +188,14 @@ class Router(SpotGraph):
             raise PlanError("no plan executes this amount")
         if algorithm == "greedy":
             upper = self._by_flow(ask)[1]
-        return self._proven(ask, best, upper)
+        return _proven(best, upper)
 
     def _by_flow(self, ask: _Ask) -> tuple[Done | None, float]:
         """The dual's plan within the limits (if it has one), and the bound on the output of any plan."""
         trades, flows = self._flow(ask.search, ask.limits)
         upper = float(self._report[UPPER] / self._graph.scale[ask.search.sink])
+        if self._favours is not None:
+            upper += self._favours.of_all(ask.search, float(self._report[LEVEL]), upper)
         if not trades or _longest(trades) > ask.limits.hops:
             return None, upper
         whole = float(ask.search.amounts[0]) if ask.search.cycle else None
@@ -243,18 +248,21 @@ class Router(SpotGraph):
         path = [self._finder.trades[e] for e in edges]
         return self._execute_paths(ask, [path], [1.0]) if path else None
 
-    def _doubts(self, best: Done | None, single: Done | None) -> int:
+    def _doubts(self, ask: _Ask, best: Done | None, single: Done | None) -> int:
         """How many trades to evaluate in search of a path that pays more in integers than `best`; 0: none.
 
-        A path that looked no better in floating point may do so where units count, and where the tables of curved
-        pools are off.
+        A path that looked no better in floating point may do so where units count, be it that they are lost or gained
+        by rounding, and where the tables of curved pools are off.
         """
         if best is None or not isinstance(single, Walked):
             return BUDGET
         lost = _rounding(single)
-        if best.amount_out >= single.amount_out * (1.0 + lost + NEGLIGIBLE):
+        gained = 0.0 if self._favours is None else self._favours.of_one(ask.search) * ask.limits.hops / best.amount_out
+        if best.amount_out >= single.amount_out * (1.0 + lost + gained + NEGLIGIBLE):
             return 0
-        return COARSE_LOOKS if lost > NEGLIGIBLE else self._second_looks
+        if lost > NEGLIGIBLE:
+            return COARSE_LOOKS
+        return SECOND_LOOKS if gained > SMALL_GAIN else self._second_looks
 
     def _by_exact_path(self, ask: _Ask, best: Done | None, budget: int, allowed: int) -> Done | None:
         """The best single path in integers, if it pays more than `best`. Raises `NeedsTime`."""
@@ -331,11 +339,6 @@ class Router(SpotGraph):
         paths = [[trades[e] for e in row[:length]] for row, length in zip(edges, lengths, strict=True)]
         return paths, (work.flow[:count] / search.amounts[0]).tolist()
 
-    def _proven(self, ask: _Ask, done: Done, upper: float) -> Route:
-        upper *= 1.0 + 2.0 * _rounding(done)  # pools round down what they withhold: a unit or two above the curves
-        gap = max(0.0, 1.0 - done.amount_out / upper) if 0.0 < upper < math.inf else None
-        return Route(done.execution(), gap)
-
     def find_paths(
         self, token_in: str, token_out: str, amount_in: int, limits: Limits
     ) -> list[tuple[list[Trade], float]]:
@@ -391,23 +394,14 @@ class Router(SpotGraph):
 
 
 def _rounding(done: Done) -> float:
-    """What the rounding of single units makes at most of a plan's output, relative: one unit a trade.
+    """What rounding costs a plan at most, relative to its output."""
+    return done.rounding() if isinstance(done, Walked) else math.inf
 
-    A unit is worth what the plan makes of it: one lost in a thin branch of a split costs less than in the trunk.
-    """
-    if not isinstance(done, Walked):
-        return math.inf
-    sink, lost = done.trades[-1].token_out, 0.0
-    sales: dict[str, tuple[float, float]] = {}  # of each token: units sold, and output that they make in the end
-    for trade, sold, bought in zip(reversed(done.trades), reversed(done.sold), reversed(done.bought), strict=True):
-        token, unit = trade.token_out, 1.0
-        if token != sink and token in sales:
-            units, made = sales[token]
-            unit = made / units
-        lost += unit
-        units, made = sales.get(trade.token_in, (0.0, 0.0))
-        sales[trade.token_in] = (units + sold, made + bought * unit)
-    return lost / done.amount_out
+
+def _proven(done: Done, upper: float) -> Route:
+    """The answer with its gap to the bound."""
+    gap = max(0.0, 1.0 - done.amount_out / upper) if 0.0 < upper < math.inf else None
+    return Route(done.execution(), gap)
 
 
 def _better(one: Done | None, other: Done | None) -> Done | None:

@@ -13,7 +13,7 @@ from millrace.routing.newton import settle_flows
 from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, refine, trim
 from millrace.routing.work import HOLD, PAIRS, Work, compact
 
-UPPER, MISSED, POOLS_FREE = range(3)  # slots of the report
+UPPER, MISSED, POOLS_FREE, LEVEL = range(4)  # slots of the report
 LOOSE = 1e-6  # a bound this much (relative) above the working set's value deserves better prices
 FIT_ROUNDS = 8
 NEARLY = 0.9995  # how near an edge is to be used to be worth keeping for pruning, which solves many times over
@@ -24,14 +24,15 @@ UNREACHED = 1e300  # price of a token that nothing can reach: it has nothing to 
 def upper_bound(net: Net, w: Work, q: Search, value: float) -> float:
     """An upper bound of what any split over the whole net could give, in units of sink per unit of input.
 
-    The dual value at any prices of all tokens is a bound; good prices make it tight. Tabulated pools add
-    the error of their tables. `value` is the dual value on the working set alone.
+    The dual value at any prices of all tokens is a bound; good prices make it tight. It holds for trades that are made
+    in pieces, too, which pay more where fees stay in the pool. Tabulated pools add the error of their tables.
+    `value` is the dual value on the working set alone.
     """
     level = marginal(net, w, q)
     if q.closed:
-        bound = _bound_of_listed(net, w, q, level)
+        bound, more = _bound_of_listed(net, w, q, level)
         if bound <= value * (1.0 + LOOSE):
-            return bound
+            return bound + more
     list_candidates(net, w, q, 0.0)
     price_tokens(net, w, q, level)
     _clamp_prices(net, w, q, level)
@@ -44,17 +45,19 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> float:
         total += max(w.e_z[0], 0.0) * w.e_z[0]
     _price_leaves(net, w, q.sink)
     _list_everything(net, w, q.sink)
-    profit = _profit(net, w)
+    profit, more = _profit(net, w)
     if total + profit > value * (1.0 + LOOSE):
         _fit_outside(net, w, q.sink)
         _price_leaves(net, w, q.sink)
         _list_everything(net, w, q.sink)
-        profit = min(profit, _profit(net, w))  # any prices give a bound
-    return total + profit
+        fitted, more_fitted = _profit(net, w)
+        if fitted + more_fitted < profit + more:  # any prices give a bound
+            profit, more = fitted, more_fitted
+    return total + profit + more
 
 
 @kernel
-def _bound_of_listed(net: Net, w: Work, q: Search, level: float) -> float:
+def _bound_of_listed(net: Net, w: Work, q: Search, level: float) -> tuple[float, float]:
     """The bound where `ahead` and `behind` are closed: with clamped prices no unlisted edge has a profit.
 
     At prices `p_a >= level / ahead[a]` an edge earns only if `rate p_b > p_a`. If `p_b <= behind[b]` that makes
@@ -64,7 +67,8 @@ def _bound_of_listed(net: Net, w: Work, q: Search, level: float) -> float:
     if level < w.floor[0]:
         list_candidates(net, w, q, level)
     price_tokens(net, w, q, level)
-    return _worth_of_input(w, q) + _profit(net, w)
+    profit, more = _profit(net, w)
+    return _worth_of_input(w, q) + profit, more
 
 
 @inlined
@@ -76,9 +80,12 @@ def _worth_of_input(w: Work, q: Search) -> float:
 
 
 @kernel
-def _profit(net: Net, w: Work) -> float:
-    """The best profits of all edges of listed pairs at the prices of tokens, per unit of input."""
-    total = 0.0
+def _profit(net: Net, w: Work) -> tuple[float, float]:
+    """The best profits of all edges of listed pairs at the prices of tokens, per unit of input.
+
+    The second number is how much more there may be: by trades in pieces, and by the errors of tables.
+    """
+    total, more = 0.0, 0.0
     for i in range(w.n[PAIRS]):
         k = w.l_pair[i]
         price, bought = w.n_price[w.l_from[i]], w.n_paid[net.pdst[k]]
@@ -89,13 +96,27 @@ def _profit(net: Net, w: Work) -> float:
             if net.rate[e] * bought <= price:
                 break
             if net.curve[e] < 0:
-                z = net.cb[e] * sb - net.ca[e] * sa
-                total += max(z, 0.0) * z
+                z = max(net.cb[e] * sb - net.ca[e] * sa, 0.0)
+                total += z * z
+                if net.kept[e] > 0.0:
+                    more += max(_piecewise_profit(net, e, price, bought) - z * z, 0.0)
             else:
                 curve_trade(net, net.curve[e], price / bought, w.point)
                 total += bought * w.point[1] - price * w.point[0]
-                total += bought * w.point[1] * curve_error(net, net.curve[e], w.point[0])
-    return float(total / w.unit[0])
+                more += bought * w.point[1] * curve_error(net, net.curve[e], w.point[0])
+    return float(total / w.unit[0]), float(more / w.unit[0])
+
+
+@inlined
+def _piecewise_profit(net: Net, e: int, price: float, bought: float) -> float:
+    """The most that edge `e` can earn when its trade is made in any number of pieces.
+
+    What a fee on the output leaves in the pool is there for the next piece: `dR / R = -(1 - kept) dx / (a + x)` instead
+    of a constant product, so the output of ever smaller pieces is `r (1 - (1 + x / a)^(kept - 1)) / (1 - kept)`.
+    """
+    kept, ratio = net.kept[e], price / (net.rate[e] * bought)
+    grown = ratio ** (-1.0 / (2.0 - kept))
+    return float(bought * net.r[e] * (1.0 - ratio * grown) / (1.0 - kept) - price * net.a[e] * (grown - 1.0))
 
 
 @kernel
@@ -174,12 +195,13 @@ def solve(net: Net, w: Work, q: Search, pools: int, paths: int, edges: Ints, flo
 
     Writes net edges in execution order and their input flows (scaled units); returns their number, 0 if
     no route was found. `report` gets the upper bound of the output of any split over the net (scaled),
-    the profit seen but not taken (relative), and the number of pools before pruning.
+    the profit seen but not taken (relative), the number of pools before pruning, and the pruning level.
     """
     value, missed = generate(net, w, q)
     settle_flows(w)
     report[UPPER] = upper_bound(net, w, q, value) * w.unit[0]
     report[MISSED] = missed / value
+    report[LEVEL] = marginal(net, w, q)
     sources = q.sources.size
     make_acyclic(net, w, sources)
     report[POOLS_FREE] = mark_carrying(w)

@@ -147,6 +147,15 @@ class _Parts:
         return len(roots) > 1
 
 
+def kept_output(pool: Pool, i: int) -> float:
+    """The part of the gross output that stays in a constant product pool as its fee, when token `i` is sold."""
+    if isinstance(pool, JexPool):
+        return pool.lp_fee / pool.fee_base
+    if isinstance(pool, OneDexPool) and not pool.main[i]:
+        return (pool.total_fee - pool.special_fee - pool.staking_fee) / pool.fee_base
+    return 0.0
+
+
 def constant_product_curve(pool: Pool, i: int, j: int) -> tuple[float, float]:
     """(a, r) of `y = r d / (a + d)`: the pool's trade from token `i` to token `j`, fees included."""
     reserve_in, reserve_out = float(pool.reserves[i]), float(pool.reserves[j])
@@ -179,7 +188,7 @@ def list_edges(
         pause()
         for i, j in itertools.permutations(range(len(pool.tokens)), 2):
             if pool.kind == "constant_product":
-                table.add(Trade(pool, i, j), *constant_product_curve(pool, i, j))
+                table.add(Trade(pool, i, j), *constant_product_curve(pool, i, j), kept_output(pool, i))
             else:
                 try:
                     table.add_curve(Trade(pool, i, j), known.of(pool, i, j))
@@ -233,14 +242,16 @@ class _Table:
         self.trades: list[Trade] = []
         self._a: list[float] = []
         self._r: list[float] = []
+        self._kept: list[float] = []
         self._curves: dict[int, Knots] = {}
 
-    def add(self, trade: Trade, a: float, r: float) -> None:
+    def add(self, trade: Trade, a: float, r: float, kept: float = 0.0) -> None:
         if a > 0.0 and r > 0.0:
             trade.spot = r / a
             self.trades.append(trade)
             self._a.append(a)
             self._r.append(r)
+            self._kept.append(kept)
 
     def add_curve(self, trade: Trade, knots: Knots) -> None:
         """`a` and `r` of a curve only say how deep it is and what its spot rate is."""
@@ -251,4 +262,4 @@ class _Table:
     def edges(self) -> Edges:
         source = np.array([self._index[trade.token_in] for trade in self.trades], np.int32)
         target = np.array([self._index[trade.token_out] for trade in self.trades], np.int32)
-        return Edges(source, target, np.array(self._a), np.array(self._r), self._curves)
+        return Edges(source, target, np.array(self._a), np.array(self._r), np.array(self._kept), self._curves)

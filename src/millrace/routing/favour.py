@@ -1,0 +1,106 @@
+"""What rounding in the trader's favour can add to outputs.
+
+Curves round nothing. Pools round what they pay down, which no bound minds, but also what they withhold: a fee of
+less than a unit is no fee. For tokens of few decimals and tiny amounts that is worth something; plans may gain by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.crypto import AshCryptoPool
+from millrace.dex.pool import precision
+from millrace.dex.stable import JexStablePool, StablePool
+from millrace.dex.stableswap import UNIT
+from millrace.routing.candidates import Search
+from millrace.routing.net import Floats, Graph
+from millrace.routing.venue import Trade
+
+_SOLVED = 3.0  # units of 18 decimals: the StableSwap solvers stop within one, fees round down
+_PART_OF_D = 1e-14  # how exactly the CryptoSwap contracts solve for a balance
+_KEPT = 4096  # sums remembered
+_NEGLIGIBLE = 1e-12
+
+
+class Favour(NamedTuple):
+    """At most so many units more than its curve a trade gets: counted in what it sells, and in what it buys.
+
+    `fee` is the part of the trade that is withheld at most.
+    """
+
+    sold: float
+    bought: float
+    fee: float
+
+
+def favour(trade: Trade) -> Favour:
+    """The favour of one trade."""
+    pool = trade.pool
+    if isinstance(pool, XExchangePool):
+        return Favour(0.0, 0.0, 0.0)
+    if isinstance(pool, OneDexPool):
+        fee = pool.total_fee / pool.fee_base
+        return Favour(1.0, 0.0, fee) if pool.main[trade.i] else Favour(0.0, 1.0, fee)
+    if isinstance(pool, JexPool):
+        return Favour(0.0, 2.0, (pool.lp_fee + pool.platform_fee) / pool.fee_base)
+    if isinstance(pool, AshCryptoPool):
+        unit = precision(pool.decimals[trade.j]) * (pool.price_scale / UNIT if trade.j == 1 else 1.0)
+        return Favour(0.0, 1.0 + (_PART_OF_D * pool.d + 100.0) / unit, max(pool.mid_fee, pool.out_fee) / pool.fee_base)
+    if isinstance(pool, StablePool):
+        unit = precision(pool.decimals[trade.j]) * pool.prices[trade.j] / UNIT
+        return Favour(0.0, isinstance(pool, JexStablePool) + _SOLVED / unit, pool.swap_fee / pool.fee_base)
+    raise TypeError(f"no curve is known of pools of kind {pool.kind}")
+
+
+class Favours:
+    """The favours of all edges of a graph. One thread at a time."""
+
+    def __init__(self, graph: Graph, trades: Sequence[Trade]) -> None:
+        self._graph = graph
+        rows = np.array([favour(trades[k]) for k in graph.original]).reshape(-1, 3)
+        self._edges = np.nonzero(rows[:, 0] + rows[:, 1])[0]
+        self._sold, self._bought, self._fee = rows[self._edges].T
+        net = graph.net
+        self._src, self._dst = net.src[self._edges], net.dst[self._edges]
+        self._rate = net.rate[self._edges]
+        self._sums: dict[tuple[int, int], tuple[float, float]] = {}
+
+    def _worth(self, search: Search) -> Floats:
+        """What each edge's favour is worth at most, in units of the sink."""
+        source, scale = int(search.sources[0]), self._graph.scale
+        unit = search.behind * scale
+        unit[source] = max(unit[source], search.top * scale[source])
+        worth: Floats = (self._sold * unit[self._src] + self._bought * unit[self._dst]) / scale[search.sink]
+        return worth
+
+    def _summed(self, search: Search) -> tuple[float, float]:
+        """The sum of what the favours are worth, and the largest one; the last ones are remembered."""
+        ends = int(search.sources[0]), search.sink
+        known = self._sums.get(ends)
+        if known is None:
+            if len(self._sums) >= _KEPT:
+                self._sums.clear()
+            worth = self._worth(search)
+            known = self._sums[ends] = float(worth.sum()), float(worth.max(initial=0.0))
+        return known
+
+    def of_one(self, search: Search) -> float:
+        """The most that a single trade can gain, in units of the sink."""
+        return self._summed(search)[1]
+
+    def of_all(self, search: Search, level: float, upper: float) -> float:
+        """The most that all trades together can gain, in units of the sink; `upper` bounds the output without.
+
+        `level` is the kernels' pruning level. A route that stays below it by some part loses that part of all that goes
+        over it; to gain a unit, a trade must be so large that its fee would be one. So it pays only up to the fee.
+        """
+        whole = self._summed(search)[0]
+        if whole <= upper * _NEGLIGIBLE:
+            return whole
+        near = search.ahead[self._src] * self._rate * search.behind[self._dst] / level
+        pays = np.clip(1.0 - (1.0 - near) / np.maximum(self._fee, _NEGLIGIBLE), 0.0, 1.0)
+        return float((self._worth(search) * pays).sum())

@@ -1,0 +1,101 @@
+"""The bound behind `optimalityGap` holds: no plan that anybody finds pays more."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from millrace.dex.constant_product import JexPool
+from millrace.dex.market import DictMarket
+from millrace.dex.pool import Pool
+from millrace.routing.plan import PlanError
+from millrace.routing.router import Limits, NoRoute, Router
+from millrace.routing.synthetic import WRAPPED, make_market
+
+EVERY_LIMIT = (Limits(100, 50, 10), Limits(10_000, 1_000, 16), Limits(10, 1, 3), Limits(30, 5, 6))
+
+
+def outputs_and_bounds(router: Router, token_in: str, token_out: str, amount: int) -> tuple[int, list[float]]:
+    """The most that any algorithm pays within any limits, and every bound that was claimed."""
+    best, bounds = 0, []
+    for algorithm, limits in itertools.product(("greedy", "lagrangian", "hybrid"), EVERY_LIMIT):
+        try:
+            route = router.forward(token_in, token_out, amount, limits, algorithm)  # type: ignore[arg-type]
+        except (NoRoute, PlanError):
+            continue
+        best = max(best, route.execution.amount_out)
+        assert route.gap is not None
+        if route.gap < 1.0:
+            bounds.append(route.execution.amount_out / (1.0 - route.gap))
+    return best, bounds
+
+
+@pytest.mark.parametrize("seed", [5, 17, 32, 40, 54, 69, 92, 94])
+def test_no_plan_pays_more_than_any_bound(seed: int) -> None:
+    """Whatever the exchanges, curves, mispricing and size, from single units to ten times the reserves."""
+    rng = random.Random(seed)
+    pools, noise, curved = rng.choice([6, 12, 30, 80]), rng.choice([0.002, 0.01, 0.03, 0.1]), rng.choice([0, 0.3, 0.8])
+    market = make_market(pools, seed=seed, noise=noise, curved=curved)
+    router = Router(market.pools, DictMarket(market.pools, WRAPPED))
+    for _ in range(12):
+        token_in, token_out = (rng.choice(rng.choice(market.pools).tokens) for _ in range(2))
+        amount = max(1, int(router.depth(token_in) * 10 ** rng.uniform(-16 if rng.random() < 0.3 else -6, 1)))
+        best, bounds = outputs_and_bounds(router, token_in, token_out, amount)
+        assert all(best <= bound * (1.0 + 1e-12) + 0.5 for bound in bounds)
+
+
+def piecewise(pool: Pool, amount: int, pieces: int) -> int:
+    """What a pool pays for an amount sold in equal pieces, each after the other."""
+    total = 0
+    for _ in range(pieces):
+        swap = pool.swap(0, 1, amount // pieces)
+        total, pool = total + swap.amount_out, swap.pool
+    return total
+
+
+def test_the_bound_covers_trades_in_pieces() -> None:
+    """A fee on the output that stays in the pool makes many small trades pay more than a large one."""
+    tokens, reserves = ("AAA-000001", "BBB-000002"), (10**24, 10**24)
+    pool = JexPool(
+        id="j:1",
+        address=b"\x01" * 32,
+        tokens=tokens,
+        reserves=reserves,
+        lp_fee=100,
+        platform_fee=0,
+        lp_token="L-000003",
+    )
+    route = Router([pool], DictMarket([pool], WRAPPED)).forward(*tokens, 10**24, Limits(), "hybrid")
+    assert route.gap is not None
+    bound = route.execution.amount_out / (1.0 - route.gap)
+    in_pieces = piecewise(pool, 10**24, 1000)
+    assert route.execution.amount_out < in_pieces <= bound
+    assert bound < in_pieces * 1.0001
+
+
+def test_rounding_in_the_traders_favour_is_no_reason_to_pay_less() -> None:
+    """Where a path gains by fees that round down to nothing, the answer is no less than that path pays."""
+    rng = random.Random(40)
+    gained = 0
+    market = make_market(80, seed=40, noise=0.002)
+    router = Router(market.pools, DictMarket(market.pools, WRAPPED))
+    for _ in range(150):
+        token_in, token_out = (rng.choice(rng.choice(market.pools).tokens) for _ in range(2))
+        if token_in == token_out:
+            continue
+        amount = max(1, int(router.depth(token_in) * 10 ** rng.uniform(-16, -6)))
+        limits = Limits(pools=60, paths=1)
+        path = router.exact_path(token_in, token_out, amount, limits)
+        try:
+            paid = router.forward(token_in, token_out, amount, limits, "hybrid").execution.amount_out
+        except PlanError:
+            assert path is None
+            continue
+        floor = amount
+        for trade in path or []:
+            floor = trade.pays(floor)
+        assert path is None or paid >= floor
+        gained += paid > 0
+    assert gained > 20
