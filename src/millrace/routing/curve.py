@@ -125,9 +125,9 @@ def crypto_knots(pool: AshCryptoPool, i: int, j: int) -> Knots:
 def _bounded(knots: Knots, reserve: int, kept: float | Floats, saved: float | Floats = 0.0) -> Knots:
     """The knots, with what else a trade could pay counted as an error: past the last knot, and in many pieces.
 
-    Past it there is what is left of the `reserve`. Of the part `kept` of the output, which stays in the pool, later pieces get back at most as much as the price has
-    fallen in between: `1 - p(x) / p(t)` of what came out at `t`, over the whole trade `1 - p(x) x / y`. `saved` is what
-    they save where the fee grows with the trade.
+    Past it there is what is left of the `reserve`. Of the part `kept` of the output, which stays in the pool, later
+    pieces get back at most as much as the price has fallen in between: `1 - p(x) / p(t)` of what came out at `t`, over
+    the whole trade `1 - p(x) x / y`. `saved` is what they save where the fee grows with the trade.
     """
     fallen = np.zeros(len(knots.d))
     fallen[1:] = 1.0 - knots.slope[1:] * knots.d[1:] / knots.y[1:]
