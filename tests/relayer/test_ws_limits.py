@@ -120,3 +120,13 @@ async def test_row_33_what_an_address_is_sent(world: Any) -> None:
             assert push["type"] == "networkStats"
         assert (await other.push())["type"] == "accountDelta"
         assert (await other.ask(action="unsubscribe", topic="accounts"))["status"] == "ok"
+
+
+async def test_row_26_half_a_message_to_the_statistics_stream(world: Any) -> None:
+    """Who only listens has nothing long to say: a long frame closes with 1009 as it begins, and is held by nobody."""
+    await world.start(**PROXY)
+    async with connected(f"{world.ws}/stats", "1.2.3.4") as client:
+        await begin(client, 100_000)
+        while (message := await asyncio.wait_for(client.socket.receive(), 10)).type is aiohttp.WSMsgType.TEXT:
+            pass
+        assert message.data == 1009

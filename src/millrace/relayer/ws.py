@@ -214,6 +214,7 @@ class StatsSession(_Listener):
     """A connection to /ws/stats: it only listens."""
 
     max_message_size = 4096
+    in_pieces = True
 
     def on_open(self) -> None:
         super().on_open()

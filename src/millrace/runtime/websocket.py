@@ -245,7 +245,8 @@ class Session(picows.WSListener):
         free, size = len(inner.get_buffer(-1)), _FIRST_BUFFER  # type: ignore[attr-defined]
         while size < free:
             size *= 2
-        self._pieces = Pieces(inner, self.max_message_size + 1, size - free, self._half_too_early)
+        longest = self._server.longest if self._server is not None else self.max_message_size
+        self._pieces = Pieces(inner, longest, size - free, self._half_too_early)
         self._raw.set_protocol(self._pieces)
 
     def _half_too_early(self) -> None:
@@ -329,6 +330,8 @@ class WsServer:
     def __init__(self, factory: SessionFactory, max_sessions: int, ping_interval: float, pong_timeout: float) -> None:
         self.sessions: set[Session] = set()
         self.port = 0
+        self.longest = 0
+        """Payload bytes of the longest frame that is read."""
         self.refused = 0
         """Upgrades answered with an HTTP error since the start."""
         self._factory = factory
@@ -345,13 +348,14 @@ class WsServer:
         self._empty = asyncio.Event()
 
     async def _listen(self, host: str, port: int, max_message_size: int) -> None:
+        # One byte more than allowed, so that the session itself answers with 1009 and its own words
+        # for all but a single frame which is larger still: that one picows refuses with 1009.
+        self.longest = max_message_size + 1
         self._server = await picows.ws_create_server(
             self._upgrade,
             host,
             port,
-            # One byte more than allowed, so that the session itself answers with 1009 and its own words
-            # for all but a single frame which is larger still: that one picows refuses with 1009.
-            max_frame_size=max_message_size + 1,
+            max_frame_size=self.longest,
             websocket_handshake_timeout=5,
             # A pong of picows' own would not count against what may wait for a reader.
             enable_auto_pong=False,
