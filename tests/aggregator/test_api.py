@@ -434,6 +434,24 @@ async def test_what_is_in_flight_is_answered_when_the_service_stops() -> None:
     await server.stop()
 
 
+async def test_a_connection_too_many_is_closed() -> None:
+    """Past the bound a connection is closed at once and counted; those that are open are served on."""
+    running, stop, task, server = await start(max_connections=1)
+    try:
+        with pytest.raises(aiohttp.ClientError):
+            async with aiohttp.ClientSession() as other, other.get(running.base + "/health"):
+                pass
+        async with running.session.get(running.base + "/metrics") as answer:
+            refused = re.search(r"^aggregator_connections_refused (\S+)$", await answer.text(), re.MULTILINE)
+        assert refused is not None
+        assert float(refused[1]) >= 1  # the client may have tried again
+    finally:
+        stop.set()
+        await task
+        await running.session.close()
+        await server.stop()
+
+
 @pytest.mark.parametrize("hops", [0, -5, 11, 10**12])
 async def test_a_batch_refuses_hops_out_of_range(service: Service, hops: int) -> None:
     """`maxHops` of a batch has the bounds of a quote's."""

@@ -15,7 +15,7 @@ from millrace.aggregator.answering import Answering, Asker
 from millrace.aggregator.batch import BatchRequest, batch_quote, price_ladder
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
-from millrace.aggregator.limiter import RateLimiter
+from millrace.aggregator.limiter import Doors, RateLimiter
 from millrace.aggregator.metrics import Metrics
 from millrace.aggregator.openapi import PAGE, document
 from millrace.aggregator.query import Query, parse_amounts, parse_pair, parse_quote, parse_slippage
@@ -41,8 +41,10 @@ class Api:
         self._started = time.monotonic()
         self._limiter = RateLimiter(settings.requests_per_second, settings.max_clients)
         self._clients = ClientAddress(settings.trusted_proxies)
+        self.doors = Doors(settings.max_connections, settings.max_connections_per_client, self._clients)
+        """For the connections of the server that serves this."""
         self.answering = Answering(settings, feed.pace)
-        self.metrics = Metrics(feed, self.answering)
+        self.metrics = Metrics(feed, self.answering, self.doors)
         self.streams = Streams(settings, feed, self.answering)
         self._openapi = document(settings)
 

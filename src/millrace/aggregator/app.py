@@ -31,7 +31,7 @@ async def run(settings: AggregatorSettings, stop: asyncio.Event) -> None:
     log.info("kernels ready", extra={"seconds": round(time.monotonic() - started, 2)})
     feed = Feed(settings)
     api = Api(settings, feed)
-    server = HttpServer(api.application(), direct=True)
+    server = HttpServer(api.application(), direct=True, doors=api.doors)
     port = await server.start(settings.host, settings.port)
     log.info("ready", extra={"port": port, "source": settings.pools_url, "contract": settings.contract})
     try:

@@ -36,6 +36,10 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Requests per IP address and second; more get 429."""
     max_clients: int = 100_000
     """IP addresses remembered by the rate limit; beyond, the one idle for longest is forgotten."""
+    max_connections: int = 10_000
+    """Most open connections, and at most the open files the system allows; further ones are closed at once."""
+    max_connections_per_client: int = 1_000
+    """Most open connections of one IP address; those of this machine and of trusted proxies only count in all."""
     trusted_proxies: tuple[str, ...] = ()
     """Networks (`10.0.0.0/8`) whose `X-Forwarded-For` is believed; the last untrusted hop is the client."""
     referrals: dict[str, tuple[int, int]] = {}
