@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing import net as nets
 from millrace.routing.curve import sampled_knots, stable_knots
 from millrace.routing.edge import edge_out
 from millrace.routing.net import Edges, Knots
+from millrace.routing.router import Limits, Router
 from millrace.routing.synthetic import make_market
 from millrace.routing.venue import constant_product_curve, exact_output, without_dust
 
@@ -105,3 +107,18 @@ def test_dust_pools_are_left_out_unless_a_token_has_no_other() -> None:
     dust = pool("dust", ("A-000000", "B-000000"), (69, 10**18))
     only = pool("only", ("A-000000", "C-000000"), (500, 10**18))
     assert [found.id for found in without_dust([deep, dust, only])] == ["deep", "only"]
+
+
+def test_pools_of_a_token_of_which_few_units_exist_are_no_dust() -> None:
+    """Few units are dust only beside a much larger pool of that token: of two alike the better one is used."""
+    tokens = ("A-000000", "B-000000")
+
+    def pool(name: str, reserves: tuple[int, int]) -> Pool:
+        address = name.encode().ljust(32, b".")
+        return JexPool(id=name, address=address, tokens=tokens, reserves=reserves, lp_fee=20, platform_fee=10)
+
+    deep, better, dust = pool("deep", (9_000, 10**21)), pool("better", (5_000, 10**21)), pool("dust", (69, 10**21))
+    assert [found.id for found in without_dust([deep, better, dust])] == ["deep", "better"]
+    router = Router([deep, better], DictMarket([deep, better], tokens[0]))
+    done = router.forward(*tokens, 10, Limits(), "hybrid").execution
+    assert done.amount_out >= better.amount_out(0, 1, 10)

@@ -18,6 +18,7 @@ from millrace.routing.curve import NoCurve, crypto_knots, stable_knots
 from millrace.routing.net import Edges, Knots
 
 DUST_UNITS = 10_000  # smallest units of a token; with less, rounding decides what a trade pays
+FEW = 10  # … and the largest reserve of the token is this many times more
 DUST_PART = 10**7  # a pool with less than this part of the largest reserve of a token is dust
 
 
@@ -114,7 +115,13 @@ def without_dust(pools: Sequence[Pool]) -> list[Pool]:
         """The smallest part that one of the pool's reserves is of the largest one of that token."""
         return min(reserve / most[token] for token, reserve in zip(pool.tokens, pool.reserves, strict=True))
 
-    dust = [pool for pool in pools if min(pool.reserves) < DUST_UNITS or part(pool) < 1.0 / DUST_PART]
+    def few_units(pool: Pool) -> bool:
+        return any(
+            reserve < DUST_UNITS and reserve * FEW < most[token]
+            for token, reserve in zip(pool.tokens, pool.reserves, strict=True)
+        )
+
+    dust = [pool for pool in pools if few_units(pool) or part(pool) < 1.0 / DUST_PART]
     if not dust:
         return list(pools)
     left_out = {pool.id for pool in dust}
