@@ -173,12 +173,13 @@ def recorded_views() -> dict[tuple[bytes, str, tuple[bytes, ...]], list[bytes]]:
 
 
 class StandIn:
-    """Answers views from a table; `faults` are answers to give first, one per question."""
+    """Answers views from a table; `faults` are answers to give first, one per question, `dead` views never answer."""
 
     def __init__(self) -> None:
         self.views = recorded_views()
         self.asked: Counter[str] = Counter()
         self.faults: list[web.Response] = []
+        self.dead: set[str] = set()
         self.rounds: asyncio.Queue[str] = asyncio.Queue()
         self.busiest = 0
         self._now = 0
@@ -205,6 +206,8 @@ class StandIn:
             self.rounds.put_nowait(body["funcName"])
         if self.faults:
             return self.faults.pop(0)
+        if body["funcName"] in self.dead:
+            return web.Response(status=503, headers={"Retry-After": "0"})
         key = (address.decode(body["scAddress"]), body["funcName"], tuple(map(bytes.fromhex, body["args"])))
         values = self.views.get(key)
         if values is None:

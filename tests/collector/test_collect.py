@@ -154,6 +154,38 @@ async def test_one_broken_pool_is_left_out(bench: Bench) -> None:
     assert {type(pool) for pool in collected.document.pools} == {XExchangePool, OneDexPool, JexStablePool}
 
 
+async def test_entries_of_a_listing_that_cannot_be_read_are_left_out(bench: Bench) -> None:
+    """One pair in an unknown layout costs that pair, not its exchange."""
+    views = bench.standin.views
+    pairs = next(key for key in views if key[1] == "viewPairsPaginated" and len(views[key]) > 1)
+    metadata = next(key for key in views if key[1] == "getAllPairContractMetadata")
+    before = len((await bench.collect(exchanges=("XExchange", "OneDex"))).document.pools)
+    views[pairs] = [b"\x00\x01", *views[pairs]]
+    views[metadata] = [*views[metadata], b"\xff\xff\xff\xff"]
+    collected = await bench.collect(exchanges=("XExchange", "OneDex"))
+    assert len(collected.document.pools) == before
+    assert {f"o:{known.ONEDEX_ROUTER} #0", f"x:{known.XEXCHANGE_ROUTER} #1"} <= {
+        item.pool for item in collected.skipped
+    }
+
+
+async def test_a_main_token_that_is_no_text_makes_no_document(bench: Bench) -> None:
+    """What lists an exchange and cannot be read is an error of the round, not the end of the process."""
+    key = next(key for key in bench.standin.views if key[1] == "getMainPairTokens")
+    bench.standin.views[key] = [b"\xff\xfe"]
+    with pytest.raises(CollectError, match="ASCII"):
+        await bench.collect(exchanges=("OneDex",))
+
+
+async def test_a_gateway_that_dies_in_the_middle_makes_no_document(bench: Bench) -> None:
+    """Where many pools of an exchange get no answer, the last good document is better than one without them."""
+    metadata = next(key for key in bench.standin.views if key[1] == "getAllPairContractMetadata")
+    bench.standin.views[metadata] *= 3
+    bench.standin.dead.add("getReservesAndTotalSupply")
+    with pytest.raises(CollectError, match="no answer about 3 of 3 pools"):
+        await bench.collect(exchanges=("XExchange",), attempts=2)
+
+
 async def test_unknown_decimals_leave_a_pool_out(bench: Bench) -> None:
     """A token that the system contract does not know costs its pools, no more."""
     views = bench.standin.views

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from millrace.chain import address
+from millrace.chain.abi import AbiError
 from millrace.chain.shard import shard_by_mask
 from millrace.collector.exchanges import Harvest, Reader, Skipped
 from millrace.collector.gateway import Gateway, GatewayError, gather
@@ -56,7 +57,7 @@ class Collector:
                     self._ashswap(),
                 ]
             )
-        except GatewayError as error:
+        except (GatewayError, AbiError) as error:
             raise CollectError(str(error)) from None
         harvests: tuple[Harvest, ...] = (xexchange, onedex, jex, ashswap)
         pools = [pool for harvest in harvests for pool in harvest.pools]

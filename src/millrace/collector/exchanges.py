@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from millrace.chain import address
 from millrace.chain.abi import AbiError, decode_uint, top_uint
 from millrace.collector import views
-from millrace.collector.gateway import Gateway, GatewayError, ViewError, gather
+from millrace.collector.gateway import Gateway, GatewayError, LostAnswer, ViewError, gather
 from millrace.collector.tokens import TokenBook
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
@@ -25,6 +25,7 @@ from millrace.dex.stableswap import UNIT, liquidity_fee
 
 log = logging.getLogger(__name__)
 
+MOST_LOST = 10  # an exchange of which more than one pool in so many (and more than two) got no answer is an error
 PAGE = 200
 MAX_PAGES = 100
 
@@ -69,8 +70,9 @@ class Reader:
     async def xexchange(self, router: bytes) -> Harvest:
         """All pairs that the router lists."""
         raw = await self._gateway.view(router, "getAllPairContractMetadata")
-        pairs = [_decoded(views.xexchange_pair, item) for item in raw]
-        return await _each([(_id("x", pair.address), partial(self._xexchange_pair, pair)) for pair in pairs])
+        pairs, broken = _readable(views.xexchange_pair, raw, _id("x", router))
+        harvest = await _each([(_id("x", pair.address), partial(self._xexchange_pair, pair)) for pair in pairs])
+        return Harvest(harvest.pools, broken + harvest.skipped)
 
     async def _xexchange_pair(self, pair: views.XExchangePair) -> Pool:
         contract = pair.address
@@ -107,17 +109,21 @@ class Reader:
         last = await self._number(router, "getLastPairId")
         fees = await self._onedex_fees(router)
         pairs: dict[int, views.OneDexPair] = {}
+        broken: list[Skipped] = []
         for page in range(MAX_PAGES):
             start = page * PAGE
             raw = await self._gateway.view(router, "viewPairsPaginated", top_uint(start), top_uint(PAGE))
-            pairs |= {pair.pair_id: pair for pair in (_decoded(views.onedex_pair, item) for item in raw)}
+            listed, unreadable = _readable(views.onedex_pair, raw, _id("o", router), start)
+            pairs |= {pair.pair_id: pair for pair in listed}
+            broken += unreadable
             if start + PAGE > last:
                 break
         work = [
             (f"{_id('o', router)}:{pair.pair_id}", partial(self._onedex_pair, router, pair, main, fees))
             for pair in pairs.values()
         ]
-        return await _each(work), main
+        harvest = await _each(work)
+        return Harvest(harvest.pools, broken + harvest.skipped), main
 
     async def _onedex_fees(self, router: bytes) -> tuple[int, int, int]:
         """(total, special, staking) for pairs without a fee of their own."""
@@ -311,16 +317,24 @@ POOL_TYPES = {0: "plain", 1: "lending", 2: "meta"}
 
 
 async def _each(work: Sequence[tuple[str, Callable[[], Awaitable[Pool]]]]) -> Harvest:
-    """Read every pool; those that fail are left out with the reason."""
+    """Read every pool; those that fail are left out with the reason.
+
+    Raises `GatewayError` when the gateway lost so many that the document would show a market that is not there.
+    """
     harvest = Harvest([], [])
+    lost: list[str] = []
 
     async def one(name: str, read: Callable[[], Awaitable[Pool]]) -> None:
         try:
             harvest.pools.append(await read())
         except (GatewayError, AbiError, NoPool) as error:
             harvest.skipped.append(Skipped(name, str(error)))
+            if isinstance(error, LostAnswer):
+                lost.append(str(error))
 
     await gather([one(name, read) for name, read in work])
+    if len(lost) > max(2, len(work) // MOST_LOST):
+        raise GatewayError(f"no answer about {len(lost)} of {len(work)} pools: {lost[0]}")
     harvest.pools.sort(key=lambda pool: pool.id)
     return harvest
 
@@ -329,6 +343,20 @@ def _filled(reserves: tuple[int, ...]) -> Any:
     if not reserves or min(reserves) <= 0:
         raise NoPool("empty")
     return reserves
+
+
+def _readable(
+    decode: Callable[[bytes], Any], items: Sequence[bytes], where: str, first: int = 0
+) -> tuple[list[Any], list[Skipped]]:
+    """The entries of a listing, and those that cannot be read, by their place in it."""
+    found: list[Any] = []
+    broken: list[Skipped] = []
+    for number, item in enumerate(items, first):
+        try:
+            found.append(_decoded(decode, item))
+        except GatewayError as error:
+            broken.append(Skipped(f"{where} #{number}", str(error)))
+    return found, broken
 
 
 def _decoded(decode: Callable[[bytes], Any], data: bytes) -> Any:

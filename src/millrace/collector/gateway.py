@@ -28,6 +28,10 @@ class GatewayError(Exception):
     """The gateway could not be asked, or answered something that is no answer."""
 
 
+class LostAnswer(GatewayError):
+    """No answer came, however often it was asked for."""
+
+
 class ViewError(GatewayError):
     """The contract refused the call; asking again would not help."""
 
@@ -115,7 +119,7 @@ class Gateway:
             except (_Busy, aiohttp.ClientError, OSError, TimeoutError) as error:
                 text = str(error) or type(error).__name__
                 if attempt == self._attempts:
-                    raise GatewayError(f"{path}: {text} ({attempt} attempts)") from None
+                    raise LostAnswer(f"{path}: {text} ({attempt} attempts)") from None
                 asked = error.pause if isinstance(error, _Busy) else None
                 wait = pause if asked is None else asked
                 log.debug("gateway is asked again", extra={"path": path, "reason": text, "after": wait})
