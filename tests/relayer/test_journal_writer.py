@@ -141,3 +141,22 @@ async def test_order_in_any_interleaving(tmp_path: Path, steps: list[str]) -> No
     finally:
         journal_writer.RETRY_SECONDS = usual
         await disk.close()
+
+
+async def test_a_change_nobody_waits_for_makes_no_commit_of_its_own(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes along with what somebody waits for, in its place; without that it is written a moment later."""
+    monkeypatch.setattr(journal_writer, "LAZY_SECONDS", 3600.0)
+    disk.writer.change(word("first"))
+    disk.writer.change(word("second"))
+    await disk.writer.commit(word("third"))
+    assert disk.words() == ["first", "second", "third"] and disk.writer.commits == 1
+    await disk.writer.close()
+    assert disk.writer.waiting == 0
+
+
+async def test_a_change_is_written_though_nobody_waits_for_anything(disk: Disk) -> None:
+    """The moment is short."""
+    disk.writer.change(word("alone"))
+    await disk.until(lambda: disk.words() == ["alone"])

@@ -24,7 +24,7 @@ from millrace.relayer.journal import Journal
 from millrace.relayer.policy import PolicyFile
 from millrace.relayer.records import Record, hash_message
 from millrace.relayer.signer import Vault
-from millrace.relayer.signer_wire import Start
+from millrace.relayer.signer_wire import Answer, Done, Ready, Start, frame
 from millrace.relayer.signing import SignerError, SigningProcess
 
 ALICE = wallet(1)
@@ -307,3 +307,20 @@ async def test_killed_whenever_it_starts(tmp_path: Path, monkeypatch: pytest.Mon
     for pid in born:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1_000])
+async def test_reports_that_come_in_pieces(size: int) -> None:
+    """However the socket cuts the reports of the signing process, each is read whole and in order; nonsense ends it."""
+    done: list[Done] = []
+    link = signing._Link(done.append)
+    reports = [Ready({1: b"key"}, True), Done([Answer(b"s" * 64)], []), Done([], ["no", ""])]
+    stream = b"".join(frame(report) for report in reports)
+    for start in range(0, len(stream), size):
+        link.data_received(stream[start : start + size])
+    assert await link.first == reports[0]
+    assert done == reports[1:] and link.answered
+    with pytest.raises(OSError, match="impossible frame"):
+        link.data_received(b"\xff" * 4)
+    link.connection_lost(None)
+    await link.lost

@@ -1,7 +1,7 @@
 """Group commit: one thread takes every change that waits and commits them together, in their order.
 
 So a disk that syncs 500 times a second still takes thousands of records. Who commits waits for the disk and hears of
-its failure; a change nobody waits for is made as soon as the disk takes it.
+its failure; a change nobody waits for goes along with the next group, or a moment later by itself.
 """
 
 from __future__ import annotations
