@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from pathlib import Path
+from random import Random
 from typing import Any
 
-from relayer_support import Chain, connected, start, submit, transfer, wallet
+import msgspec
+from google.protobuf.message import Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from relayer_support import NETWORK, BlockMaker, Chain, connected, start, submit, transfer, wallet
 
 from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.shard import METACHAIN
+from millrace.chain.transaction import chain_hash
+from millrace.relayer.accounts import AccountBook
+from millrace.relayer.desk import Desk
+from millrace.relayer.events import Events
+from millrace.relayer.journal import Journal
+from millrace.relayer.statistics import Statistics
+from millrace.relayer.topics import AddressTopic
+from millrace.relayer.tracker import Tracker
+
+EXAMPLES = int(os.environ.get("MILLRACE_MODEL_EXAMPLES", "250"))
 
 ALICE = wallet(1)
 
@@ -59,3 +78,90 @@ async def test_announcements_that_are_older_are_not_told(world: Any) -> None:
             message.alteredAccounts[text].CopyFrom(pb.AlteredAccount(address=text, nonce=nonce, balance="1"))
             chain.tell(outport.SAVE_ACCOUNTS, message)
         assert await nonces(client, 2) == [5, 6]
+
+
+NUMBERS = (0, 1, 5, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1, -1)
+BYTES = (b"", b"\0", b"\1\5", b"\2", b"x" * 31, b"\xff" * 32, b"SetGuardian", b"\1" + b"\xff" * 600)
+TEXTS = ("", "x", "\0", "é" * 50, "9" * 5000, "-5", "1e9")
+
+
+def spoil(message: Message, chance: Random) -> None:
+    """Set some fields of a message, and of those in it, to values no node would send."""
+    for field in message.DESCRIPTOR.fields:
+        if chance.random() > 0.1:
+            continue
+        kind = field.cpp_type
+        if kind == field.CPPTYPE_MESSAGE:
+            if field.is_repeated and not field.message_type.GetOptions().map_entry:
+                getattr(message, field.name).add()
+            continue
+        binary = field.type == field.TYPE_BYTES
+        value = chance.choice(BYTES if binary else TEXTS if kind == field.CPPTYPE_STRING else NUMBERS)
+        with contextlib.suppress(ValueError, TypeError, OverflowError):  # does not fit into the field
+            if field.is_repeated:
+                getattr(message, field.name).append(value)
+            else:
+                setattr(message, field.name, value)
+    for field, value in message.ListFields():
+        if field.cpp_type == field.CPPTYPE_MESSAGE:
+            many = field.is_repeated
+            inner = value.values() if many and field.message_type.GetOptions().map_entry else value if many else [value]
+            for item in list(inner):
+                if isinstance(item, Message):
+                    spoil(item, chance)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.integers(0, 2**32))
+def test_row_41_whatever_a_node_tells(seed: int) -> None:
+    """Events of impossible values are understood or counted as unreadable: none raises, none stops what comes next."""
+    chance = Random(seed)
+    events, published = quiet_events()
+    maker, good = BlockMaker(1), transfer(ALICE)
+    for _ in range(4):
+        block = maker.block([good, transfer(ALICE, 1, relayed=False)], accounts={ALICE.public: (1, 5)})
+        result = pb.SmartContractResult(originalTxHash=chain_hash(good), receiver=ALICE.public, value=b"\0\0")
+        block.transactionPool.smartContractResults["ab" * 32].smartContractResult.CopyFrom(result)
+        log = pb.Log(events=[pb.Event(identifier=b"signalError", topics=[b"a", b"b"])])
+        block.transactionPool.logs.append(pb.LogData(txHash="ab" * 32, log=log))
+        header = pb.HeaderV2.FromString(block.blockData.headerBytes)
+        spoil(header, chance)
+        if chance.random() < 0.3:
+            block.blockData.headerBytes = header.SerializeToString()
+        spoil(block, chance)
+        data, shard = block.blockData, block.blockData.shardID
+        accounts = pb.Accounts(shardID=shard, alteredAccounts=block.alteredAccounts)
+        final = pb.FinalizedBlock(shardID=shard, headerHash=data.headerHash)
+        for topic, message in (
+            (outport.SAVE_BLOCK, block),
+            (outport.SAVE_ACCOUNTS, accounts),
+            (outport.FINALIZED_BLOCK, final),
+            (outport.REVERT_INDEXED_BLOCK, data),
+        ):
+            events.on_event(topic, message.SerializeToString(), events.taken + 1)
+    told = len(published)
+    block = BlockMaker(2).block(accounts={wallet(2).public: (1, 6)})
+    events.on_event(outport.SAVE_BLOCK, block.SerializeToString(), 99)
+    final = pb.FinalizedBlock(shardID=2, headerHash=block.blockData.headerHash)
+    events.on_event(outport.FINALIZED_BLOCK, final.SerializeToString(), 100)
+    assert len(published) == told + 1
+    assert set(events.block_at) <= {0, 1, 2, METACHAIN}
+
+
+def quiet_events() -> tuple[Events, list[AddressTopic]]:
+    """The reader of events with everything behind it but sockets and disk; whose accounts it told."""
+    published: list[AddressTopic] = []
+
+    class Publisher:
+        def tell_status(self, topic: Any, make: Any) -> int:
+            msgspec.json.decode(make())
+            return 1
+
+        def tell_account(self, topic: AddressTopic, make: Any) -> None:
+            msgspec.json.decode(make())
+            published.append(topic)
+
+    journal = Journal(Path("never-opened"))
+    journal.change = lambda write: None  # type: ignore[method-assign]
+    desk = Desk(NETWORK, journal)
+    return Events(NETWORK, Tracker(), AccountBook(), desk, Publisher(), Statistics(NETWORK)), published
