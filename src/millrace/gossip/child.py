@@ -85,8 +85,12 @@ class Child:
         return f"the gossip process ended with status {self._process.returncode}: {said}"
 
     def send(self, command: Command) -> None:
-        """Queue a command; the caller bounds what is under way."""
-        self._writer.write(frame(command))
+        """Queue a command; the caller bounds what is under way. One that has just ended gets nothing more.
+
+        Its end, which `reports` is about to tell, answers whatever waits. uvloop refuses to write until then.
+        """
+        if not self._writer.is_closing():
+            self._writer.write(frame(command))
 
     async def reports(self) -> AsyncIterator[Report]:
         """What the process reports, until it ends or breaks the format."""

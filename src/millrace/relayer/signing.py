@@ -87,8 +87,8 @@ class _Link(asyncio.Protocol):
             self.first.set_result(None)
 
     def send(self, record: Command) -> None:
-        """Write one frame."""
-        if self._transport is not None:
+        """Write one frame; to a process that has just ended nothing, as `lost` is about to tell."""
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.write(frame(record))
 
     def close(self) -> None:
