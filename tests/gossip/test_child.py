@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from millrace.gossip.child import Child
+from millrace.gossip.wire import GetStats
 
 
 async def test_row_38_no_secret_of_ours_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,3 +23,17 @@ async def test_row_38_no_secret_of_ours_in_its_environment(monkeypatch: pytest.M
 
 def _environ_of(pid: int) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+async def test_a_command_to_a_process_that_has_just_ended() -> None:
+    """Between its end and the news of it nothing is written, which uvloop would refuse: the news answers."""
+
+    class Closed:
+        def is_closing(self) -> bool:
+            return True
+
+        def write(self, data: bytes) -> None:
+            raise RuntimeError("unable to perform operation; the handler is closed")
+
+    child = Child(None, None, Closed(), None)  # type: ignore[arg-type]
+    child.send(GetStats(1, 0))

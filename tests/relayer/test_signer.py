@@ -24,7 +24,7 @@ from millrace.relayer.journal import Journal
 from millrace.relayer.policy import PolicyFile
 from millrace.relayer.records import Record, hash_message
 from millrace.relayer.signer import Vault
-from millrace.relayer.signer_wire import Answer, Done, Ready, Start, frame
+from millrace.relayer.signer_wire import Done, Start, Work
 from millrace.relayer.signing import SignerError, SigningProcess
 
 ALICE = wallet(1)
@@ -324,3 +324,22 @@ async def test_reports_that_come_in_pieces(size: int) -> None:
         link.data_received(b"\xff" * 4)
     link.connection_lost(None)
     await link.lost
+
+
+class Closed:
+    """uvloop's transport between the end of its process and the moment this is told."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> None:
+        raise RuntimeError("unable to perform operation; the handler is closed")
+
+
+async def test_a_question_to_a_process_that_has_just_ended() -> None:
+    """What is asked between its end and the news of it is no error of the caller's: it is answered by that news."""
+    link = signing._Link(lambda done: None)
+    link.connection_made(Closed())  # type: ignore[arg-type]
+    link.send(Work([], []))
+    link.connection_lost(None)
+    assert link.lost.done() and await link.first is None
