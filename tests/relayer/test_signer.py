@@ -24,7 +24,7 @@ from millrace.relayer.journal import Journal
 from millrace.relayer.policy import PolicyFile
 from millrace.relayer.records import Record, hash_message
 from millrace.relayer.signer import Vault
-from millrace.relayer.signer_wire import Done, Start, Work
+from millrace.relayer.signer_wire import Answer, Done, Ready, Start, Work, frame
 from millrace.relayer.signing import SignerError, SigningProcess
 
 ALICE = wallet(1)
