@@ -81,8 +81,7 @@ class Peer(websocket.Session):
 
     def drop(self) -> None:
         """Reset the connection without a goodbye."""
-        assert self._raw is not None
-        self._raw.abort()
+        self.abort()
 
 
 class Node(Peer):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace.runtime import websocket
-from millrace.runtime.pieces import PIECE, Pieces
+from millrace.runtime.websocket.pieces import PIECE, Pieces
 
 LONGEST = 5 * PIECE
 
@@ -164,7 +164,7 @@ async def test_row_26_what_is_too_much_is_thrown_away() -> None:
         assert session.parts == [PIECE] * 4
         assert await asyncio.wait_for(session.messages.get(), 5) == b"next"
         client.send_binary(b"x" * (session.max_message_size + 1))
-        await asyncio.wait_for(websocket.wait_closed(client), 10)
+        await asyncio.wait_for(client.wait_closed(), 10)
         assert client.close_code == websocket.MESSAGE_TOO_BIG
     finally:
         await server.close()

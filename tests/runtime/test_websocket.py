@@ -311,9 +311,9 @@ async def test_a_failing_session_hurts_nobody_else() -> None:
 async def test_who_has_left_is_forgotten(monkeypatch: pytest.MonkeyPatch, in_pieces: bool) -> None:
     """Nothing holds a session that is gone, whatever was due of it, and a crowd's memory goes back to the system."""
     given_back = asyncio.Event()
-    monkeypatch.setattr(websocket, "_CROWD", 4)
+    monkeypatch.setattr(websocket.server, "_CROWD", 4)
     monkeypatch.setattr(Recorder, "in_pieces", in_pieces)
-    monkeypatch.setattr(websocket, "return_free_memory", given_back.set)
+    monkeypatch.setattr(websocket.server, "return_free_memory", given_back.set)
     sessions: weakref.WeakSet[websocket.Session] = weakref.WeakSet()
 
     def make(_: websocket.Request) -> websocket.Session:

@@ -169,6 +169,6 @@ class Ingest:
                 log.warning("node not reachable", extra={"url": target, "why": str(error)[:200]})
             else:
                 delay = _RECONNECT[0]
-                await websocket.wait_closed(session)
+                await session.wait_closed()
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
             delay = min(2 * delay, _RECONNECT[1])

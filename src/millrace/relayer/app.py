@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import signal
@@ -172,7 +171,7 @@ class Service:
         if self.signer is not None:
             await self.signer.stop()
         await asyncio.gather(*self._background, return_exceptions=True)
-        with contextlib.suppress(Exception):
+        if hasattr(self, "hub"):
             self._write_cursor()
         await self.journal.close()
         if hasattr(self, "history"):

@@ -67,7 +67,7 @@ class HubClient:
             link = _Link(self)
             try:
                 await websocket.connect(self._url, link, ping_interval=_PING_SECONDS)
-                await websocket.wait_closed(link)
+                await link.wait_closed()
             except websocket.CONNECT_ERRORS as error:
                 log.debug("the hub cannot be reached", extra={"error": str(error)[:200]})
             if self.connected:

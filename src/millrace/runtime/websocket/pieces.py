@@ -15,6 +15,7 @@ from typing import Protocol, cast
 PIECE = 64 * 1024
 """Payload bytes of a fragment; longer frames are cut."""
 _LONGEST_HEADER = 14
+_FIRST_BUFFER = 2048 - 256  # bytes that picows first reads into
 _READ = bytearray(256 * 1024)  # what is read is handed on before anything else is read, so one buffer serves all
 _READ_VIEW = memoryview(_READ)
 
@@ -54,6 +55,18 @@ class Pieces(asyncio.BufferedProtocol):
         """Payload bytes behind those, for fragments to come."""
         self._fin = 0
         self._key = b""
+
+    @classmethod
+    def put_before(cls, transport: asyncio.Transport, longest: int, refuse: Callable[[], None]) -> Pieces:
+        """Read from now on for picows, which has read up to the end of the handshake, and maybe what came with it."""
+        inner = cast(_Inner, transport.get_protocol())
+        # What is left of picows' buffer tells what is in it: behind a handshake less than half of the size it has.
+        free, size = len(inner.get_buffer(-1)), _FIRST_BUFFER
+        while size < free:
+            size *= 2
+        pieces = cls(inner, longest, size - free, refuse)
+        transport.set_protocol(pieces)
+        return pieces
 
     def taken(self, length: int) -> None:
         """`inner` has taken a frame with so many bytes of payload, masked and in its shortest form."""

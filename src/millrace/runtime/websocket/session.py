@@ -1,0 +1,292 @@
+"""One WebSocket connection: whole messages in, prebuilt frames out, bounds on both.
+
+picows delivers frames; here they become messages: continuation frames are joined and the size limit holds
+for their sum. Frames to send are built once (`frames`) and written as bytes, so that the same bytes can go to
+thousands of sockets and several frames can share one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Literal
+
+import picows
+from picows import WSMsgType
+
+from millrace.runtime.websocket.frames import (
+    BINARY,
+    CLOSE,
+    MESSAGE_TOO_BIG,
+    POLICY_VIOLATION,
+    PONG,
+    SLOW_READER,
+    TEXT,
+    close_payload,
+    frame,
+)
+from millrace.runtime.websocket.pieces import Pieces
+
+if TYPE_CHECKING:
+    from millrace.runtime.websocket.server import WsServer
+
+Kind = Literal["text", "binary"]
+
+_ABORT_AFTER = 0.2  # seconds for the close frame to leave before the socket is reset
+_LINGER = 5.0  # seconds a graceful close may wait for the reader to take what was sent before
+_MAX_PINGS, _PING_WINDOW = 64, 5.0  # a peer's pings in so many seconds; more close with 1008
+
+
+class Session(picows.WSListener):
+    """One connection, on either side. Subclass it and override `on_open`, `on_message`, `on_close`.
+
+    Callbacks run on the event loop and must not block. An exception in one of them is a defect: it is logged
+    and closes this connection only.
+    """
+
+    max_message_size = 4 * 1024 * 1024
+    """Bytes of one message, continuation frames included; more closes with 1009."""
+    max_buffered = 16 * 1024 * 1024
+    """Bytes that may wait in the socket's send buffer; more closes with 4008 (a slow reader)."""
+    message_timeout = 30.0
+    """Seconds from a message's first fragment to its last (of a server's session); more closes with 1008."""
+    in_pieces = False
+    """Whether a server's session sees long frames while they grow, see `on_part`; else they are held until whole."""
+
+    def __init__(self) -> None:
+        self.remote = ""
+        self.closed = False
+        self.close_code = 0
+        """The code of the close frame that was sent or received first; 1006 when the socket just ended."""
+        self.awaiting_pong = False
+        self._transport: picows.WSTransport | None = None
+        self._raw: asyncio.Transport | None = None
+        self._pieces: Pieces | None = None
+        self._parts: list[bytes] = []
+        self._parts_size = 0
+        self._thrown_away = False
+        self._parts_kind: Kind = "binary"
+        self._message_since = 0.0
+        self._client = False
+        self._pings = 0
+        self._pings_since = 0.0
+        self._server: WsServer | None = None
+
+    # What a subclass overrides.
+
+    def on_open(self) -> None:
+        """The connection stands; frames may be sent."""
+
+    def on_message(self, kind: Kind, data: bytes) -> None:
+        """A whole message arrived. Text is not checked to be UTF-8: its decoder does that."""
+
+    def on_part(self, size: int) -> bool:
+        """A part of a message came, of `size` bytes and not its last; False throws the message away, up to its end."""
+        return True
+
+    def on_thrown_away(self) -> None:
+        """A message that was thrown away has come to its end."""
+
+    def on_close(self) -> None:
+        """The connection is gone, see `close_code`. Called once, and only after `on_open`."""
+
+    def on_writable(self) -> None:
+        """The send buffer, which had grown beyond its high mark, drained again."""
+
+    # What a subclass calls.
+
+    @property
+    def used(self) -> bool:
+        """Whether it has had a connection, standing or gone."""
+        return self.closed or self._transport is not None
+
+    @property
+    def standing(self) -> bool:
+        """Whether its connection stands."""
+        return not self.closed and self._transport is not None
+
+    @property
+    def buffered(self) -> int:
+        """Bytes written but not yet taken by the kernel."""
+        return 0 if self._raw is None else self._raw.get_write_buffer_size()
+
+    @property
+    def unfinished_since(self) -> float | None:
+        """The loop's time at which the message began whose end has not come (of a server's session)."""
+        return self._message_since if self._parts else None
+
+    def send_frames(self, frames: bytes) -> None:
+        """Write one or more joined prebuilt server frames in a single write.
+
+        A reader so slow that more than `max_buffered` bytes wait is closed with 4008. Only for sessions
+        of a server; a client's frames are masked, see `send_text` and `send_binary`.
+        """
+        if self.closed or self._raw is None:
+            return
+        self._raw.write(frames)
+        if self._raw.get_write_buffer_size() > self.max_buffered:
+            self.close(SLOW_READER, "reading too slowly", abort=True)
+
+    def send_text(self, payload: bytes) -> None:
+        """Send one text message of UTF-8 bytes."""
+        self._send(TEXT, payload)
+
+    def send_binary(self, payload: bytes) -> None:
+        """Send one binary message."""
+        self._send(BINARY, payload)
+
+    def close(self, code: int = 1000, reason: str = "", *, abort: bool = False) -> None:
+        """Send a close frame and end the connection; `abort` does not wait for a reader who does not read."""
+        if self.closed or self._transport is None or self._raw is None:
+            return
+        self.closed = True
+        self.close_code = code
+        payload = close_payload(code, reason)
+        if self._client:
+            # The client's frame must be masked, which picows does; the code is always a standard one here.
+            self._transport.send(WSMsgType.CLOSE, payload)
+        else:
+            self._raw.write(frame(CLOSE, payload))
+        # A reader who does not read would keep a graceful close waiting for ever.
+        asyncio.get_running_loop().call_later(_ABORT_AFTER if abort else _LINGER, self._raw.abort)
+        if not abort:
+            self._raw.close()
+
+    def abort(self) -> None:
+        """Reset the connection, if there is one: no close frame, nothing waits for the reader."""
+        if self._raw is not None:
+            self._raw.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection has ended; what ended it is in the log, and in `close_code`."""
+        if self._transport is not None:
+            with contextlib.suppress(Exception):  # the failure by which picows ended it, if one did
+                await self._transport.wait_disconnected()
+
+    def limit_send_buffer(self, high: int) -> None:
+        """Have `on_writable` called after more than `high` bytes waited and then drained."""
+        if self._raw is not None:
+            self._raw.set_write_buffer_limits(high=high)
+
+    def belongs_to(self, server: WsServer) -> None:
+        """The server that is told of what happens here, before the connection stands."""
+        self._server = server
+
+    # What picows calls.
+
+    def on_ws_connected(self, transport: picows.WSTransport) -> None:
+        self._transport = transport
+        self._raw = transport.underlying_transport
+        self._client = transport.is_client_side
+        peer = self._raw.get_extra_info("peername")
+        self.remote = str(peer[0]) if peer else ""
+        if self._server is not None:
+            self._server.opened(self)
+        self.on_open()
+        if self.in_pieces and self._server is not None and not self.closed:
+            self._pieces = Pieces.put_before(self._raw, self._server.longest, self._half_too_early)
+
+    def on_ws_frame(self, transport: picows.WSTransport, frame: picows.WSFrame) -> None:
+        if self._pieces is not None and self._pieces.early:
+            self._pieces.taken(frame.payload_size)
+        kind = frame.msg_type
+        if kind == WSMsgType.PONG:
+            self.awaiting_pong = False
+        elif kind == WSMsgType.PING:
+            self._answer_ping(frame.get_payload_as_bytes())
+        elif kind == WSMsgType.CLOSE:
+            self._peer_closes(frame)
+        elif kind in (WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION) and not self.closed:
+            self._assemble(frame)
+
+    def on_ws_disconnected(self, transport: picows.WSTransport) -> None:
+        was_open = self._transport is not None
+        self.closed = True
+        self.close_code = self.close_code or 1006
+        self._parts.clear()
+        self._pieces = None
+        if self._server is not None:
+            self._server.gone(self)
+        if was_open:
+            self.on_close()
+
+    def pause_writing(self) -> None:
+        """Nothing to do: `max_buffered` bounds the buffer; `on_writable` tells when it drained."""
+
+    def resume_writing(self) -> None:
+        if not self.closed:
+            self.on_writable()
+
+    # Insides.
+
+    def _half_too_early(self) -> None:
+        self.close(POLICY_VIOLATION, "a long frame began before the answer to the handshake", abort=True)
+
+    def _send(self, opcode: int, payload: bytes) -> None:
+        if self._client:
+            if not self.closed and self._transport is not None:
+                self._transport.send(WSMsgType.TEXT if opcode == TEXT else WSMsgType.BINARY, payload)
+        else:
+            self.send_frames(frame(opcode, payload))
+
+    def _assemble(self, part: picows.WSFrame) -> None:
+        data = part.get_payload_as_bytes()
+        if part.msg_type != WSMsgType.CONTINUATION:
+            if self._parts_size or self._parts:
+                self.close(1002, "a new message began inside another", abort=True)
+                return
+            self._parts_kind = "text" if part.msg_type == WSMsgType.TEXT else "binary"
+            if not part.fin and self._server is not None:
+                self._message_since = asyncio.get_running_loop().time()
+                self._server.message_began(self)
+            if part.fin:
+                if len(data) > self.max_message_size:
+                    self._too_big()
+                else:
+                    self.on_message(self._parts_kind, data)
+                return
+        elif not self._parts:
+            self.close(1002, "a continuation without a beginning", abort=True)
+            return
+        # Empty fragments count too, or endless ones would grow the list without growing the size.
+        self._parts.append(data)
+        self._parts_size += len(data) or 1
+        if self._parts_size > self.max_message_size:
+            self._too_big()
+        elif part.fin:
+            self._end_message()
+        elif self._thrown_away or not self.on_part(len(data)):
+            self._thrown_away = True
+            self._parts = [b""]  # there is a message, and nothing of it is kept
+
+    def _end_message(self) -> None:
+        parts, thrown_away = self._parts, self._thrown_away
+        self._parts, self._parts_size, self._thrown_away = [], 0, False
+        if thrown_away:
+            self.on_thrown_away()
+        else:
+            self.on_message(self._parts_kind, b"".join(parts))
+
+    def _answer_ping(self, payload: bytes) -> None:
+        """A server's pong goes through the bounded send buffer; picows answers a client's pings itself."""
+        if self._client:
+            return
+        now = asyncio.get_running_loop().time()
+        if now - self._pings_since > _PING_WINDOW:
+            self._pings, self._pings_since = 0, now
+        self._pings += 1
+        if self._pings > _MAX_PINGS:
+            self.close(POLICY_VIOLATION, "too many pings", abort=True)
+        else:
+            self.send_frames(frame(PONG, payload))
+
+    def _too_big(self) -> None:
+        self._parts, self._parts_size = [], 0
+        self.close(MESSAGE_TOO_BIG, "message too large", abort=True)
+
+    def _peer_closes(self, close: picows.WSFrame) -> None:
+        payload = close.get_payload_as_bytes()
+        code = int.from_bytes(payload[:2], "big") if len(payload) >= 2 else 1005
+        if not self.closed:
+            self.close(1000 if code == 1005 else code)
+        self.close_code = code
