@@ -17,7 +17,8 @@ from millrace.dex.pool import precision
 from millrace.dex.stable import JexStablePool, StablePool
 from millrace.dex.stableswap import UNIT
 from millrace.routing.candidates import Search
-from millrace.routing.net import Floats, Graph
+from millrace.routing.jit import kernel
+from millrace.routing.net import Floats, Graph, Ints
 from millrace.routing.venue import Trade
 
 _SOLVED = 3.0  # units of 18 decimals: the StableSwap solvers stop within one, fees round down
@@ -56,26 +57,52 @@ def favour(trade: Trade) -> Favour:
     raise TypeError(f"no curve is known of pools of kind {pool.kind}")
 
 
+class _Columns(NamedTuple):
+    """The trades with a favour, in columns: ends, spot rate, and what `Favour` says of each."""
+
+    src: Ints
+    dst: Ints
+    rate: Floats
+    sold: Floats
+    bought: Floats
+    fee: Floats
+
+
+@kernel
+def _add_up(of: _Columns, scale: Floats, search: Search, level: float) -> tuple[float, float]:
+    """The sum of what the favours are worth, and the largest one, in units of the sink.
+
+    With a `level` above 0 each counts for the part of it that pays, see `Favours.of_all`.
+    """
+    source, sink = search.sources[0], search.sink
+    whole = most = 0.0
+    for k in range(of.src.size):
+        u, v = of.src[k], of.dst[k]
+        unit_in, unit_out = search.behind[u], search.behind[v]
+        near = search.ahead[u] * of.rate[k] * unit_out
+        if u == source:
+            unit_in = max(unit_in, search.top)
+        if v == source:
+            unit_out = max(unit_out, search.top)
+        worth = of.sold[k] * unit_in * scale[u] + of.bought[k] * unit_out * scale[v]
+        if level > 0.0:
+            worth *= min(max(1.0 - (1.0 - near / level) / max(of.fee[k], _NEGLIGIBLE), 0.0), 1.0)
+        whole += worth
+        most = max(most, worth)
+    return whole / scale[sink], most / scale[sink]
+
+
 class Favours:
     """The favours of all edges of a graph. One thread at a time."""
 
     def __init__(self, graph: Graph, trades: Sequence[Trade]) -> None:
-        self._graph = graph
+        self._scale = graph.scale
         rows = np.array([favour(trades[k]) for k in graph.original]).reshape(-1, 3)
-        self._edges = np.nonzero(rows[:, 0] + rows[:, 1])[0]
-        self._sold, self._bought, self._fee = rows[self._edges].T
+        edges = np.nonzero(rows[:, 0] + rows[:, 1])[0]
+        sold, bought, fee = np.ascontiguousarray(rows[edges].T)
         net = graph.net
-        self._src, self._dst = net.src[self._edges], net.dst[self._edges]
-        self._rate = net.rate[self._edges]
+        self._of = _Columns(net.src[edges], net.dst[edges], net.rate[edges], sold, bought, fee)
         self._sums: dict[tuple[int, int], tuple[float, float]] = {}
-
-    def _worth(self, search: Search) -> Floats:
-        """What each edge's favour is worth at most, in units of the sink."""
-        source, scale = int(search.sources[0]), self._graph.scale
-        unit = search.behind * scale
-        unit[source] = max(unit[source], search.top * scale[source])
-        worth: Floats = (self._sold * unit[self._src] + self._bought * unit[self._dst]) / scale[search.sink]
-        return worth
 
     def _summed(self, search: Search) -> tuple[float, float]:
         """The sum of what the favours are worth, and the largest one; the last ones are remembered."""
@@ -84,8 +111,7 @@ class Favours:
         if known is None:
             if len(self._sums) >= _KEPT:
                 self._sums.clear()
-            worth = self._worth(search)
-            known = self._sums[ends] = float(worth.sum()), float(worth.max(initial=0.0))
+            known = self._sums[ends] = _add_up(self._of, self._scale, search, 0.0)
         return known
 
     def of_one(self, search: Search) -> float:
@@ -99,8 +125,4 @@ class Favours:
         over it; to gain a unit, a trade must be so large that its fee would be one. So it pays only up to the fee.
         """
         whole = self._summed(search)[0]
-        if whole <= upper * _NEGLIGIBLE:
-            return whole
-        near = search.ahead[self._src] * self._rate * search.behind[self._dst] / level
-        pays = np.clip(1.0 - (1.0 - near) / np.maximum(self._fee, _NEGLIGIBLE), 0.0, 1.0)
-        return float((self._worth(search) * pays).sum())
+        return whole if whole <= upper * _NEGLIGIBLE else _add_up(self._of, self._scale, search, level)[0]
