@@ -198,7 +198,7 @@ async def test_what_takes_long_runs_in_the_thread_and_counts_for_more(
     asked = await answering.prepare(snapshot(), question, Asker("a", charged.append), items=3)
     assert asked.long is long
     assert sum(charged) == 3 * requests
-    assert await answering.answer(asked) == answer(snapshot(), question, SETTINGS)
+    assert (await answering.answer(asked)).body == answer(snapshot(), question, SETTINGS)
 
 
 async def test_so_little_that_it_pays_nothing_is_searched_in_the_thread(
@@ -224,7 +224,7 @@ async def test_large_mispriced_markets_are_searched_in_the_thread(answering: Ans
     charged: list[int] = []
     asked = await answering.prepare(noisy, question, Asker("a", charged.append))
     assert (asked.long, charged) == (True, [])
-    assert await answering.answer(asked) == answer(noisy, question, SETTINGS)
+    assert (await answering.answer(asked)).body == answer(noisy, question, SETTINGS)
 
 
 async def test_refusals_cost_no_turn(answering: Answering) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import math
 import random
 import re
 import sys
 import time
 from collections.abc import AsyncIterator
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from aiohttp import web
 
 from millrace.aggregator import answering, snapshot
 from millrace.aggregator.app import run
+from millrace.aggregator.responses import QuoteResponse
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.chain import call
 from millrace.chain.call import TokenPayment
@@ -327,6 +330,38 @@ async def test_the_same_question_is_computed_once_a_snapshot(service: Service, m
     _, fresh = await service.get("/api/v1/quote", **GOOD)
     assert fresh["snapshot"]["blockNonce"] == block.nonce
     assert len(asked) == 4
+
+
+@pytest.mark.parametrize("change", [{}, {"amountIn": "", "amountOut": "1000000"}], ids=["loop", "thread"])
+async def test_an_answer_cut_short_is_not_remembered(
+    service: Service, monkeypatch: pytest.MonkeyPatch, change: dict[str, str]
+) -> None:
+    """An answer that was not there by its deadline is given, but whoever asks next has the question searched again."""
+    asked: list[object] = []
+    answer = answering.quote.answer
+
+    def late(*given: Any, **named: Any) -> object:
+        asked.append(given)
+        found = answer(*given, **named)
+        while time.monotonic() <= given[3]:  # until the deadline has passed
+            time.sleep(0.01)
+        return found
+
+    monkeypatch.setattr(answering.quote, "answer", late)
+    query = {name: value for name, value in (GOOD | change).items() if value}
+    bodies = [(await service.get("/api/v1/quote", **query))[1] for _ in range(2)]
+    assert bodies[0] == bodies[1]
+    assert int(bodies[0]["amountOut"]) > 0
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("text", ["0.9999999999999999999999999999", "1e-30", ".5", "0.30000000000000000001", "0"])
+async def test_a_slippage_is_shown_with_all_its_digits(service: Service, text: str) -> None:
+    """The answer's `slippage` is the number that was asked for, not the binary float next to it."""
+    async with service.session.get(service.base + "/api/v1/quote", params=GOOD | {"slippage": text}) as answer:
+        body = msgspec.json.decode(await answer.read(), type=QuoteResponse)
+    assert body.slippage == Decimal(text)
+    assert int(body.amount_out_min) == int(body.amount_out) - math.ceil(int(body.amount_out) * Fraction(text))
 
 
 def test_remembered_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,11 @@ import aiohttp
 import pytest
 
 from millrace.aggregator import answering as module
+from millrace.aggregator import errors
+from millrace.aggregator.answering import Asker
 from millrace.aggregator.api import Api
 from millrace.aggregator.feed import Feed
+from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import build
 from millrace.dex.document import encode
@@ -75,3 +78,34 @@ async def test_a_question_of_many_streams_is_answered_once(service: Service, mon
     monkeypatch.setattr(module.quote, "answer", lambda *a, **k: (asked.append(a), answer(*a, **k))[1])
     events = await asyncio.gather(*(service.first_event(QUICK) for _ in range(5)))
     assert len(set(events)) == len(asked) == 1
+
+
+async def test_what_an_event_costs_is_charged_to_who_asks_first(service: Service) -> None:
+    """A long question counts for more, once per snapshot however many streams ask it."""
+    snapshot = service.api.usable()
+    question = QuoteRequest(token_in="EGLD", token_out="USDC-c76f1f", amount_out=1_000_000)
+    charged: list[tuple[str, int]] = []
+    askers = [Asker(name, lambda requests, name=name: charged.append((name, requests))) for name in "ab"]  # type: ignore[misc]
+    events = [await service.api.streams.event(snapshot, question, asker) for asker in askers]
+    assert charged == [("a", 1)]
+    assert events[0] == events[1]
+    assert events[0].startswith(b"event: quote")
+
+
+async def test_a_client_over_its_rate_costs_others_no_event(service: Service) -> None:
+    """Who is over the rate gets an error event; who asks the same at the same time pays, and gets the quote."""
+    snapshot = service.api.usable()
+    question = QuoteRequest(token_in="EGLD", token_out="USDC-c76f1f", amount_out=1_000_000)
+    charged: list[int] = []
+
+    def refuse(_: int) -> None:
+        raise errors.rate_limited(1.0)
+
+    over, other = await asyncio.gather(
+        service.api.streams.event(snapshot, question, Asker("over", refuse)),
+        service.api.streams.event(snapshot, question, Asker("other", charged.append)),
+    )
+    assert over.startswith(b"event: error")
+    assert b"rate limit exceeded" in over
+    assert other.startswith(b"event: quote")
+    assert charged == [1]

@@ -55,6 +55,14 @@ class Prepared(NamedTuple):
     asker: Asker
 
 
+class Answer(NamedTuple):
+    """What a question is answered with."""
+
+    body: QuoteResponse
+    whole: bool
+    """Whether the search came to its end; else its deadline cut it short, and with more time there may be a better."""
+
+
 class Answering:
     """Answers questions, on the loop or in the thread."""
 
@@ -88,21 +96,26 @@ class Answering:
             asker.charge(items * weight)
         return Prepared(snapshot, question, planner, weight > 0 or planner.router.slow, asker)
 
-    async def answer(self, asked: Prepared) -> QuoteResponse:
+    async def answer(self, asked: Prepared) -> Answer:
         """The answer to a question. Raises `ApiError`."""
         snapshot, question, planner, long, asker = asked
         if not long:
             self._pace.busy = True
             try:
-                return quote.answer(snapshot, question, self._settings, planner=planner, hurry=True)
+                deadline = time.monotonic() + self._settings.quote_deadline_seconds
+                return _in_time(
+                    deadline, quote.answer(snapshot, question, self._settings, deadline, planner, hurry=True)
+                )
             except NeedsTime:
                 asker.charge(SEARCH_WEIGHT)
             finally:
                 self._pace.busy = False
-        return await self.run(
-            lambda deadline: quote.answer(snapshot, question, self._settings, deadline, snapshot.twin(planner)),
-            asker.client,
-        )
+
+        def job(deadline: float) -> Answer:
+            twin = snapshot.twin(planner)
+            return _in_time(deadline, quote.answer(snapshot, question, self._settings, deadline, twin))
+
+        return await self.run(job, asker.client)
 
     async def _built(self, snapshot: Snapshot, chosen: Filter, client: str) -> Planner:
         """Build the graph of a filter; whoever asks at the same time waits for the same."""
@@ -170,6 +183,11 @@ class Answering:
     def close(self) -> None:
         """Stop the thread after what it is at."""
         self._thread.close()
+
+
+def _in_time(deadline: float, body: QuoteResponse) -> Answer:
+    """An answer that is there now. Searches look at the clock: one that is done in time has left nothing out."""
+    return Answer(body, time.monotonic() <= deadline)
 
 
 def _advance(work: Generator[None, None, T]) -> tuple[T] | None:

@@ -19,12 +19,12 @@ from millrace.aggregator.limiter import Doors, RateLimiter
 from millrace.aggregator.metrics import Metrics
 from millrace.aggregator.openapi import PAGE, document
 from millrace.aggregator.query import Query, parse_amounts, parse_pair, parse_quote, parse_slippage
-from millrace.aggregator.responses import Health
+from millrace.aggregator.responses import Health, encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
 from millrace.aggregator.stream import Streams
 from millrace.runtime.client_address import ClientAddress
-from millrace.runtime.http import error_response, json_response, make_app, metrics_handler, read_body
+from millrace.runtime.http import error_response, json_body, json_response, make_app, metrics_handler, read_body
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAX_QUERY = 8192
@@ -118,12 +118,14 @@ class Api:
             question = parse_quote(_query(request), self._settings)
             asked = await self.answering.prepare(snapshot, question, self._asker(request))
             started = time.perf_counter()
-            body = msgspec.json.encode(await self.answering.answer(asked))
+            answer = await self.answering.answer(asked)
             self.metrics.quote_took(time.perf_counter() - started)
-            snapshot.remember(text, body)
+            body = encode(answer.body)
+            if answer.whole:  # one cut short by its deadline is no answer for whoever asks next
+                snapshot.remember(text, body)
         else:
             self.metrics.reused += 1
-        return json_response(msgspec.Raw(body), headers=self._age(snapshot))
+        return json_body(body, headers=self._age(snapshot))
 
     async def pair_config(self, request: web.Request) -> web.Response:
         """GET /api/v1/pair-config."""
@@ -167,7 +169,7 @@ class Api:
         """GET /api/v1/quote/stream: a quote per snapshot."""
         question = parse_quote(_query(request), self._settings)
         quote.require_known(self.usable(), question)  # what no later snapshot makes good is refused at once
-        return await self.streams.serve(request, question, self._client(request))
+        return await self.streams.serve(request, question, self._asker(request))
 
     async def openapi(self, _: web.Request) -> web.Response:
         """GET /openapi.json."""

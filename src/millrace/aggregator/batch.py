@@ -23,7 +23,6 @@ from millrace.aggregator.quote import (
     GAS_PER_SWAP,
     GAS_PER_WRAP,
     answer,
-    snapshot_info,
     swap_hop,
     wrapper_hop,
 )
@@ -136,7 +135,7 @@ def batch_quote(
         amount_out_short=short(total, snapshot.decimals(request.to)),
         batches=batches,
         failed_tokens=failed,
-        snapshot=snapshot_info(snapshot),
+        snapshot=snapshot.info,
     )
 
 
@@ -271,4 +270,4 @@ def price_ladder(
                 optimality_gap=quote.optimality_gap,
             )
         )
-    return LadderResponse(from_=request.token_in, to=request.token_out, steps=steps, snapshot=snapshot_info(snapshot))
+    return LadderResponse(from_=request.token_in, to=request.token_out, steps=steps, snapshot=snapshot.info)

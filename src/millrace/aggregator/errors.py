@@ -13,6 +13,10 @@ class ApiError(Exception):
         self.retry_after = retry_after
 
 
+class RateLimited(ApiError):
+    """More requests than a client may send."""
+
+
 class Busy(ApiError):
     """Too many questions that take long are waiting."""
 
@@ -55,5 +59,5 @@ def busy() -> Busy:
     return Busy("service unavailable: too many quotes waiting", 503, retry_after=1.0)
 
 
-def rate_limited(wait: float) -> ApiError:
-    return ApiError("rate limit exceeded", 429, retry_after=wait)
+def rate_limited(wait: float) -> RateLimited:
+    return RateLimited("rate limit exceeded", 429, retry_after=wait)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import time
-from collections import Counter
 
 import msgspec
 
@@ -15,7 +14,6 @@ from millrace.aggregator.responses import (
     PathPart,
     PoolFee,
     QuoteResponse,
-    SnapshotInfo,
     SwapHop,
     UnsignedTransaction,
 )
@@ -24,8 +22,9 @@ from millrace.aggregator.snapshot import Filter, Snapshot
 from millrace.chain import address
 from millrace.chain.amount import apply_slippage, short
 from millrace.chain.token import NATIVE
-from millrace.dex.aggregator_contract import WRAPPER, Program, tx_data
+from millrace.dex.aggregator_contract import WRAPPER, Action, Program, tx_data
 from millrace.dex.pool import Pool
+from millrace.routing.execution import repeated
 from millrace.routing.paths import MILLION, split_paths
 from millrace.routing.plan import Ends, Execution, Fill, PlanError, make_program, spot_output
 from millrace.routing.planner import Planner
@@ -43,6 +42,7 @@ GAS_PER_WRAP = 2_000_000
 GAS_PER_BYTE = 1_500
 GAS_MOVE = 50_000
 TYPICAL_BYTES_PER_SWAP = 120
+_WRAPS = (Action.WRAP, Action.UNWRAP)
 
 
 def pool_cap(settings: AggregatorSettings) -> int:
@@ -210,7 +210,7 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
         amount_out_short=short_out,
         amount_out_min=str(least),
         amount_out_min_short=short(least, decimals_out),
-        slippage=float(request.slippage),
+        slippage=request.slippage,
         price_impact=_price_impact(done, cycle=cycle),
         rate=short_out / short_in if short_in else 0.0,
         rate_inverse=short_in / short_out if short_out else 0.0,
@@ -225,7 +225,7 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
         fee_amount_short=short(fee, decimals_out),
         pool_fees=_pool_fees(snapshot, done),
         optimality_gap=route.gap,
-        snapshot=snapshot_info(snapshot),
+        snapshot=snapshot.info,
         profit=str(paid - done.amount_in) if cycle else msgspec.UNSET,
         profit_short=short(paid - done.amount_in, decimals_out) if cycle else msgspec.UNSET,
         paths=_paths(snapshot, request, done) if request.include_paths else msgspec.UNSET,
@@ -234,16 +234,10 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
 
 
 def _gas(program: Program, data_bytes: int) -> int:
-    wraps = sum(instruction.action in (18, 19) for instruction in program.instructions)
+    wraps = sum([instruction.action in _WRAPS for instruction in program.instructions])
     swaps = len(program.instructions) - wraps
     work = GAS_BASE + GAS_PER_SWAP * swaps + GAS_PER_WRAP * wraps
     return work + GAS_MOVE + GAS_PER_BYTE * data_bytes
-
-
-def snapshot_info(snapshot: Snapshot) -> SnapshotInfo:
-    """Which market state an answer was computed on."""
-    block = snapshot.document.block
-    return SnapshotInfo(id=snapshot.id, block_nonce=block.nonce, timestamp=block.timestamp)
 
 
 def _transaction(
@@ -279,15 +273,15 @@ def _pool_fees(snapshot: Snapshot, done: Execution) -> list[PoolFee]:
     if done.fees is not None:
         return [_pool_fee(snapshot, *fee) for fee in done.fees]
     result = []
-    uses = Counter([fill.trade.pool.id for fill in done.fills])
+    shared = repeated([fill.trade.pool.id for fill in done.fills])
     touched: dict[str, Pool] = {}
     for trade, sold, _ in done.fills:
         if isinstance(trade, Trade):
             pool = trade.pool
-            if uses[pool.id] == 1:
-                token, withheld = pool.withheld(trade.i, trade.j, sold)
-            else:
+            if pool.id in shared:
                 _, token, withheld, touched[pool.id] = touched.get(pool.id, pool).swap(trade.i, trade.j, sold)
+            else:
+                token, withheld = pool.withheld(trade.i, trade.j, sold)
             result.append(_pool_fee(snapshot, pool, token, withheld))
     return result
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from typing import Annotated
+
 import msgspec
+
+encode = msgspec.json.Encoder(decimal_format="number").encode
+"""The JSON of a body. A `slippage` has all the digits it was given with: it is no binary float."""
 
 
 def _wire_name(field: str) -> str:
@@ -79,7 +85,7 @@ class QuoteResponse(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name
     amount_out_short: float
     amount_out_min: str
     amount_out_min_short: float
-    slippage: float
+    slippage: Annotated[Decimal, msgspec.Meta(extra_json_schema={"type": "number"})]
     price_impact: float
     rate: float
     rate_inverse: float

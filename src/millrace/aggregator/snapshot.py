@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from millrace.aggregator.pace import never
+from millrace.aggregator.responses import SnapshotInfo
 from millrace.chain.token import NATIVE
 from millrace.dex.document import DocumentError, PoolDocument, decode
 from millrace.dex.market import DictMarket
@@ -57,7 +58,10 @@ class Snapshot:
         self.id = identifier
         self.received = received
         self.wrapped = document.wrapped_native_token
+        self.info = SnapshotInfo(id=identifier, block_nonce=document.block.nonce, timestamp=document.block.timestamp)
+        """Which market state this is, for answers."""
         self.tokens = {info.identifier: info for info in document.tokens}
+        self._decimals = {NATIVE: 18} | {info.identifier: info.decimals for info in document.tokens}
         self.market = DictMarket(document.pools, self.wrapped)
         self._curves = curves or CurveCache()
         self._pause = pause
@@ -91,11 +95,11 @@ class Snapshot:
 
     def knows(self, token: str) -> bool:
         """Whether the token is in the registry (EGLD always is)."""
-        return token == NATIVE or token in self.tokens
+        return token in self._decimals
 
     def decimals(self, token: str) -> int:
         """Decimals of a known token."""
-        return 18 if token == NATIVE else self.tokens[token].decimals
+        return self._decimals[token]
 
     def inner(self, token: str) -> str:
         """The token that routes use: EGLD is the wrapped token inside."""

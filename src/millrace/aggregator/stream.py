@@ -1,26 +1,40 @@
 """Quotes pushed over server-sent events: one per snapshot, the latest only.
 
 A question that many streams ask is answered once per snapshot. Answers computed on the loop take turns with other
-requests; those computed in the thread for long questions delay no other stream.
+requests; those computed in the thread for long questions delay no other stream. What an answer counts for besides
+itself in the rate limit is charged to the client whose stream asks first.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import NamedTuple
 
-import msgspec
 from aiohttp import web
 
-from millrace.aggregator.answering import NOBODY, Answering
-from millrace.aggregator.errors import ApiError
+from millrace.aggregator.answering import Answering, Asker
+from millrace.aggregator.errors import ApiError, RateLimited
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.query import QuoteRequest
+from millrace.aggregator.responses import encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
 
 KEEP_ALIVE_SECONDS = 15.0
 WRITE_SECONDS = 10.0
+
+
+class _Event(NamedTuple):
+    """An event under way, or sent, and who pays for it."""
+
+    asker: Asker
+    answer: asyncio.Task[bytes | RateLimited]
+
+
+def _sent(snapshot: Snapshot, kind: bytes, body: object) -> bytes:
+    """An event as it is sent."""
+    return b"event: %s\nid: %s\ndata: %s\n\n" % (kind, snapshot.id.encode(), encode(body))
 
 
 class Streams:
@@ -33,15 +47,16 @@ class Streams:
         self._open: set[asyncio.Task[object]] = set()
         self._by_client: Counter[str] = Counter()
         self._turn = asyncio.Lock()
-        self._events: dict[QuoteRequest, asyncio.Task[bytes]] = {}
+        self._events: dict[QuoteRequest, _Event] = {}
         self._events_of = ""
         """The snapshot that `_events` belong to; there are at most as many as streams."""
 
     def __len__(self) -> int:
         return len(self._open)
 
-    async def serve(self, request: web.Request, question: QuoteRequest, client: str) -> web.StreamResponse:
-        """Send `quote` (or `error`) events until the client (its address) leaves or the service stops."""
+    async def serve(self, request: web.Request, question: QuoteRequest, asker: Asker) -> web.StreamResponse:
+        """Send `quote` (or `error`) events until the client leaves or the service stops."""
+        client = asker.client
         if self._by_client[client] >= self._settings.max_streams_per_client:
             raise ApiError("rate limit exceeded: too many streams", 429, retry_after=5.0)
         if len(self._open) >= self._settings.max_streams:
@@ -53,7 +68,7 @@ class Streams:
         self._by_client[client] += 1
         try:
             await response.prepare(request)
-            await self._push(response, question, client)
+            await self._push(response, question, asker)
         except (ConnectionError, TimeoutError, asyncio.CancelledError):
             pass
         finally:
@@ -63,7 +78,7 @@ class Streams:
                 del self._by_client[client]
         return response
 
-    async def _push(self, response: web.StreamResponse, question: QuoteRequest, client: str) -> None:
+    async def _push(self, response: web.StreamResponse, question: QuoteRequest, asker: Asker) -> None:
         known = ""
         while True:
             try:
@@ -72,31 +87,42 @@ class Streams:
                 event = b": keep-alive\n\n"
             else:
                 known = snapshot.id
-                event = await asyncio.shield(self._event(snapshot, question, client))
+                event = await self.event(snapshot, question, asker)
             await asyncio.wait_for(response.write(event), WRITE_SECONDS)
 
-    def _event(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> asyncio.Task[bytes]:
-        """The event that answers a question on a snapshot; the same bytes for everybody who asks it."""
+    async def event(self, snapshot: Snapshot, question: QuoteRequest, asker: Asker) -> bytes:
+        """The event that answers a question on a snapshot; the same bytes for everybody who asks it.
+
+        Where the client who asked first is over its rate, the next one's is charged.
+        """
         if self._events_of != snapshot.id:
             self._events_of, self._events = snapshot.id, {}
-        event = self._events.get(question)
-        if event is None:
-            event = self._events[question] = asyncio.create_task(self._answered(snapshot, question, client))
-        return event
+        events = self._events
+        while True:
+            event = events.get(question)
+            if event is None:
+                event = events[question] = _Event(asker, asyncio.create_task(self._answered(snapshot, question, asker)))
+            sent = await asyncio.shield(event.answer)
+            if isinstance(sent, bytes):
+                return sent
+            if events.get(question) is event:
+                del events[question]
+            if event.asker.client == asker.client:
+                return _sent(snapshot, b"error", {"error": sent.text})
 
-    async def _answered(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> bytes:
-        kind = b"quote"
+    async def _answered(self, snapshot: Snapshot, question: QuoteRequest, asker: Asker) -> bytes | RateLimited:
+        """The event, or why the client may not ask for it."""
         try:
-            asked = await self._answering.prepare(snapshot, question, NOBODY._replace(client=client))
+            asked = await self._answering.prepare(snapshot, question, asker)
             if asked.long:
-                body = msgspec.json.encode(await self._answering.answer(asked))
-            else:
-                async with self._turn:
-                    await asyncio.sleep(0)
-                    body = msgspec.json.encode(await self._answering.answer(asked))
+                return _sent(snapshot, b"quote", (await self._answering.answer(asked)).body)
+            async with self._turn:
+                await asyncio.sleep(0)
+                return _sent(snapshot, b"quote", (await self._answering.answer(asked)).body)
+        except RateLimited as refused:
+            return refused
         except ApiError as error:
-            kind, body = b"error", msgspec.json.encode({"error": error.text})
-        return b"event: %s\nid: %s\ndata: %s\n\n" % (kind, snapshot.id.encode(), body)
+            return _sent(snapshot, b"error", {"error": error.text})
 
     def close(self) -> None:
         """End every stream."""

@@ -123,7 +123,7 @@ def _run(
 ) -> Walked:
     """Walk the trades. Raises `_Refused` for one whose input or output is nothing."""
     balances = {token_in: amount_in}
-    uses = _repeated(trades)
+    uses = repeated([trade.pool.id for trade in trades])
     touched: dict[str, Pool] = {}
     sold: list[int] = []
     bought: list[int] = []
@@ -170,9 +170,8 @@ def _swap(touched: dict[str, Pool], uses: dict[str, int], trade: Trade, amount: 
     return paid if paid >= least_output(trade.pool) else 0
 
 
-def _repeated(trades: Sequence[Trade]) -> dict[str, int]:
-    """How often the pools are used that several trades share, by id."""
-    names = [trade.pool.id for trade in trades]
+def repeated(names: Sequence[str]) -> dict[str, int]:
+    """How often those names occur that occur more than once."""
     if len(set(names)) == len(names):
         return {}
     return {name: count for name, count in Counter(names).items() if count > 1}

@@ -28,7 +28,12 @@ MAX_LINE = 16 * 1024  # bytes of a request line or of one header
 
 def json_response(body: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """Answer with `body` (msgspec structs included) as JSON."""
-    return web.Response(body=_encoder.encode(body), status=status, headers=(headers or {}) | _JSON)
+    return json_body(_encoder.encode(body), status, headers)
+
+
+def json_body(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """Answer with what is JSON already."""
+    return web.Response(body=body, status=status, headers=(headers or {}) | _JSON)
 
 
 def error_response(text: str, status: int, headers: dict[str, str] | None = None) -> web.Response:
