@@ -6,8 +6,21 @@ import asyncio
 import time
 from typing import Any
 
+import aiohttp
 import pytest
-from relayer_support import GAS_PRICE, RELAYERS, BlockMaker, connected, raw, sign, start, submit, transfer, wallet
+from relayer_support import (
+    GAS_PRICE,
+    RELAYERS,
+    BlockMaker,
+    as_json,
+    connected,
+    raw,
+    sign,
+    start,
+    submit,
+    transfer,
+    wallet,
+)
 
 from millrace.chain import address, call
 from millrace.chain.proto import outport_pb2 as pb
@@ -217,6 +230,50 @@ async def test_superseded_transaction_frees_its_nonce(world: Any) -> None:
     assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["nonce too low"]
     assert await submit(world, transfer(ALICE)) == ["ok"], "the same bytes get the same answer for ever"
     assert await submit(world, transfer(ALICE, 1)) == ["ok"]
+
+
+async def test_same_bytes_after_the_end(world: Any) -> None:
+    """Who asks again for a transaction that is over gets the first answer word for word, signature included."""
+    await start(world)
+    tx = as_json(transfer(ALICE))
+    async with connected(world.ws) as client, aiohttp.ClientSession(world.http) as http:
+        first = await client.ask(action="relay", tx=tx)
+        maker = BlockMaker(1)
+        block = maker.block(accounts={ALICE.public: (1, 10**18)})
+        world.service.events.on_event("SaveBlock", block.SerializeToString(), 1)
+        _finalise(world, maker, 2)
+        assert len(world.service.desk.inflight) == 0
+        assert await client.ask(action="relay", tx=tx) == first
+        async with http.post("/v1/sign", json={"transactions": [tx]}) as answer:
+            (signed,) = (await answer.json())["transactions"]
+    assert signed == tx | {"relayerSignature": first["results"][0]["relayerSignature"]}
+
+
+async def test_what_was_never_signed_is_never_said_to_be_accepted(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the nonce of a journalled transaction passes before anybody signed it, its bytes are too late."""
+    await start(world)
+
+    async def away(_: list[bytes]) -> list[Answer]:
+        raise SignerError("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.service.signer, "sign", away)
+        assert await submit(world, transfer(ALICE)) == ["signer unavailable"]
+    maker = BlockMaker(1)
+    block = maker.block(accounts={ALICE.public: (1, 10**18)})
+    world.service.events.on_event("SaveBlock", block.SerializeToString(), 1)
+    _finalise(world, maker, 2)
+    assert await submit(world, transfer(ALICE)) == ["nonce too low"]
+
+
+async def test_a_balance_is_asked_for_again_before_a_refusal(world: Any) -> None:
+    """An account filled since it was last asked for is not refused for what it had."""
+    await start(world)
+    world.api.set(ALICE.public, 0, 5)
+    assert await submit(world, transfer(ALICE, value=6)) == ["insufficient balance"]
+    world.api.set(ALICE.public, 0, 6)
+    world.service.accounts._clock = lambda: time.monotonic() + 1.0
+    assert await submit(world, transfer(ALICE, value=6)) == ["ok"]
 
 
 async def test_relayer_balance(world: Any) -> None:

@@ -94,6 +94,11 @@ def test_field(field: str, value: Any, reason: str) -> None:
     assert outcome(changed(**{field: value})) == reason
 
 
+def test_relayer_of_null() -> None:
+    """A relayer written as null is one that is missing."""
+    assert outcome(as_json(transfer(ALICE)) | {"relayer": None}) == "relayer field missing"
+
+
 def test_not_an_object() -> None:
     """What is no transaction object is an invalid transaction, however it is wrong."""
     for text in (b"1", b"[]", b"null", b'"x"', b"{}" + b"x", b"[" * 5000):

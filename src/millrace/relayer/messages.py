@@ -190,6 +190,8 @@ def _unreadable_field(raw: Raw) -> Reason:
             if field.required:
                 return reasons.BY_FIELD[name].but(f"{name} is missing")
             continue
+        if name == "relayer" and bytes(fields[name]) == b"null":  # how some clients write that there is none
+            return reasons.RELAYER_FIELD_MISSING.but("relayer is null: set it before the user signs, or leave it out")
         try:
             msgspec.json.decode(fields[name], type=field.type)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

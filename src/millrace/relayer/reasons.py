@@ -6,6 +6,8 @@ next and may change at any time.
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 
@@ -31,8 +33,8 @@ class Refused(Exception):
 
 
 def _reason(text: str) -> Reason:
-    """A reason whose code is its text in snake case."""
-    return Reason(text, text.replace(" ", "_").replace("-", "_"))
+    """A reason whose code is its text in snake case: letters, digits and single underscores."""
+    return Reason(text, re.sub(r"[^a-z0-9]+", "_", text))
 
 
 # Control messages.
