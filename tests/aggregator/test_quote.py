@@ -8,6 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 
+import msgspec
 import pytest
 
 from millrace.aggregator.batch import BatchItem, BatchRequest, batch_quote
@@ -18,7 +19,7 @@ from millrace.aggregator.responses import BatchResponse, QuoteResponse
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.dex.constant_product import JexPool
-from millrace.dex.document import encode
+from millrace.dex.document import TokenInfo, encode
 from millrace.routing.synthetic import WRAPPED, make_market
 
 USDC = "USDC-c76f1f"
@@ -72,6 +73,7 @@ def check_paths(quote: QuoteResponse) -> None:
         assert path.swaps[0].from_ == quote.from_
         assert path.swaps[-1].to == quote.to
         assert [swap.from_ for swap in path.swaps[1:]] == [swap.to for swap in path.swaps[:-1]]
+        assert [swap.amount_in for swap in path.swaps[1:]] == [swap.amount_out for swap in path.swaps[:-1]]
 
 
 @pytest.mark.parametrize("token", [WRAPPED, USDC, "EGLD"])
@@ -142,6 +144,37 @@ def test_paths_with_lp_tokens_have_real_hops(kind: str) -> None:
             assert path.swaps
             assert all(swap.dex in ("xExchange", "OneDex", "AshSwap", "JEX") for swap in path.swaps)
     assert answered >= 3
+
+
+def test_a_single_lp_unit_is_redeemed() -> None:
+    """Of one LP unit no token can have a part: that is an answer like any other, with paths that add up."""
+    issued = JexPool(
+        id="j:few",
+        address=b"\x01" * 32,
+        tokens=(WRAPPED, USDC),
+        reserves=(10**24, 10**13),
+        lp_token="FEWLP-000001",
+        lp_supply=10**5,
+        lp_fee=20,
+        platform_fee=10,
+    )
+    infos = (*MARKET.tokens, TokenInfo("FEWLP-000001", 18, "Few", "FEWLP", True, issued.id))
+    market = msgspec.structs.replace(MARKET, tokens=infos, pools=(*MARKET.pools, issued))
+    question = QuoteRequest(token_in="FEWLP-000001", token_out=USDC, amount_in=1, include_paths=True)
+    quote = answer(build(encode(market), 0.0), question, SETTINGS)
+    check_paths(quote)
+    assert int(quote.amount_out) > 10**7
+    assert 0.0 <= quote.price_impact < 1.0
+
+
+@pytest.mark.parametrize(("token_in", "token_out"), [("EGLD", WRAPPED), (WRAPPED, "EGLD"), (WRAPPED, USDC)])
+def test_a_reverse_quote_pays_what_is_wanted_after_the_referral_fee(token_in: str, token_out: str) -> None:
+    """The contract's fee comes on top of the wanted output, also where there is nothing but wrapping to do."""
+    wanted = 10**18 if token_out != USDC else 10**7
+    question = QuoteRequest(token_in=token_in, token_out=token_out, amount_out=wanted, referral_id=7)
+    quote = answer(snapshot(), question, AggregatorSettings(referrals={"7": (30, 20)}))
+    assert int(quote.amount_out) >= wanted
+    assert int(quote.fee_amount) >= wanted * 50 // 10_000
 
 
 def test_a_batch_takes_lp_tokens_and_wraps() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from millrace.dex.market import DictMarket
 from millrace.routing.paths import MILLION, split_paths
-from millrace.routing.plan import PlanError
+from millrace.routing.plan import Fill, LpMove, PlanError
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits
 from millrace.routing.synthetic import WRAPPED, make_market
@@ -40,3 +43,38 @@ def test_paths_add_up() -> None:
             assert tokens[1:] == [hop.fill.trade.token_out for hop in share.hops[:-1]]
             assert share.hops[-1].fill.trade.token_out == token_out
     assert several > 5
+
+
+@given(st.data())
+def test_any_flow_is_taken_apart_to_the_unit(data: st.DataObject) -> None:
+    """Hops sell what the hop before bought; pools, inputs and outputs add up; paths are as few as a flow has."""
+    tokens = data.draw(st.integers(2, 5))
+    balances = [data.draw(st.integers(1, 10**6))] + [0] * (tokens - 1)
+    whole = balances[0]
+    fills: list[Fill] = []
+    for token in range(tokens - 1):
+        sales = data.draw(st.integers(1, 3))
+        for sale in range(sales):
+            amount = balances[token] if sale == sales - 1 else data.draw(st.integers(0, balances[token]))
+            if amount == 0:
+                continue
+            target = data.draw(st.integers(token + 1, tokens - 1))
+            paid = data.draw(st.integers(1, 10**6))
+            balances[token] -= amount
+            balances[target] += paid
+            fills.append(Fill(LpMove(MARKET.pools[0], str(token), str(target)), amount, paid))
+    shares = split_paths(fills, "0", str(tokens - 1))
+    assert sum(share.amount_in for share in shares) == whole
+    assert sum(share.amount_out for share in shares) == balances[-1]
+    assert sum(share.ppm for share in shares) == MILLION
+    assert len(shares) <= len(fills) - len({fill.trade.token_in for fill in fills}) + 1
+    for share in shares:
+        assert [hop.amount_in for hop in share.hops[1:]] == [hop.amount_out for hop in share.hops[:-1]]
+    for number, fill in enumerate(fills):  # dust may be added at the ends, never in between
+        assert (
+            sum(hop.amount_in for share in shares for hop in share.hops[1:] if hop.number == number) <= fill.amount_in
+        )
+        assert (
+            sum(hop.amount_out for share in shares for hop in share.hops[:-1] if hop.number == number)
+            <= fill.amount_out
+        )

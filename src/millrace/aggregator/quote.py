@@ -142,7 +142,7 @@ def _route(
     token_in, token_out = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
     amount = request.amount_in
     if token_in == token_out and request.token_in != request.token_out:
-        given = amount or request.amount_out or 0
+        given = amount or _gross(request.amount_out or 0, referral_bps(request, settings))
         return Route(Execution([], [], given, given), 0.0)
     limits = _limits(request, settings)
     try:
@@ -304,14 +304,14 @@ def _paths(snapshot: Snapshot, request: QuoteRequest, done: Execution) -> list[P
         hop = wrapper_hop(request.token_in, request.token_out, amount)
         return [_part(snapshot, request, amount, amount, MILLION, [hop])]
     parts = []
-    for share in split_paths(done.fills, source, sink, done.amount_in):
+    kept = _kept(done) if source == sink else 0
+    for share in split_paths(done.fills, source, sink, done.amount_in, done.amount_out - kept):
         swaps = [swap_hop(snapshot, Fill(hop.fill.trade, hop.amount_in, hop.amount_out)) for hop in share.hops]
         if request.token_in == NATIVE:
             swaps.insert(0, wrapper_hop(NATIVE, snapshot.wrapped, share.amount_in))
         if request.token_out == NATIVE:
             swaps.append(wrapper_hop(snapshot.wrapped, NATIVE, share.amount_out))
         parts.append(_part(snapshot, request, share.amount_in, share.amount_out, share.ppm, swaps))
-    kept = _kept(done) if source == sink else 0
     if kept:  # what a cycle plan leaves of its input is a path without swaps
         parts.append(_part(snapshot, request, kept, kept, MILLION - sum(part.split_ppm for part in parts), []))
     return parts

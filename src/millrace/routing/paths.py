@@ -1,8 +1,10 @@
 """Takes an executed plan apart into paths, for people to read.
 
-The contract works on balances, not on paths, so a plan that merges and splits has many such readings.
-The largest path comes first. Amounts along a path are shares of what each trade did;
-the paths' inputs and outputs add up to the quote's, to the unit.
+The contract works on balances, not on paths, so a plan that merges and splits has many such readings. This one follows
+the input through the trades in the order in which they are executed: every trade takes what was bought first, and what
+it pays is divided between those whose units it took. So the amounts of a path fit together to the unit, a hop sells
+what the hop before it bought, and the inputs and outputs of all paths add up to the quote's. There are at most as many
+paths as trades that leave something of their token, and one more. The largest path comes first.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from millrace.routing.plan import Fill
 
 MILLION = 1_000_000
 RESIDUE = 100_000  # a path with less than this part of the input is the rounding of other paths
-NEGLIGIBLE = 1e-9  # of a trade; so little left goes along with the path that leaves it
 
 
 class Hop(NamedTuple):
@@ -35,46 +36,98 @@ class PathShare(NamedTuple):
     ppm: int
 
 
-def split_paths(fills: Sequence[Fill], source: str, sink: str, whole: int = 0) -> list[PathShare]:
+class _Parcel(NamedTuple):
+    """Units of one token that came a way together: the hops so far, and how many units they have become."""
+
+    hops: tuple[Hop, ...]
+    amount: int
+
+
+def split_paths(
+    fills: Sequence[Fill], source: str, sink: str, whole: int = 0, paid: int | None = None
+) -> list[PathShare]:
     """Decompose fills (in execution order) into paths from `source` to `sink`.
 
-    The shares are parts of `whole`, the plan's input, of which a cycle may leave some; 0: of what the paths take.
+    The shares are parts of `whole`, the plan's input, of which a cycle may leave some; 0: what the fills take.
+    `paid` is what all paths together pay; without it, what the fills do: dust that a withdrawal into one token left of
+    another one is in no fill.
     """
-    left_in = [fill.amount_in for fill in fills]
-    left_out = [fill.amount_out for fill in fills]
-    blocked: set[int] = set()
-    routes: list[list[Hop]] = []
-    while len(routes) + len(blocked) <= 2 * len(fills):
-        chain, arrives = _next_chain(fills, left_in, blocked, source, sink)
-        if arrives:
-            routes.append(_take(fills, chain, left_in, left_out))
-        elif chain:
-            blocked.add(chain[-1])  # dust of rounding: nobody is left who sells what this trade buys
-        else:
-            break
-    routes.sort(key=lambda hops: -hops[0].amount_in)
-    if routes:
-        _add_dust(routes[0], fills, left_in, left_out, source, sink)
+    if not whole:
+        gained = sum(fill.amount_out for fill in fills if fill.trade.token_out == source != sink)
+        whole = sum(fill.amount_in for fill in fills if fill.trade.token_in == source) - gained
+    held = {source: [_Parcel((), whole)]}
+    for number, fill in enumerate(fills):
+        sold = _take(held.get(fill.trade.token_in, []), fill.amount_in)
+        held.setdefault(fill.trade.token_out, []).extend(_trade(sold, fill, number))
+    routes = _merged([parcel.hops for parcel in held.get(sink, []) if parcel.hops])
+    if not routes:
+        return []
     _join_residue(routes)
-    if routes and whole:  # what a withdrawal gave back of the source on the way is not the caller's
-        given_back = max(0, sum(hops[0].amount_in for hops in routes) - whole)
-        routes[0][0] = routes[0][0]._replace(amount_in=routes[0][0].amount_in - given_back)
+    stuck = [p for token, parcels in held.items() if token != sink for p in parcels if p.hops]
+    spare_in = sum(parcel.hops[0].amount_in for parcel in stuck)  # dust that no trade sells
+    routes[0][0] = routes[0][0]._replace(amount_in=routes[0][0].amount_in + spare_in)
+    if paid is not None:
+        spare_out = paid - sum(hops[-1].amount_out for hops in routes)
+        routes[0][-1] = routes[0][-1]._replace(amount_out=routes[0][-1].amount_out + spare_out)
     return _with_shares(routes, whole)
 
 
-def _add_dust(
-    hops: list[Hop],
-    fills: Sequence[Fill],
-    left_in: Sequence[int],
-    left_out: Sequence[int],
-    source: str,
-    sink: str,
-) -> None:
-    """What rounding left over at the ends goes to the largest path."""
-    spare_in = sum(left for left, fill in zip(left_in, fills, strict=True) if fill.trade.token_in == source)
-    spare_out = sum(left for left, fill in zip(left_out, fills, strict=True) if fill.trade.token_out == sink)
-    hops[0] = hops[0]._replace(amount_in=hops[0].amount_in + spare_in)
-    hops[-1] = hops[-1]._replace(amount_out=hops[-1].amount_out + spare_out)
+def _merged(chains: Sequence[Sequence[Hop]]) -> list[list[Hop]]:
+    """Chains of the same trades as one; the one with most of the input first."""
+    merged: dict[tuple[int, ...], list[Hop]] = {}
+    for chain in chains:
+        key = tuple([hop.number for hop in chain])
+        known = merged.get(key)
+        merged[key] = (
+            list(chain) if known is None else [_sum(one, other) for one, other in zip(known, chain, strict=True)]
+        )
+    return sorted(merged.values(), key=lambda hops: -hops[0].amount_in)
+
+
+def _sum(one: Hop, other: Hop) -> Hop:
+    return one._replace(amount_in=one.amount_in + other.amount_in, amount_out=one.amount_out + other.amount_out)
+
+
+def _take(parcels: list[_Parcel], amount: int) -> list[_Parcel]:
+    """Remove `amount` from the parcels: one of just this size, else the oldest first."""
+    for k, parcel in enumerate(parcels):
+        if parcel.amount == amount:
+            return [parcels.pop(k)]
+    taken: list[_Parcel] = []
+    while parcels and (amount > 0 or not taken):
+        first = parcels[0]
+        if first.amount <= amount:
+            taken.append(parcels.pop(0))
+        else:
+            part, parcels[0] = _divide(first, amount)
+            taken.append(part)
+        amount -= taken[-1].amount
+    return taken
+
+
+def _divide(parcel: _Parcel, amount: int) -> tuple[_Parcel, _Parcel]:
+    """A parcel in two, the first of this amount; its hops are divided backwards, a unit at least for each if there is."""
+    ones: list[Hop] = []
+    others: list[Hop] = []
+    wanted = amount
+    for hop in reversed(parcel.hops):
+        part = wanted * hop.amount_in // hop.amount_out if hop.amount_out else 0
+        part = min(max(part, 1), hop.amount_in - 1) if hop.amount_in > 1 else part
+        ones.append(hop._replace(amount_in=part, amount_out=wanted))
+        others.append(hop._replace(amount_in=hop.amount_in - part, amount_out=hop.amount_out - wanted))
+        wanted = part
+    return _Parcel(tuple(ones[::-1]), amount), _Parcel(tuple(others[::-1]), parcel.amount - amount)
+
+
+def _trade(sold: Sequence[_Parcel], fill: Fill, number: int) -> list[_Parcel]:
+    """What becomes of the parcels that a trade sells: each has its part of what is bought."""
+    bought: list[_Parcel] = []
+    units, left = sum(parcel.amount for parcel in sold), fill.amount_out
+    for parcel in sold:
+        paid = left * parcel.amount // units if units else 0
+        units, left = units - parcel.amount, left - paid
+        bought.append(_Parcel((*parcel.hops, Hop(fill, number, parcel.amount, paid)), paid))
+    return bought
 
 
 def _join_residue(routes: list[list[Hop]]) -> None:
@@ -86,57 +139,11 @@ def _join_residue(routes: list[list[Hop]]) -> None:
         hops[-1] = hops[-1]._replace(amount_out=hops[-1].amount_out + small[-1].amount_out)
 
 
-def _next_chain(
-    fills: Sequence[Fill], left: Sequence[int], blocked: set[int], source: str, sink: str
-) -> tuple[list[int], bool]:
-    """Trades from the source on, always the next in execution order that has input left.
-
-    A trade sells what was bought before it. Taking the next one leaves the later ones to those who buy
-    later, so no amount but dust gets stuck. The flag says whether the sink was reached.
-    """
-    chain: list[int] = []
-    token, start = source, 0
-    while not chain or token != sink:
-        following = (
-            k for k in range(start, len(fills)) if left[k] > 0 and k not in blocked and fills[k].trade.token_in == token
-        )
-        k = next(following, -1)
-        if k < 0:
-            return chain, False
-        chain.append(k)
-        token, start = fills[k].trade.token_out, k + 1
-    return chain, True
-
-
-def _take(fills: Sequence[Fill], chain: Sequence[int], left_in: list[int], left_out: list[int]) -> list[Hop]:
-    """Remove as much as the narrowest trade of the chain allows and list the amounts taken."""
-    amount, reach = float("inf"), 1.0
-    for k in chain:
-        amount = min(amount, left_in[k] / reach)
-        reach *= fills[k].amount_out / fills[k].amount_in
-    hops = []
-    for k in chain:
-        fill = fills[k]
-        part = amount / fill.amount_in
-        if amount >= left_in[k] - NEGLIGIBLE * fill.amount_in:
-            taken_in, taken_out = left_in[k], left_out[k]
-        else:
-            taken_in = min(left_in[k], int(amount))
-            taken_out = min(left_out[k], int(fill.amount_out * part))
-        left_in[k] -= taken_in
-        left_out[k] -= taken_out
-        hops.append(Hop(fill, k, taken_in, taken_out))
-        amount *= fill.amount_out / fill.amount_in
-    return hops
-
-
 def _with_shares(routes: Sequence[list[Hop]], whole: int) -> list[PathShare]:
     """Add the parts per million: rounded down, the missing ones go to the largest path."""
     taken = sum(hops[0].amount_in for hops in routes)
-    total = max(whole, taken)
-    shares = [hops[0].amount_in * MILLION // total for hops in routes]
-    if shares:
-        shares[shares.index(max(shares))] += taken * MILLION // total - sum(shares)
+    shares = [hops[0].amount_in * MILLION // whole for hops in routes]
+    shares[shares.index(max(shares))] += taken * MILLION // whole - sum(shares)
     return [
         PathShare(hops, hops[0].amount_in, hops[-1].amount_out, share)
         for hops, share in zip(routes, shares, strict=True)

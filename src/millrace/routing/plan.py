@@ -111,7 +111,10 @@ def spot_output(done: Execution) -> float:
         units, at_spot = owned.get(trade.token_in, (0, 0.0))
         part = at_spot * min(sold / max(units, 1), 1.0)
         owned[trade.token_in] = units - sold, at_spot - part
-        gained = part * (trade.spot if isinstance(trade, Trade) and trade.spot > 0.0 else bought / sold)
+        if isinstance(trade, Trade) and trade.spot > 0.0:
+            gained = part * trade.spot
+        else:  # of a few LP units, a token's part may be none
+            gained = part * bought / sold if sold else 0.0
         if trade.token_out == sink:
             paid += gained
         else:
