@@ -33,7 +33,7 @@ MAX_U64, MAX_U32 = 2**64 - 1, 2**32 - 1
 _VALUE = re.compile(r"0|[1-9][0-9]{0,79}", re.ASCII)
 # Nothing that a JSON encoder would escape: the signing bytes hold the text as it is.
 _CHAIN_ID = re.compile(r"[A-Za-z0-9 ._-]{1,64}", re.ASCII)
-_SIGNATURE = re.compile(r"[0-9a-f]{128}", re.ASCII)
+_UNSIGNED = bytes(SIGNATURE_SIZE)
 
 
 class TransactionError(ValueError):
@@ -114,26 +114,30 @@ def signing_message(tx: Transaction) -> bytes:
 
 
 def to_proto(tx: Transaction) -> bytes:
-    """The canonical protobuf form: fields in order, empty ones left out, the value always there."""
-    out = bytearray()
-    _put_number(out, 0x08, tx.nonce)
-    _put_bytes(out, b"\x12", bigint.encode(tx.value))
-    _put_bytes(out, b"\x1a", tx.receiver)
-    _put_bytes(out, b"\x22", tx.receiver_username)
-    _put_bytes(out, b"\x2a", tx.sender)
-    _put_bytes(out, b"\x32", tx.sender_username)
-    _put_number(out, 0x38, tx.gas_price)
-    _put_number(out, 0x40, tx.gas_limit)
-    _put_bytes(out, b"\x4a", tx.data)
-    _put_bytes(out, b"\x52", tx.chain_id.encode())
-    _put_number(out, 0x58, tx.version)
-    _put_bytes(out, b"\x62", tx.signature)
-    _put_number(out, 0x68, tx.options)
-    _put_bytes(out, b"\x72", tx.guardian)
-    _put_bytes(out, b"\x7a", tx.guardian_signature)
-    _put_bytes(out, b"\x82\x01", tx.relayer)
-    _put_bytes(out, b"\x8a\x01", tx.relayer_signature)
-    return bytes(out)
+    """The canonical protobuf form: fields in order, empty ones left out, the value always there.
+
+    Raises `ValueError` for a number that its field cannot hold, which no checked transaction has.
+    """
+    message = outport_pb2.Transaction(
+        nonce=tx.nonce,
+        value=bigint.encode(tx.value),
+        receiver=tx.receiver,
+        rcvUserName=tx.receiver_username,
+        sender=tx.sender,
+        sndUserName=tx.sender_username,
+        gasPrice=tx.gas_price,
+        gasLimit=tx.gas_limit,
+        data=tx.data,
+        chainID=tx.chain_id.encode(),
+        version=tx.version,
+        signature=tx.signature,
+        options=tx.options,
+        guardian=tx.guardian,
+        guardianSignature=tx.guardian_signature,
+        relayer=tx.relayer,
+        relayerSignature=tx.relayer_signature,
+    )
+    return message.SerializeToString()
 
 
 def chain_hash(tx: Transaction) -> bytes:
@@ -181,7 +185,8 @@ def from_proto(data: bytes) -> Transaction:
         relayer_signature=message.relayerSignature,
     )
     _check(tx)
-    if to_proto(tx) != data:
+    message.DiscardUnknownFields()
+    if message.SerializeToString() != data or bigint.encode(value) != message.value:
         raise TransactionError("transaction", "not in the canonical protobuf form")
     return tx
 
@@ -275,37 +280,39 @@ def _optional_address(field: str, text: str) -> bytes:
 
 def _check(tx: Transaction) -> None:
     """What must hold of every transaction, wherever it comes from. Raises `TransactionError`."""
-    _require_range("nonce", tx.nonce, MAX_U64)
-    _require_range("value", tx.value, MAX_VALUE)
-    _require_size("receiver", tx.receiver, address.SIZE)
-    _require_size("sender", tx.sender, address.SIZE)
-    _require_range("gasPrice", tx.gas_price, MAX_U64)
-    _require_range("gasLimit", tx.gas_limit, MAX_U64)
+    _check_ranges(
+        ("nonce", tx.nonce, MAX_U64),
+        ("value", tx.value, MAX_VALUE),
+        ("gasPrice", tx.gas_price, MAX_U64),
+        ("gasLimit", tx.gas_limit, MAX_U64),
+    )
     if not _CHAIN_ID.fullmatch(tx.chain_id):
         raise TransactionError("chainID", "1 to 64 letters, digits, spaces, dots, underscores or hyphens")
-    _require_range("version", tx.version, MAX_U32)
-    _require_range("options", tx.options, MAX_U32)
+    _check_ranges(("version", tx.version, MAX_U32), ("options", tx.options, MAX_U32))
     if tx.version < 1 or (tx.version == 1 and tx.options):
         raise TransactionError("version", "invalid transaction version: at least 1, and 2 with options")
+    for field, raw, size in (
+        ("receiver", tx.receiver, address.SIZE),
+        ("sender", tx.sender, address.SIZE),
+        ("guardian", tx.guardian or address.ZERO, address.SIZE),
+        ("relayer", tx.relayer or address.ZERO, address.SIZE),
+        ("signature", tx.signature or _UNSIGNED, SIGNATURE_SIZE),
+        ("guardianSignature", tx.guardian_signature or _UNSIGNED, SIGNATURE_SIZE),
+        ("relayerSignature", tx.relayer_signature or _UNSIGNED, SIGNATURE_SIZE),
+    ):
+        if len(raw) != size:
+            raise TransactionError(field, f"{size} bytes, not {len(raw)}")
     for field, name in (("senderUsername", tx.sender_username), ("receiverUsername", tx.receiver_username)):
         if len(name) > MAX_USERNAME:
             raise TransactionError(field, f"at most {MAX_USERNAME} bytes")
-    _require_size("guardian", tx.guardian, 0, address.SIZE)
-    _require_size("relayer", tx.relayer, 0, address.SIZE)
-    _require_size("signature", tx.signature, 0, SIGNATURE_SIZE)
-    _require_size("guardianSignature", tx.guardian_signature, 0, SIGNATURE_SIZE)
-    _require_size("relayerSignature", tx.relayer_signature, 0, SIGNATURE_SIZE)
 
 
-def _require_size(field: str, raw: bytes, *sizes: int) -> None:
-    if len(raw) not in sizes:
-        raise TransactionError(field, f"{sizes[-1]} bytes, not {len(raw)}")
-
-
-def _require_range(field: str, number: int, highest: int) -> None:
-    # A truth value is an int to Python, and a float compares like one.
-    if type(number) is not int or not 0 <= number <= highest:
-        raise TransactionError(field, f"an integer from 0 to {highest}")
+def _check_ranges(*numbers: tuple[str, int, int]) -> None:
+    """Field, number, and the highest it may be. Raises `TransactionError`."""
+    for field, number, highest in numbers:
+        # A truth value is an int to Python, and a float compares like one.
+        if type(number) is not int or not 0 <= number <= highest:
+            raise TransactionError(field, f"an integer from 0 to {highest}")
 
 
 def _decode_value(data: bytes) -> int:
@@ -320,8 +327,10 @@ def _decode_value(data: bytes) -> int:
 
 def _decode_base64(field: str, text: str, longest: int) -> bytes:
     """Standard base64 with padding; a lenient form would mean other signing bytes than the text suggests."""
+    if not text:
+        return b""
     try:
-        data = binascii.a2b_base64(text, strict_mode=True) if text else b""
+        data = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
         raise TransactionError(field, "standard base64 with padding") from None
     if _base64(data) != text:
@@ -332,30 +341,16 @@ def _decode_base64(field: str, text: str, longest: int) -> bytes:
 
 
 def _decode_signature(field: str, text: str) -> bytes:
-    if text and not _SIGNATURE.fullmatch(text):
+    if not text:
+        return b""
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        raw = b""
+    if len(raw) != SIGNATURE_SIZE or raw.hex() != text:  # other texts have the same bytes: white space, capitals
         raise TransactionError(field, "128 lower-case hex digits")
-    return bytes.fromhex(text)
+    return raw
 
 
 def _base64(data: bytes) -> str:
     return binascii.b2a_base64(data, newline=False).decode()
-
-
-def _put_number(out: bytearray, tag: int, number: int) -> None:
-    if number:
-        out.append(tag)
-        _put_varint(out, number)
-
-
-def _put_bytes(out: bytearray, tag: bytes, data: bytes) -> None:
-    if data:
-        out += tag
-        _put_varint(out, len(data))
-        out += data
-
-
-def _put_varint(out: bytearray, number: int) -> None:
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
