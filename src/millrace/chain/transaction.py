@@ -353,4 +353,4 @@ def _decode_signature(field: str, text: str) -> bytes:
 
 
 def _base64(data: bytes) -> str:
-    return binascii.b2a_base64(data, newline=False).decode()
+    return binascii.b2a_base64(data, newline=False).decode() if data else ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 from millrace.chain.transaction import Transaction
 from millrace.relayer.inflight import Entry
@@ -12,7 +13,7 @@ from millrace.relayer.reasons import Reason
 from millrace.relayer.stages import Origin, Reserved
 
 
-class Accepted(NamedTuple):
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """A transaction the relayer stands for."""
 
     tx: Transaction
@@ -24,7 +25,7 @@ Result = Accepted | Reason
 Announce = Callable[[Entry], None]
 
 
-class Taken(NamedTuple):
+class Taken(msgspec.Struct, frozen=True):
     """A transaction after `take`: reserved anew, or one that was submitted before."""
 
     position: int

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from millrace.relayer import reasons
 from millrace.relayer.policy import Budget, Quotas
 from millrace.relayer.reasons import Refused
@@ -21,7 +23,7 @@ UNDECIDED_SECONDS = 900.0
 """A transaction of which nobody has said by then that it failed counts as one that did not."""
 
 
-class Spender(NamedTuple):
+class Spender(msgspec.Struct, frozen=True, gc=False):
     """Who a reservation is for."""
 
     key: bytes
@@ -56,14 +58,16 @@ class _Window:
         self._charges.append(charge)
         self.total += charge.amount
 
-    def forget(self, now: float) -> None:
-        """Drop what has left the window."""
-        while self._charges and self._charges[0].time <= now - self._seconds:
-            self.total -= self._charges.popleft().amount
+    def sum(self, now: float) -> int:
+        """What counts now; what has left the window is dropped."""
+        charges, since = self._charges, now - self._seconds
+        while charges and charges[0].time <= since:
+            self.total -= charges.popleft().amount
+        return self.total
 
     def shrink(self, charge: _Charge, by: int, now: float) -> None:
         """A charge has become smaller; it only counts here while it has not left."""
-        self.forget(now)
+        self.sum(now)
         if charge.time > now - self._seconds:
             self.total -= by
 
@@ -85,9 +89,7 @@ class _KeyAccount:
 
     def may_be_lost(self, now: float) -> int:
         """What failing transactions cost in the last hour, and what may still turn out to have failed."""
-        self.losses.forget(now)
-        self.undecided.forget(now)
-        return self.losses.total + self.undecided.total + self.at_risk
+        return self.losses.sum(now) + self.undecided.sum(now) + self.at_risk
 
 
 class _Quota:
@@ -165,15 +167,16 @@ class Ledger:
         """Take `fee` from the key's budget and every quota, or raise `Refused` and take nothing."""
         account = self._key(who.key)
         _check_budget(account, fee, now, budget, sign_only)
-        limits = (
-            (quotas.sender_per_hour, quotas.sender_at_risk_sign_only),
-            (quotas.ip_per_hour, quotas.ip_at_risk_sign_only),
-            (quotas.receiver_per_hour, None),
-        )
-        of_whom = self._quotas_of(who)
-        for quota, (per_hour, signed_only) in zip(of_whom, limits, strict=True):
-            if quota is not None:
-                _check_quota(quota, fee, now, per_hour, signed_only if sign_only else None)
+        sender, ip, receiver = of_whom = self._quotas_of(who)
+        _check_quota(sender, fee, now, quotas.sender_per_hour)
+        if ip is not None:
+            _check_quota(ip, fee, now, quotas.ip_per_hour)
+        if receiver is not None:
+            _check_quota(receiver, fee, now, quotas.receiver_per_hour)
+        if sign_only:
+            _check_signed_only(sender, fee, quotas.sender_at_risk_sign_only)
+            if ip is not None:
+                _check_signed_only(ip, fee, quotas.ip_at_risk_sign_only)
         self._use(who, of_whom)
         return _take(account, of_whom, fee, now, sign_only)
 
@@ -214,8 +217,7 @@ class Ledger:
         limits = (budget.per_minute, budget.per_hour, budget.per_day)
         rooms = [budget.at_risk - account.at_risk, budget.loss_per_hour - account.may_be_lost(now)]
         for window, limit in zip(account.windows, limits, strict=True):
-            window.forget(now)
-            rooms.append(limit - window.total)
+            rooms.append(limit - window.sum(now))
         return max(0, min(rooms))
 
     def at_risk(self, key: bytes) -> int:
@@ -224,9 +226,7 @@ class Ledger:
 
     def lost(self, key: bytes, now: float) -> int:
         """What failing transactions cost the key in the last hour."""
-        losses = self._key(key).losses
-        losses.forget(now)
-        return losses.total
+        return self._key(key).losses.sum(now)
 
     # ---- insides
 
@@ -289,8 +289,7 @@ def _undecided(account: _KeyAccount, fee: int, now: float) -> Undecided:
 def _check_budget(account: _KeyAccount, fee: int, now: float, budget: Budget, sign_only: bool) -> None:
     limits = (budget.per_minute, budget.per_hour, budget.per_day)
     for window, limit in zip(account.windows, limits, strict=True):
-        window.forget(now)
-        if window.total + fee > limit:
+        if window.sum(now) + fee > limit:
             raise Refused(reasons.BUDGET_EXHAUSTED.but("try later", _ms(window.wait(now))))
     if account.at_risk + fee > budget.at_risk or (
         sign_only and account.at_risk_sign_only + fee > budget.at_risk_sign_only
@@ -300,11 +299,13 @@ def _check_budget(account: _KeyAccount, fee: int, now: float, budget: Budget, si
         raise Refused(reasons.BUDGET_EXHAUSTED.but("too much went to transactions that failed, or may", 10_000))
 
 
-def _check_quota(quota: _Quota, fee: int, now: float, per_hour: int, signed_only: int | None) -> None:
-    quota.window.forget(now)
-    if quota.window.total + fee > per_hour:
+def _check_quota(quota: _Quota, fee: int, now: float, per_hour: int) -> None:
+    if quota.window.sum(now) + fee > per_hour:
         raise Refused(reasons.QUOTA_EXHAUSTED.but("try later", _ms(quota.window.wait(now))))
-    if signed_only is not None and quota.at_risk_sign_only + fee > signed_only:
+
+
+def _check_signed_only(quota: _Quota, fee: int, most: int) -> None:
+    if quota.at_risk_sign_only + fee > most:
         raise Refused(reasons.QUOTA_EXHAUSTED.but("broadcast what was signed before, or let its nonce pass", 10_000))
 
 

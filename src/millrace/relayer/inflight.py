@@ -147,10 +147,13 @@ class InFlight:
 
     def add(self, entry: Entry) -> None:
         """Take its (sender, nonce). Raises `KeyError` when taken or full: callers look first."""
-        if self.is_full or entry.tx.nonce in self.of_sender(entry.tx.sender):
-            raise KeyError(entry.tx.nonce)
-        self._by_sender.setdefault(entry.tx.sender, {})[entry.tx.nonce] = entry
-        self._costs[entry.tx.sender] = self._costs.get(entry.tx.sender, 0) + entry.cost_to_sender
+        sender, nonce = entry.tx.sender, entry.tx.nonce
+        nonces = self._by_sender.get(sender, {})
+        if self.is_full or nonce in nonces:
+            raise KeyError(nonce)
+        nonces[nonce] = entry
+        self._by_sender[sender] = nonces
+        self._costs[sender] = self._costs.get(sender, 0) + entry.cost_to_sender
         self._by_client[entry.client_hash] = entry
         self._count(entry, 1)
         if entry.chain_hash:
@@ -182,8 +185,8 @@ class InFlight:
 
     def _count(self, entry: Entry, change: int) -> None:
         """Add an entry to the sums, or take it out; a sum of nothing is not kept."""
-        self._by_ip[entry.ip] += change
-        if not self._by_ip[entry.ip]:
+        of_ip = self._by_ip[entry.ip] = self._by_ip[entry.ip] + change
+        if not of_ip:
             del self._by_ip[entry.ip]
         if entry.kind != "broadcast":
             return

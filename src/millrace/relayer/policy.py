@@ -226,7 +226,7 @@ def check_caps(tx: Transaction, policy: Policy, network: NetworkProfile) -> int:
     These are the checks the signing process repeats.
     """
     caps = policy.caps
-    if network.shard_of(tx.sender) in policy.paused_shards:
+    if policy.paused_shards and network.shard_of(tx.sender) in policy.paused_shards:
         raise Refused(reasons.SHARD_PAUSED.but("its operator paused sponsoring", 60_000))
     if tx.gas_price > caps.gas_price:
         raise Refused(reasons.GAS_PRICE_TOO_HIGH.but(f"at most {caps.gas_price}"))

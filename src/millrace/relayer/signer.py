@@ -20,7 +20,9 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
+
+import msgspec
 
 from millrace.chain.keys import KeyPair
 from millrace.chain.network import NetworkProfile
@@ -53,18 +55,17 @@ MAX_CHECKED = 4096
 MAX_CHECKED_BYTES = 4096
 """Longer ones are not remembered, so that all of them together take some 16 MiB at most."""
 
+_ASKED = stages.Origin("relay", "")
+"""Whoever asked for a signature: what must hold does not depend on it."""
 NOT_JOURNALLED = reasons.Reason("not in the journal", "not_journalled")
 
 
-class _Checked(NamedTuple):
+class _Checked(msgspec.Struct, frozen=True, gc=False):
     """A transaction whose signatures were verified, and the bytes that ours will be over."""
 
     authenticated: stages.Authenticated
+    tx: Transaction
     message: bytes
-
-    @property
-    def tx(self) -> Transaction:
-        return self.authenticated.tx
 
 
 _Nonce = tuple[bytes, int]
@@ -154,9 +155,9 @@ class Vault:
         if tx.relayer_signature:
             raise Refused(reasons.SIGNER_REFUSED.but("it is signed already"))
         message = signing_message(tx)
-        parsed = stages.Parsed(tx, data, stages.hash_of(data), stages.Origin("relay", ""))
+        parsed = stages.Parsed(tx, data, stages.hash_of(data), _ASKED)
         examined = stages.examine(parsed, self._network, self._relayers)
-        return _Checked(stages.verify(examined, message), message)
+        return _Checked(stages.verify(examined, message), tx, message)
 
     # ---- the journal, read only
 

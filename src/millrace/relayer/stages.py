@@ -49,9 +49,11 @@ class Relayers(msgspec.Struct, frozen=True):
     """The public keys that pay, by shard; addresses only, the secrets live in the signing process."""
 
     by_shard: dict[int, bytes]
+    keys: frozenset[bytes] = frozenset()
+    """All of them."""
 
-    def __contains__(self, pubkey: object) -> bool:
-        return pubkey in self.by_shard.values()
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "keys", frozenset(self.by_shard.values()))
 
 
 class Parsed(msgspec.Struct, frozen=True, gc=False):
@@ -82,7 +84,8 @@ class Examined(msgspec.Struct, frozen=True, gc=False):
     """What it does, where a relayer key is asked to pay for that."""
 
     def __post_init__(self) -> None:
-        _require(self.parsed, Parsed)
+        if type(self.parsed) is not Parsed:
+            raise _skipped(self.parsed, Parsed)
 
 
 class Authenticated(msgspec.Struct, frozen=True, gc=False):
@@ -91,7 +94,8 @@ class Authenticated(msgspec.Struct, frozen=True, gc=False):
     examined: Examined
 
     def __post_init__(self) -> None:
-        _require(self.examined, Examined)
+        if type(self.examined) is not Examined:
+            raise _skipped(self.examined, Examined)
 
     @property
     def parsed(self) -> Parsed:
@@ -123,7 +127,8 @@ class Approved(msgspec.Struct, frozen=True, gc=False):
     fee: int
 
     def __post_init__(self) -> None:
-        _require(self.authenticated, Authenticated)
+        if type(self.authenticated) is not Authenticated:
+            raise _skipped(self.authenticated, Authenticated)
 
     @property
     def tx(self) -> Transaction:
@@ -140,7 +145,8 @@ class Reserved(msgspec.Struct, frozen=True, gc=False):
     approved: Approved
 
     def __post_init__(self) -> None:
-        _require(self.approved, Approved)
+        if type(self.approved) is not Approved:
+            raise _skipped(self.approved, Approved)
 
 
 class Journalled(msgspec.Struct, frozen=True, gc=False):
@@ -149,7 +155,8 @@ class Journalled(msgspec.Struct, frozen=True, gc=False):
     reserved: Reserved
 
     def __post_init__(self) -> None:
-        _require(self.reserved, Reserved)
+        if type(self.reserved) is not Reserved:
+            raise _skipped(self.reserved, Reserved)
 
 
 class Signed(msgspec.Struct, frozen=True, gc=False):
@@ -159,7 +166,8 @@ class Signed(msgspec.Struct, frozen=True, gc=False):
     tx: Transaction
 
     def __post_init__(self) -> None:
-        _require(self.journalled, Journalled)
+        if type(self.journalled) is not Journalled:
+            raise _skipped(self.journalled, Journalled)
 
 
 def hash_of(proto: bytes) -> bytes:
@@ -172,9 +180,9 @@ def cosigned(proto: bytes, signature: bytes) -> bytes:
     return proto + b"\x8a\x01\x40" + signature
 
 
-def _require(value: object, kind: type) -> None:
-    if type(value) is not kind:
-        raise TypeError(f"needs a {kind.__name__}, not a {type(value).__name__}")
+def _skipped(value: object, kind: type) -> TypeError:
+    """Somebody left out a stage."""
+    return TypeError(f"needs a {kind.__name__}, not a {type(value).__name__}")
 
 
 def parse(raw: Raw, origin: Origin) -> Parsed:
@@ -269,11 +277,12 @@ def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> call.
 
     What the transaction does, if it is to be sponsored.
     """
-    if tx.sender in relayers or tx.guardian in relayers:
+    keys = relayers.keys
+    if tx.sender in keys or tx.guardian in keys:
         raise Refused(reasons.RELAYER_AS_PARTY)
     if not tx.is_relayed:
         return None
-    if tx.data.split(b"@", 1)[0].decode("latin-1") in call.RELAYED_FUNCTIONS:
+    if tx.data and tx.data.split(b"@", 1)[0].decode("latin-1") in call.RELAYED_FUNCTIONS:
         raise Refused(reasons.NESTED_RELAYED)
     if not origin.is_sponsored:
         return None
@@ -281,7 +290,7 @@ def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> call.
         target = target_of(tx)
     except call.CallError as error:
         raise Refused(reasons.INVALID_DATA.but(str(error))) from None
-    if tx.receiver in relayers or target.receiver in relayers:
+    if tx.receiver in keys or target.receiver in keys:
         raise Refused(reasons.RELAYER_AS_PARTY)
     if target.function in call.RELAYED_FUNCTIONS:
         raise Refused(reasons.NESTED_RELAYED)
