@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 
 import aiohttp
 import msgspec
@@ -102,6 +104,39 @@ async def test_what_is_no_request_gets_the_error_body(
     assert int(status.split()[1]) in ((400,) if words else (400, 404))
     assert words is None or words in error
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("head", "answered", "connection", "open_after"),
+    [
+        ("GET /good HTTP/1.1", "HTTP/1.1 200 OK", None, True),
+        ("GET /good HTTP/1.1\r\nConnection: close", "HTTP/1.1 200 OK", "close", False),
+        ("GET /good HTTP/1.0", "HTTP/1.0 200 OK", "close", False),
+        ("GET /good HTTP/1.0\r\nConnection: keep-alive", "HTTP/1.0 200 OK", "keep-alive", True),
+        ("HEAD /good HTTP/1.1", "HTTP/1.1 200 OK", None, True),
+        ("GET /nowhere HTTP/1.1", "HTTP/1.1 404 Not Found", None, True),
+    ],
+)
+async def test_the_head_of_an_answer(
+    base: str, head: str, answered: str, connection: str | None, open_after: bool
+) -> None:
+    """Status, length and date are there, the connection stays or ends as it was asked, and HEAD has no body."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+    writer.write(f"{head}\r\nHost: here\r\n\r\n".encode())
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    assert first == answered
+    assert headers["content-type"] == "application/json"
+    assert parsedate_to_datetime(headers["date"]).utcoffset() == timedelta(0)
+    assert headers.get("connection") == connection
+    body = await reader.readexactly(0 if head.startswith("HEAD") else int(headers["content-length"]))
+    assert body == b"" or msgspec.json.decode(body)
+    if open_after:
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    else:
+        assert await reader.read() == b""
+    writer.close()
 
 
 async def test_bodies_are_bounded(base: str) -> None:
