@@ -72,7 +72,7 @@ class Snapshot:
         self.main.router.warm()
         self._curves.forget_all_but(document.pools)
 
-        self._answers: dict[str, bytes] = {}
+        self._answers: OrderedDict[str, bytes] = OrderedDict()  # unlike a dict it finds its oldest entry at once
         self._answer_bytes = 0
 
     def answered(self, question: str) -> bytes | None:
@@ -86,8 +86,8 @@ class Snapshot:
         self._answers[question] = answer
         self._answer_bytes += len(question) + len(answer)
         while self._answer_bytes > ANSWER_BYTES:
-            oldest = next(iter(self._answers))
-            self._answer_bytes -= len(oldest) + len(self._answers.pop(oldest))
+            oldest, bytes_of = self._answers.popitem(last=False)
+            self._answer_bytes -= len(oldest) + len(bytes_of)
 
     def age(self, now: float) -> float:
         """Seconds since the document arrived."""
