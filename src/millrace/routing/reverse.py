@@ -3,8 +3,9 @@
 The best output is, but for rounding, a concave function of the input. A few forward answers close in on the input;
 the best single path's exact inverse is never exceeded. Then the plan found is walked with ever smaller inputs until
 one unit less would not pay enough, and the forward search is asked again for that input: the answer is an input for
-which the forward quote pays what is wanted, too. At the end the payments are put in an order in which also the very
-instructions of the answer pay too little for one unit less.
+which the forward quote pays what is wanted, too, but not for one unit less. At the end the payments are put in an order
+in which also the very instructions of the answer pay too little for one unit less. Where no order does that, because
+paths share pools, every payment is cut down to what it needs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from millrace.dex import aggregator_contract as contract
 from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError
@@ -61,7 +62,12 @@ def smallest(question: Question, spot: float) -> Route:
         best = found if enough else Route(single, None)
     if best is None:
         raise PlanError("the market cannot pay this amount")
-    best = _settle(question, best)
+    for _ in range(SETTLINGS):
+        best = _settle(question, best)
+        less = None if question.late() else question.forward(best.execution.amount_in - 1)
+        if less is None or less.execution.amount_out < question.wanted:
+            break
+        best = less  # for a unit less the search came upon another plan, which pays enough, too
     return best._replace(execution=_tight(question, best.execution))
 
 
@@ -186,14 +192,11 @@ def _tight(question: Question, done: Execution) -> Execution:
 
     The contract gives what is left to the last use of the input, so that must be one which needs its last unit.
     """
-    chunks = _chunks(question, done)
-    if (
-        not _pays(question, list(done.legs), done.amount_in - 1)
-        or not chunks
-        or done.legs[chunks[-1][0]].mode != contract.ALL
-    ):
+    if not _pays(question, list(done.legs), done.amount_in - 1):
         return done
-    for number in range(len(chunks)):
+    chunks = _chunks(question, done)
+    movable = bool(chunks) and done.legs[chunks[-1][0]].mode == contract.ALL
+    for number in range(len(chunks) if movable else 0):
         if question.late():
             break
         legs = _with_last(done, chunks, number)
@@ -203,32 +206,72 @@ def _tight(question: Question, done: Execution) -> Execution:
                 tight = question.walk(legs_to_pay, done.amount_in)
                 if tight is not None and tight.amount_out >= question.wanted:
                     return tight
-    return done
+    return _lean(question, done)
+
+
+def _lean(question: Question, done: Execution) -> Execution:
+    """The plan with every use of the input cut down to what it needs: none of them could do with a unit less.
+
+    That is a smaller input than the one for which the forward search pays enough.
+    """
+    legs, amount, before = list(done.legs), done.amount_in, 0
+    while amount != before and not question.late():
+        before = amount
+        amount -= _spare(question, legs, amount)
+        for number in _fixed_uses(question, legs):
+            units = _idle(question, legs, amount, number)
+            legs, amount = _with_less(legs, number, units), amount - units
+    return question.walk(legs, amount) or done
+
+
+def _idle(question: Question, legs: list[AnyLeg], amount: int, number: int) -> int:
+    """How many units of the use `number` of the input the plan can do without."""
+    return _most(
+        lambda units: _pays(question, _with_less(legs, number, units), amount - units), cast(Leg, legs[number]).value
+    )
+
+
+def _with_less(legs: list[AnyLeg], number: int, units: int) -> list[AnyLeg]:
+    """The legs with so many units less for the fixed use `number`."""
+    leg = cast(Leg, legs[number])
+    return [*legs[:number], leg._replace(value=leg.value - units), *legs[number + 1 :]]
 
 
 def _spare(question: Question, legs: list[AnyLeg], amount: int) -> int:
     """How much less than `amount` the legs, as they are, need to pay enough; -1 if it is not enough."""
     if not _pays(question, legs, amount):
         return -1
-    low, high = 0, amount
-    step = 1
-    while high - step > 0 and _pays(question, legs, high - step):
-        high, step = high - step, step * 2
-    low = max(high - step, 0)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _pays(question, legs, middle):
-            high = middle
+    return _most(lambda units: _pays(question, legs, amount - units), amount)
+
+
+def _most(holds: Callable[[int], bool], below: int) -> int:
+    """The most units, fewer than `below`, for which something holds that does for 0: steps that double, bisection."""
+    most, step = 0, 1
+    while most + step < below and holds(most + step):
+        most, step = most + step, step * 2
+    fails = min(most + step, below)
+    while fails - most > 1:
+        middle = (most + fails) // 2
+        if holds(middle):
+            most = middle
         else:
-            low = middle
-    return amount - high
+            fails = middle
+    return most
 
 
 def _given(question: Question, legs: list[AnyLeg], spare: int) -> Iterator[list[AnyLeg]]:
     """The legs with what the last use of the input can spare given to another one, each in turn."""
-    for number, leg in enumerate(legs):
-        if leg.mode == contract.FIXED and isinstance(leg, Leg) and leg.trade.token_in == question.token_in:
-            yield [*legs[:number], leg._replace(value=leg.value + spare), *legs[number + 1 :]]
+    for number in _fixed_uses(question, legs):
+        yield _with_less(legs, number, -spare)
+
+
+def _fixed_uses(question: Question, legs: list[AnyLeg]) -> list[int]:
+    """Where the swaps of given amounts of the input are in the plan."""
+    return [
+        number
+        for number, leg in enumerate(legs)
+        if isinstance(leg, Leg) and leg.mode == contract.FIXED and leg.trade.token_in == question.token_in
+    ]
 
 
 def _pays(question: Question, legs: list[AnyLeg], amount: int) -> bool:
