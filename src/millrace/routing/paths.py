@@ -106,7 +106,7 @@ def _take(parcels: list[_Parcel], amount: int) -> list[_Parcel]:
 
 
 def _divide(parcel: _Parcel, amount: int) -> tuple[_Parcel, _Parcel]:
-    """A parcel in two, the first of this amount; its hops are divided backwards, a unit at least for each if there is."""
+    """A parcel in two, the first of this amount; its hops divided backwards, a unit at least for each if there is."""
     ones: list[Hop] = []
     others: list[Hop] = []
     wanted = amount
