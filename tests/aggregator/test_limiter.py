@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.aggregator import limiter
-from millrace.aggregator.limiter import WINDOW, Doors, RateLimiter
-from millrace.runtime.client_address import ClientAddress
+from millrace.aggregator.limiter import WINDOW, RateLimiter
 
 
 @given(st.lists(st.floats(0.0, 0.4), max_size=60), st.integers(1, 5))
@@ -41,23 +38,3 @@ def test_clients_are_bounded_and_independent() -> None:
     assert [limiter.admit(name, 0.0) for name in "abcd"] == [0.0] * 4
     assert len(limiter) == 3
     assert limiter.admit("d", 0.5) > 0.0
-
-
-def test_connections_are_bounded_in_all_and_for_each_client() -> None:
-    """One client has its part; this machine and trusted proxies only count in all; who leaves makes room."""
-    doors = Doors(5, 2, ClientAddress(("10.0.0.0/8",)))
-    assert [doors.enter("192.0.2.1") for _ in range(3)] == [True, True, False]
-    doors.leave("192.0.2.1")
-    assert doors.enter("192.0.2.2")
-    doors.leave("192.0.2.1")
-    assert doors.enter("192.0.2.1")
-    doors.leave("192.0.2.2")
-    assert [doors.enter("10.1.1.1") for _ in range(4)] == [True, True, True, False]
-    assert (doors.open, doors.refused) == (6, 2)
-
-
-def test_connections_leave_some_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many connections are allowed, some of the files a process may open are left for other uses."""
-    monkeypatch.setattr(limiter.resource, "getrlimit", lambda _: (limiter.SPARE_FILES + 3, 4096))
-    doors = Doors(10_000, 10_000, ClientAddress())
-    assert [doors.enter("127.0.0.1") for _ in range(4)] == [True, True, True, False]

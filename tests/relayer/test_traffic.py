@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.relayer.traffic import Egress, HeldBytes, HttpDoors
-from millrace.runtime.client_address import ClientAddress
+from millrace.relayer.traffic import Egress, HeldBytes
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.booleans()), max_size=60))
@@ -41,21 +40,3 @@ def test_row_33_egress_is_a_leaky_bucket() -> None:
     assert len(egress) == 1, "who has left and is not forgiven yet is remembered"
     egress.drain(20.0)
     assert len(egress) == 0
-
-
-def test_row_30_http_connections_of_a_client() -> None:
-    """So many at once of one address or network; a closed one makes room; proxies and this machine are not bounded."""
-    doors = HttpDoors(ClientAddress(["10.0.0.0/8"]), 2)
-    for peer in ("1.2.3.4", "2001:db8::1"):
-        assert [doors.enter(peer) for _ in range(3)] == [True, True, False]
-    assert not doors.enter("2001:db8::2") and doors.enter("2001:db8:0:1::1")
-    for peer in ("127.0.0.1", "10.1.2.3"):
-        assert all(doors.enter(peer) for _ in range(9))
-    doors.leave("1.2.3.4")
-    assert not doors.enter("1.2.3.4"), "the refused one is still there"
-    for _ in range(2):
-        doors.leave("1.2.3.4")
-    assert doors.enter("1.2.3.4") and doors.refused == 4
-    for _ in range(2):
-        doors.leave("1.2.3.4")
-    assert "1.2.3.4" not in doors._open

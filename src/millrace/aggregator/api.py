@@ -15,7 +15,7 @@ from millrace.aggregator.answering import Answering, Asker
 from millrace.aggregator.batch import BatchRequest, batch_quote, price_ladder
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
-from millrace.aggregator.limiter import Doors, RateLimiter
+from millrace.aggregator.limiter import RateLimiter
 from millrace.aggregator.metrics import Metrics
 from millrace.aggregator.openapi import PAGE, document
 from millrace.aggregator.query import Query, parse_amounts, parse_pair, parse_quote, parse_slippage
@@ -24,6 +24,7 @@ from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
 from millrace.aggregator.stream import Streams
 from millrace.runtime.client_address import ClientAddress
+from millrace.runtime.doors import Doors
 from millrace.runtime.http import error_response, json_body, json_response, make_app, metrics_handler, read_body
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

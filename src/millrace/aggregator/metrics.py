@@ -14,8 +14,8 @@ from prometheus_client.registry import Collector
 
 from millrace.aggregator.answering import Answering
 from millrace.aggregator.feed import Feed
-from millrace.aggregator.limiter import Doors
 from millrace.aggregator.snapshot import Snapshot
+from millrace.runtime.doors import Doors
 
 BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1.0)
 """Upper ends (s) of the histogram of quotes."""

@@ -35,9 +35,9 @@ from millrace.relayer.stages import Relayers
 from millrace.relayer.statistics import Statistics
 from millrace.relayer.submission import Submitter
 from millrace.relayer.tracker import Tracker
-from millrace.relayer.traffic import HttpDoors
 from millrace.relayer.ws import Gateway
 from millrace.runtime import http
+from millrace.runtime.doors import Doors, room_for_connections
 from millrace.runtime.process import wait_first
 
 log = logging.getLogger(__name__)
@@ -52,6 +52,8 @@ HISTORY_SECONDS = 1.0
 TIDY_SECONDS = 60.0
 TIDY_ACCOUNTS = 64
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+HANDSHAKES, HANDSHAKES_PER_CLIENT = 1_000, 100
+"""WebSocket connections without a finished handshake, beside as many sessions as there may be."""
 
 
 async def run(settings: RelayerSettings, stop: asyncio.Event) -> None:
@@ -129,7 +131,14 @@ class Service:
             self._send,
         )
         self.gateway = Gateway(settings, self.submitter, self.statistics.snapshots())
-        self.http_doors = HttpDoors(self.gateway.clients, settings.max_connections_per_client)
+        http_most = min(settings.max_http_connections, room_for_connections() // 4)
+        self.http_doors = Doors(http_most, settings.max_connections_per_client, self.gateway.clients)
+        # Beyond their bounds sessions are told so; only a crowd of unfinished handshakes beside them is reset unheard.
+        self.ws_doors = Doors(
+            min(settings.max_connections + HANDSHAKES, room_for_connections() - http_most),
+            settings.max_connections_per_client + HANDSHAKES_PER_CLIENT,
+            self.gateway.clients,
+        )
         self.events = Events(self.network, self.tracker, self.book, self.desk, self.gateway, self.statistics)
         if settings.hub_url:
             self.desk.treasury.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
@@ -256,7 +265,7 @@ class Service:
             raise OSError(f"the gossip peer does not start: {error}") from error
 
     async def _serve(self) -> None:
-        port = await self.gateway.start()
+        port = await self.gateway.start(self.ws_doors)
         app = http.make_app(max_body=self.settings.max_message_bytes)
         rest = RestApi(
             self.submitter,

@@ -60,8 +60,9 @@ class _RelayerCollector(Collector):
             (
                 "connections_refused",
                 "Connections beyond the bound of a client.",
-                service.gateway.doors.refused + service.http_doors.refused,
+                service.gateway.doors.refused + service.ws_doors.refused + service.http_doors.refused,
             ),
+            ("connections_without_file", "Connections reset for want of a file.", service.gateway.turned_away),
             ("disputed_blocks", "Blocks nodes tell different things of.", service.tracker.disputed),
             ("forks", "Blocks beside another of the same height.", service.tracker.forks),
             ("conflicting_final", "Second final blocks of a height: must stay 0.", service.tracker.conflicting_final),
@@ -91,6 +92,9 @@ class _RelayerCollector(Collector):
         oldest = (time.time() * 1000 - entries[0].created_ms) / 1000 if entries else 0.0
         for name, text, value in (
             ("connections", "Open WebSocket connections.", service.gateway.connections),
+            ("handshakes", "WebSocket connections without one yet.",
+             max(0, service.ws_doors.open - service.gateway.connections)),
+            ("http_connections", "Open HTTP connections.", service.http_doors.open),
             ("unfinished_bytes", "Bytes of messages that have not wholly come.", service.gateway.unfinished.total),
             ("subscriptions", "Topics subscribed to.", len(service.gateway.subscriptions)),
             ("in_flight", "Transactions that may still run.", len(entries)),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from millrace.runtime.client_address import ClientAddress, is_local
-
 
 class HeldBytes:
     """Bytes of messages that have not wholly come, of each client and together: what is refused has to be let go."""
@@ -34,33 +32,6 @@ class HeldBytes:
         self.total -= size
         if not self._held[client]:
             del self._held[client]
-
-
-class HttpDoors:
-    """Connections to the HTTP port that each client has open at once; proxies, and this machine, are not bounded."""
-
-    def __init__(self, clients: ClientAddress, most: int) -> None:
-        self._clients = clients
-        self._most = most
-        self._open: Counter[str] = Counter()
-        self.refused = 0
-        """Connections refused since the start."""
-
-    def enter(self, peer: str) -> bool:
-        """Count a new connection; False when it is one too many. Either way `leave` is due when it ends."""
-        client = self._clients.of(peer)
-        self._open[client] += 1
-        if self._open[client] <= self._most or is_local(client) or self._clients.is_proxy(peer):
-            return True
-        self.refused += 1
-        return False
-
-    def leave(self, peer: str) -> None:
-        """A counted connection ended."""
-        client = self._clients.of(peer)
-        self._open[client] -= 1
-        if not self._open[client]:
-            del self._open[client]
 
 
 class Meter:

@@ -25,6 +25,7 @@ from millrace.relayer.topics import AddressTopic, StreamTopic, TxStatusTopic
 from millrace.relayer.traffic import Egress, HeldBytes, Meter
 from millrace.runtime import websocket
 from millrace.runtime.client_address import ClientAddress, is_local
+from millrace.runtime.doors import Doors
 from millrace.runtime.websocket import text_frame
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ class Gateway:
         """Submissions not yet answered, of all connections."""
         self._server: websocket.WsServer | None = None
 
-    async def start(self) -> int:
-        """Listen; the port."""
+    async def start(self, doors: Doors | None = None) -> int:
+        """Listen, and count connections at the doors before they have brought a handshake; the port."""
         settings = self.settings
         self._server = await websocket.serve(
             self._session,
@@ -91,6 +92,7 @@ class Gateway:
             max_sessions=settings.max_connections,
             ping_interval=settings.ping_interval,
             pong_timeout=settings.pong_timeout,
+            doors=doors,
         )
         return self._server.port
 
@@ -118,6 +120,11 @@ class Gateway:
     def connections(self) -> int:
         """Open connections, of both kinds."""
         return 0 if self._server is None else len(self._server.sessions)
+
+    @property
+    def turned_away(self) -> int:
+        """Connections reset for want of a file since the start."""
+        return 0 if self._server is None else self._server.turned_away
 
     def _session(self, request: websocket.Request) -> websocket.Session:
         forwarded = request.headers.get("x-forwarded-for")

@@ -8,12 +8,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
 from functools import lru_cache
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 import prometheus_client
 from aiohttp import HttpVersion11, http_exceptions, web
 from aiohttp.typedefs import Handler
+
+from millrace.runtime.doors import Doors
 
 log = logging.getLogger(__name__)
 
@@ -147,16 +149,6 @@ def metrics_handler(
         )
 
     return metrics
-
-
-class Doors(Protocol):
-    """Bounds the connections of each peer."""
-
-    def enter(self, peer: str) -> bool:
-        """Count a new connection; False when it is one too many. Either way `leave` is due when it ends."""
-
-    def leave(self, peer: str) -> None:
-        """A counted connection ended."""
 
 
 class _Protocol(web.RequestHandler):

@@ -7,6 +7,7 @@ import ctypes
 import gc
 import logging
 import os
+import resource
 import signal
 from collections.abc import Awaitable, Callable
 
@@ -38,8 +39,11 @@ def return_free_memory() -> None:
 def run_service(main: Callable[[asyncio.Event], Awaitable[None]], *, uvloop: bool = False) -> None:
     """Run `main(stop)` to its end; SIGTERM and SIGINT set `stop`, a second signal ends the process at once.
 
-    The garbage collector is frozen after imports, so that a full collection never walks the modules.
+    The garbage collector is frozen after imports, so that a full collection never walks the modules. As many files may
+    be open as the system allows at most: each connection is one.
     """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     loop_factory = None
     if uvloop:
         import uvloop as fast_loop

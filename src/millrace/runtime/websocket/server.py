@@ -14,10 +14,15 @@ from typing import NamedTuple
 
 import picows
 
+from millrace.runtime.doors import Doors
+from millrace.runtime.listener import Listener, listen
 from millrace.runtime.process import return_free_memory
 from millrace.runtime.websocket.frames import GOING_AWAY, NO_PONG, PING, POLICY_VIOLATION, frame
 from millrace.runtime.websocket.session import Session
 
+HANDSHAKE_SECONDS = 5.0
+"""Time for a connection's handshake."""
+_BACKLOG = 4096
 _CROWD = 1_000  # when half of so many sessions have left, the memory they had is given back
 
 
@@ -62,34 +67,42 @@ class WsServer:
         self._pong_due: OrderedDict[Session, float] = OrderedDict()
         self._message_due: OrderedDict[Session, float] = OrderedDict()
         self._most = 0  # sessions at one time since memory was last given back
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._pinger: asyncio.Task[None] | None = None
         self._empty = asyncio.Event()
 
-    async def _listen(self, host: str, port: int, max_message_size: int) -> None:
+    async def _listen(self, host: str, port: int, max_message_size: int, doors: Doors | None) -> None:
         # One byte more than allowed, so that the session itself answers with 1009 and its own words
         # for all but a single frame which is larger still: that one picows refuses with 1009.
         self.longest = max_message_size + 1
-        self._server = await picows.ws_create_server(
-            self._upgrade,
-            host,
-            port,
-            max_frame_size=self.longest,
-            websocket_handshake_timeout=5,
-            # A pong of picows' own would not count against what may wait for a reader.
-            enable_auto_pong=False,
-            read_buffer_init_size=1024,
-            backlog=4096,
-        )
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listeners = listen(host, port, _BACKLOG, doors)
+        for listener in self._listeners:
+            server = await picows.ws_create_server(
+                self._upgrade,
+                sock=listener,
+                max_frame_size=self.longest,
+                websocket_handshake_timeout=HANDSHAKE_SECONDS,
+                # A pong of picows' own would not count against what may wait for a reader.
+                enable_auto_pong=False,
+                read_buffer_init_size=1024,
+                backlog=_BACKLOG,
+            )
+            self._servers.append(server)
+        self.port = self._listeners[0].getsockname()[1]
         self._pinger = asyncio.create_task(self._ping_forever())
+
+    @property
+    def turned_away(self) -> int:
+        """Connections reset for want of a file since the start."""
+        return sum(listener.turned_away for listener in self._listeners)
 
     async def close(self, code: int = GOING_AWAY, reason: str = "shutting down", grace: float = 2.0) -> None:
         """Stop listening, close every session with `code` and wait up to `grace` seconds for them to end."""
         if self._pinger is not None:
             self._pinger.cancel()
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for session in list(self.sessions):
             session.close(code, reason)
         if self.sessions:
@@ -179,13 +192,15 @@ async def serve(
     max_sessions: int = 20_000,
     ping_interval: float = 30.0,
     pong_timeout: float = 20.0,
+    doors: Doors | None = None,
 ) -> WsServer:
     """Listen for WebSocket connections on `host:port` (0: any free port).
 
     `factory(request)` gives the session of a new connection or raises `Refuse`. Beyond `max_sessions`
     connections an upgrade is answered with 503. A peer is pinged every `ping_interval` seconds; no pong
-    within `pong_timeout` seconds closes with 4012. Raises `OSError` when the port is taken.
+    within `pong_timeout` seconds closes with 4012. With `doors`, whose connection may not enter is reset before its
+    handshake. Raises `OSError` when the port is taken.
     """
     server = WsServer(factory, max_sessions, ping_interval, pong_timeout)
-    await server._listen(host, port, max_message_size)
+    await server._listen(host, port, max_message_size, doors)
     return server
