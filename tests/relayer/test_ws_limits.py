@@ -62,9 +62,9 @@ async def test_row_26_half_sent_bodies_of_an_address(world: Any) -> None:
     go_on = asyncio.Event()
 
     async def slowly() -> Any:
-        yield body[:10]
+        yield b" " * (4 * MIB - 10_000)
         await go_on.wait()
-        yield body[10:]
+        yield body
 
     async with aiohttp.ClientSession() as http:
 
@@ -73,12 +73,33 @@ async def test_row_26_half_sent_bodies_of_an_address(world: Any) -> None:
                 return answer.status
 
         slow = [asyncio.create_task(post(slowly(), "1.2.3.4")) for _ in range(2)]
-        await until(lambda: held.total == 8 * MIB)
-        assert await post(body, "1.2.3.4") == 429
-        assert await post(body, "5.6.7.8") == 200
+        await until(lambda: held.total == 2 * (4 * MIB - 10_000))
+        assert await post(b" " * 20_000 + body, "1.2.3.4") == 429
+        assert await post(b" " * 20_000 + body, "5.6.7.8") == 200
         go_on.set()
         assert await asyncio.gather(*slow) == [200, 200]
         assert held.total == 0 and await post(body, "1.2.3.4") == 200
+
+
+async def test_row_26_announced_bytes_take_no_room(world: Any) -> None:
+    """Bodies of which nothing comes keep nobody out, however long they are said to be and from how many addresses."""
+    await world.start(**PROXY, unfinished_bytes=8 * MIB)
+    body = msgspec.json.encode({"transactions": [as_json(transfer(wallet(1), relayed=False, gas_limit=50_000))]})
+    head = "POST /v1/broadcast HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    head += "X-Forwarded-For: 1.2.3.{}\r\n{}\r\n\r\n"
+    lengths = (f"Content-Length: {4 * MIB}", "Transfer-Encoding: chunked")
+    silent = []
+    for number in range(10):
+        _, writer = await asyncio.open_connection("127.0.0.1", world.service.http_port)
+        writer.write(head.format(number, lengths[number % 2]).encode())
+        await writer.drain()
+        silent.append(writer)
+    async with aiohttp.ClientSession(headers={"Content-Type": "application/json"}) as http:
+        async with http.post(f"{world.http}/v1/broadcast", data=body) as answer:
+            assert answer.status == 200
+    for writer in silent:
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_row_28_topics_of_an_address(world: Any) -> None:

@@ -110,20 +110,26 @@ class RestApi:
         return results
 
     async def _receive(self, request: web.Request, remote: str) -> bytes:
-        """The body. Raises `Refused` when it is too large, or when too much of others' is on its way."""
-        longest = request.client_max_size
-        told = request.content_length
-        if told is not None and told > longest:
+        """The body. Raises `Refused` when it is too large, or when too much of others' is on its way.
+
+        What counts has come: who only announces bytes takes room from nobody.
+        """
+        if (request.content_length or 0) > request.client_max_size:
             raise Refused(reasons.MESSAGE_TOO_LARGE)
-        size = longest if told is None else told
-        if not self._unfinished.take(remote, size):
-            raise Refused(reasons.RATE_LIMIT.but("too many bytes in unfinished messages", 1_000))
+        held = 0
+
+        def hold(size: int) -> None:
+            nonlocal held
+            if not self._unfinished.take(remote, size):
+                raise Refused(reasons.RATE_LIMIT.but("too many bytes in unfinished messages", 1_000))
+            held += size
+
         try:
-            return await http.read_body(request)
+            return await http.read_body(request, hold)
         except web.HTTPRequestEntityTooLarge:
             raise Refused(reasons.MESSAGE_TOO_LARGE) from None
         finally:
-            self._unfinished.give(remote, size)
+            self._unfinished.give(remote, held)
 
     async def _read(self, body: bytes, remote: str) -> list[Raw]:
         """The transactions in a body. Raises `Refused`."""

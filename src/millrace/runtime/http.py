@@ -117,13 +117,26 @@ def _known(request: web.Request) -> str:
         return request.path
 
 
-async def read_body(request: web.Request) -> bytes:
-    """The request's body. Raises 408 when it is not there within `BODY_SECONDS`, 413 when it is too large."""
+async def read_body(request: web.Request, on_part: Callable[[int], None] | None = None) -> bytes:
+    """The request's body. Raises 408 when it is not there within `BODY_SECONDS`, 413 when it is too large.
+
+    `on_part` hears of so many bytes when they have come, and may raise to have no more of them.
+    """
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await request.read()
+            return await request.read() if on_part is None else await _read_parts(request, on_part)
     except TimeoutError:
         raise web.HTTPRequestTimeout from None
+
+
+async def _read_parts(request: web.Request, on_part: Callable[[int], None]) -> bytes:
+    body = bytearray()
+    async for part in request.content.iter_any():
+        if len(body) + len(part) > request.client_max_size:
+            raise web.HTTPRequestEntityTooLarge(request.client_max_size, len(body) + len(part))
+        on_part(len(part))
+        body += part
+    return bytes(body)
 
 
 def route_of(request: web.Request) -> str:
