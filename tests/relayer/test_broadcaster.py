@@ -1,4 +1,4 @@
-"""Sending again and again, for as long as a transaction lives, whatever becomes of the wall clock."""
+"""Sending again and again, for as long as a transaction lives, whatever becomes of the wall clock; the ways it goes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 from relayer_support import NETWORK, transfer, wallet
 
-from millrace.chain.transaction import client_hash, to_proto
+from millrace.chain.transaction import Transaction, client_hash, to_proto
 from millrace.relayer import broadcaster
 from millrace.relayer.broadcaster import Broadcaster
+from millrace.relayer.chain_api import Taken
 from millrace.relayer.inflight import Entry
 
 
@@ -22,9 +23,14 @@ class Air:
         self.wall, self.steady = time.time(), 50.0
         self.wanted = True
         self.sent = 0
+        self.submitted: list[tuple[bytes, int]] = []
+        """What the chain API was given, …"""
+        self.answers: dict[tuple[bytes, int], asyncio.Future[Taken]] = {}
+        """… and what it is to answer."""
         self.expired: list[Entry] = []
+        self.peers = 1
         self.broadcaster = Broadcaster(
-            NETWORK, self._publish, None,
+            NETWORK, self._publish, self._submit,
             is_wanted=lambda entry: self.wanted and entry not in self.expired,
             on_expired=self.expired.append,
             regossip=15.0, lifetime=600.0, clock=lambda: self.steady,
@@ -32,10 +38,15 @@ class Air:
 
     async def _publish(self, topic: str, data: bytes) -> int:
         self.sent += 1
-        return 1
+        return self.peers
 
-    def entry(self, age: float = 0.0) -> Entry:
-        tx = transfer(wallet(1))
+    async def _submit(self, tx: Transaction) -> Taken:
+        self.submitted.append((tx.sender, tx.nonce))
+        answer = self.answers[tx.sender, tx.nonce] = asyncio.get_running_loop().create_future()
+        return await answer
+
+    def entry(self, age: float = 0.0, *, sender: int = 1, nonce: int = 0) -> Entry:
+        tx = transfer(wallet(sender), nonce=nonce)
         created = int((self.wall - age) * 1000)
         return Entry(tx, to_proto(tx), client_hash(tx), "relay", 1, 1, 100, created, state="signed")
 
@@ -96,3 +107,61 @@ async def test_what_is_not_wanted_is_forgotten(air: Air) -> None:
     air.wanted = False
     await air.tick(20.0)
     assert not air.broadcaster._until and not air.broadcaster._due and not air.expired
+
+
+async def test_a_slow_chain_api_is_asked_for_several_senders_at_once(air: Air) -> None:
+    """Without a gossip peer no sender waits for another's answer, and later batches do not wait for earlier ones."""
+    air.peers = 0
+    entries = [air.entry(sender=sender, nonce=nonce) for sender in (1, 2) for nonce in (0, 1)]
+    for entry in entries:
+        air.broadcaster.send(entry)
+    await air.tick(0.0)
+    late = air.entry(sender=0)
+    air.broadcaster.send(late)
+    await air.tick(0.0)
+    assert air.submitted == [(entry.tx.sender, entry.tx.nonce) for entry in (entries[0], entries[2], late)]
+    assert air.broadcaster.queued == 2
+    air.answers[air.submitted[0]].set_result("taken")
+    await air.tick(0.0)
+    assert air.submitted[3:] == [(entries[1].tx.sender, 1)] and air.broadcaster.sent_to_api == 1
+
+
+async def test_what_waits_for_the_chain_api_goes_to_a_peer_that_is_found(air: Air) -> None:
+    """As soon as a peer takes something, everything that still waits is gossiped."""
+    air.peers = 0
+    for nonce in range(3):
+        air.broadcaster.send(air.entry(nonce=nonce))
+    await air.tick(0.0)
+    assert len(air.submitted) == 1 and air.broadcaster.queued == 2
+    air.peers = 1
+    air.broadcaster.send(air.entry(sender=2))
+    await air.tick(0.0)
+    assert air.broadcaster.sent == 3 and air.broadcaster.queued == 0 and len(air.submitted) == 1
+
+
+async def test_what_ends_while_it_waits_is_not_given_to_the_chain_api(air: Air) -> None:
+    """An entry that is over when its turn comes is forgotten."""
+    air.peers = 0
+    for nonce in range(2):
+        air.broadcaster.send(air.entry(nonce=nonce))
+    await air.tick(0.0)
+    air.wanted = False
+    air.answers[air.submitted[0]].set_result("taken")
+    await air.tick(0.0)
+    await air.tick(20.0)
+    assert len(air.submitted) == 1 and not air.broadcaster._until and not air.broadcaster._due
+
+
+async def test_what_the_chain_api_takes_later_is_tried_again_with_what_follows(air: Air) -> None:
+    """A nonce that was not taken is offered again a second later, its sender's next one behind it."""
+    air.peers = 0
+    for nonce in range(2):
+        air.broadcaster.send(air.entry(nonce=nonce))
+    await air.tick(0.0)
+    air.answers.popitem()[1].set_result("later")
+    await air.tick(0.0)
+    assert air.broadcaster.untaken == 2 and len(air.submitted) == 1
+    await air.tick(1.0)
+    air.answers.popitem()[1].set_result("taken")
+    await air.tick(0.0)
+    assert [nonce for _, nonce in air.submitted] == [0, 0, 1]

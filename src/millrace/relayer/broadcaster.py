@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from millrace.chain.gossip import split_batches, wrap_transactions
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction
+from millrace.relayer.api_queue import ApiQueue
 from millrace.relayer.chain_api import Taken
 from millrace.relayer.inflight import Entry
 
@@ -61,6 +62,7 @@ class Broadcaster:
         self._due: list[tuple[float, int, Entry]] = []
         self._order = itertools.count()
         self._pauses: dict[bytes, float] = {}
+        self._to_api = ApiQueue(self._hand_to_api, lambda entry: self._untaken([entry]))
         self.sent = 0
         self.sent_to_api = 0
         self.untaken = 0
@@ -81,8 +83,8 @@ class Broadcaster:
 
     @property
     def queued(self) -> int:
-        """Entries waiting for a batch."""
-        return sum(queue.qsize() for queue in self._queues.values())
+        """Entries waiting for a batch, or for their turn with the chain API."""
+        return sum(queue.qsize() for queue in self._queues.values()) + len(self._to_api)
 
     async def run(self) -> None:
         """Send again what is due, for ever."""
@@ -112,6 +114,7 @@ class Broadcaster:
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
+        await self._to_api.stop()
 
     async def _work(self, topic: str, queue: asyncio.Queue[Entry]) -> None:
         while True:
@@ -124,11 +127,7 @@ class Broadcaster:
             for entry in entries:
                 if not self._is_wanted(entry):
                     self._forget(entry)
-            try:
-                await self._send_all(topic, wanted)
-            except Exception:
-                log.exception("a batch was not sent", extra={"topic": topic})
-                self._again(wanted, taken=False)
+            await self._send_all(topic, wanted)
             await asyncio.sleep(max(0.0, BATCH_SECONDS - (self._clock() - began)))
 
     async def _send_all(self, topic: str, entries: list[Entry]) -> None:
@@ -136,21 +135,41 @@ class Broadcaster:
         for batch in split_batches(entry.proto for entry in entries):
             part = entries[position : position + len(batch)]
             position += len(batch)
-            peers = await self._publish(topic, wrap_transactions(batch, int(time.time())))
+            try:
+                peers = await self._publish(topic, wrap_transactions(batch, int(time.time())))
+            except Exception:  # a defect with one batch must not stop the others
+                log.exception("a batch was not sent", extra={"topic": topic})
+                self._again(part, taken=False)
+                continue
             if peers > 0:
                 self.sent += len(part)
                 self._again(part, taken=True)
+                for entry in self._to_api.take_back():
+                    self.send(entry)
+            elif self._submit is not None:
+                self._to_api.put(part)
             else:
-                await self._send_to_api(part)
+                self._untaken(part)
 
-    async def _send_to_api(self, entries: list[Entry]) -> None:
-        """No gossip peer is known: each goes to the chain API, which keeps the order of nonces."""
-        for entry in entries:
-            taken = await self._submit(entry.tx) if self._submit is not None else "later"
-            self.sent_to_api += taken == "taken"
-            self.untaken += taken != "taken"
-            # What it will never take is not pressed on it: it may still go out by gossip when a peer is found.
-            self._again([entry], taken=taken != "later")
+    async def _hand_to_api(self, entry: Entry) -> bool:
+        """No gossip peer is known; whether the sender's next may go to the chain API too."""
+        if not self._is_wanted(entry):
+            self._forget(entry)
+            return True
+        assert self._submit is not None
+        taken = await self._submit(entry.tx)
+        if taken == "later":
+            self._untaken([entry])
+            return False
+        self.sent_to_api += taken == "taken"
+        self.untaken += taken != "taken"
+        # What it will never take is not pressed on it: it may still go out by gossip when a peer is found.
+        self._again([entry], taken=True)
+        return True
+
+    def _untaken(self, entries: list[Entry]) -> None:
+        self.untaken += len(entries)
+        self._again(entries, taken=False)
 
     def _again(self, entries: list[Entry], *, taken: bool) -> None:
         """Plan the next send of each entry."""
