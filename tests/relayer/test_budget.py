@@ -36,6 +36,49 @@ def test_windows_hold_to_the_unit_and_slide() -> None:
     reserve(ledger, 10, HOUR + MINUTE, budget)
 
 
+EVERYTHING = dict.fromkeys(Budget.__struct_fields__, 10**9)
+
+
+@pytest.mark.parametrize(("name", "seconds"), [("per_minute", MINUTE), ("per_hour", HOUR), ("per_day", DAY)])
+def test_each_window_is_as_long_as_its_name(name: str, seconds: float) -> None:
+    """What was spent counts for exactly a minute, an hour, a day, whatever else is unbounded."""
+    budget, ledger = Budget(**EVERYTHING | {name: 10}), Ledger()
+    ledger.decide(ledger.settle(reserve(ledger, 10, 0.0, budget), 10, 0.0), 0.0, failed=False)
+    with pytest.raises(Refused, match="budget exhausted"):
+        reserve(ledger, 1, seconds - 0.001, budget)
+    reserve(ledger, 10, seconds, budget)
+
+
+@pytest.mark.parametrize("name", ["per_minute", "per_hour", "per_day", "at_risk", "at_risk_sign_only", "loss_per_hour"])
+def test_each_bound_of_the_budget_holds_to_the_unit(name: str) -> None:
+    """What is exactly as much as is allowed fits, one unit more does not, and a part beside it neither."""
+    budget, who = Budget(**EVERYTHING | {name: 10}), Spender(KEY, b"s", "i")
+    with pytest.raises(Refused, match="budget exhausted"):
+        Ledger().reserve(who, 11, 0.0, budget, WIDE, sign_only=True)
+    ledger = Ledger()
+    ledger.reserve(who, 10, 0.0, budget, WIDE, sign_only=True)
+    with pytest.raises(Refused, match="budget exhausted"):
+        ledger.reserve(who, 1, 0.0, budget, WIDE, sign_only=True)
+
+
+def test_settling_touches_no_window_the_fee_has_left() -> None:
+    """A fee settled after its minute frees nothing of the minute that others have filled since."""
+    budget, ledger = Budget(**EVERYTHING | {"per_minute": 10}), Ledger()
+    old = reserve(ledger, 10, 0.0, budget)
+    reserve(ledger, 10, MINUTE, budget)
+    ledger.settle(old, 0, MINUTE)
+    with pytest.raises(Refused):
+        reserve(ledger, 1, MINUTE, budget)
+
+
+@pytest.mark.parametrize(("told", "counted"), [(11, 10), (10**30, 10), (-1, 0)])
+def test_a_fee_that_cannot_be(told: int, counted: int) -> None:
+    """Whatever a node says it cost, no more than was reserved is counted, and no less than nothing."""
+    budget, ledger = Budget(**EVERYTHING | {"per_minute": 100}), Ledger()
+    ledger.settle(reserve(ledger, 10, 0.0, budget), told, 0.0)
+    assert ledger.left(KEY, 0.0, budget) == 100 - counted
+
+
 def test_settled_fees_free_the_rest() -> None:
     """Settling at the real fee gives the difference back; a refund gives all of it back."""
     budget = Budget(per_minute=10, per_hour=10, per_day=10, at_risk=10)

@@ -227,6 +227,7 @@ async def test_superseded_transaction_frees_its_nonce(world: Any) -> None:
     world.service.events.on_event("SaveBlock", maker.block(accounts={ALICE.public: (1, 10**18)}).SerializeToString(), 1)
     _finalise(world, maker, 2)
     assert len(world.service.desk.inflight) == 0
+    assert (await _audit(world))[-1] == ("settle", 100_000 * GAS_PRICE)
     assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["nonce too low"]
     assert await submit(world, transfer(ALICE)) == ["ok"], "the same bytes get the same answer for ever"
     assert await submit(world, transfer(ALICE, 1)) == ["ok"]
@@ -274,6 +275,55 @@ async def test_a_balance_is_asked_for_again_before_a_refusal(world: Any) -> None
     world.api.set(ALICE.public, 0, 6)
     world.service.accounts._clock = lambda: time.monotonic() + 1.0
     assert await submit(world, transfer(ALICE, value=6)) == ["ok"]
+
+
+async def test_a_call_into_another_shard_is_settled_at_its_worst(world: Any) -> None:
+    """A block of the sender's shard shows only the first part of such a fee: all that was reserved counts."""
+    await start(world)
+    assert await submit(world, transfer(ALICE, receiver=wallet(0).public)) == ["ok"]
+    (entry,) = world.service.desk.inflight.entries()
+    assert world.service.desk.included(entry.chain_hash, 1) == (ALICE.public, 1)
+    assert (await _audit(world))[-1] == ("settle", 100_000 * GAS_PRICE)
+
+
+async def test_the_chain_api_ends_only_what_is_sent_no_more(world: Any) -> None:
+    """Its nonce may be of a block that is not final: what is still sent stays in flight, what expired is over."""
+    await start(world)
+    assert await submit(world, transfer(ALICE), transfer(ALICE, 1)) == ["ok", "ok"]
+    desk = world.service.desk
+    first, second = desk.inflight.entries()
+    desk.expire(first)
+    desk.nonce_heard(ALICE.public, 2)
+    assert desk.inflight.entries() == [second]
+
+
+async def test_a_second_signature_changes_nothing(world: Any) -> None:
+    """Whoever signs again what is signed adds nothing to its bytes, which decide its hash."""
+    await start(world)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    desk = world.service.desk
+    (entry,) = desk.inflight.entries()
+    proto, chain = entry.proto, entry.chain_hash
+    desk.cosigned([(entry, entry.tx.relayer_signature)])
+    assert (entry.proto, entry.chain_hash) == (proto, chain)
+    await world.service.journal.flush()
+    assert [record.tx for record in world.service.journal.open_records()] == [proto]
+
+
+async def test_a_nonce_that_passes_while_the_signer_works(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can come of it any more, so it is not said to be accepted."""
+    await start(world)
+    signer = world.service.signer
+    sign_now = signer.sign
+
+    async def late(items: list[bytes]) -> list[Answer]:
+        answers: list[Answer] = await sign_now(items)
+        world.service.desk.nonce_moved(ALICE.public, 1)
+        return answers
+
+    monkeypatch.setattr(signer, "sign", late)
+    assert await submit(world, transfer(ALICE)) == ["nonce too low"]
+    assert world.service.broadcaster.queued == 0
 
 
 async def test_relayer_balance(world: Any) -> None:
@@ -400,6 +450,12 @@ async def test_a_nonce_that_passes_before_the_row_is_written(world: Any) -> None
     results = await service.submitter.finish(batch)
     assert [result.reason for result in results] == ["nonce too low"] * 2
     assert service.journal.open_records() == []
+
+
+async def _audit(world: Any) -> list[tuple[str, int]]:
+    await world.service.journal.flush()
+    rows = world.service.journal.read("SELECT event, amount FROM audit ORDER BY id")
+    return [(event, int(amount)) for event, amount in rows]
 
 
 def _client(tx: Any) -> bytes:

@@ -10,7 +10,11 @@ from click.testing import CliRunner
 from relayer_support import NETWORK, as_json, transfer, wallet
 
 from millrace import cli
-from millrace.relayer.policy import SHARDS, Policy, PolicyError, PolicyFile, loads
+from millrace.chain.fees import initially_paid_fee
+from millrace.relayer.policy import SHARDS, Caps, Policy, PolicyError, PolicyFile, check_caps, loads
+from millrace.relayer.reasons import Refused
+
+TX = transfer(wallet(1), data=b"12345", value=7, gas_limit=150_000)
 
 
 @pytest.mark.parametrize(
@@ -68,3 +72,20 @@ def test_explaining_with_a_policy_that_is_none(tmp_path: Path) -> None:
         result = CliRunner().invoke(cli.main, ["policy", "explain", str(transaction), *options])
         assert result.exit_code == 1 and name in result.output and words in result.output
         assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("cap", "value", "reason"),
+    [
+        ("gas_price", TX.gas_price, "gas price too high"),
+        ("gas_limit", TX.gas_limit, "gas limit too high"),
+        ("data_bytes", len(TX.data), "data too large"),
+        ("value", TX.value, "value too high"),
+        ("fee", initially_paid_fee(TX, NETWORK.gas), "fee too high"),
+    ],
+)
+def test_row_3_and_row_4_each_cap_holds_to_the_unit(cap: str, value: int, reason: str) -> None:
+    """A transaction exactly at a cap is sponsored, at its worst-case fee; one unit above it is refused."""
+    assert check_caps(TX, Policy(caps=Caps(**{cap: value})), NETWORK) == initially_paid_fee(TX, NETWORK.gas)
+    with pytest.raises(Refused, match=reason):
+        check_caps(TX, Policy(caps=Caps(**{cap: value - 1})), NETWORK)
