@@ -30,6 +30,12 @@ class ErrorBody(msgspec.Struct):
     error: str
 
 
+class Readiness(msgspec.Struct):
+    """Whether submissions are taken and their fate can be followed."""
+
+    ready: bool
+
+
 def asyncapi() -> dict[str, Any]:
     """AsyncAPI 3.0: what clients may send to /ws, and what comes from /ws and /ws/stats."""
     types = (*_REQUESTS, *_REPLIES, *_PUSHES, TransactionJson)
@@ -56,8 +62,9 @@ def asyncapi() -> dict[str, Any]:
 
 def openapi() -> dict[str, Any]:
     """OpenAPI 3.1 of the REST interface."""
-    types: tuple[Any, ...] = (messages.SignReply, messages.SubmissionReply, TransactionJson, ErrorBody)
+    types: tuple[Any, ...] = (messages.SignReply, messages.SubmissionReply, TransactionJson, ErrorBody, Readiness)
     _, schemas = msgspec.json.schema_components(types, ref_template=_COMPONENTS + "{name}")
+    schemas["History"] = _HISTORY
     schemas["Transactions"] = {
         "type": "object",
         "required": ["transactions"],
@@ -70,14 +77,14 @@ def openapi() -> dict[str, Any]:
             "/v1/sign": {"post": _post("Co-sign transactions without broadcasting them.", "SignReply")},
             "/v1/broadcast": {"post": _post("Broadcast fully signed transactions.", "SubmissionReply")},
             "/v1/network-stats/history": {"get": _history()},
-            **{
-                path: {"get": {"summary": text, "responses": {"200": {"description": text}}}}
-                for path, text in (
-                    ("/health", "State of the service."),
-                    ("/ready", "Whether submissions are taken; 503 if not."),
-                    ("/metrics", "Prometheus metrics."),
-                )
+            "/health": {"get": _look("State of the service.", {"application/json": {"schema": {"type": "object"}}})},
+            "/ready": {
+                "get": {
+                    "summary": "Whether submissions are taken.",
+                    "responses": {status: _answer(text, _json("Readiness")) for status, text in _READY.items()},
+                }
             },
+            "/metrics": {"get": _look("Prometheus metrics.", {"text/plain": {"schema": {"type": "string"}}})},
         },
         "components": {"schemas": schemas},
     }
@@ -122,13 +129,40 @@ def _history() -> dict[str, Any]:
     return {
         "summary": "Averages of the network statistics.",
         "parameters": parameters,
-        "responses": {"200": {"description": "Points in order of time."}} | _errors(),
+        "responses": {"200": _answer("Points in order of time.", _json("History"))} | _errors(),
     }
+
+
+_READY = {"200": "Submissions are taken.", "503": "Not now."}
+_HISTORY = {
+    "type": "object",
+    "required": ["resolution", "points"],
+    "properties": {
+        "resolution": {"type": "integer", "description": "Seconds of a point."},
+        "points": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["ts"],
+                "properties": {"ts": {"type": "integer", "description": "Milliseconds since the epoch."}},
+                "additionalProperties": {"type": "number"},
+            },
+        },
+    },
+}
+
+
+def _look(text: str, content: dict[str, Any]) -> dict[str, Any]:
+    return {"summary": text, "responses": {"200": _answer(text, content)}}
+
+
+def _answer(text: str, content: dict[str, Any]) -> dict[str, Any]:
+    return {"description": text, "content": content}
 
 
 def _errors() -> dict[str, Any]:
     texts = {"400": "Refused.", "413": "Too large.", "429": "Too many; see Retry-After.", "503": "Not now."}
-    return {status: {"description": text, "content": _json("ErrorBody")} for status, text in texts.items()}
+    return {status: _answer(text, _json("ErrorBody")) for status, text in texts.items()}
 
 
 def _json(name: str) -> dict[str, Any]:
