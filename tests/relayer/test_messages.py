@@ -98,6 +98,18 @@ def test_batch_bounds() -> None:
 FILLER = b"[" + b"{}," * 60_000 + b"{}]"
 
 
+@pytest.mark.parametrize("place", ['{"action":"relay","tx":%s}', '{"action":"subscribe","topic":"a","x":%s}', "%s"])
+@pytest.mark.parametrize("level", ["[]", ['{"a":', "}"]])
+def test_row_22_depth_without_end(place: str, level: Any) -> None:
+    """However deep a message is nested, and wherever, it is refused like any other that cannot be read."""
+    opening, closing = level
+    for depth in (2_000, 100_000):
+        data = (place % (opening * depth + closing * depth)).encode()
+        with pytest.raises(Refused, match="invalid message"):
+            messages.decode_request(data, 100)
+        assert messages.decode_envelope(data) in ((None, None), ("subscribe", None), ("relay", None))
+
+
 @pytest.mark.parametrize(
     "data",
     [

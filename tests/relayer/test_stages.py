@@ -169,6 +169,15 @@ def test_row_15_nested_relayed_calls() -> None:
         assert outcome(transfer(ALICE, data=inside, gas_limit=500_000)) == "nested relayed transaction"
 
 
+def test_row_15_nested_relayed_calls_are_not_broadcast() -> None:
+    """Also one that somebody's relayer has signed: every node would refuse it."""
+    for function in ("relayedTx", "relayedTxV2", "relayedTxV3"):
+        foreign = wallet(1, 9)
+        tx = sign(transfer(ALICE), ALICE, relayer=foreign.public, data=call.encode(function, b"x"), gas_limit=500_000)
+        whole = msgspec.structs.replace(tx, relayer_signature=foreign.sign(signing_message(tx)))
+        assert outcome(whole, "broadcast") == "nested relayed transaction"
+
+
 def test_row_2_stages_cannot_be_skipped() -> None:
     """Each stage is made from the one before and from nothing else."""
     parsed = stages.parse(raw(transfer(ALICE)), Origin("relay", ""))

@@ -569,6 +569,7 @@ async def test_row_23_others_get_their_turn_in_a_long_batch(world: Any) -> None:
 
 async def test_row_23_long_batches_rest_while_others_are_there(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each part of a long batch everything belongs to the others, unless there are none."""
+    assert submission.REST >= 1 and submission.LONGEST_REST >= 0.005, "a rest is worth having"
     await start(world)
     world.service.submitter._company = Company(1.0, clock=lambda: 0.0)  # whoever has been there is still there
     monkeypatch.setattr(submission, "REST", 1e9)
