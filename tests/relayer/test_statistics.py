@@ -119,6 +119,20 @@ def test_validators_and_gossip() -> None:
     assert numbers(stats, 911.0)["validators"]["totalOnline"] == 0
 
 
+def test_active_validators_before_nodes_name_them() -> None:
+    """Until an epoch's validators are named and heard of, those who made each shard's latest block are active."""
+    stats = NetworkStats(3, 0.0)
+    assert stats.data(1.0, 0).network.active_validators is None
+    for shard, nonce, signers in ((0, 1, 400), (0, 2, 399), (1, 1, 400), (METACHAIN, 1, 63)):
+        block = BlockFacts(shard, bytes([shard % 7, nonce]), b"", nonce, nonce * 6000, signers=signers)
+        stats.block_saved(block, 1.0)
+    assert stats.data(1.0, 0).network.active_validators == 399 + 400 + 63
+    stats.validators({"0": [b"a"]})
+    assert stats.data(1.0, 0).network.active_validators == 399 + 400 + 63
+    stats.heartbeat("0", b"a", 1.0)
+    assert stats.data(1.0, 0).network.active_validators == 1
+
+
 def test_completeness() -> None:
     """Nothing observed: nearly nothing is known, and dataCompleteness says how much."""
     stats = NetworkStats(3, start=0.0)

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from millrace.relayer import submission
 from millrace.relayer.batches import Accepted
 from millrace.relayer.limits import Company
 from millrace.relayer.metrics import make_registry
+from millrace.relayer.parts import PART
 from millrace.relayer.policy import Policy, loads
 from millrace.relayer.stages import Origin
 
@@ -584,6 +586,38 @@ async def test_row_23_long_batches_rest_while_others_are_there(world: Any, monke
     resting.cancel()
     await asyncio.gather(resting, return_exceptions=True)
     assert len(world.service.submitter._taking) == 0
+
+
+@pytest.mark.parametrize(
+    ("stage", "shares", "most"),
+    [("_take_part", "_taking", submission.TAKING), ("_write", "_finishing", submission.FINISHING)],
+)
+async def test_row_23_one_client_has_so_much_under_way(
+    world: Any, monkeypatch: pytest.MonkeyPatch, stage: str, shares: str, most: int
+) -> None:
+    """Whatever one client asks for at once, a bounded part of it is between two stages, and others get theirs."""
+    await start(world)
+    submitter = world.service.submitter
+    submitter._company.is_alone = lambda client: False
+    inside: Counter[str] = Counter()
+    go_on = asyncio.Event()
+    pass_on = getattr(submitter, stage)
+
+    async def hold(*arguments: Any) -> Any:
+        inside[arguments[-1].origin.ip] += 1
+        await go_on.wait()
+        return await pass_on(*arguments)
+
+    monkeypatch.setattr(submitter, stage, hold)
+    batches = [[transfer(wallet(1, number), nonce) for nonce in range(PART)] for number in range(8)]
+    asking = [asyncio.create_task(submit(world, *batch, ip="many")) for batch in batches]
+    asking.append(asyncio.create_task(submit(world, transfer(wallet(1, 9)), ip="few")))
+    async with asyncio.timeout(10):
+        while inside["many"] + len(getattr(submitter, shares)._waiting.get("many", ())) < 8 or not inside["few"]:
+            await asyncio.sleep(0)
+    assert inside == {"many": most // PART, "few": 1}
+    go_on.set()
+    assert await asyncio.gather(*asking) == [["ok"] * PART] * 8 + [["ok"]]
 
 
 async def test_row_23_many_short_batches_of_who_is_alone(world: Any) -> None:

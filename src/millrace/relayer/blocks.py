@@ -94,6 +94,8 @@ class BlockFacts(msgspec.Struct, frozen=True):
     executed: int = 0
     """Transactions executed without failing."""
     leader: bytes = b""
+    signers: int = 0
+    """Validators in the consensus group that made it."""
     guarding: frozenset[bytes] = frozenset()
     """Accounts whose guardian may be another one after this block."""
 
@@ -123,6 +125,7 @@ def read_block(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
         gas_prices=tuple(reader.gas_prices),
         executed=reader.executed,
         leader=message.leaderKey,
+        signers=len(message.signersIndexes),
         guarding=frozenset(reader.guarding),
     )
 

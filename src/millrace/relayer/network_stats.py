@@ -126,6 +126,7 @@ class _Shard:
         self.intervals: deque[tuple[float, int]] = deque()
         self.last_timestamp = 0
         self.last_nonce = 0
+        self.signers = 0
         self.tps: float | None = None
 
 
@@ -178,6 +179,7 @@ class NetworkStats:
                 shard.tps = block.executed * 1000 / took
         if block.nonce >= shard.last_nonce:
             shard.last_nonce, shard.last_timestamp = block.nonce, block.timestamp_ms
+            shard.signers = block.signers
         self._tps_10.add(block.executed, now)
         self._tps_30.add(block.executed, now)
         for fact in block.transactions:
@@ -307,8 +309,12 @@ class NetworkStats:
         return len(nodes) if eligible is None else len(eligible.intersection(nodes))
 
     def _active_validators(self, now: float) -> int | None:
+        """Those who may validate and are heard; while nodes have not said who may, those who made the latest blocks.
+
+        Nodes name the eligible ones once an epoch, which on the main network is a day.
+        """
         if not self._eligible or not self._online:
-            return None
+            return sum(shard.signers for shard in self._seen.values()) or None
         return sum(self._count_online(shard, nodes, now) for shard, nodes in self._online.items())
 
     def _dedup_ratio(self) -> float | None:
