@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 import socket
 from collections.abc import Awaitable, Callable, Iterator
@@ -90,6 +91,23 @@ def test_row_26_connections_without_handshake_are_counted(run: Callable[[Awaitab
         assert doors.inside == []
 
     run(check())
+
+
+async def test_row_26_a_handshake_must_come_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who begins a handshake and does not end it in its time is closed, and takes no place any more."""
+    assert websocket.server.HANDSHAKE_SECONDS == 5.0
+    monkeypatch.setattr(websocket.server, "HANDSHAKE_SECONDS", 0.05)
+    doors = _Guests(1)
+    server = await serving(doors=doors)
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /ws HTTP/1.1\r\nHost: a\r\n")
+        with contextlib.suppress(ConnectionError):
+            await asyncio.wait_for(reader.read(), 10)
+        await until(lambda: doors.open == 0)
+        writer.close()
+    finally:
+        await server.close(grace=0.1)
 
 
 def test_row_26_a_server_without_files_left(run: Callable[[Awaitable[None]], None]) -> None:

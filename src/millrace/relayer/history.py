@@ -121,7 +121,8 @@ class Recorder:
 def query(store: Points, start_ms: int | None, end_ms: int | None, resolution: int | None, now_ms: int) -> bytes:
     """The JSON answer with the points from `start_ms` to `end_ms`. Raises `HistoryError` or `STORE_ERRORS`.
 
-    By default the last hour, in the finest resolution that makes at most 1000 points.
+    By default the last hour, in the finest resolution that makes at most 1000 points. The newest point of a coarse
+    resolution tells of its span as far as that has come.
     """
     end = now_ms if end_ms is None else end_ms
     start = end - DEFAULT_SPAN_MS if start_ms is None else start_ms
@@ -133,7 +134,11 @@ def query(store: Points, start_ms: int | None, end_ms: int | None, resolution: i
         resolution = fitting[0] if fitting else RESOLUTIONS[-1]
     if resolution not in RETENTION_SECONDS:
         raise HistoryError(f"resolution is one of {', '.join(map(str, RESOLUTIONS))} seconds")
-    rows = store.read(resolution, -(-start // 1000), end // 1000 + 1, MAX_POINTS + 1)
+    first, behind = -(-start // 1000), end // 1000 + 1
+    # The other way round a span that is rolled up in between would be in neither.
+    unfinished = _unfinished(store, resolution, behind)
+    found = dict(store.read(resolution, first, behind, MAX_POINTS + 1))
+    rows = sorted(({ts: body for ts, body in unfinished.items() if ts >= first} | found).items())
     if len(rows) > MAX_POINTS:
         raise HistoryError(f"more than {MAX_POINTS} points: ask for a shorter span or a coarser resolution")
     parts = []
@@ -141,6 +146,18 @@ def query(store: Points, start_ms: int | None, end_ms: int | None, resolution: i
         points = [_point(ts, body) for ts, body in rows[first : first + _ENCODED_AT_ONCE]]
         parts.append(_json.encode(points)[1:-1])
     return b'{"resolution":%d,"points":[%s]}' % (resolution, b",".join(parts))
+
+
+def _unfinished(store: Points, resolution: int, behind: int) -> dict[int, bytes]:
+    """The points that are not rolled up yet, as far as their time has come: made from all finer ones."""
+    rolled = store.rolled()
+    since = rolled.get(resolution, 0)
+    spans: dict[int, list[bytes]] = {}
+    for finer in reversed(RESOLUTIONS[: RESOLUTIONS.index(resolution)]):
+        for ts, body in store.read(finer, since, behind, MAX_POINTS):
+            spans.setdefault(ts // resolution * resolution, []).append(body)
+        since = max(since, rolled.get(finer, 0))
+    return {ts: _join(bodies) for ts, bodies in spans.items()}
 
 
 class History:
