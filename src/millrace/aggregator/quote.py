@@ -263,7 +263,7 @@ def _price_impact(done: Execution, *, cycle: bool) -> float:
 
 
 def _kept(done: Execution) -> int:
-    """What a cycle plan leaves of its input: it is part of the output."""
+    """What a cycle plan leaves of its input: it is part of the output. Below 0 where a cycle trades units of another."""
     token = done.fills[0].trade.token_in
     return done.amount_in - sum(fill.amount_in for fill in done.fills if fill.trade.token_in == token)
 
@@ -304,7 +304,7 @@ def _paths(snapshot: Snapshot, request: QuoteRequest, done: Execution) -> list[P
         hop = wrapper_hop(request.token_in, request.token_out, amount)
         return [_part(snapshot, request, amount, amount, MILLION, [hop])]
     parts = []
-    kept = _kept(done) if source == sink else 0
+    kept = max(0, _kept(done)) if source == sink else 0
     for share in split_paths(done.fills, source, sink, done.amount_in, done.amount_out - kept):
         swaps = [swap_hop(snapshot, Fill(hop.fill.trade, hop.amount_in, hop.amount_out)) for hop in share.hops]
         if request.token_in == NATIVE:
