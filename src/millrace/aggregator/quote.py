@@ -263,7 +263,7 @@ def _price_impact(done: Execution, *, cycle: bool) -> float:
 
 
 def _kept(done: Execution) -> int:
-    """What a cycle plan leaves of its input: it is part of the output. Below 0 where a cycle trades units of another."""
+    """What a cycle plan leaves of its input: it is part of the output. Below 0 if a cycle trades what another paid."""
     token = done.fills[0].trade.token_in
     return done.amount_in - sum(fill.amount_in for fill in done.fills if fill.trade.token_in == token)
 

@@ -15,7 +15,8 @@ from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing import net as nets
 from millrace.routing.candidates import Search
-from millrace.routing.exactpath import BUDGET, PathFinder, needed
+from millrace.routing.dust import Dust
+from millrace.routing.exactpath import BUDGET, NeedsTime, PathFinder, needed
 from millrace.routing.execution import Walked, execute, execute_paths
 from millrace.routing.favour import Favours
 from millrace.routing.lpedges import LpTrade, lp_edges
@@ -24,7 +25,7 @@ from millrace.routing.plan import Execution, PlanError
 from millrace.routing.solve import LEVEL, UPPER, solve
 from millrace.routing.spot import SpotGraph
 from millrace.routing.stage import sell_flow, sell_paths
-from millrace.routing.venue import CurveCache, Trade, list_edges
+from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out
 from millrace.routing.walk import Walker
 from millrace.routing.widepath import WideSearch, mispriced
 from millrace.routing.work import MAX_EDGES, Work, make_work
@@ -58,6 +59,10 @@ class Route(NamedTuple):
 
     execution: Execution
     gap: float | None
+
+    def bound(self) -> float:
+        """What no split over the market pays more than; infinite where that is not known."""
+        return math.inf if self.gap is None or self.gap >= 1.0 else self.execution.amount_out / (1.0 - self.gap)
 
 
 class _Ask(NamedTuple):
@@ -101,12 +106,14 @@ class Router(SpotGraph):
         index = {token: k for k, token in enumerate(names)}
         more = lp_edges(chosen, market, index) if liquidity else []
         self.has_liquidity = bool(more)
-        edges, trades = list_edges(chosen, market, index, curves or CurveCache(), more, pause)
+        clean, dust = sort_out(chosen, market)
+        edges, trades = list_edges(clean, index, curves or CurveCache(), more, pause)
         super().__init__(index, nets.build(len(index), edges), trades)
         self._finder = PathFinder(self._graph, self._trades)
         self._mispriced = mispriced(self._graph.net)
         self._second_looks = SECOND_LOOKS if edges.curves else 0
         self._favours = None if self.has_liquidity else Favours(self._graph, self._trades)
+        self._dust = Dust(dust, index, self._graph.scale)
         self._scratch()
 
     def _scratch(self) -> None:
@@ -156,6 +163,64 @@ class Router(SpotGraph):
         Raises `NoRoute`, or `PlanError` if no plan executes. `deadline` is on `time.monotonic`: past it
         the best plan so far is the answer. With `hurry` it raises `NeedsTime` instead of searching for long.
         """
+        if not self._dust or token_in == token_out or not self.connected(token_in, token_out):
+            return self._forward(token_in, token_out, amount_in, limits, algorithm, deadline, hurry)
+        route: Route | None = None
+        try:
+            route = self._forward(token_in, token_out, amount_in, limits, algorithm, deadline, hurry)
+        except (NoRoute, PlanError) as error:
+            reason = error
+        ends = self.index[token_in], self.index[token_out]
+        trades = self._dust.worthwhile(*ends, 0 if route is None else route.execution.amount_out, self.best_rate)
+        if trades and hurry:
+            raise NeedsTime
+        ask = _Ask(token_in, token_out, amount_in, self.search(token_in, token_out, amount_in), limits)
+        for trade in trades:
+            if route is None or time.monotonic() < deadline:
+                route = self._over_dust(ask, trade, route)
+        if route is None:
+            raise reason
+        more = self._dust.gain(*ends, self.best_rate)
+        return route._replace(gap=_gap(route.execution.amount_out, route.bound() + more)) if more > 0.0 else route
+
+    def _over_dust(self, ask: _Ask, trade: Trade, known: Route | None) -> Route | None:
+        """The best path over one trade of a dust pool, if it pays more than what is known; that otherwise."""
+        hops = min(ask.limits.hops, ask.limits.pools) - 1
+        rest = 0 if trade.token_out == ask.token_out else self.distance(trade.token_out, ask.token_out)
+        before = self._leg(ask.token_in, trade.token_in, ask.amount_in, ask.limits._replace(hops=hops - rest))
+        if before is None:
+            return known
+        amount = ask.amount_in
+        for first in before:
+            amount = first.pays(amount)
+        limits = ask.limits._replace(hops=hops - len(before))
+        after = self._leg(trade.token_out, ask.token_out, trade.pays(amount), limits)
+        if after is None:
+            return known
+        done = self._execute_paths(ask, [[*before, trade, *after]], [1.0])
+        if done is None or (known is not None and done.amount_out <= known.execution.amount_out):
+            return known
+        return _proven(done, math.inf if known is None else known.bound())
+
+    def _leg(self, token_in: str, token_out: str, amount: int, limits: Limits) -> list[Trade] | None:
+        """The best single path between two tokens, of no trades if they are the same; None if there is none."""
+        if token_in == token_out and amount > 0:
+            return []
+        if amount <= 0 or limits.hops < 1:
+            return None
+        return self.exact_path(token_in, token_out, amount, limits, budget=SECOND_LOOKS)
+
+    def _forward(
+        self,
+        token_in: str,
+        token_out: str,
+        amount_in: int,
+        limits: Limits,
+        algorithm: Algorithm,
+        deadline: float,
+        hurry: bool,
+    ) -> Route:
+        """`forward` without the pools that hold next to nothing."""
         if not self.connected(token_in, token_out):
             raise NoRoute("no path between tokens")
         search = self.search(token_in, token_out, amount_in)
@@ -400,8 +465,12 @@ def _rounding(done: Done) -> float:
 
 def _proven(done: Done, upper: float) -> Route:
     """The answer with its gap to the bound."""
-    gap = max(0.0, 1.0 - done.amount_out / upper) if 0.0 < upper < math.inf else None
-    return Route(done.execution(), gap)
+    return Route(done.execution(), _gap(done.amount_out, upper))
+
+
+def _gap(paid: int, upper: float) -> float | None:
+    """How far an output is below its bound, relative; None where there is no bound."""
+    return max(0.0, 1.0 - paid / upper) if 0.0 < upper < math.inf else None
 
 
 def _better(one: Done | None, other: Done | None) -> Done | None:

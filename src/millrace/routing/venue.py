@@ -100,6 +100,19 @@ def tradable(pool: Pool) -> bool:
     return bool(getattr(pool, "enabled", True)) and not getattr(pool, "restricted", False)
 
 
+def sort_out(pools: Iterable[Pool], market: DictMarket) -> tuple[list[Pool], list[Pool]]:
+    """The pools that the contract can swap in: those to search over, and those that hold next to nothing.
+
+    Pools that take no swaps and pools that the contract would not find by their tokens or address are in neither.
+    """
+    usable = [pool for pool in pools if tradable(pool) and market.reaches(pool)]
+    clean = without_dust(usable)
+    if len(clean) == len(usable):
+        return usable, []
+    kept = {pool.id for pool in clean}
+    return clean, [pool for pool in usable if pool.id not in kept]
+
+
 def without_dust(pools: Sequence[Pool]) -> list[Pool]:
     """The pools without those that hold next to nothing, unless they alone connect two parts of the market.
 
@@ -178,20 +191,17 @@ def constant_product_curve(pool: Pool, i: int, j: int) -> tuple[float, float]:
 
 def list_edges(
     pools: Iterable[Pool],
-    market: DictMarket,
     index: Mapping[str, int],
     known: CurveCache,
     more: Iterable[tuple[Trade, Knots]] = (),
     pause: Callable[[], None] = lambda: None,
 ) -> tuple[Edges, list[Trade]]:
-    """All trades the contract can make with `pools`, then those of `more`, and their edges in the same order.
+    """All trades with `pools`, then those of `more`, and their edges in the same order.
 
-    `index` numbers the tokens. Pools that take no swaps and pools that the contract would not find by
-    their tokens or address are left out. `pause` is called at every pool, for work in the background.
+    `index` numbers the tokens. `pause` is called at every pool, for work in the background.
     """
     table = _Table(index)
-    usable = [pool for pool in pools if tradable(pool) and market.reaches(pool)]
-    for pool in without_dust(usable):
+    for pool in pools:
         pause()
         for i, j in itertools.permutations(range(len(pool.tokens)), 2):
             if pool.kind == "constant_product":

@@ -91,9 +91,9 @@ def _market() -> tuple[list[Pool], DictMarket]:
 
 def parts() -> tuple[list[Part], list[Part]]:
     """What two processes compile at the same time: about as much each, with little in common."""
-    pools, market = _market()
+    pools, _ = _market()
     index = {token: k for k, token in enumerate(dict.fromkeys(token for pool in pools for token in pool.tokens))}
-    edges, trades = list_edges(pools, market, index, CurveCache())
+    edges, trades = list_edges(pools, index, CurveCache())
     graph = nets.build(len(index), edges)
     search = SpotGraph(index, graph, trades).search(pools[0].tokens[0], pools[0].tokens[1], 10**18)
     net, work, paths = graph.net, make_work(len(index), len(trades)), make_path_work(len(index), len(trades))
