@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from itertools import pairwise
 from typing import Any
 
 import aiohttp
@@ -291,6 +292,44 @@ async def test_row_27_slow_reader_is_cut_and_nobody_else(world: Any) -> None:
     writer.transport.abort()
 
 
+async def test_row_27_statistics_are_conflated(world: Any) -> None:
+    """While anything waits for a reader statistics are left out and counted; the newest follows, and tells how many."""
+    service = await world.start(key_files=())
+    async with connected(f"{world.ws}/stats") as stats, connected(f"{world.ws}/stats") as other:
+        first = [(await client.next())["sequence"] for client in (stats, other)]
+        slow = next(iter(service.gateway.stats_sessions))
+
+        class Waiting:
+            """The transport of a reader who has not taken what was sent before."""
+
+            def __init__(self, transport: Any) -> None:
+                self.get_write_buffer_size = lambda: 1
+                self.write = self.__getattr__ = lambda _: pytest.fail("something was sent to who does not read")
+                self.transport = transport
+
+        slow._raw = Waiting(slow._raw)
+        async with asyncio.timeout(10):
+            while service.gateway.conflated < 3:
+                await asyncio.sleep(0.01)
+        slow._raw = slow._raw.transport
+        left_out = service.gateway.conflated
+        last = max(first) + left_out + 3
+        seen = [
+            [sequence, *[message["sequence"] for message in await messages_until(client, last)]]
+            for sequence, client in zip(first, (stats, other), strict=True)
+        ]
+    jumps = [max(later - earlier for earlier, later in pairwise(sequences)) for sequences in seen]
+    assert sorted(jumps) == [1, left_out + 1], "whoever reads misses nothing, the other one as many as were left out"
+
+
+async def messages_until(client: Any, sequence: int) -> list[dict[str, Any]]:
+    """What comes up to this sequence, or the first one after it."""
+    messages = [await client.next()]
+    while messages[-1]["sequence"] < sequence:
+        messages.append(await client.next())
+    return messages
+
+
 async def test_bytes_of_an_address(world: Any) -> None:
     """An address that sends more bytes than its bucket holds is told when to come again, on both ports."""
     await world.start(key_files=(), receive_rate=0.001, receive_burst=1_500.0, max_message_bytes=1_000)
@@ -333,6 +372,15 @@ def test_row_30_connections_are_counted_while_they_last() -> None:
     assert doors.enter("1.2.3.4", 11.0)
     assert all(doors.enter("127.0.0.1", 0.0) for _ in range(100))
     assert doors.refused == 2
+
+
+def test_row_30_connections_opened_slowly_are_bounded_too() -> None:
+    """However long ago the others were opened, there are never more than so many at once."""
+    doors = Connections(most=2, rate=100.0)
+    assert [doors.enter("1.2.3.4", hours * 3600.0) for hours in range(3)] == [True, True, False]
+    for _ in range(2):
+        doors.leave("1.2.3.4")
+    assert doors.enter("1.2.3.4", 4 * 3600.0)
 
 
 async def test_a_stream_subscribed_to_twice_has_one_snapshot(world: Any) -> None:
