@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from millrace.routing.jit import inlined
 from millrace.routing.net import Floats, Ints, Net
+from millrace.routing.ranking import nth_largest
 from millrace.routing.work import LISTED, PAIRS, Work
 
 
@@ -77,10 +76,16 @@ def largest_from(w: Work, start: int, count: int, wanted: int) -> int:
     """The same among `count` candidates from number `start` on."""
     if count <= wanted:
         return count
-    threshold = np.partition(w.c_score[start : start + count], count - wanted)[count - wanted]
+    for i in range(count):
+        w.c_level[i] = w.c_score[start + i]
+    threshold = nth_largest(w.c_level, count, wanted)
+    ties = wanted
+    for i in range(start, start + count):
+        ties -= w.c_score[i] > threshold
     kept = start
     for i in range(start, start + count):
-        if w.c_score[i] >= threshold and kept < start + wanted:
+        if w.c_score[i] > threshold or (w.c_score[i] == threshold and ties > 0):
+            ties -= w.c_score[i] == threshold
             w.c_edge[kept] = w.c_edge[i]
             w.c_token[kept] = w.c_token[i]
             w.c_score[kept] = w.c_score[i]

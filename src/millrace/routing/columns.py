@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from millrace.routing.candidates import Search, is_source, largest, list_candidates
 from millrace.routing.first import first_set
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Net
 from millrace.routing.newton import minimise
 from millrace.routing.potential import source_rate
-from millrace.routing.work import EDGES, ITERATIONS, LISTED, PAIRS, TOKENS, Work, add_edges, add_token, compact
+from millrace.routing.work import EDGES, ITERATIONS, LISTED, PAIRS, TOKENS, Work, add_edge, add_token, compact
 
 ADDED = 48  # edges added per round, or half of those present if that is more
 ROUNDS = 12
@@ -144,8 +142,7 @@ def _add_columns(net: Net, w: Work, q: Search, count: int) -> int:
     A token that comes in gets its best way on as well: where nothing sells it, its price would mean nothing.
     """
     wanted = max(ADDED, w.n[EDGES] // 2)
-    edges = np.empty(2 * wanted + w.t_token.size, np.int32)
-    fitting, tokens = 0, w.n[TOKENS]
+    edges, tokens = w.n[EDGES], w.n[TOKENS]
     for i in range(largest(w, count, wanted)):
         e = w.c_edge[i]
         fits = True
@@ -153,9 +150,7 @@ def _add_columns(net: Net, w: Work, q: Search, count: int) -> int:
             if w.n_sell[t] < 0:
                 fits = fits and add_token(w, t, math.sqrt(w.n_price[t])) >= 0
         if fits:
-            edges[fitting] = e
-            w.m_in[e] = True
-            fitting += 1
+            add_edge(net, w, e)
     while tokens < w.n[TOKENS]:
         t = w.t_token[tokens]
         tokens += 1
@@ -167,9 +162,8 @@ def _add_columns(net: Net, w: Work, q: Search, count: int) -> int:
             continue
         b = net.pdst[choice]
         if w.n_sell[b] >= 0 or add_token(w, b, math.sqrt(w.n_price[b])) >= 0:
-            edges[fitting] = net.pe0[choice]
-            fitting += 1
-    return add_edges(net, w, edges[:fitting])
+            add_edge(net, w, net.pe0[choice])
+    return int(w.n[EDGES] - edges)
 
 
 @kernel

@@ -14,7 +14,7 @@ from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.pool import PoolError
 from millrace.dex.stable import StablePool
 from millrace.dex.stableswap import UNIT
-from millrace.routing.jit import kernel
+from millrace.routing.jit import allocating
 from millrace.routing.net import Floats, Knots
 
 # What is left of the bought token's reserve at each knot: evenly down to 4 %, then geometrically.
@@ -28,7 +28,7 @@ class NoCurve(Exception):
     """The pool's curve cannot be tabulated; it is left out of the search."""
 
 
-@kernel
+@allocating
 def _stable_table(xp: Floats, i: int, j: int, d: float, ann: float, left: Floats) -> Floats:
     """Rows (x_i added, y_j taken, slope) in scaled units, for each part of coin j's balance left.
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from millrace.routing.candidates import Search, largest, largest_from, list_candidates
 from millrace.routing.guess import sink_impact, source_impact
 from millrace.routing.jit import inlined
 from millrace.routing.net import Net
 from millrace.routing.potential import source_rate
-from millrace.routing.work import PAIRS, TOKENS, Work, add_edges, add_hold, add_token, reset
+from millrace.routing.work import EDGES, PAIRS, TOKENS, Work, add_edge, add_hold, add_token, reset
 
 FIRST_PAIRS = 16  # token pairs in the first working set, at each end
 FIRST_EDGES = 192
@@ -141,19 +139,15 @@ def _add_ways_here(net: Net, w: Work, q: Search, start: int, end: int, count: in
 @inlined
 def _expand_pairs(net: Net, w: Work, chosen: int) -> None:
     """Add the best edge of each chosen pair, and others that trade or nearly do at the guessed prices."""
-    edges = np.empty(FIRST_EDGES, np.int32)
-    count = 0
     for i in range(chosen):
         k = w.c_edge[i]
         a, b = w.n_sell[w.c_token[i]], w.n_buy[net.pdst[k]]
         if a < 0 or b < 0:
             continue
         for e in range(net.pe0[k], net.pe1[k]):
-            if count == edges.size or (e > net.pe0[k] and net.cb[e] * w.t_s[b] <= NEARLY * net.ca[e] * w.t_s[a]):
+            near = e == net.pe0[k] or net.cb[e] * w.t_s[b] > NEARLY * net.ca[e] * w.t_s[a]
+            if not near or w.n[EDGES] >= FIRST_EDGES or not add_edge(net, w, e):
                 break
-            edges[count] = e
-            count += 1
-    add_edges(net, w, edges[:count])
 
 
 @inlined
@@ -162,20 +156,24 @@ def _add_pair_tokens(net: Net, w: Work, q: Search, chosen: int, level: float, la
 
     Their prices: what they fetch once the sink's price has moved, within what tokens on a route can be worth.
     """
-    tokens = np.empty(2 * chosen, np.int32)
-    degree = np.zeros(2 * chosen)
-    count = 0
+    count, most = 0, 0
     for i in range(chosen):
         for t in (w.c_token[i], net.pdst[w.c_edge[i]]):
             if w.n_mark[t] == 0:
-                tokens[count] = t
+                w.t_outside[count] = t
                 count += 1
-                w.n_mark[t] = count
-            degree[w.n_mark[t] - 1] -= 1.0
-    order = np.argsort(degree[:count])
+            w.n_mark[t] += 1
+            most = max(most, w.n_mark[t])
+    for pairs in range(most, 0, -1):
+        for i in range(count):
+            if w.n_mark[w.t_outside[i]] == pairs:
+                _add_pair_token(w, q, w.t_outside[i], level, last)
     for i in range(count):
-        t = tokens[order[i]]
-        w.n_mark[t] = 0
-        if w.n_sell[t] < 0:
-            low = level / q.ahead[t] if q.ahead[t] > 0.0 else q.behind[t]
-            add_token(w, t, math.sqrt(min(max(last * q.behind[t], low), q.behind[t])))
+        w.n_mark[w.t_outside[i]] = 0
+
+
+@inlined
+def _add_pair_token(w: Work, q: Search, token: int, level: float, last: float) -> None:
+    if w.n_sell[token] < 0:
+        low = level / q.ahead[token] if q.ahead[token] > 0.0 else q.behind[token]
+        add_token(w, token, math.sqrt(min(max(last * q.behind[token], low), q.behind[token])))

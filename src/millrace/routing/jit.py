@@ -50,23 +50,40 @@ CACHE_DIRECTORY = _cache_directory()
 vars(numba.config)["CACHE_DIR"] = str(CACHE_DIRECTORY)
 
 
+# Without Numba's runtime no references of arrays are counted, which for a net and a work area are dozens a call.
+_BORROWING = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+_PASTED = {**_BORROWING, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
 def kernel(function: F) -> F:
-    """Compile `function` on its first call (or load it from the cache); it runs without the GIL."""
+    """Compile `function` on its first call (or load it from the cache); it runs without the GIL.
+
+    It works on the arrays of its arguments and makes none.
+    """
+    return cast(F, numba.njit(**_BORROWING)(function))
+
+
+def allocating(function: F) -> F:
+    """A kernel that makes arrays."""
     return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
 
 
 def inlined(function: F) -> F:
-    """A kernel pasted into its callers by LLVM: a call that passes a net and a work area counts references
-    of dozens of arrays, which inside one function is optimised away.
-    """
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(function))
+    """Pasted by LLVM into the kernels that call it: a call passes every array of a net and a work area as a struct."""
+    return cast(F, numba.njit(**_PASTED)(function))
 
 
 def vectorised(function: F) -> F:
     """Inlined, and sums may be added up in any order: LLVM then turns a plain loop into SIMD instructions."""
-    inexact = {"reassoc", "contract", "nsz"}
-    jit = numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True, fastmath=inexact)
-    return cast(F, jit(function))
+    return cast(F, numba.njit(**_PASTED, fastmath={"reassoc", "contract", "nsz"})(function))
+
+
+def entry(compiled: F, *arguments: object) -> F:
+    """The way into a kernel for arguments of exactly these types, which nobody checks again.
+
+    Looking up the types of a net and a work area in every call takes longer than some searches.
+    """
+    return cast(F, cast(Any, compiled).compile(tuple([numba.typeof(value) for value in arguments])))
 
 
 @intrinsic

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from millrace.routing.jit import inlined, kernel
+from millrace.routing.jit import allocating, kernel
 from millrace.routing.net import Floats, Net
 
 # A label travels this many hops; in a market with arbitrage the rates would grow for ever.
 ROUNDS = 12
 
 
-@kernel
+@allocating
 def potentials(net: Net, root: int, backward: bool) -> Floats:
     """Best product of spot rates from `root` to each token, or from each token to `root` (`backward`).
 
@@ -61,7 +61,7 @@ def is_closed(net: Net, root: int, backward: bool, best: Floats) -> bool:
     return True
 
 
-@inlined
+@kernel
 def source_rate(net: Net, source: int, to_sink: Floats) -> float:
     """Best spot rate from `source` to the sink of the potentials `to_sink`, over at least one edge."""
     best = 0.0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from millrace.routing.columns import NEWTON_STEPS, TOLERANCE
 from millrace.routing.edge import curve_trade
 from millrace.routing.jit import kernel
 from millrace.routing.linear import factor_solve, inverse_norm
 from millrace.routing.net import Net
 from millrace.routing.newton import assemble, evaluate, minimise, settle_flows
+from millrace.routing.ranking import nth_largest
 from millrace.routing.work import EDGES, HOLD, TOKENS, Work
 
 LEAST_FLOW = 1e-9  # of the total value; thinner edges are dropped
@@ -240,15 +239,21 @@ def _keep_best(w: Work, target: int) -> None:
     for e in range(edges):
         if w.e_edge[e] == HOLD:
             w.e_loss[e] = 1e300
-    order = np.argsort(-w.e_loss[:edges])
-    kept = 0
-    for i in range(edges):
-        e = order[i]
+    used = 0
+    for e in range(edges):
         if w.e_use[e]:
-            if kept < target:
-                kept += 1
-            else:
-                w.e_use[e] = False
+            w.c_level[used] = w.e_loss[e]
+            used += 1
+    if used <= target:
+        return
+    threshold, above = nth_largest(w.c_level, used, target), 0
+    for e in range(edges):
+        above += w.e_use[e] and w.e_loss[e] > threshold
+    ties = target - above
+    for e in range(edges):
+        if w.e_use[e] and w.e_loss[e] <= threshold:
+            w.e_use[e] = w.e_loss[e] == threshold and ties > 0
+            ties -= w.e_use[e]
 
 
 @kernel
@@ -312,10 +317,14 @@ def _revive(net: Net, w: Work, wanted: int) -> int:
         else:
             curve_trade(net, w.e_curve[e], sa * sa / (sb * sb), w.point)
             w.e_loss[e] = (sb * sb * w.point[1] - sa * sa * w.point[0]) / w.unit[0]
-    order = np.argsort(-w.e_loss[:edges])
+    threshold = 0.0
+    if edges > wanted:
+        for e in range(edges):
+            w.c_level[e] = w.e_loss[e]
+        threshold = nth_largest(w.c_level, edges, wanted)
     count = 0
-    for i in range(min(wanted, edges)):
-        if w.e_loss[order[i]] > 0.0:
-            w.e_alive[order[i]] = True
+    for e in range(edges):
+        if w.e_loss[e] > 0.0 and w.e_loss[e] >= threshold and count < wanted:
+            w.e_alive[e] = True
             count += 1
     return count

@@ -5,6 +5,7 @@ Local token 0 is the sink; the sources follow from 1. Flows and amounts are in u
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -130,28 +131,23 @@ def add_token(w: Work, token: int, s: float) -> int:
 
 
 @inlined
-def add_edges(net: Net, w: Work, edges: Ints) -> int:
-    """Put edges, whose tokens are in the working set, into it; returns how many fitted."""
-    root = 1.0 / np.sqrt(w.unit[0])
-    first = int(w.n[EDGES])
-    count = min(edges.size, w.e_edge.size - first)
-    curves = 0
-    for i in range(count):
-        e = edges[i]
-        local = first + i
-        w.e_edge[local] = e
-        w.e_a[local] = w.n_sell[net.src[e]]
-        w.e_b[local] = w.n_buy[net.dst[e]]
-        w.e_ca[local] = net.ca[e] * root
-        w.e_cb[local] = net.cb[e] * root
-        w.e_curve[local] = net.curve[e]
-        w.e_alive[local] = True
-        w.m_in[e] = True
-        if net.curve[e] >= 0:
-            curves += 1
-    w.n[EDGES] = first + count
-    w.n[CURVES] += curves
-    return count
+def add_edge(net: Net, w: Work, e: int) -> bool:
+    """Put an edge, whose tokens are in the working set, into it; False when the set is full."""
+    local = w.n[EDGES]
+    if local >= w.e_edge.size:
+        return False
+    w.n[EDGES] = local + 1
+    root = 1.0 / math.sqrt(w.unit[0])
+    w.e_edge[local] = e
+    w.e_a[local] = w.n_sell[net.src[e]]
+    w.e_b[local] = w.n_buy[net.dst[e]]
+    w.e_ca[local] = net.ca[e] * root
+    w.e_cb[local] = net.cb[e] * root
+    w.e_curve[local] = net.curve[e]
+    w.e_alive[local] = True
+    w.m_in[e] = True
+    w.n[CURVES] += net.curve[e] >= 0
+    return True
 
 
 @inlined
@@ -162,8 +158,8 @@ def add_hold(w: Work) -> None:
     w.e_edge[local] = HOLD
     w.e_a[local] = 1
     w.e_b[local] = 0
-    w.e_ca[local] = np.sqrt(HOLD_DEPTH)
-    w.e_cb[local] = np.sqrt(HOLD_DEPTH)
+    w.e_ca[local] = math.sqrt(HOLD_DEPTH)
+    w.e_cb[local] = math.sqrt(HOLD_DEPTH)
     w.e_curve[local] = -1
     w.e_alive[local] = True
 
