@@ -27,7 +27,7 @@ class Search(NamedTuple):
     ahead: Floats
     behind: Floats
     top: float
-    closed: bool  # whether no edge at all offers more than `ahead` and `behind` say: no cycle of the market earns
+    closed: bool  # no cycle, and no edge at all offers more than `ahead` and `behind` say: no cycle of the market earns
 
 
 @inlined

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 
-from millrace.routing.candidates import Search, is_source, largest, list_candidates
+from millrace.routing.candidates import Search, largest, list_candidates
 from millrace.routing.first import first_set
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Net
 from millrace.routing.newton import minimise
 from millrace.routing.potential import source_rate
-from millrace.routing.work import EDGES, ITERATIONS, LISTED, PAIRS, TOKENS, Work, add_edge, add_token, compact
+from millrace.routing.profitable import list_profitable
+from millrace.routing.work import EDGES, ITERATIONS, LISTED, OUTSIDE, PAIRS, TOKENS, Work, add_edge, add_token, compact
 
 ADDED = 48  # edges added per round, or half of those present if that is more
 ROUNDS = 12
@@ -63,6 +64,7 @@ def price_tokens(net: Net, w: Work, q: Search, level: float) -> None:
         if w.n_sell[t] < 0 and q.ahead[t] * q.behind[t] > level:
             w.t_outside[count] = t
             count += 1
+    w.n[OUTSIDE] = count
     _fetch(net, w, count)
     for i in range(count):
         t = w.t_outside[i]
@@ -74,8 +76,6 @@ def price_tokens(net: Net, w: Work, q: Search, level: float) -> None:
         if w.n_price[t] > cost:
             w.n_price[t] = math.sqrt(w.n_price[t] * cost)
             w.n_paid[t] = w.n_price[t]
-    if q.closed:
-        _clamp_listed(w, q, level)
     if q.no_buyer >= 0:  # but others were priced as if they could be sold to it: no profit is left in that
         w.n_paid[q.no_buyer] = 0.0
 
@@ -95,19 +95,6 @@ def _fetch(net: Net, w: Work, count: int) -> None:
             w.n_paid[t] = fetch
         if settled:
             break
-
-
-@inlined
-def _clamp_listed(w: Work, q: Search, level: float) -> None:
-    """Bring prices into [level / ahead, behind], the range of a token that is used.
-
-    Outside of it are tokens that carry nothing: then their dual price says nothing.
-    """
-    for i in range(w.n[LISTED]):
-        t = w.l_token[i]
-        if t != q.sink and not is_source(w, q, t) and q.ahead[t] > 0.0:
-            w.n_price[t] = max(min(w.n_price[t], q.behind[t]), level / q.ahead[t])
-            w.n_paid[t] = w.n_price[t]
 
 
 @inlined
@@ -176,9 +163,12 @@ def generate(net: Net, w: Work, q: Search) -> tuple[float, float]:
         minimise(net, w, ROUGH, limit)
         settled = w.n[ITERATIONS] < before + limit  # if not, prices are still on their way
         level = marginal(net, w, q)
-        if level < w.floor[0] and settled:
-            list_candidates(net, w, q, level - 0.2 * abs(q.top - level))
-        price_tokens(net, w, q, level)
+        if q.closed:
+            list_profitable(net, w, q, level)
+        else:
+            if level < w.floor[0] and settled:
+                list_candidates(net, w, q, level - 0.2 * abs(q.top - level))
+            price_tokens(net, w, q, level)
         count, missed = sweep(net, w)
         if attempt == ROUNDS or ((missed < MISSED * value_of_prices(w) or count == 0) and settled):
             break

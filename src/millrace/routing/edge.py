@@ -30,6 +30,29 @@ def edge_out(net: Net, e: int, d: float) -> float:
 
 
 @inlined
+def edge_gain(net: Net, e: int, before: float, d: float) -> float:
+    """What `d` more buys from edge `e` after `before`; in closed form, without a difference of large numbers."""
+    if net.curve[e] < 0:
+        a = net.a[e] + before
+        return float(net.r[e] * (net.a[e] / a) * d / (a + d))
+    return edge_out(net, e, before + d) - edge_out(net, e, before) if before > 0.0 else edge_out(net, e, d)
+
+
+@inlined
+def best_of_pair(net: Net, used: Floats, k: int, d: float) -> tuple[float, int, int]:
+    """The largest output for `d` among the edges of pair `k` after `used` of each, its edge, and edges looked at."""
+    best, choice, looked = 0.0, -1, 0
+    for e in range(net.pe0[k], net.pe1[k]):
+        if d * net.rate[e] <= best:
+            break
+        looked += 1
+        out = edge_gain(net, e, used[e], d)
+        if out > best:
+            best, choice = out, e
+    return best, choice, looked
+
+
+@inlined
 def curve_trade(net: Net, c: int, p: float, result: Floats) -> None:
     """The largest trade on curve `c` whose marginal rate is still `p`.
 

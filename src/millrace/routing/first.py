@@ -11,7 +11,7 @@ import math
 from millrace.routing.candidates import Search, largest, largest_from, list_candidates
 from millrace.routing.guess import sink_impact, source_impact
 from millrace.routing.jit import inlined
-from millrace.routing.net import Net
+from millrace.routing.net import Floats, Net
 from millrace.routing.potential import source_rate
 from millrace.routing.work import EDGES, PAIRS, TOKENS, Work, add_edge, add_hold, add_token, reset
 
@@ -48,8 +48,11 @@ def first_set(net: Net, w: Work, q: Search) -> None:
         w.t_s[1] = max(w.t_s[1], 1.0)
         add_hold(w)
     level = first * last
-    list_candidates(net, w, q, max(1.0 - SPARE * (1.0 - level), 0.5 * level) * q.top)
-    chosen = _end_pairs(net, w, q, first, last) if q.closed else _best_pairs(net, w, q)
+    if q.closed:
+        chosen = _end_pairs(net, w, q, first, last)
+    else:
+        list_candidates(net, w, q, max(1.0 - SPARE * (1.0 - level), 0.5 * level) * q.top)
+        chosen = _best_pairs(net, w, q)
     _add_pair_tokens(net, w, q, chosen, level * q.top, last)
     _expand_pairs(net, w, chosen)
 
@@ -99,17 +102,23 @@ def _end_pairs(net: Net, w: Work, q: Search, first: float, last: float) -> int:
 
 
 @inlined
+def _best_pair(net: Net, token: int, rates: Floats, worth: Floats) -> int:
+    """The pair of `token` with the best product of its rate and what its other token is worth."""
+    best, choice = 0.0, -1
+    for k in range(net.pptr[token], net.pptr[token + 1]):
+        if rates[k] * worth[net.pdst[k]] > best:
+            best, choice = rates[k] * worth[net.pdst[k]], k
+    return choice
+
+
+@inlined
 def _add_ways_on(net: Net, w: Work, q: Search, start: int, end: int, count: int) -> int:
     """Choose the best spot routes from what the pairs `start : end` buy to a token that leaves for the sink."""
     for i in range(start, end):
         token = net.pdst[w.c_edge[i]]
         while not w.n_mark[token] & LEAVES:
             w.n_mark[token] |= LEAVES
-            best, choice = 0.0, -1
-            for k in range(net.pptr[token], net.pptr[token + 1]):
-                value = net.prate[k] * q.behind[net.pdst[k]]
-                if value > best:
-                    best, choice = value, k
+            choice = _best_pair(net, token, net.prate, q.behind)
             w.c_edge[count], w.c_token[count] = choice, token
             count += 1
             token = net.pdst[choice]
@@ -124,11 +133,7 @@ def _add_ways_here(net: Net, w: Work, q: Search, start: int, end: int, count: in
         token = w.c_token[i]
         while not w.n_mark[token] & ARRIVES:
             w.n_mark[token] |= ARRIVES
-            best, choice = 0.0, -1
-            for k in range(net.pptr[token], net.pptr[token + 1]):
-                value = net.pback[k] * q.ahead[net.pdst[k]]
-                if value > best:
-                    best, choice = value, k
+            choice = _best_pair(net, token, net.pback, q.ahead)
             token = net.pdst[choice]
             w.c_edge[count], w.c_token[count] = net.popp[choice], token
             count += 1

@@ -24,12 +24,15 @@ def _meet(level: Floats, slope: Floats, count: int, wanted: float) -> float:
     for i in range(count):
         x = min(x, (wanted + level[i]) / slope[i])
     for _ in range(STEPS):
-        total, steepness = 0.0, 0.0
+        total, steepness, left = 0.0, 0.0, 0
         for i in range(count):
             ramp = slope[i] * x - level[i]
-            if ramp > 0.0:
+            if ramp > 0.0:  # if not, it is none for any smaller x
                 total += ramp
                 steepness += slope[i]
+                slope[left], level[left] = slope[i], level[i]
+                left += 1
+        count = left
         if total <= wanted * (1.0 + PRECISE) or steepness <= 0.0:
             break
         x -= (total - wanted) / steepness

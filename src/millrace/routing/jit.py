@@ -50,6 +50,7 @@ CACHE_DIRECTORY = _cache_directory()
 vars(numba.config)["CACHE_DIR"] = str(CACHE_DIRECTORY)
 
 
+_njit: Any = numba.njit  # its type knows not all of its options
 # Without Numba's runtime no references of arrays are counted, which for a net and a work area are dozens a call.
 _BORROWING = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
 _PASTED = {**_BORROWING, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -60,30 +61,34 @@ def kernel(function: F) -> F:
 
     It works on the arrays of its arguments and makes none.
     """
-    return cast(F, numba.njit(**_BORROWING)(function))
+    return cast(F, _njit(**_BORROWING)(function))
 
 
 def allocating(function: F) -> F:
     """A kernel that makes arrays."""
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    return cast(F, _njit(cache=True, nogil=True, error_model="numpy")(function))
 
 
 def inlined(function: F) -> F:
-    """Pasted by LLVM into the kernels that call it: a call passes every array of a net and a work area as a struct."""
-    return cast(F, numba.njit(**_PASTED)(function))
+    """Pasted by LLVM into the kernels that call it: a call would pass every array of a net and a work area.
+
+    It is no function of its own: Python cannot call it, not even to fail.
+    """
+    return cast(F, _njit(**_PASTED)(function))
 
 
 def vectorised(function: F) -> F:
     """Inlined, and sums may be added up in any order: LLVM then turns a plain loop into SIMD instructions."""
-    return cast(F, numba.njit(**_PASTED, fastmath={"reassoc", "contract", "nsz"})(function))
+    return cast(F, _njit(**_PASTED, fastmath={"reassoc", "contract", "nsz"})(function))
 
 
 def entry(compiled: F, *arguments: object) -> F:
     """The way into a kernel for arguments of exactly these types, which nobody checks again.
 
-    Looking up the types of a net and a work area in every call takes longer than some searches.
+    Looking up the types of dozens of arrays in every call takes longer than many a search.
     """
-    return cast(F, cast(Any, compiled).compile(tuple([numba.typeof(value) for value in arguments])))
+    typeof: Any = numba.typeof
+    return cast(F, cast(Any, compiled).compile(tuple([typeof(value) for value in arguments])))
 
 
 @intrinsic

@@ -52,6 +52,7 @@ class Net(NamedTuple):
     popp: Ints  # the opposite pair
     pe0: Ints
     pe1: Ints
+    pair: Ints  # the pair of each edge
     src: Ints
     dst: Ints
     rate: Floats
@@ -103,7 +104,10 @@ def build(tokens: int, edges: Edges) -> Graph:
     a, r = edges.a[order] * scale[src], edges.r[order] * scale[dst]
     tables = _curve_tables(order, src, dst, scale, edges.curves)
     pairs = _pairs(tokens, src, dst, rate)
-    net = Net(*pairs[:8], src, dst, rate, a, r, np.sqrt(a), np.sqrt(r), edges.kept[order], *tables, *pairs[8:])
+    filled = np.nonzero(pairs[7] > pairs[6])[0].astype(np.int32)
+    filled = filled[np.argsort(pairs[6][filled])]  # edges are numbered pair by pair
+    pair = np.repeat(filled, (pairs[7] - pairs[6])[filled])
+    net = Net(*pairs[:8], pair, src, dst, rate, a, r, np.sqrt(a), np.sqrt(r), edges.kept[order], *tables, *pairs[8:])
     return Graph(net, scale, order)
 
 

@@ -12,13 +12,23 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from millrace.routing.edge import edge_out
-from millrace.routing.jit import kernel
-from millrace.routing.net import Floats, Ints, Net
+from millrace.routing.candidates import Search
+from millrace.routing.edge import best_of_pair, edge_gain
+from millrace.routing.jit import inlined, kernel
+from millrace.routing.net import Bools, Floats, Ints, Net
 
 MAX_HOPS = 16
 MAX_PATHS = 64
+BARELY_LESS = 1.0 - 1e-9
 BUDGET = 400_000  # edge evaluations per search; a search that hits it answers with the best so far
+
+
+class Beam(NamedTuple):
+    """Where to search: token t is sold in the pairs `pairs[begin[t] : end[t]]`."""
+
+    begin: Ints
+    end: Ints
+    pairs: Ints
 
 
 class PathWork(NamedTuple):
@@ -32,12 +42,17 @@ class PathWork(NamedTuple):
     paths: Ints
     length: Ints
     flow: Floats
+    single: Ints  # the best single path
     work: npt.NDArray[np.int64]
+    every: Beam
+    beam: Beam
+    listed: Ints  # scratch: pairs
+    marked: Bools  # (pair): scratch, False between uses
 
 
-def make_path_work(tokens: int, edges: int) -> PathWork:
-    """Scratch for nets of up to `tokens` tokens and `edges` edges."""
-    levels = MAX_HOPS + 1
+def make_path_work(net: Net) -> PathWork:
+    """Scratch for searches in a net."""
+    levels, tokens, edges, pairs = MAX_HOPS + 1, net.core.size, net.src.size, net.pdst.size
     return PathWork(
         np.zeros((levels, tokens)),
         np.zeros((levels, tokens), np.int32),
@@ -47,8 +62,42 @@ def make_path_work(tokens: int, edges: int) -> PathWork:
         np.zeros((MAX_PATHS, MAX_HOPS), np.int32),
         np.zeros(MAX_PATHS, np.int32),
         np.zeros(MAX_PATHS),
+        np.zeros(MAX_HOPS, np.int32),
         np.zeros(1, np.int64),
+        Beam(net.pptr[:-1].copy(), net.pptr[1:].copy(), np.arange(pairs, dtype=np.int32)),
+        Beam(np.zeros(tokens, np.int32), np.zeros(tokens, np.int32), np.zeros(pairs, np.int32)),
+        np.zeros(pairs, np.int32),
+        np.zeros(pairs, np.bool_),
     )
+
+
+@kernel
+def make_beam(net: Net, pw: PathWork, edges: Ints, count: int, length: int) -> None:
+    """Let the beam be the pairs of the first `count` of these edges (negative ones are none) and of the single path."""
+    beam, listed = pw.beam, 0
+    beam.end[:] = 0
+    for i in range(count + length):
+        e = edges[i] if i < count else pw.single[i - count]
+        if e >= 0 and not pw.marked[net.pair[e]]:
+            pw.marked[net.pair[e]] = True
+            pw.listed[listed] = net.pair[e]
+            beam.end[net.src[e]] += 1
+            listed += 1
+    filled = 0
+    for i in range(listed):  # where each token's pairs begin; `end` says how many they are until they are in place
+        token = net.src[net.pe0[pw.listed[i]]]
+        if beam.end[token] > 0:
+            beam.begin[token] = filled
+            filled += beam.end[token]
+            beam.end[token] = -1
+    for i in range(listed):
+        k = pw.listed[i]
+        token = net.src[net.pe0[k]]
+        if beam.end[token] < 0:
+            beam.end[token] = beam.begin[token]
+        beam.pairs[beam.end[token]] = k
+        beam.end[token] += 1
+        pw.marked[k] = False
 
 
 @kernel
@@ -56,15 +105,14 @@ def run_path(net: Net, pw: PathWork, path: Ints, length: int, x: float, commit: 
     """Output of `x` along a path on top of earlier chunks; `commit` books it as an earlier chunk."""
     for h in range(length):
         e = path[h]
-        before = pw.used[e]
-        out = edge_out(net, e, before + x) - edge_out(net, e, before) if before > 0.0 else edge_out(net, e, x)
+        out = edge_gain(net, e, pw.used[e], x)
         if commit:
-            pw.used[e] = before + x
+            pw.used[e] += x
         x = out
     return x
 
 
-@kernel
+@inlined
 def _revisits(net: Net, pw: PathWork, hop: int, token: int, v: int) -> bool:
     """Whether the chain that reached `token` after `hop` hops holds `v` already."""
     while hop > 0:
@@ -77,7 +125,16 @@ def _revisits(net: Net, pw: PathWork, hop: int, token: int, v: int) -> bool:
 
 @kernel
 def best_path(
-    net: Net, pw: PathWork, source: int, sink: int, x: float, behind: Floats, hops: int, floor: float, path: Ints
+    net: Net,
+    pw: PathWork,
+    where: Beam,
+    source: int,
+    sink: int,
+    x: float,
+    behind: Floats,
+    hops: int,
+    floor: float,
+    path: Ints,
 ) -> int:
     """The path of at most `hops` pools with the most output for `x`, if it beats `floor`; its length or 0."""
     for level in range(hops + 1):
@@ -90,36 +147,27 @@ def best_path(
         for i in range(pw.fill[level]):
             u = pw.reached[level, i]
             have = pw.amount[level, u]
-            for k in range(net.pptr[u], net.pptr[u + 1]):
+            for place in range(where.begin[u], where.end[u]):
+                k = where.pairs[place]
                 v = net.pdst[k]
                 ends = v == sink
                 if not ends and (k >= net.pcore[u] or v == source or level == hops - 1):
                     continue
                 if have * net.prate[k] * behind[v] <= best:
                     continue
-                first = True
-                for e in range(net.pe0[k], net.pe1[k]):
-                    if have * net.rate[e] * behind[v] <= best:
-                        break
-                    pw.work[0] += 1
-                    before = pw.used[e]
-                    out = edge_out(net, e, before + have)
-                    if before > 0.0:
-                        out -= edge_out(net, e, before)
-                    if ends:
-                        if out > best:
-                            best, found, last = out, level + 1, e
-                        continue
-                    if out * behind[v] <= best or out <= pw.amount[level + 1, v]:
-                        continue
-                    if first and _revisits(net, pw, level, u, v):
-                        break
-                    first = False
-                    if pw.amount[level + 1, v] == 0.0:
-                        pw.reached[level + 1, pw.fill[level + 1]] = v
-                        pw.fill[level + 1] += 1
-                    pw.amount[level + 1, v] = out
-                    pw.by[level + 1, v] = e
+                out, edge, looked = best_of_pair(net, pw.used, k, have)
+                pw.work[0] += looked
+                if ends:
+                    if out > best:
+                        best, found, last = out, level + 1, edge
+                    continue
+                if out * behind[v] <= best or out <= pw.amount[level + 1, v] or _revisits(net, pw, level, u, v):
+                    continue
+                if pw.amount[level + 1, v] == 0.0:
+                    pw.reached[level + 1, pw.fill[level + 1]] = v
+                    pw.fill[level + 1] += 1
+                pw.amount[level + 1, v] = out
+                pw.by[level + 1, v] = edge
         if pw.work[0] > BUDGET:
             break
     _read_path(net, pw, path, found, last)
@@ -129,7 +177,7 @@ def best_path(
     return found
 
 
-@kernel
+@inlined
 def _read_path(net: Net, pw: PathWork, path: Ints, length: int, last: int) -> None:
     """Follow the predecessors of the last edge back to the source."""
     edge = last
@@ -160,38 +208,43 @@ def spot_path(net: Net, source: int, sink: int, behind: Floats, hops: int, path:
 
 
 @kernel
+def find_single(net: Net, pw: PathWork, q: Search, hops: int, floor: float) -> int:
+    """Leave the best single path in `pw.single` if it pays more than `floor`; its length or 0."""
+    source, amount = q.sources[0], q.amounts[0]
+    floor = max(floor, amount) if q.cycle else floor
+    pw.work[0] = 0
+    length = spot_path(net, source, q.sink, q.behind, hops, pw.single)
+    if length > 0:  # what the spot path pays is where the search starts from
+        floor = max(floor, run_path(net, pw, pw.single, length, amount, False) * BARELY_LESS)
+    return best_path(net, pw, pw.every, source, q.sink, amount, q.behind, hops, floor, pw.single)
+
+
+@kernel
 def split_greedy(
-    net: Net,
-    pw: PathWork,
-    source: int,
-    sink: int,
-    total: float,
-    behind: Floats,
-    hops: int,
-    chunks: int,
-    max_paths: int,
-    max_pools: int,
+    net: Net, pw: PathWork, where: Beam, q: Search, hops: int, chunks: int, max_paths: int, max_pools: int
 ) -> int:
-    """Send `total` in equal chunks, each along the path that is best by then; returns the number of paths.
+    """Send the amount in equal chunks, each along the path that is best by then; returns the number of paths.
 
     Once `max_paths` different paths or `max_pools` pools are in use, the rest goes along the known paths.
-    In a cycle (`source == sink`) it stops when a chunk no longer earns.
+    In a cycle it stops when a chunk no longer earns.
     """
-    count, pools, open_ = 0, 0, True
+    source, sink = q.sources[0], q.sink
+    count, pools, more = 0, 0, True
     pw.work[0] = 0
-    chunk = total / chunks
+    chunk = q.amounts[0] / chunks
     for _ in range(chunks):
-        choice, best = -1, chunk if source == sink else 0.0
+        choice, best = -1, chunk if q.cycle else 0.0
         for k in range(count):
             out = run_path(net, pw, pw.paths[k], pw.length[k], chunk, False)
             if out > best:
                 choice, best = k, out
-        if open_ and count < max_paths and pw.work[0] < BUDGET:
-            if count == 0:  # what the spot path pays is where the first search starts from
-                length = spot_path(net, source, sink, behind, hops, pw.paths[0])
-                if length > 0:
-                    best = max(best, run_path(net, pw, pw.paths[0], length, chunk, False) * (1.0 - 1e-9))
-            length = best_path(net, pw, source, sink, chunk, behind, hops, best * (1.0 + 1e-12), pw.paths[count])
+        if more and count < max_paths and pw.work[0] < BUDGET:
+            known = 0
+            if count == 0:
+                known, best = _known_path(net, pw, q, hops, chunk, best)
+            best *= 1.0 + 1e-12 if count > 0 else BARELY_LESS
+            length = best_path(net, pw, where, source, sink, chunk, q.behind, hops, best, pw.paths[count])
+            length = length if length > 0 else known
             if length > 0 and pools + length <= max_pools:
                 pw.length[count] = length
                 pw.flow[count] = 0.0
@@ -199,7 +252,7 @@ def split_greedy(
                 count += 1
                 pools += length
             elif length > 0:
-                open_ = False
+                more = False
         if choice < 0:
             break
         run_path(net, pw, pw.paths[choice], pw.length[choice], chunk, True)
@@ -208,3 +261,14 @@ def split_greedy(
         for h in range(pw.length[k]):
             pw.used[pw.paths[k, h]] = 0.0
     return count
+
+
+@inlined
+def _known_path(net: Net, pw: PathWork, q: Search, hops: int, chunk: float, least: float) -> tuple[int, float]:
+    """Make the path that looks best at spot rates the first one, if it pays more than `least`: its length, its output.
+
+    The first search starts from there.
+    """
+    length = spot_path(net, q.sources[0], q.sink, q.behind, hops, pw.paths[0])
+    out = run_path(net, pw, pw.paths[0], length, chunk, False) if length > 0 else 0.0
+    return (length, out) if out > least else (0, least)

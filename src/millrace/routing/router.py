@@ -19,39 +19,32 @@ from millrace.routing.dust import Dust
 from millrace.routing.exactpath import BUDGET, NeedsTime, PathFinder, needed
 from millrace.routing.execution import Walked, execute, execute_paths
 from millrace.routing.favour import Favours
+from millrace.routing.kernelsearch import Flow, Found, KernelSearch, Split
+from millrace.routing.kernelsearch import Limits as Limits  # callers know it from here
 from millrace.routing.lpedges import LpTrade, lp_edges
-from millrace.routing.pathsearch import MAX_HOPS, MAX_PATHS, PathWork, make_path_work, split_greedy
 from millrace.routing.plan import Execution, PlanError
-from millrace.routing.solve import LEVEL, UPPER, solve
 from millrace.routing.spot import SpotGraph
 from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out
 from millrace.routing.walk import Walker
 from millrace.routing.widepath import WideSearch, mispriced
-from millrace.routing.work import MAX_EDGES, Work, make_work
 
 Algorithm = Literal["greedy", "lagrangian", "hybrid"]
-CHUNKS = 24
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
 HASTY_LOOKS = 100  # trades evaluated exactly for a caller who must not wait
 LARGE = 400  # trades in a market of which searching for the best single path takes milliseconds, with mispricing
 SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
 SMALL_GAIN = 1e-7  # relative: less than this by rounding is not worth a look
 NEGLIGIBLE = 1e-9  # relative: no two paths are as close as this but by chance
+# A path that looks worse than the flow by more than this part is none that pays more in the end: much more than whole
+# units and parts per million make of a plan, and where pools are tabulated, much more than the tables are off.
+CLEARLY, CLEARLY_TABULATED = 1e-3, 1e-2
+SLIGHTLY = 1e-6  # relative: more than parts per million make of the output of a plan whose units do not count
 _DESCENTS = 8
 
 
 class NoRoute(Exception):
     """The tokens are not connected, or no cycle earns anything."""
-
-
-class Limits(NamedTuple):
-    """What a route may use: pools, paths, pools per path, and LP units as tokens between others."""
-
-    pools: int = 64
-    paths: int = 5
-    hops: int = 10
-    liquidity: bool = False
 
 
 class Route(NamedTuple):
@@ -112,6 +105,8 @@ class Router(SpotGraph):
         self._finder = PathFinder(self._graph, self._trades)
         self._mispriced = mispriced(self._graph.net)
         self._second_looks = SECOND_LOOKS if edges.curves else 0
+        self._clearly = CLEARLY_TABULATED if edges.curves else CLEARLY
+        self._slightly = CLEARLY_TABULATED / 2.0 if edges.curves else SLIGHTLY
         self._favours = None if self.has_liquidity else Favours(self._graph, self._trades)
         self._dust = Dust(dust, index, self._graph.scale)
         self._scratch()
@@ -119,12 +114,8 @@ class Router(SpotGraph):
     def _scratch(self) -> None:
         """Memory that a search writes to."""
         self.forget()
-        self._work: Work | None = None
-        self._path_work: PathWork | None = None
+        self._kernels = KernelSearch(self._graph, self._trades)
         self._wide = WideSearch(self._graph.net)
-        self._edges = np.zeros(MAX_EDGES, np.int32)
-        self._flows = np.zeros(MAX_EDGES)
-        self._report = np.zeros(4)
 
     def twin(self) -> Router:
         """The same graph with scratch memory of its own, for another thread."""
@@ -227,22 +218,22 @@ class Router(SpotGraph):
         if search.cycle and search.top <= 1.0:
             raise NoRoute("no profitable cycle")
         ask = _Ask(token_in, token_out, amount_in, search, limits)
-        best: Done | None = None
-        single: Done | None = None
-        upper = math.inf
-        if algorithm != "greedy":
-            best, upper = self._by_flow(ask)
+        if algorithm == "greedy":
+            self._kernels.flow(search, limits)
+            best, found, upper = None, None, self._bound(ask, *self._kernels.bound())
+        else:
+            best, found, upper = self._by_flow(ask, split=algorithm == "hybrid")
             if best is not None and best.amount_out + 1 > upper and _rounding(best) <= NEGLIGIBLE:
                 return _proven(best, upper)  # no other plan can pay a unit more
-        # One chunk is the best single path: the floor of every algorithm.
-        for chunks in (1,) if algorithm == "lagrangian" else (1, CHUNKS):
-            if best is None or time.monotonic() < deadline:
-                found = self._by_paths(ask, chunks, single)
-                single = found if chunks == 1 else single
-                best = _better(best, found)
+        path, split = self._paths(ask, best, found, split=algorithm != "lagrangian")
+        # The best single path is the floor of every algorithm.
+        single = self._execute_paths(ask, [path], [1.0], best) if path else None
+        best = _better(best, single)
+        if split.paths and (best is None or time.monotonic() < deadline):
+            best = _better(best, self._execute_paths(ask, *split, single))
         if self._mispriced and (best is None or time.monotonic() < deadline):
             best = _better(best, self._by_wide_path(ask, best))
-        budget = self._doubts(ask, best, single)
+        budget = self._doubts(ask, best, single, upper) if path or best is None else 0
         if budget and (best is None or time.monotonic() < deadline):
             best = _better(best, self._by_exact_path(ask, best, budget, HASTY_LOOKS if hurry else BUDGET))
         if search.cycle and (best is None or best.amount_out <= amount_in):
@@ -251,25 +242,52 @@ class Router(SpotGraph):
             raise NoRoute("no path between tokens within the hop limit")
         if best is None:
             raise PlanError("no plan executes this amount")
-        if algorithm == "greedy":
-            upper = self._by_flow(ask)[1]
         return _proven(best, upper)
 
-    def _by_flow(self, ask: _Ask) -> tuple[Done | None, float]:
-        """The dual's plan within the limits (if it has one), and the bound on the output of any plan."""
-        trades, flows = self._flow(ask.search, ask.limits)
-        upper = float(self._report[UPPER] / self._graph.scale[ask.search.sink])
-        if self._favours is not None:
-            upper += self._favours.of_all(ask.search, float(self._report[LEVEL]), upper)
-        if not trades or _longest(trades) > ask.limits.hops:
-            return None, upper
+    def _by_flow(self, ask: _Ask, *, split: bool) -> tuple[Done | None, Found, float]:
+        """The dual's plan within the limits (if it has one), what else there is, and the bound of any plan's output."""
+        found = self._kernels.find(ask.search, ask.limits, 1.0 - self._clearly, split=split)
+        return self._execute_flow(ask, found.flow), found, self._bound(ask, found.upper, found.level)
+
+    def _bound(self, ask: _Ask, upper: float, level: float) -> float:
+        """The bound of any plan's output in smallest units, with what rounding can add, from that of the dual."""
+        upper /= float(self._graph.scale[ask.search.sink])
+        return upper if self._favours is None else upper + self._favours.of_all(ask.search, level, upper)
+
+    def _paths(self, ask: _Ask, flow: Done | None, found: Found | None, *, split: bool) -> tuple[list[Trade], Split]:
+        """The best single path, if it could pay more than the flow does, and a split.
+
+        Where the flow pays in integers what it was thought to, they have been found already. Else single paths are
+        looked for that pay more in floating point: integers can only be less, but for what rounding can add.
+        """
+        if flow is None or found is None:
+            return self._kernels.paths(ask.search, ask.limits, 0.0, split=split)
+        paid = flow.amount_out * float(self._graph.scale[ask.search.sink])
+        gained = self._gained(ask, flow)
+        if paid >= found.paid * (1.0 - self._slightly) and gained < self._clearly / 4.0:
+            return found.single, found.split
+        again = split and not found.split.paths
+        floor = paid * (1.0 - self._slightly) / (1.0 + gained)
+        single, other = self._kernels.paths(ask.search, ask.limits, floor, split=again)
+        return single, other if again else found.split
+
+    def _gained(self, ask: _Ask, done: Done) -> float:
+        """The part of an output that a single path could gain by rounding."""
+        one = 0.0 if self._favours is None else self._favours.of_one(ask.search)
+        return one * ask.limits.hops / done.amount_out
+
+    def _execute_flow(self, ask: _Ask, flow: Flow) -> Done | None:
+        """The dual's plan, if it is one within the limits."""
+        trades, inputs = flow
+        if not trades or (len(trades) > ask.limits.hops and _longest(trades) > ask.limits.hops):
+            return None
         whole = float(ask.search.amounts[0]) if ask.search.cycle else None
         try:
             if self.has_liquidity and any(isinstance(trade, LpTrade) for trade in trades):
-                return self._walk_flow(ask, trades, flows, whole), upper
-            return execute(trades, flows, ask.token_in, ask.token_out, ask.amount_in, whole), upper
+                return self._walk_flow(ask, trades, inputs, whole)
+            return execute(trades, inputs, ask.token_in, ask.token_out, ask.amount_in, whole)
         except PlanError:
-            return None, upper
+            return None
 
     def _walk_flow(self, ask: _Ask, trades: list[Trade], flows: list[float], whole: float | None) -> Done | None:
         """A flow that mints or redeems LP units on the way."""
@@ -281,14 +299,12 @@ class Router(SpotGraph):
         done = sell_flow(vault, trades, flows, {ask.token_in: amount}, ask.token_out, self.scale).done(ask.token_out)
         return done if len(done.legs) <= ask.limits.pools else None
 
-    def _by_paths(self, ask: _Ask, chunks: int, known: Done | None) -> Done | None:
-        """The greedy split in `chunks` (1: the best single path), or None. `known` has been walked already."""
-        paths, flows = self._greedy(ask, chunks)
+    def _execute_paths(
+        self, ask: _Ask, paths: list[list[Trade]], flows: list[float], known: Done | None = None
+    ) -> Done | None:
+        """A plan of paths with the parts they take. `known` has been walked already: it may be the same plan."""
         if isinstance(known, Walked) and not ask.search.cycle and len(paths) == 1 and paths[0] == known.trades:
             return known
-        return self._execute_paths(ask, paths, flows)
-
-    def _execute_paths(self, ask: _Ask, paths: list[list[Trade]], flows: list[float]) -> Done | None:
         try:
             if not (self.has_liquidity and any(isinstance(trade, LpTrade) for path in paths for trade in path)):
                 return execute_paths(paths, flows, ask.token_in, ask.token_out, ask.amount_in)
@@ -313,7 +329,7 @@ class Router(SpotGraph):
         path = [self._finder.trades[e] for e in edges]
         return self._execute_paths(ask, [path], [1.0]) if path else None
 
-    def _doubts(self, ask: _Ask, best: Done | None, single: Done | None) -> int:
+    def _doubts(self, ask: _Ask, best: Done | None, single: Done | None, upper: float) -> int:
         """How many trades to evaluate in search of a path that pays more in integers than `best`; 0: none.
 
         A path that looked no better in floating point may do so where units count, be it that they are lost or gained
@@ -321,12 +337,11 @@ class Router(SpotGraph):
         """
         if best is None or not isinstance(single, Walked):
             return BUDGET
-        lost = _rounding(single)
-        gained = 0.0 if self._favours is None else self._favours.of_one(ask.search) * ask.limits.hops / best.amount_out
+        lost, gained = _rounding(single), self._gained(ask, best)
         if best.amount_out >= single.amount_out * (1.0 + lost + gained + NEGLIGIBLE):
             return 0
         if lost > NEGLIGIBLE:
-            return COARSE_LOOKS
+            return COARSE_LOOKS if best.amount_out < upper * (1.0 - SLIGHTLY) else HASTY_LOOKS
         return SECOND_LOOKS if gained > SMALL_GAIN else self._second_looks
 
     def _by_exact_path(self, ask: _Ask, best: Done | None, budget: int, allowed: int) -> Done | None:
@@ -382,36 +397,14 @@ class Router(SpotGraph):
             amount -= 1
         return best
 
-    def _greedy(self, ask: _Ask, chunks: int) -> tuple[list[list[Trade]], list[float]]:
-        """Paths of a split in equal chunks, with the part of the amount each takes."""
-        if self._path_work is None:
-            self._path_work = make_path_work(len(self.index), len(self._trades))
-        work, search = self._path_work, ask.search
-        count = split_greedy(
-            self._graph.net,
-            work,
-            int(search.sources[0]),
-            search.sink,
-            float(search.amounts[0]),
-            search.behind,
-            min(ask.limits.hops, ask.limits.pools, MAX_HOPS),
-            chunks,
-            min(ask.limits.paths, MAX_PATHS - 1),
-            ask.limits.pools,
-        )
-        trades, lengths = self._finder.trades, work.length[:count].tolist()
-        edges = work.paths[:count, : max(lengths, default=0)].tolist()
-        paths = [[trades[e] for e in row[:length]] for row, length in zip(edges, lengths, strict=True)]
-        return paths, (work.flow[:count] / search.amounts[0]).tolist()
-
     def find_paths(
         self, token_in: str, token_out: str, amount_in: int, limits: Limits
     ) -> list[tuple[list[Trade], float]]:
         """Greedy paths for an amount with the part each takes (summing to 1). Raises `PlanError` if none."""
         if not self.connected(token_in, token_out) or token_in == token_out:
             raise PlanError(f"no path from {token_in} to {token_out}")
-        ask = _Ask(token_in, token_out, amount_in, self.search(token_in, token_out, amount_in), limits)
-        paths, flows = self._greedy(ask, CHUNKS)
+        search = self.search(token_in, token_out, amount_in)
+        paths, flows = self._kernels.paths(search, limits, 0.0, split=True)[1]
         whole = sum(flows)
         if whole <= 0.0:
             raise PlanError(f"no path from {token_in} to {token_out}")
@@ -435,27 +428,10 @@ class Router(SpotGraph):
         single = int(sources[0]) if len(amounts) == 1 else -1
         behind = self.potential(sink, backward=True)
         search = Search(sources, scaled, sink, False, sink, single, ahead, behind, 1.0, closed=False)
-        trades, flows = self._flow(search, limits._replace(paths=max(limits.paths, len(amounts))))
+        trades, flows = self._kernels.flow(search, limits._replace(paths=max(limits.paths, len(amounts))))
         if trades and _longest(trades) > limits.hops:
             return [], []
         return trades, flows
-
-    def _flow(self, search: Search, limits: Limits) -> tuple[list[Trade], list[float]]:
-        """The dual's flow within the limits, as trades in execution order."""
-        if self._work is None:
-            self._work = make_work(len(self.index), len(self._trades))
-        count = solve(
-            self._graph.net,
-            self._work,
-            search,
-            limits.pools,
-            limits.paths,
-            self._edges,
-            self._flows,
-            self._report,
-        )
-        trades = self._finder.trades
-        return [trades[e] for e in self._edges[:count].tolist()], self._flows[:count].tolist()
 
 
 def _rounding(done: Done) -> float:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 
-from millrace.routing.candidates import Search, list_candidates
+from millrace.routing.candidates import Search, is_source, list_candidates
 from millrace.routing.columns import generate, marginal, price_tokens
 from millrace.routing.edge import curve_error, curve_trade
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import settle_flows
+from millrace.routing.profitable import list_profitable
 from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, refine, trim
 from millrace.routing.work import HOLD, PAIRS, Work, compact
 
-UPPER, MISSED, POOLS_FREE, LEVEL = range(4)  # slots of the report
+UPPER, LEVEL, UPPER_PATH = range(3)  # slots of the report
 LOOSE = 1e-6  # a bound this much (relative) above the working set's value deserves better prices
 FIT_ROUNDS = 8
 NEARLY = 0.9995  # how near an edge is to be used to be worth keeping for pruning, which solves many times over
@@ -26,11 +27,11 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> float:
 
     The dual value at any prices of all tokens is a bound; good prices make it tight. It holds for trades that are made
     in pieces, too, which pay more where fees stay in the pool. Tabulated pools add the error of their tables.
-    `value` is the dual value on the working set alone.
+    `value` is the dual value on the working set alone. Where `q` is closed, the profitable pairs are listed.
     """
     level = marginal(net, w, q)
     if q.closed:
-        bound, more = _bound_of_listed(net, w, q, level)
+        bound, more = _bound_of_listed(net, w, q)
         if bound <= value * (1.0 + LOOSE):
             return bound + more
     list_candidates(net, w, q, 0.0)
@@ -57,18 +58,60 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> float:
 
 
 @kernel
-def _bound_of_listed(net: Net, w: Work, q: Search, level: float) -> tuple[float, float]:
-    """The bound where `ahead` and `behind` are closed: with clamped prices no unlisted edge has a profit.
+def _bound_of_listed(net: Net, w: Work, q: Search) -> tuple[float, float]:
+    """The bound where `ahead` and `behind` are closed: no pair but the listed ones earns (see `profitable.py`).
 
-    At prices `p_a >= level / ahead[a]` an edge earns only if `rate p_b > p_a`. If `p_b <= behind[b]` that makes
-    `ahead[a] rate behind[b] > level`: its pair is listed. If not, `p_b = level / ahead[b] <= level / (ahead[a] rate)`
-    leaves no profit. Tokens with one neighbour are worth nothing else than what they fetch and cost there.
+    Tokens with one neighbour are worth nothing else than what they fetch and cost there.
     """
-    if level < w.floor[0]:
-        list_candidates(net, w, q, level)
-    price_tokens(net, w, q, level)
     profit, more = _profit(net, w)
     return _worth_of_input(w, q) + profit, more
+
+
+@kernel
+def bound_of_path(net: Net, w: Work, q: Search) -> float:
+    """An upper bound of what any single path could give, where the profitable pairs are listed.
+
+    At any prices an output is at most the worth of the input and the best profits of the edges on the way (weak
+    duality); with those of all edges that is the bound of a split. One path has one edge at either end, few between.
+    """
+    first, last = 0.0, 0.0
+    w.best[:] = 0.0
+    for i in range(w.n[PAIRS]):
+        k = w.l_pair[i]
+        price, bought = w.n_price[w.l_from[i]], w.n_paid[net.pdst[k]]
+        sa, sb = math.sqrt(price), math.sqrt(bought)
+        for e in range(net.pe0[k], net.pe1[k]):
+            if net.rate[e] * bought <= price:
+                break
+            profit = _best_profit(net, w, e, sa, sb)
+            if is_source(w, q, w.l_from[i]):
+                first = max(first, profit)
+            elif net.pdst[k] == q.sink:
+                last = max(last, profit)
+            else:
+                _keep_largest(w, profit)
+    return float(_worth_of_input(w, q) + (first + last + w.best.sum()) / w.unit[0])
+
+
+@inlined
+def _best_profit(net: Net, w: Work, e: int, sa: float, sb: float) -> float:
+    """The most that one trade on an edge earns at the square roots of prices; with the error of a table."""
+    if net.curve[e] < 0:
+        z = max(net.cb[e] * sb - net.ca[e] * sa, 0.0)
+        return float(z * z)
+    curve_trade(net, net.curve[e], sa * sa / (sb * sb), w.point)
+    return float(sb * sb * w.point[1] * (1.0 + curve_error(net, net.curve[e], w.point[0])) - sa * sa * w.point[0])
+
+
+@inlined
+def _keep_largest(w: Work, profit: float) -> None:
+    """Keep the largest profits in `best`, sorted."""
+    place = 0
+    if profit > w.best[0]:
+        while place + 1 < w.best.size and w.best[place + 1] < profit:
+            w.best[place] = w.best[place + 1]
+            place += 1
+        w.best[place] = profit
 
 
 @inlined
@@ -190,28 +233,30 @@ def _price_leaves(net: Net, w: Work, sink: int) -> None:
 
 
 @kernel
-def solve(net: Net, w: Work, q: Search, pools: int, paths: int, edges: Ints, flows: Floats, report: Floats) -> int:
-    """Answer `q` with at most `pools` pools in at most `paths` paths.
+def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
+    """Solve the dual of `q` over the net; leaves a working set without circulations, of the edges that matter.
 
-    Writes net edges in execution order and their input flows (scaled units); returns their number, 0 if
-    no route was found. `report` gets the upper bound of the output of any split over the net (scaled),
-    the profit seen but not taken (relative), the number of pools before pruning, and the pruning level.
+    `report` gets the upper bounds of the output of any split over the net and of a single path (scaled), and the
+    pruning level.
     """
-    value, missed = generate(net, w, q)
+    value, _ = generate(net, w, q)
     settle_flows(w)
+    report[UPPER_PATH] = 1e300
+    if q.closed:
+        list_profitable(net, w, q, marginal(net, w, q))
+        report[UPPER_PATH] = bound_of_path(net, w, q) * w.unit[0]
     report[UPPER] = upper_bound(net, w, q, value) * w.unit[0]
-    report[MISSED] = missed / value
     report[LEVEL] = marginal(net, w, q)
-    sources = q.sources.size
-    make_acyclic(net, w, sources)
-    report[POOLS_FREE] = mark_carrying(w)
-    compact(w, sources, NEARLY)
-    return extract(net, w, sources, pools, paths, edges, flows)
+    make_acyclic(net, w, q.sources.size)
+    compact(w, q.sources.size, NEARLY)
 
 
 @kernel
 def extract(net: Net, w: Work, sources: int, pools: int, paths: int, edges: Ints, flows: Floats) -> int:
-    """Prune the solved working set to the limits and write its flow in execution order."""
+    """Prune the solved working set to the limits and write its flow in execution order.
+
+    Writes net edges and their input flows (scaled units); returns their number, 0 if the limits leave no route.
+    """
     before = mark_carrying(w)
     if not prune(net, w, sources, pools, paths):
         return 0

@@ -96,7 +96,7 @@ class SpotGraph:
             ahead,
             behind,
             self.best_rate(source, sink),
-            closed_ahead and closed_behind and self._tame,
+            closed_ahead and closed_behind and self._tame and not cycle,
         )
 
     def best_rate(self, source: int, sink: int) -> float:

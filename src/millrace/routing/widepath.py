@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from millrace.routing.edge import edge_out
+from millrace.routing.edge import best_of_pair
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Floats, Ints, Net
 
@@ -40,11 +40,12 @@ class WideWork(NamedTuple):
     ahead: Floats  # (hops left, token): best spot rate to the sink
     first: Ints  # (hops left, token): where that way goes first
     second: Floats  # (hops left, token): best spot rate by any other way
+    used: Floats  # by edge: nothing, there are no earlier chunks
     path: Ints
 
 
-def make_wide_work(tokens: int, slots: int) -> WideWork:
-    """Scratch for nets of up to `tokens` tokens, with so many labels for each."""
+def make_wide_work(tokens: int, edges: int, slots: int) -> WideWork:
+    """Scratch for nets of up to `tokens` tokens and `edges` edges, with so many labels for each token."""
     levels = MAX_HOPS + 1
     labels = (levels, tokens, slots)
     return WideWork(
@@ -58,6 +59,7 @@ def make_wide_work(tokens: int, slots: int) -> WideWork:
         np.zeros((levels, tokens)),
         np.zeros((levels, tokens), np.int32),
         np.zeros((levels, tokens)),
+        np.zeros(edges),
         np.zeros(levels, np.int32),
     )
 
@@ -180,14 +182,8 @@ def best_wide_path(net: Net, ww: WideWork, source: int, sink: int, x: float, hop
                         continue
                     if not ends and _holds(net, ww, h, u, slot, v):
                         continue
-                    out, edge = 0.0, -1
-                    for e in range(net.pe0[k], net.pe1[k]):
-                        if have * net.rate[e] <= out:
-                            break
-                        work += 1
-                        paid = edge_out(net, e, have)
-                        if paid > out:
-                            out, edge = paid, e
+                    out, edge, looked = best_of_pair(net, ww.used, k, have)
+                    work += looked
                     if ends:
                         if out > best:
                             best, found, last, last_slot = out, h + 1, edge, slot
@@ -228,8 +224,9 @@ class WideSearch:
     def best(self, source: int, sink: int, x: float, hops: int, floor: float) -> list[int]:
         """The edges of the best path found for `x` (scaled), empty unless it pays more than `floor`."""
         if self._work is None:
-            slots = EDGE_LABELS // max(len(self.net.src), 1)
-            self._work = make_wide_work(self.net.core.size, min(max(slots, FEWEST_LABELS), MOST_LABELS))
+            tokens, count = self.net.core.size, self.net.src.size
+            slots = min(max(EDGE_LABELS // max(count, 1), FEWEST_LABELS), MOST_LABELS)
+            self._work = make_wide_work(tokens, count, slots)
         length = best_wide_path(self.net, self._work, source, sink, x, min(hops, MAX_HOPS), floor)
         edges: list[int] = self._work.path[:length].tolist()
         return edges

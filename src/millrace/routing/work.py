@@ -16,12 +16,13 @@ from millrace.routing.linear import Matrix, make_matrix
 from millrace.routing.net import Bools, Floats, Ints, Net
 
 MAX_EDGES = 1024
+MOST_BETWEEN = 14  # edges of a path but the first and the last
 MAX_TOKENS = 320
 # An edge between the two faces of one token (arbitrage): keeping the input instead of trading it.
 HOLD = -1
 HOLD_DEPTH = 1e10
 
-EDGES, TOKENS, CURVES, LISTED, PAIRS, ITERATIONS = range(6)  # slots of Work.n
+EDGES, TOKENS, CURVES, LISTED, PAIRS, ITERATIONS, OUTSIDE = range(7)  # slots of Work.n
 
 
 class Work(NamedTuple):
@@ -68,14 +69,14 @@ class Work(NamedTuple):
     l_token: Ints  # listed core tokens
     l_pair: Ints  # listed pairs
     l_from: Ints  # the tokens they sell
-    t_outside: Ints  # scratch: tokens outside the working set
-    p_outside: Floats
+    t_outside: Ints  # tokens outside the working set that have a price
     m_in: Bools  # edge of the net is in the working set
     c_edge: Ints  # candidates
     c_token: Ints
     c_score: Floats
     c_level: Floats  # scratch
     point: Floats
+    best: Floats  # scratch
 
 
 def make_work(tokens: int, edges: int) -> Work:
@@ -97,8 +98,8 @@ def make_work(tokens: int, edges: int) -> Work:
         f(me), b(me),
         i(mt), f(mt), f(mt), f(mt), f(mt), f(mt), f(mt), i(mt), i(mt), i(mt), i(mt), i(mt), make_matrix(mt),
         i(tokens), i(tokens), f(tokens), f(tokens), i(tokens), f(1), i(tokens), i(2 * edges), i(2 * edges),
-        i(tokens), f(tokens), b(edges),
-        i(cand), i(cand), f(cand), f(cand), f(3),
+        i(tokens), b(edges),
+        i(cand), i(cand), f(cand), f(cand), f(3), f(MOST_BETWEEN),
     )  # fmt: skip
 
 
@@ -189,6 +190,8 @@ def compact(w: Work, sources: int, nearly: float) -> None:
         if w.t_mark[t] == 0:
             w.n_sell[token] = -1
             w.n_buy[token] = -1
+            w.t_outside[w.n[OUTSIDE]] = token
+            w.n[OUTSIDE] += 1
             continue
         w.t_list[t] = tokens
         if w.n_sell[token] == t:

@@ -1,0 +1,82 @@
+"""A whole search in one kernel: the dual's flow, the best single path, and the greedy split."""
+
+from __future__ import annotations
+
+from millrace.routing.candidates import Search
+from millrace.routing.jit import inlined, kernel
+from millrace.routing.net import Floats, Ints, Net
+from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_beam, split_greedy
+from millrace.routing.solve import UPPER, UPPER_PATH, extract, solve
+from millrace.routing.work import EDGES, HOLD, Work
+
+PAID, LENGTH, SPLIT = range(3, 6)  # slots of the report behind those of `solve`
+SLOTS = 6
+LARGE = 1500  # edges of a net in which a split is looked for among fewer pairs
+PROVEN = 1e-9  # relative: a flow so near the bound leaves nothing to a split
+
+
+@kernel
+def find_flow(net: Net, w: Work, q: Search, pools: int, paths: int, edges: Ints, flows: Floats, report: Floats) -> int:
+    """The flow of the dual with at most `pools` pools in at most `paths` paths, as `extract` writes it."""
+    solve(net, w, q, report)
+    return extract(net, w, q.sources.size, pools, paths, edges, flows)
+
+
+@kernel
+def find_paths(
+    net: Net, pw: PathWork, q: Search, pools: int, paths: int, hops: int, chunks: int, floor: float, report: Floats
+) -> None:
+    """The best single path above `floor`, and the greedy split in `chunks` (0: none), over all of the net.
+
+    `pw.single` is the path; `report` gets its length and the number of the split's paths.
+    """
+    report[LENGTH] = find_single(net, pw, q, hops, floor)
+    report[SPLIT] = 0
+    if chunks > 0:
+        report[SPLIT] = split_greedy(net, pw, pw.every, q, hops, chunks, min(paths, MAX_PATHS - 1), pools)
+
+
+@kernel
+def find(
+    net: Net,
+    w: Work,
+    pw: PathWork,
+    q: Search,
+    pools: int,
+    paths: int,
+    hops: int,
+    chunks: int,
+    nearly: float,
+    edges: Ints,
+    flows: Floats,
+    report: Floats,
+) -> int:
+    """What `find_flow` does, and then `find_paths`, where the paths could be any better.
+
+    Single paths that pay less than the part `nearly` of the flow are not looked for, nor is a split if the bound says
+    that it could not be better. In a large market where no cycle earns, the split is looked for among the pairs of the
+    dual's working set and of the single path. `report` gets what the flow pays, too (scaled).
+    """
+    count = find_flow(net, w, q, pools, paths, edges, flows, report)
+    report[PAID] = _paid(w) if count > 0 else 0.0
+    floor = report[PAID] * nearly
+    length = find_single(net, pw, q, hops, floor) if report[UPPER_PATH] > floor else 0
+    report[LENGTH] = length
+    report[SPLIT] = 0
+    if chunks > 0 and report[PAID] < report[UPPER] * (1.0 - PROVEN):
+        where = pw.every
+        if q.closed and net.src.size > LARGE:
+            make_beam(net, pw, w.e_edge, w.n[EDGES], length)
+            where = pw.beam
+        report[SPLIT] = split_greedy(net, pw, where, q, hops, chunks, min(paths, MAX_PATHS - 1), pools)
+    return count
+
+
+@inlined
+def _paid(w: Work) -> float:
+    """The output of the flow (scaled), without what a cycle keeps of its input."""
+    total = 0.0
+    for e in range(w.n[EDGES]):
+        if w.e_use[e] and w.e_b[e] == 0 and w.e_edge[e] != HOLD:
+            total += w.e_y[e]
+    return float(total * w.unit[0])

@@ -1,0 +1,134 @@
+"""The kernels with their scratch memory: a question goes in, lists of trades come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from millrace.routing.candidates import Search
+from millrace.routing.find import LENGTH, SLOTS, SPLIT, find, find_flow, find_paths
+from millrace.routing.jit import entry
+from millrace.routing.net import Graph, Ints
+from millrace.routing.pathsearch import MAX_HOPS, PathWork, make_path_work
+from millrace.routing.solve import LEVEL, UPPER
+from millrace.routing.venue import Trade
+from millrace.routing.work import MAX_EDGES, Work, make_work
+
+CHUNKS = 24
+
+
+class Limits(NamedTuple):
+    """What a route may use: pools, paths, pools per path, and LP units as tokens between others."""
+
+    pools: int = 64
+    paths: int = 5
+    hops: int = 10
+    liquidity: bool = False
+
+
+class Flow(NamedTuple):
+    """Trades in execution order and their inputs, scaled; none if the limits leave no flow."""
+
+    trades: list[Trade]
+    inputs: list[float]
+
+
+class Split(NamedTuple):
+    """Paths and the part of the amount that each takes."""
+
+    paths: list[list[Trade]]
+    parts: list[float]
+
+
+class Found(NamedTuple):
+    """What one search has found, and the bound on the output of any plan; amounts are scaled.
+
+    `level` is the kernels' pruning level, `paid` what the flow is thought to pay. There is a single path only if it
+    pays nearly as much, and a split only if it could pay more.
+    """
+
+    upper: float
+    level: float
+    paid: float
+    flow: Flow
+    single: list[Trade]
+    split: Split
+
+
+class KernelSearch:
+    """Searches one graph, one thread at a time. Its scratch memory is made when it is first used."""
+
+    def __init__(self, graph: Graph, trades: Sequence[Trade]) -> None:
+        self._net = graph.net
+        self.trades = [trades[k] for k in graph.original.tolist()]
+        """The trade of each edge of the net."""
+        self._scratch: tuple[Work, PathWork] | None = None
+        self._entries: dict[Any, Callable[..., Any]] = {}
+        self._edges = np.zeros(MAX_EDGES, np.int32)
+        self._flows = np.zeros(MAX_EDGES)
+        self._report = np.zeros(SLOTS)
+
+    def find(self, search: Search, limits: Limits, nearly: float, *, split: bool) -> Found:
+        """The dual's flow within the limits, and what else could be better: a single path, and a split if wanted.
+
+        Single paths that pay less than the part `nearly` of what the flow does are not looked for.
+        """
+        work, path_work = self._memory()
+        within = *_within(limits), CHUNKS if split else 0, nearly
+        count = self._call(find, self._net, work, path_work, search, *within, self._edges, self._flows, self._report)
+        upper, level, _, paid, length, parts = self._report.tolist()
+        flow, single = self._flow(count), self._list(path_work.single[: int(length)])
+        return Found(upper, level, paid, flow, single, self._split(path_work, int(parts), search))
+
+    def flow(self, search: Search, limits: Limits) -> Flow:
+        """The dual's flow alone, also for several sources."""
+        work, _ = self._memory()
+        within = limits.pools, limits.paths
+        return self._flow(
+            self._call(find_flow, self._net, work, search, *within, self._edges, self._flows, self._report)
+        )
+
+    def paths(self, search: Search, limits: Limits, floor: float, *, split: bool) -> tuple[list[Trade], Split]:
+        """The best single path that pays more than `floor` (scaled), and the greedy split, over all of the net."""
+        _, work = self._memory()
+        within = *_within(limits), CHUNKS if split else 0, floor
+        self._call(find_paths, self._net, work, search, *within, self._report)
+        single = self._list(work.single[: int(self._report[LENGTH])])
+        return single, self._split(work, int(self._report[SPLIT]), search)
+
+    def bound(self) -> tuple[float, float]:
+        """The bound (scaled) and the pruning level of the flow found last."""
+        return float(self._report[UPPER]), float(self._report[LEVEL])
+
+    def _memory(self) -> tuple[Work, PathWork]:
+        if self._scratch is None:
+            self._scratch = make_work(self._net.core.size, self._net.src.size), make_path_work(self._net)
+        return self._scratch
+
+    def _call(self, kernel: Callable[..., Any], *arguments: object) -> Any:
+        """Call a kernel; the types of its arguments are looked at the first time only."""
+        found = self._entries.get(kernel)
+        if found is None:
+            found = self._entries[kernel] = entry(kernel, *arguments)
+        return found(*arguments)
+
+    def _flow(self, count: int) -> Flow:
+        return Flow(self._list(self._edges[:count]), self._flows[:count].tolist())
+
+    def _split(self, work: PathWork, count: int, search: Search) -> Split:
+        lengths = work.length[:count].tolist()
+        edges = work.paths[:count, : max(lengths, default=0)].tolist()
+        paths = [[self.trades[e] for e in row[:length]] for row, length in zip(edges, lengths, strict=True)]
+        amount = float(search.amounts[0])
+        return Split(paths, [flow / amount for flow in work.flow[:count].tolist()])
+
+    def _list(self, edges: Ints) -> list[Trade]:
+        trades = self.trades
+        return [trades[e] for e in edges.tolist()]
+
+
+def _within(limits: Limits) -> tuple[int, int, int]:
+    """Pools, paths, and pools on one path."""
+    return limits.pools, limits.paths, min(limits.hops, limits.pools, MAX_HOPS)
