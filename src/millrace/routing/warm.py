@@ -96,10 +96,10 @@ def parts() -> tuple[list[Part], list[Part]]:
     edges, trades = list_edges(pools, index, CurveCache())
     graph = nets.build(len(index), edges)
     search = SpotGraph(index, graph, trades).search(pools[0].tokens[0], pools[0].tokens[1], 10**18)
-    net, work, paths = graph.net, make_work(len(index), len(trades)), make_path_work(len(index), len(trades))
+    net, work, paths = graph.net, make_work(len(index), len(trades)), make_path_work(graph.net)
     edges_out, flows_out = np.zeros(1, np.int32), np.zeros(1)
     return (
-        [Part(generate, (net, work, search)), Part(split_greedy, (net, paths, 1, 1, 1.0, search.behind, 1, 1, 1, 1))],
+        [Part(generate, (net, work, search)), Part(split_greedy, (net, paths, paths.every, search, 1, 1, 1, 1))],
         [Part(extract, (net, work, 1, 1, 1, edges_out, flows_out)), Part(upper_bound, (net, work, search, 1.0))],
     )
 
