@@ -346,7 +346,7 @@ async def test_row_46_a_refused_transaction_is_not_pressed_on_the_api(world: Any
     broadcaster._submit = answer
     entries = [entry_of(world, transfer(ALICE)), entry_of(world, transfer(wallet(2)))]
     broadcaster._due.clear()
-    await broadcaster._send_to_api(entries)
+    assert [await broadcaster._hand_to_api(entry) for entry in entries] == [True, False]
     pauses = {entry.tx.sender: due - time.monotonic() for due, _, entry in broadcaster._due}
     assert pauses[ALICE.public] > 900 and pauses[wallet(2).public] < 5
 

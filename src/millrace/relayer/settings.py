@@ -72,7 +72,7 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Connections of one client address (of IPv6 a /64 network); those from this machine are not bounded by it."""
     connect_rate: float = 50.0
     """Connections a second that one client may open, sustained; at once as many as it may have."""
-    max_http_connections: int = 10_000
+    max_http_connections: int = 2_000
     """Open HTTP connections, of all clients; those of one are bounded as WebSockets are."""
     trusted_proxies: tuple[str, ...] = ()
     """Networks whose `X-Forwarded-For` is believed: its last address that is in none of them is the client."""
