@@ -45,3 +45,10 @@ def test_connections_leave_some_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doors.resource, "getrlimit", lambda _: (doors.SPARE_FILES + 3, 4096))
     entrance = Doors(10_000, 10_000, ClientAddress())
     assert [entrance.enter("127.0.0.1") for _ in range(4)] == [True, True, True, False]
+
+
+def test_files_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a process may open any number of files, only the given bound counts."""
+    monkeypatch.setattr(doors.resource, "getrlimit", lambda _: (doors.resource.RLIM_INFINITY,) * 2)
+    entrance = Doors(2, 2, ClientAddress())
+    assert [entrance.enter("127.0.0.1") for _ in range(3)] == [True, True, False]

@@ -74,3 +74,17 @@ async def test_stop_ends_all_tasks() -> None:
     endless = asyncio.ensure_future(asyncio.Event().wait())
     await wait_first(stop, endless)
     assert endless.cancelled()
+
+
+def test_a_service_may_open_as_many_files_as_the_system_allows() -> None:
+    """The limit a service starts with is raised as far as it may be: each connection takes a file."""
+    code = """
+import resource
+from millrace.runtime.process import run_service
+async def main(stop):
+    print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 1000))
+run_service(main)
+"""
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert answer.stdout.split() == ["1000", "1000"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import sys
 from collections import Counter
 
 from millrace.runtime.client_address import ClientAddress, is_local
@@ -13,7 +14,8 @@ SPARE_FILES = 64
 
 def room_for_connections() -> int:
     """How many connections the files that this process may open leave room for."""
-    return max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES)
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if files == resource.RLIM_INFINITY else max(1, files - SPARE_FILES)
 
 
 class Doors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import gc
 import logging
@@ -43,7 +44,8 @@ def run_service(main: Callable[[asyncio.Event], Awaitable[None]], *, uvloop: boo
     be open as the system allows at most: each connection is one.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with contextlib.suppress(ValueError, OSError):  # a system may promise more than it gives
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     loop_factory = None
     if uvloop:
         import uvloop as fast_loop
