@@ -98,6 +98,7 @@ def policy() -> None:
 def explain(transaction: BinaryIO, config: Path | None, pairs: tuple[str, ...]) -> None:
     """Say what the policy would do with a transaction (a JSON file, - for standard input), and why."""
     from millrace.relayer import explain as explaining
+    from millrace.relayer import keystore, stages
     from millrace.relayer import policy as policies
     from millrace.relayer.settings import RelayerSettings
 
@@ -105,9 +106,15 @@ def explain(transaction: BinaryIO, config: Path | None, pairs: tuple[str, ...]) 
         settings = load("relayer", RelayerSettings, file=config, overrides=parse_overrides(pairs))
         rules = policies.PolicyFile(settings.policy_file)
         rules.refresh()
-        steps = list(explaining.explain(transaction.read(), rules.policy, settings.network()))
-    except (SettingsError, policies.PolicyError, OSError, ValueError) as error:
+        network, relayers = settings.network(), None
+        if settings.key_files:
+            keys = keystore.public_keys(settings.key_files)
+            relayers = stages.Relayers({network.shard_of(key): key for key in keys})
+        steps = list(explaining.explain(transaction.read(), rules.policy, network, relayers))
+    except (SettingsError, policies.PolicyError, keystore.KeyStoreError, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
+    if relayers is None:
+        click.echo("     no key_files are set: its relayer is taken to be ours")
     for step in steps:
         click.echo(f"{'ok  ' if step.passed else 'NO  '}{step.name}: {step.text}")
     accepted = all(step.passed for step in steps)

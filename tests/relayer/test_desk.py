@@ -337,6 +337,17 @@ async def test_relayer_balance(world: Any) -> None:
     assert await submit(world, transfer(ALICE, 1)) == ["relayer balance too low"]
 
 
+@pytest.mark.parametrize(("floor", "answer"), [(50_000, "ok"), (50_001, "relayer balance too low")])
+async def test_relayer_balance_has_a_floor(world: Any, floor: int, answer: str) -> None:
+    """Sponsoring stops where one more fee would take the key's balance below its floor, and not before."""
+    world.api.set(RELAYERS[1].public, 0, 150_000 * GAS_PRICE)
+    await start(world, f"[budget]\nfloor_balance = {floor * GAS_PRICE}")
+    async with asyncio.timeout(10):
+        while RELAYERS[1].public not in world.service.desk.treasury.balances:
+            await asyncio.sleep(0)
+    assert await submit(world, transfer(ALICE)) == [answer]
+
+
 async def test_policy_is_read_again(world: Any) -> None:
     """A changed policy file holds within a second; a broken one changes nothing."""
     await start(world, "[caps]\nvalue = 5")

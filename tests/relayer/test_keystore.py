@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from multiversx_sdk import UserSecretKey, UserWallet
 from relayer_support import NETWORK, RELAYERS, wallet, write_keys
 
+from millrace.chain import address
 from millrace.relayer import keystore
 
 
@@ -60,6 +62,7 @@ def test_encrypted_keystore_files(tmp_path: Path) -> None:
     files[0] = str(encrypted)
     pairs = keystore.load(tuple(files), (), NETWORK, {}, str(passphrase))
     assert pairs[0].public == RELAYERS[0].public
+    assert keystore.public_keys((str(encrypted),)) == [RELAYERS[0].public]
     with pytest.raises(keystore.KeyStoreError, match="key_passphrase_file"):
         load(tuple(files))
     passphrase.write_text("wrong")
@@ -76,3 +79,22 @@ def test_seeds_in_the_environment() -> None:
     assert load((), **seeds) == {shard: pair.public for shard, pair in RELAYERS.items()}
     with pytest.raises(keystore.KeyStoreError, match="KEY1"):
         load((), **(seeds | {"KEY1": "xyz"}))
+
+
+def test_whose_key_a_file_holds(tmp_path: Path) -> None:
+    """PEM files and keystores name the address in clear; whatever names none is named itself."""
+    pair = RELAYERS[1]
+    files = {
+        "a.pem": pair.to_pem(),
+        "b.json": json.dumps({"bech32": address.encode(pair.public)}),
+        "c.json": json.dumps({"address": pair.public.hex(), "crypto": {}}),
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert keystore.public_keys(tuple(str(tmp_path / name) for name in files)) == [pair.public] * 3
+    for name, text in (("d.pem", "x" * 1000), ("e.json", "{}"), ("f.json", "["), ("g.json", '{"address": "zz"}')):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(keystore.KeyStoreError, match=f"{name}: does not say whose key it is"):
+            keystore.public_keys((str(tmp_path / name),))
+    with pytest.raises(keystore.KeyStoreError, match="cannot be opened"):
+        keystore.public_keys((str(tmp_path / "none.pem"),))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from relayer_support import NETWORK, as_json, transfer, wallet
+from relayer_support import NETWORK, RELAYERS, as_json, transfer, wallet, write_keys
 
 from millrace import cli
 from millrace.chain.fees import initially_paid_fee
@@ -72,6 +72,25 @@ def test_explaining_with_a_policy_that_is_none(tmp_path: Path) -> None:
         result = CliRunner().invoke(cli.main, ["policy", "explain", str(transaction), *options])
         assert result.exit_code == 1 and name in result.output and words in result.output
         assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+def test_row_1_explaining_with_the_keys_of_the_settings(tmp_path: Path) -> None:
+    """The command knows by the key files whom the relayer signs for, and reads no secret for that."""
+    files = write_keys(tmp_path)
+    for file in files:
+        Path(file).write_text(Path(file).read_text().splitlines()[0])
+    options = ["--set", f"key_files={json.dumps(files)}", "--set", "chain_id=local"]
+    alice = wallet(1)
+    for tx, words in (
+        (transfer(alice), "The relayer would sponsor it."),
+        (transfer(alice, receiver=RELAYERS[2].public), "relayer key not allowed"),
+        (transfer(RELAYERS[1]), "relayer key not allowed"),
+        (transfer(alice, relayer=wallet(1, 9).public), "invalid relayer address"),
+    ):
+        transaction = tmp_path / "tx.json"
+        transaction.write_text(json.dumps(as_json(tx)))
+        result = CliRunner().invoke(cli.main, ["policy", "explain", str(transaction), *options])
+        assert words in result.output and result.exit_code == ("would sponsor" not in words), result.output
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Loading the relayer's keys: PEM files, encrypted keystore files (JSON) or, for development, the environment.
 
-Only the signing process calls this. Texts of errors name files and variables, never their content. The
+Only the signing process loads secrets. Texts of errors name files and variables, never their content. The
 keystore format is that of MultiversX wallets, version 4: scrypt, AES-128-CTR, HMAC-SHA-256.
 """
 
@@ -17,11 +17,15 @@ from typing import Literal
 import msgspec
 from Crypto.Cipher import AES
 
+from millrace.chain import address
 from millrace.chain.keys import KeyFormatError, KeyPair
 from millrace.chain.network import NetworkProfile
 
 MAX_FILE = 65_536
+MAX_HEAD = 256
+"""Bytes of a PEM file's first line."""
 MAX_SCRYPT_MEMORY = 256 * 1024 * 1024
+_PEM_HEAD = "-----BEGIN PRIVATE KEY for "
 
 
 class KeyStoreError(Exception):
@@ -55,6 +59,13 @@ class _KeystoreFile(msgspec.Struct, frozen=True):
     kind: Literal["secretKey"] = "secretKey"
 
 
+class _Named(msgspec.Struct, frozen=True):
+    """What a keystore file says of itself without being decrypted."""
+
+    bech32: str = ""
+    address: str = ""
+
+
 def load(
     files: tuple[str, ...],
     variables: tuple[str, ...],
@@ -78,6 +89,28 @@ def load(
     if missing:
         raise KeyStoreError(f"no key for shard {', '.join(map(str, missing))}: one per shard is needed")
     return found
+
+
+def public_keys(files: tuple[str, ...]) -> list[bytes]:
+    """Whose key each file holds, by the address it names in clear; no secret is read. Raises `KeyStoreError`."""
+    found = []
+    for path in files:
+        try:
+            with Path(path).open("rb") as file:
+                head = file.read(MAX_FILE) if path.endswith(".json") else file.readline(MAX_HEAD)
+            found.append(address.decode(_address_in(path, head)))
+        except OSError as error:
+            raise KeyStoreError(f"{path}: cannot be opened ({error.strerror})") from None
+        except (ValueError, msgspec.DecodeError):
+            raise KeyStoreError(f"{path}: does not say whose key it is") from None
+    return found
+
+
+def _address_in(path: str, head: bytes) -> str:
+    if not path.endswith(".json"):
+        return head.decode("ascii").strip().removeprefix(_PEM_HEAD).removesuffix("-----")
+    named = msgspec.json.decode(head, type=_Named)
+    return named.bech32 or address.encode(bytes.fromhex(named.address))
 
 
 def _from_file(path: str, passphrase_file: str) -> KeyPair:
