@@ -196,6 +196,11 @@ def inputs(instruction: Instruction) -> tuple[Input, ...]:
 
 def check(program: Program) -> None:
     """Raise `ProgramError` unless every number fits its argument and every index points at something."""
+    _checked(program)
+
+
+def _checked(program: Program) -> "list[_Needs]":
+    """What the program's instructions need, all of which is there. Raises `ProgramError`."""
     if len(program.tokens) > MAX_TOKENS:
         raise ProgramError(f"{len(program.tokens)} tokens: at most {MAX_TOKENS}")
     if any(len(item) != 32 for item in program.addresses):
@@ -209,6 +214,7 @@ def check(program: Program) -> None:
     if program.token_out != EGLD_INDEX and not 0 <= program.token_out < len(program.tokens):
         raise ProgramError(f"token_out: token index {program.token_out} of {len(program.tokens)} tokens")
     tokens, addresses, amounts = len(program.tokens), len(program.addresses), len(program.amounts)
+    found = []
     for position, instruction in enumerate(program.instructions):
         try:
             needs = _needs(instruction)
@@ -220,8 +226,10 @@ def check(program: Program) -> None:
             raise ProgramError(f"instruction {position}: amount index {needs.amounts - 1} of {amounts} amounts")
         if needs.addresses > addresses:
             raise ProgramError(f"instruction {position}: address index {needs.addresses - 1} of {addresses} addresses")
-        if any(program.amounts[index] > MILLION for index in needs.parts):
+        if needs.parts and max([program.amounts[index] for index in needs.parts]) > MILLION:
             raise ProgramError(f"instruction {position}: PPM value exceeds 1,000,000 (100%)")
+        found.append(needs)
+    return found
 
 
 class _Needs(NamedTuple):
@@ -265,7 +273,7 @@ def encode_arguments(program: Program) -> list[bytes]:
 
 def _text(program: Program) -> str:
     """The call's arguments in hex, joined with `@`. Raises `ProgramError`."""
-    check(program)
+    instructions = _checked(program)
     parts = [
         _hex(program.min_amount_out),
         _hex(program.token_out),
@@ -277,7 +285,7 @@ def _text(program: Program) -> str:
     parts += [item.hex() for item in program.addresses]
     parts.append(_hex(len(program.amounts)))
     parts += [_hex(amount) for amount in program.amounts]
-    parts += [_needs(instruction).text for instruction in program.instructions]
+    parts += [needs.text for needs in instructions]
     return "@".join(parts)
 
 
