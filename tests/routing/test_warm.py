@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 from millrace.routing.warm import parts, take_over, warm
@@ -49,3 +51,42 @@ def test_nothing_to_take_over_changes_nothing(tmp_path: Path) -> None:
     """A helper that has made nothing, or ended before it began, leaves the cache as it is."""
     take_over(tmp_path / "absent", tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+QUOTES = """
+import sys
+from numba.core.dispatcher import Dispatcher
+from millrace.dex.market import DictMarket
+from millrace.routing.planner import Planner
+from millrace.routing.router import Limits, NoRoute
+from millrace.routing.plan import PlanError
+from millrace.routing.synthetic import WRAPPED, make_market
+from millrace.routing.warm import warm
+
+def compiled():
+    modules = [module for name, module in sorted(sys.modules.items()) if name.startswith("millrace.routing")]
+    kernels = {kernel for module in modules for kernel in vars(module).values() if isinstance(kernel, Dispatcher)}
+    return {(kernel.__name__, str(signature)) for kernel in kernels for signature in kernel.overloads}
+
+warm()
+before = compiled()
+for noise in (0.0, 0.02):
+    market = make_market(40, seed=3, noise=noise, curved=0.3, traded_lp=3)
+    planner = Planner(market.pools, DictMarket(market.pools, WRAPPED))
+    tokens = sorted({token for pool in market.pools[:40] for token in (*pool.tokens[:2], pool.lp_token)})
+    for k, algorithm in enumerate(("hybrid", "greedy", "lagrangian") * 12):
+        ends, limits = (tokens[k % 7], tokens[-1 - k % 5 * (k % 2)]), Limits(liquidity=k % 4 == 3)
+        for question, amount in ((planner.forward, 10 ** (3 + k % 20)), (planner.reverse, 10**12)):
+            try:
+                question(*(ends if k % 6 else ends[:1] * 2), amount, limits, algorithm)
+            except (NoRoute, PlanError):
+                pass
+assert len(before) > 5
+print("\\n".join(map(str, sorted(compiled() - before))))
+"""
+
+
+def test_no_question_waits_for_the_compiler() -> None:
+    """After warming up, quotes of every kind need no kernel that was not there, be it compiled or from the cache."""
+    done = subprocess.run([sys.executable, "-c", QUOTES], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.strip() == ""

@@ -135,8 +135,10 @@ class Router(SpotGraph):
         trade = self._trades[0]
         amount = max(1, trade.pool.reserves[trade.i] // 100)
         self._wide.best(self.index[trade.token_in], self.index[trade.token_out], 1.0, 1, 0.0)
-        with contextlib.suppress(NoRoute, PlanError):
-            self.forward(trade.token_in, trade.token_out, amount, Limits(paths=1), "greedy")
+        algorithms: tuple[Algorithm, ...] = ("greedy", "hybrid")
+        for algorithm in algorithms:
+            with contextlib.suppress(NoRoute, PlanError):
+                self.forward(trade.token_in, trade.token_out, amount, Limits(paths=1), algorithm)
 
     def forward(
         self,
