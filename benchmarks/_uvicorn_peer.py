@@ -1,23 +1,23 @@
-"""The same fan-out by uvicorn with websockets: `python _uvicorn_peer.py PORT MS BYTES FRAMES`.
+"""The same fan-out by uvicorn with websockets: `python _uvicorn_peer.py PORT CLIENTS MS BYTES FRAMES`.
 
-A bare ASGI application: every MS milliseconds it sends FRAMES text messages, BYTES in all, to each connection. A tick
-that is due while one is being sent is left out.
+A bare ASGI application: once all CLIENTS are connected it sends FRAMES text messages, BYTES in all, to each of them
+every MS milliseconds. A tick that is due while one is being sent is left out. uvicorn chooses its loop's and its
+WebSocket's implementation as it does by default, which are the fastest it has; nothing is compressed, as the clients
+do not offer it, and no pings are sent, which the clients would have to answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import warnings
 from typing import Any
 
-warnings.simplefilter("ignore")  # it calls its own use of websockets deprecated
+import uvicorn
 
-import uvicorn  # noqa: E402
-
-PORT, MILLISECONDS, BYTES, FRAMES = (int(value) for value in sys.argv[1:])
+PORT, CLIENTS, MILLISECONDS, BYTES, FRAMES = (int(value) for value in sys.argv[1:])
 TEXT = "x" * (BYTES // FRAMES - 4)
 connections: dict[int, Any] = {}
+complete = asyncio.Event()
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -25,6 +25,8 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
     await receive()
     await send({"type": "websocket.accept"})
     connections[id(send)] = send
+    if len(connections) == CLIENTS:
+        complete.set()
     while (await receive())["type"] != "websocket.disconnect":
         pass
     connections.pop(id(send), None)
@@ -42,9 +44,10 @@ async def tick() -> None:
 
 async def main() -> None:
     config = uvicorn.Config(
-        application, port=PORT, ws="websockets", loop="uvloop", lifespan="off", log_level="error", backlog=4096
+        application, port=PORT, ws_ping_interval=None, lifespan="off", log_level="error", backlog=4096
     )
     serving = asyncio.create_task(uvicorn.Server(config).serve())
+    await complete.wait()
     loop, period = asyncio.get_running_loop(), MILLISECONDS / 1000
     due = loop.time()
     while not serving.done():

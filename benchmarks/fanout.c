@@ -115,6 +115,19 @@ static uint64_t frames(Client *c, unsigned char *p, ssize_t size) {
     return count;
 }
 
+/* Reads what came while others still connect, so that nobody is sent to a client that does not read; lost connections. */
+static int keep_up(Client *c, int poll, unsigned char *buffer) {
+    struct epoll_event events[1024];
+    int ready = epoll_wait(poll, events, 1024, 0), lost = 0;
+    for (int k = 0; k < ready; k++) {
+        Client *x = &c[events[k].data.u32];
+        ssize_t size = recv(x->fd, buffer, 1 << 20, 0);
+        if (size == 0 || (size < 0 && errno != EAGAIN)) lost++, close(x->fd);
+        else if (size > 0) frames(x, buffer, size);
+    }
+    return lost;
+}
+
 static int ascending(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
@@ -125,10 +138,12 @@ static int load(int port, const char *path, int n, double warm, double seconds, 
     Client *c = calloc(n, sizeof *c);
     int poll = epoll_create1(0);
     unsigned char *buffer = malloc(1 << 20);
-    for (int i = 0; i < n; i++)
-        if (join(c + i, port, path, message, poll, i)) return 1;
-    int64_t begin = now() + (uint64_t)(warm * 1e9), end = begin + (int64_t)(seconds * 1e9), period = (int64_t)(ms * 1e6);
     uint64_t capacity = 16u << 20, samples = 0, total = 0, bytes = 0, lost = 0, started = 0;
+    for (int i = 0; i < n; i++) {
+        if (join(c + i, port, path, message, poll, i)) return 1;
+        lost += keep_up(c, poll, buffer);
+    }
+    int64_t begin = now() + (uint64_t)(warm * 1e9), end = begin + (int64_t)(seconds * 1e9), period = (int64_t)(ms * 1e6);
     int64_t *lags = malloc(capacity * sizeof *lags), earliest = INT64_MAX, grid = 0;
     struct epoll_event events[1024];
     for (int64_t t; (t = now()) < end;) {

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import msgspec
@@ -41,6 +42,7 @@ TICK_MS, SHARDS = 50, 3
 STATS_MS = 250
 SUBSCRIBE = '{"action":"subscribe","topic":"gasStats"}'
 CONNECTORS = 10
+ROUNDS = 3
 SETTLE = 12.0
 """Seconds until the timers of ended connections have run out, too."""
 NOISE = 512 * 1024
@@ -143,33 +145,60 @@ async def fed(folder: Path) -> AsyncIterator[Relayer]:
     await hub.stop()
 
 
-async def gas_stats(report: Report, binary: Path, folder: Path, scale: Scale) -> None:
-    """The gasStats stream against the C floor and against uvicorn, in one run."""
-    clients, seconds, tick = scale.clients, scale.seconds, (TICK_MS, SHARDS)
+class Round(NamedTuple):
+    """The same fan-out by the relayer, by the C floor and by uvicorn, one right after the other."""
+
+    ours: Measured
+    left_out: float
+    floor: Measured
+    uvicorn: Measured
+
+
+async def gas_stats_round(binary: Path, folder: Path, clients: int, seconds: float) -> Round:
+    """One round; the others send as many bytes and frames as the relayer did, to as many clients."""
+    tick = (TICK_MS, SHARDS)
     async with fed(folder) as running:
         ours = await measure(binary, running.port, running.pid, "/ws", clients, seconds, tick, SUBSCRIBE)
         left_out = await running.metric("relayer_conflated_total")
     size = ours.counted["bytes"] * SHARDS // max(1, ours.counted["frames"])
+    stream = [str(clients), str(TICK_MS), str(size), str(SHARDS)]
     port = free_port()
-    async with other_server(str(binary), "floor", str(port), str(clients), str(TICK_MS), str(size), str(SHARDS)) as pid:
+    async with other_server(str(binary), "floor", str(port), *stream) as pid:
         floor = await measure(binary, port, pid, "/", clients, seconds, tick)
     port = free_port()
     peer = str(Path(__file__).with_name("_uvicorn_peer.py"))
-    async with other_server(sys.executable, peer, str(port), str(TICK_MS), str(size), str(SHARDS)) as pid:
+    async with other_server(sys.executable, peer, str(port), *stream) as pid:
         uvicorn = await measure(binary, port, pid, "/", clients, seconds, tick)
-    due = clients * SHARDS * seconds * 1000 / TICK_MS
-    report.add("gasStats messages", ours.counted["frames"] / seconds, "1/s")
-    report.add("gasStats served of what was due", ours.counted["frames"] / due, "", (">=", 0.995))
-    report.add("gasStats ticks left out", left_out, "", ("<=", 0))
-    report.add("gasStats lag, 99 of 100", ours.counted["lag_p99"] / 1e6, "ms", ("<=", TICK_MS))
-    report.add("gasStats lag, median", ours.counted["lag_p50"] / 1e6, "ms")
-    report.add("gasStats CPU", ours.cpu, "us/message")
-    report.add("C floor CPU", floor.cpu, "us/message")
-    report.add("C floor lag, 99 of 100", floor.counted["lag_p99"] / 1e6, "ms")
-    report.add("gasStats CPU against the floor", ours.cpu / floor.cpu, "times", ("<=", 1.35))
-    report.add("uvicorn messages", uvicorn.counted["frames"] / seconds, "1/s")
-    report.add("uvicorn CPU", uvicorn.cpu, "us/message")
-    report.add("messages per CPU time against uvicorn", uvicorn.cpu / ours.cpu, "times", (">=", 4.0))
+    return Round(ours, left_out, floor, uvicorn)
+
+
+async def gas_stats(report: Report, binary: Path, folder: Path, scale: Scale) -> None:
+    """The gasStats stream against the C floor and against uvicorn: medians of rounds in which each has its turn.
+
+    What a message costs moves with whatever else the machine does, so what is compared is measured within seconds.
+    """
+    rounds = [
+        await gas_stats_round(binary, folder / str(number), scale.clients, scale.seconds / 2)
+        for number in range(ROUNDS)
+    ]
+    seconds, due = scale.seconds / 2, scale.clients * SHARDS * scale.seconds / 2 * 1000 / TICK_MS
+    ours = [item.ours for item in rounds]
+    report.add("gasStats messages", median(item.counted["frames"] / seconds for item in ours), "1/s")
+    report.add("gasStats served of what was due", median(i.counted["frames"] / due for i in ours), "", (">=", 0.995))
+    report.add("gasStats ticks left out", median(item.left_out for item in rounds), "", ("<=", 0))
+    report.add("gasStats lag, 99 of 100", median(i.counted["lag_p99"] / 1e6 for i in ours), "ms", ("<=", TICK_MS))
+    report.add("gasStats lag, median", median(item.counted["lag_p50"] / 1e6 for item in ours), "ms")
+    report.add("gasStats CPU", median(item.cpu for item in ours), "us/message")
+    report.add("C floor CPU", median(item.floor.cpu for item in rounds), "us/message")
+    report.add("C floor lag, 99 of 100", median(item.floor.counted["lag_p99"] / 1e6 for item in rounds), "ms")
+    against_floor = median(item.ours.cpu / item.floor.cpu for item in rounds)
+    report.add("gasStats CPU against the floor", against_floor, "times", ("<=", 1.35))
+    report.add("uvicorn messages", median(item.uvicorn.counted["frames"] / seconds for item in rounds), "1/s")
+    report.add("uvicorn CPU", median(item.uvicorn.cpu for item in rounds), "us/message")
+    against_uvicorn = median(item.uvicorn.cpu / item.ours.cpu for item in rounds)
+    report.add("messages per CPU time against uvicorn", against_uvicorn, "times", (">=", 4.0))
+    lost = sum(one.counted["lost"] for item in rounds for one in (item.ours, item.floor, item.uvicorn))
+    report.add("connections lost, of all three", lost, "", ("<=", 0))
 
 
 async def network_stats(report: Report, binary: Path, folder: Path, scale: Scale) -> None:
