@@ -40,6 +40,7 @@ async def relayer(folder: Path, **values: object) -> AsyncIterator[Relayer]:
     settings = {
         "port": port, "http_port": http_port, "hub_url": "", "chain_api_url": "", "gossip": "false",
         "data_dir": folder / "data", "max_connections": 20_000,
+        "max_http_connections": 1_000,  # the files of a machine that allows 20,000 are for WebSockets
     } | values  # fmt: skip
     arguments = [item for name, value in settings.items() for item in ("--set", f"{name}={_text(value)}")]
     process = await asyncio.create_subprocess_exec(
