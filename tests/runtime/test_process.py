@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
 import sys
+import weakref
 
 import pytest
 
-from millrace.runtime.process import wait_first
+from millrace.runtime.process import return_free_memory, wait_first
 
 SERVICE = """
 import asyncio, sys
@@ -88,3 +90,31 @@ run_service(main)
 """
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     assert answer.stdout.split() == ["1000", "1000"]
+
+
+class _Ring:
+    """An object that holds itself."""
+
+    def __init__(self) -> None:
+        self.self = self
+
+
+def test_returning_memory_walks_nothing_and_leaves_nothing_frozen() -> None:
+    """It looks for no garbage, which takes long where there are many objects; the collector finds it later as ever."""
+    gc.collect()
+    ring = weakref.ref(_Ring())
+    return_free_memory()
+    assert ring() is not None and gc.get_freeze_count() == 0
+    gc.collect()
+    assert ring() is None
+
+
+def test_returning_memory_lets_go_of_what_python_keeps_for_its_next_use() -> None:
+    """Freed tuples are kept by the interpreter, and given up here."""
+    before = sys.getallocatedblocks()
+    many = [(number, number, number, number) for number in range(3_000)]
+    assert sys.getallocatedblocks() > before + 3_000
+    many.clear()
+    return_free_memory()
+    kept = sys.getallocatedblocks() - before
+    assert kept < 1_000

@@ -31,7 +31,16 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def return_free_memory() -> None:
-    """Give the system back what the C library keeps of freed memory (glibc; elsewhere nothing happens)."""
+    """Give the system back what Python and the C library (glibc) keep of freed memory.
+
+    Python keeps freed tuples, lists and the like for their next use, wherever they lie: a few of them in each of a
+    crowd's megabytes hold them all. Only a full collection lets go of them. As everything is frozen meanwhile it walks
+    nothing, where it would stop a service of many objects for a tenth of a second and more; what was frozen at the
+    start is walked by later full collections, which are rare.
+    """
+    gc.freeze()
+    gc.collect()
+    gc.unfreeze()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

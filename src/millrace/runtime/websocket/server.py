@@ -151,10 +151,12 @@ class WsServer:
     async def _ping_forever(self) -> None:
         tick = min(1.0, self._ping_interval / 4, self._pong_timeout / 4)
         while True:
+            before = len(self.sessions)
             await asyncio.sleep(tick)
             self._ping_once(asyncio.get_running_loop().time())
-            if self._most >= _CROWD and len(self.sessions) < self._most // 2:
-                self._most = len(self.sessions)
+            count = len(self.sessions)
+            if self._most >= _CROWD and before <= count < self._most // 2:  # and nobody is leaving any more
+                self._most = count
                 return_free_memory()
 
     def _ping_once(self, now: float) -> None:
