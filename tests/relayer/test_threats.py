@@ -165,6 +165,23 @@ async def test_row_6_what_is_in_flight_over_a_restart_is_learned_from(world: Any
     assert await submit(world, transfer(ALICE, 1)) == ["sender throttled"]
 
 
+async def test_row_6_what_has_no_end_yet_may_still_be_lost_after_a_restart(world: Any) -> None:
+    """A fee whose block is final, but of which nobody has said whether it failed, counts against the losses."""
+    fee = 100_000 * GAS_PRICE
+    policy = f"[budget]\nloss_per_hour = {fee + fee // 2}"
+    await start(world, policy)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    entry = entry_of(world, transfer(ALICE))
+    assert world.service.desk.included(entry.chain_hash, fee) is not None
+    await world.service.journal.flush()
+    await world.stop()
+    await start(world, policy)
+    other = wallet(1, 1)
+    assert await submit(world, transfer(other)) == ["budget exhausted"]
+    world.service.desk.treasury.ended(entry.chain_hash, failed=False)
+    assert await submit(world, transfer(other)) == ["ok"]
+
+
 async def test_row_11_only_signed_nonces_do_not_reach_far_ahead(world: Any) -> None:
     """/v1/sign goes a few nonces beyond the account's; what is broadcast here may go further."""
     await start(world, "[quotas]\nsign_only_ahead = 2")
