@@ -99,6 +99,16 @@ async def test_row_10_nothing_outside_the_journal(desk: Desk) -> None:
     assert await desk.ask(transfer(ALICE, gas_limit=200_000), write=False) == "not in the journal"
 
 
+@pytest.mark.parametrize("state", ["finished", "superseded", "dropped"])
+async def test_row_10_nothing_that_is_over(desk: Desk, state: str) -> None:
+    """What has ended has given its reservation back, or used it: it is not signed any more."""
+    tx = transfer(ALICE)
+    await desk.ask(tx)
+    desk.journal.change(lambda connection: connection.execute("UPDATE submissions SET state = ?", (state,)))
+    await desk.journal.flush()
+    assert await desk.ask(tx, write=False) == "not in the journal"
+
+
 async def test_row_1_self_relay_oracle(desk: Desk) -> None:
     """A relayer key as sender, guardian or receiver is refused in the signing process too, in every shard."""
     for pair in RELAYERS.values():
