@@ -16,13 +16,6 @@ PROVEN = 1e-9  # relative: a flow so near the bound leaves nothing to a split
 
 
 @kernel
-def find_flow(net: Net, w: Work, q: Search, pools: int, paths: int, edges: Ints, flows: Floats, report: Floats) -> int:
-    """The flow of the dual with at most `pools` pools in at most `paths` paths, as `extract` writes it."""
-    solve(net, w, q, report)
-    return extract(net, w, q.sources.size, pools, paths, edges, flows)
-
-
-@kernel
 def find_paths(
     net: Net, pw: PathWork, q: Search, pools: int, paths: int, hops: int, chunks: int, floor: float, report: Floats
 ) -> None:
@@ -51,13 +44,17 @@ def find(
     flows: Floats,
     report: Floats,
 ) -> int:
-    """What `find_flow` does, and then `find_paths`, where the paths could be any better.
+    """The flow of the dual within the limits, as `extract` writes it, and what `find_paths` finds, if it may be better.
 
-    Single paths that pay less than the part `nearly` of the flow are not looked for, nor is a split if the bound says
-    that it could not be better. In a large market where no cycle earns, the split is looked for among the pairs of the
-    dual's working set and of the single path. `report` gets what the flow pays, too (scaled).
+    With `chunks` below 0 the flow is all. Single paths that pay less than the part `nearly` of it are not looked for,
+    nor is a split if the bound says that it could not be better. In a large market where no cycle earns, the split is
+    looked for among the pairs of the dual's working set and of the single path. `report` gets what the flow pays, too
+    (scaled).
     """
-    count = find_flow(net, w, q, pools, paths, edges, flows, report)
+    solve(net, w, q, report)
+    count = extract(net, w, q.sources.size, pools, paths, edges, flows)
+    if chunks < 0:
+        return count
     report[PAID] = _paid(w) if count > 0 else 0.0
     floor = report[PAID] * nearly
     length = find_single(net, pw, q, hops, floor) if report[UPPER_PATH] > floor else 0

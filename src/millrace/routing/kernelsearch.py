@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from millrace.routing.candidates import Search
-from millrace.routing.find import LENGTH, SLOTS, SPLIT, find, find_flow, find_paths
+from millrace.routing.find import LENGTH, SLOTS, SPLIT, find, find_paths
 from millrace.routing.jit import entry
 from millrace.routing.net import Graph, Ints
 from millrace.routing.pathsearch import MAX_HOPS, PathWork, make_path_work
@@ -17,6 +17,7 @@ from millrace.routing.venue import Trade
 from millrace.routing.work import MAX_EDGES, Work, make_work
 
 CHUNKS = 24
+FLOW_ALONE = -1  # instead of chunks
 
 
 class Limits(NamedTuple):
@@ -75,20 +76,24 @@ class KernelSearch:
 
         Single paths that pay less than the part `nearly` of what the flow does are not looked for.
         """
-        work, path_work = self._memory()
+        _, path_work = self._memory()
         within = *_within(limits), CHUNKS if split else 0, nearly
-        count = self._call(find, self._net, work, path_work, search, *within, self._edges, self._flows, self._report)
+        count = self._find(search, within)
         upper, level, _, paid, length, parts = self._report.tolist()
         flow, single = self._flow(count), self._list(path_work.single[: int(length)])
         return Found(upper, level, paid, flow, single, self._split(path_work, int(parts), search))
 
     def flow(self, search: Search, limits: Limits) -> Flow:
         """The dual's flow alone, also for several sources."""
-        work, _ = self._memory()
-        within = limits.pools, limits.paths
-        return self._flow(
-            self._call(find_flow, self._net, work, search, *within, self._edges, self._flows, self._report)
+        return self._flow(self._find(search, (*_within(limits), FLOW_ALONE, 0.0)))
+
+    def _find(self, search: Search, within: tuple[int, int, int, int, float]) -> int:
+        """Run the whole search; the number of the flow's trades."""
+        work, path_work = self._memory()
+        count: int = self._call(
+            find, self._net, work, path_work, search, *within, self._edges, self._flows, self._report
         )
+        return count
 
     def paths(self, search: Search, limits: Limits, floor: float, *, split: bool) -> tuple[list[Trade], Split]:
         """The best single path that pays more than `floor` (scaled), and the greedy split, over all of the net."""

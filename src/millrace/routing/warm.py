@@ -31,10 +31,12 @@ from millrace.dex.pool import Pool
 from millrace.dex.stable import JexStablePool
 from millrace.routing import net as nets
 from millrace.routing.columns import generate
+from millrace.routing.find import find_paths
 from millrace.routing.jit import CACHE_DIRECTORY, CACHE_VARIABLE
-from millrace.routing.pathsearch import make_path_work, split_greedy
+from millrace.routing.pathsearch import make_path_work
+from millrace.routing.profitable import list_profitable
 from millrace.routing.router import Router
-from millrace.routing.solve import extract, upper_bound
+from millrace.routing.solve import bound_of_path, extract, upper_bound
 from millrace.routing.spot import SpotGraph
 from millrace.routing.venue import CurveCache, list_edges
 from millrace.routing.work import make_work
@@ -97,10 +99,18 @@ def parts() -> tuple[list[Part], list[Part]]:
     graph = nets.build(len(index), edges)
     search = SpotGraph(index, graph, trades).search(pools[0].tokens[0], pools[0].tokens[1], 10**18)
     net, work, paths = graph.net, make_work(len(index), len(trades)), make_path_work(graph.net)
-    edges_out, flows_out = np.zeros(1, np.int32), np.zeros(1)
+    edges_out, flows_out, report = np.zeros(1, np.int32), np.zeros(1), np.zeros(1)
     return (
-        [Part(generate, (net, work, search)), Part(split_greedy, (net, paths, paths.every, search, 1, 1, 1, 1))],
-        [Part(extract, (net, work, 1, 1, 1, edges_out, flows_out)), Part(upper_bound, (net, work, search, 1.0))],
+        [
+            Part(generate, (net, work, search)),
+            Part(find_paths, (net, paths, search, 1, 1, 1, 1, 1.0, report)),
+        ],
+        [
+            Part(extract, (net, work, 1, 1, 1, edges_out, flows_out)),
+            Part(upper_bound, (net, work, search, 1.0)),
+            Part(list_profitable, (net, work, search, 1.0)),
+            Part(bound_of_path, (net, work, search)),
+        ],
     )
 
 
