@@ -219,6 +219,8 @@ def _lean(question: Question, done: Execution) -> Execution:
         before = amount
         amount -= _spare(question, legs, amount)
         for number in _fixed_uses(question, legs):
+            if question.late():
+                break
             units = _idle(question, legs, amount, number)
             legs, amount = _with_less(legs, number, units), amount - units
     return question.walk(legs, amount) or done
