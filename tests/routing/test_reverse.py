@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from millrace.dex.market import DictMarket
 from millrace.dex.vault import VaultError, execute
 from millrace.routing.plan import Ends, Execution, Leg, PlanError, make_program
 from millrace.routing.planner import Planner
-from millrace.routing.router import Limits, NoRoute
+from millrace.routing.reverse import SLOW_ANSWERS
+from millrace.routing.router import Limits, NoRoute, Route
 from millrace.routing.synthetic import WRAPPED, make_market
 
 MARKET = make_market(80, seed=13, curved=0.1, traded_lp=4)
@@ -119,3 +121,32 @@ def test_reverse_quotes_with_lp_tokens_pay_what_is_wanted_and_hardly_more() -> N
         assert paid_for(done, ends, done.amount_in) == done.amount_out >= wanted
         assert done.amount_out <= wanted * 1.000001 + 10**6
     assert answered >= 5
+
+
+def test_reverse_quotes_with_lp_tokens_ask_for_a_number_of_answers_not_for_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long they take, the forward answers of one question are few: equal questions get equal answers."""
+    market = make_market(40, seed=5, noise=0.02, curved=0.3, traded_lp=4)
+    planner = Planner(market.pools, DictMarket(market.pools, WRAPPED))
+    asked: list[int] = []
+    forward = Planner.forward
+
+    def counted(self: Planner, token_in: str, token_out: str, amount: int, *args: Any, **named: Any) -> Route:
+        asked.append(amount)
+        return forward(self, token_in, token_out, amount, *args, **named)
+
+    monkeypatch.setattr(Planner, "forward", counted)
+    dice = random.Random("few answers")
+    answered = 0
+    for _ in range(12):
+        before, after = dice.sample(market.pools, 2)
+        asked.clear()
+        try:
+            route = planner.reverse(before.lp_token, after.lp_token, after.lp_supply // 10_000, Limits(), "hybrid")
+        except (NoRoute, PlanError):
+            continue
+        answered += 1
+        assert route.execution.amount_out >= after.lp_supply // 10_000
+        assert len(asked) <= SLOW_ANSWERS + 2
+    assert answered >= 3

@@ -195,7 +195,7 @@ class Planner:
                 return None
 
         slow = self.trades_liquidity(token_in, token_out, liquidity=limits.liquidity)
-        question = reverse.Question(token_in, amount_out, forward, single, walk, slow, deadline)
+        question = reverse.Question(token_in, amount_out, forward, single, walk, slow, answers.__len__, deadline)
         return reverse.smallest(question, self._spot(token_in, token_out, limits, algorithm))
 
     def _spot(self, token_in: str, token_out: str, limits: Limits, algorithm: Algorithm) -> float:

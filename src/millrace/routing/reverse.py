@@ -22,6 +22,8 @@ from millrace.routing.router import Route
 ROUNDS = 24
 MAX_AMOUNT = 10**78
 CLOSE_ENOUGH = 10**6  # the first search stops when it pays at most one part in this too much
+ROUGH = 1000  # the same where an answer takes many milliseconds: its plan, walked with less, comes closer at once
+SLOW_ANSWERS = 12  # forward answers that may be asked for there: a number, so that equal questions have equal answers
 SETTLINGS = 8
 STEPS_BACK = 40  # forward answers in search of the least input for which one pays enough
 STEPS_BACK_SLOW = 4  # the same where an answer takes many milliseconds
@@ -32,7 +34,7 @@ class Question(NamedTuple):
 
     `forward`: the best route for an input, None if none executes. `single`: the single path with the smallest
     input, near a guess. `walk`: legs executed for an input, None where they revert. `slow`: forward answers take long.
-    `deadline` is on `time.monotonic`.
+    `asked`: how many forward answers there have been. `deadline` is on `time.monotonic`.
     """
 
     token_in: str
@@ -41,11 +43,12 @@ class Question(NamedTuple):
     single: Callable[[int], Execution | None]
     walk: Callable[[list[AnyLeg], int], Execution | None]
     slow: bool
+    asked: Callable[[], int]
     deadline: float
 
     def late(self) -> bool:
-        """Whether the time is up."""
-        return time.monotonic() > self.deadline
+        """Whether the time is up, or as much has been asked for as may be."""
+        return (self.slow and self.asked() >= SLOW_ANSWERS) or time.monotonic() > self.deadline
 
 
 def smallest(question: Question, spot: float) -> Route:
@@ -77,17 +80,18 @@ def _bracket(question: Question, spot: float) -> Route | None:
     guess = max(1, math.ceil(wanted / spot))
     best: Route | None = None
     low, high = 0, 0
+    close, growth = (ROUGH, 16) if question.slow else (CLOSE_ENOUGH, 4)
     for attempt in range(ROUNDS):
         route = question.forward(guess)
         paid = 0 if route is None else route.execution.amount_out
         if route is not None and paid >= wanted:
             if best is None or guess < high:
                 best, high = route, guess
-            if paid - wanted <= paid // CLOSE_ENOUGH:
+            if paid - wanted <= paid // close:
                 break
         else:
             low = max(low, guess)
-        following = _next_input(guess, paid, wanted, spot)
+        following = _next_input(guess, paid, wanted, spot, growth)
         if best is not None and not low < following < high:
             following = (low + high) // 2
         elif best is None:  # from below it would only creep up on the amount: overshoot, shrink later
@@ -98,20 +102,20 @@ def _bracket(question: Question, spot: float) -> Route | None:
     return best
 
 
-def _next_input(amount_in: int, paid: int, wanted: int, spot: float) -> int:
+def _next_input(amount_in: int, paid: int, wanted: int, spot: float, growth: int) -> int:
     """A better input: the route seen as one constant-product pool with this spot rate and this output.
 
-    `y(x) = spot x / (1 + x / depth)` through the point found; its inverse at `wanted`.
+    `y(x) = spot x / (1 + x / depth)` through the point found; its inverse at `wanted`, or `growth` times the input.
     """
     if paid == 0:
-        return amount_in * 4
+        return amount_in * growth
     seen = paid / amount_in
     if seen >= spot:
         return max(1, amount_in * wanted // paid)
     depth = amount_in * seen / (spot - seen)
     limit = spot * depth
     if wanted >= limit * (1.0 - 1e-12):
-        return amount_in * 4
+        return amount_in * growth
     return max(1, math.ceil(wanted * depth / (limit - wanted)))
 
 
