@@ -14,8 +14,8 @@ from relayer_support import entry_of, start, submit, transfer, wallet
 
 from millrace.chain import address
 from millrace.chain.transaction import client_hash, signing_message, to_proto
-from millrace.relayer import checkpoints
-from millrace.relayer.journal import Journal
+from millrace.relayer import audit, checkpoints
+from millrace.relayer.journal import Journal, _connect
 from millrace.relayer.journal_writer import JournalError, NonceTaken
 from millrace.relayer.records import Record, hash_message
 from millrace.relayer.stages import hash_of
@@ -218,3 +218,23 @@ async def test_a_journal_that_cannot_be_opened(tmp_path: Path, what: str) -> Non
         with pytest.raises(JournalError, match="let this user write") as error:
             Journal(path).open()
         assert "move" not in str(error.value)
+
+
+def test_every_commit_is_synced(tmp_path: Path) -> None:
+    """What is committed outlives a loss of power: SQLite syncs the write-ahead log with each commit."""
+    connection = _connect(tmp_path / "j.sqlite")
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+
+
+def test_replaying_the_audit_log() -> None:
+    """What was given back is nothing, what was settled is what it cost, what has no end may still cost all of it."""
+    who = (b"relayer", b"sender")
+    lines: list[Any] = [
+        ("reserve", *who, b"back", 1, "10"), ("reserve", *who, b"paid", 2, "20"), ("reserve", *who, b"open", 3, "30"),
+        ("reserve", *who, b"gone", 4, "40"), ("refund", *who, b"back", 5, "10"), ("settle", *who, b"paid", 6, "7"),
+        ("write-off", *who, b"gone", 7, "40"), ("settle", *who, b"before", 8, "9"),
+    ]  # fmt: skip
+    found = {item.client_hash: (item.fee, item.cost) for item in audit.replay(lines)}
+    assert found == {b"paid": (20, 7), b"gone": (40, 40), b"open": (30, None)}

@@ -98,3 +98,11 @@ def test_whose_key_a_file_holds(tmp_path: Path) -> None:
             keystore.public_keys((str(tmp_path / name),))
     with pytest.raises(keystore.KeyStoreError, match="cannot be opened"):
         keystore.public_keys((str(tmp_path / "none.pem"),))
+
+
+def test_row_37_files_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key file that belongs to somebody else is refused: who owns it can change it."""
+    files = write_keys(tmp_path)
+    monkeypatch.setattr(keystore.os, "geteuid", lambda: Path(files[0]).stat().st_uid + 1)
+    with pytest.raises(keystore.KeyStoreError, match="belongs to another user"):
+        load(files)

@@ -9,6 +9,8 @@ import re
 import resource
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -353,3 +355,16 @@ async def test_a_question_to_a_process_that_has_just_ended() -> None:
     link.send(Work([], []))
     link.connection_lost(None)
     assert link.lost.done() and await link.first is None
+
+
+def test_row_36_no_dumps_and_no_debugger() -> None:
+    """A hardened process leaves no core, and the kernel lets nobody of its own user look into it."""
+    code = """
+import ctypes, resource
+from millrace.relayer.signer import harden
+harden()
+PR_GET_DUMPABLE = 3
+print(*resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(PR_GET_DUMPABLE, 0, 0, 0, 0))
+"""
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert answer.stdout.split() == ["0", "0", "0"]

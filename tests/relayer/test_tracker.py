@@ -8,8 +8,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millrace.relayer.blocks import BlockFacts, TxFact
-from millrace.relayer.tracker import EARLY_FINALITY_SECONDS, Tracker, join, judge
+from millrace.relayer.blocks import AccountFact, BlockFacts, TxFact
+from millrace.relayer.tracker import (
+    EARLY_FINALITY_SECONDS,
+    MAX_EARLY,
+    MAX_HELD_PER_SHARD,
+    Tracker,
+    join,
+    judge,
+)
 
 TX = b"\x07" * 32
 
@@ -188,6 +195,33 @@ def test_tables_are_bounded() -> None:
     assert tracker.sizes["pending"] == 2 and tracker.forgotten == 1
     tracker.save(block(0, 2), 2, 10_000.0)
     assert tracker.sizes["pending"] == 0, "what no block speaks of for long is forgotten too"
+
+
+def test_row_43_what_waits_for_its_other_half_is_bounded() -> None:
+    """Blocks never final, finalities without a block and transactions that ended are forgotten, the oldest first."""
+    tracker = Tracker(capacity=2)
+    for number in range(MAX_EARLY + 5):
+        tracker.finalise(0, number.to_bytes(4, "big"), 0.0)
+    assert tracker.sizes["early_finality"] == MAX_EARLY
+    for number in range(MAX_HELD_PER_SHARD + 5):
+        tracker.save(BlockFacts(1, number.to_bytes(4, "big"), b"", number, 0), number, 0.0)
+    assert tracker.sizes["held_blocks"] == MAX_HELD_PER_SHARD and tracker.forgotten == 5
+    ended = [TxFact(bytes((number,)) * 32, included=True, executed=True) for number in range(4)]
+    tracker.save(block(2, 1, *ended), 1, 0.0)
+    tracker.finalise(2, bytes((2, 1, 0)), 0.0)
+    assert tracker.sizes["ended"] == 2
+
+
+def test_row_41_accounts_nodes_tell_differently() -> None:
+    """Of two nodes' words on one block only the accounts that both tell alike are believed."""
+    same, lie = AccountFact(b"a", 1, 10, {}), AccountFact(b"b", 1, 10**30, {})
+    first = BlockFacts(0, b"h", b"", 1, 0, accounts=(same, lie))
+    second = BlockFacts(0, b"h", b"", 1, 0, accounts=(same, AccountFact(b"b", 1, 10, {})))
+    tracker = Tracker()
+    tracker.save(first, 1, 0.0)
+    tracker.save(second, 2, 0.0)
+    (told,) = tracker.finalise(0, b"h", 0.0).blocks
+    assert told.accounts == (same,) and tracker.disputed == 1
 
 
 PLAIN = fact(included=True, executed=True)
