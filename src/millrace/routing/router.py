@@ -38,7 +38,7 @@ SMALL_GAIN = 1e-7  # relative: less than this by rounding is not worth a look
 NEGLIGIBLE = 1e-9  # relative: no two paths are as close as this but by chance
 # A path that looks worse than the flow by more than this part is none that pays more in the end: much more than whole
 # units and parts per million make of a plan, and where pools are tabulated, much more than the tables are off.
-CLEARLY, CLEARLY_TABULATED = 1e-3, 1e-2
+CLEARLY, CLEARLY_TABULATED = 1e-5, 1e-2
 SLIGHTLY = 1e-6  # relative: more than parts per million make of the output of a plan whose units do not count
 _DESCENTS = 8
 

@@ -12,7 +12,7 @@ from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import settle_flows
 from millrace.routing.profitable import list_profitable
 from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, refine, trim
-from millrace.routing.work import HOLD, PAIRS, Work, compact
+from millrace.routing.work import HOLD, PAIRS, TOKENS, Work, compact
 
 UPPER, LEVEL, UPPER_PATH = range(3)  # slots of the report
 LOOSE = 1e-6  # a bound this much (relative) above the working set's value deserves better prices
@@ -76,6 +76,7 @@ def bound_of_path(net: Net, w: Work, q: Search) -> float:
     """
     first, last = 0.0, 0.0
     w.best[:] = 0.0
+    w.t_step[:] = 0.0
     for i in range(w.n[PAIRS]):
         k = w.l_pair[i]
         price, bought = w.n_price[w.l_from[i]], w.n_paid[net.pdst[k]]
@@ -88,8 +89,12 @@ def bound_of_path(net: Net, w: Work, q: Search) -> float:
                 first = max(first, profit)
             elif net.pdst[k] == q.sink:
                 last = max(last, profit)
+            elif w.n_sell[w.l_from[i]] >= 0:  # of a token's edges a path has one
+                w.t_step[w.n_sell[w.l_from[i]]] = max(w.t_step[w.n_sell[w.l_from[i]]], profit)
             else:
                 _keep_largest(w, profit)
+    for local in range(w.n[TOKENS]):
+        _keep_largest(w, w.t_step[local])
     return float(_worth_of_input(w, q) + (first + last + w.best.sum()) / w.unit[0])
 
 

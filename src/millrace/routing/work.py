@@ -70,6 +70,7 @@ class Work(NamedTuple):
     l_pair: Ints  # listed pairs
     l_from: Ints  # the tokens they sell
     t_outside: Ints  # tokens outside the working set that have a price
+    n_cost: Floats  # scratch, zero between uses
     m_in: Bools  # edge of the net is in the working set
     c_edge: Ints  # candidates
     c_token: Ints
@@ -98,7 +99,7 @@ def make_work(tokens: int, edges: int) -> Work:
         f(me), b(me),
         i(mt), f(mt), f(mt), f(mt), f(mt), f(mt), f(mt), i(mt), i(mt), i(mt), i(mt), i(mt), make_matrix(mt),
         i(tokens), i(tokens), f(tokens), f(tokens), i(tokens), f(1), i(tokens), i(2 * edges), i(2 * edges),
-        i(tokens), b(edges),
+        i(tokens), f(tokens), b(edges),
         i(cand), i(cand), f(cand), f(cand), f(3), f(MOST_BETWEEN),
     )  # fmt: skip
 
