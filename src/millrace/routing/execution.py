@@ -22,6 +22,7 @@ from millrace.routing.venue import Trade, least_output
 # quote makes them, give the very same parts; fine enough that a flat optimum loses nothing by it.
 _RESOLUTION = 1_000_000
 _FINE_RESOLUTION = 1 << 53  # for cycles: the part of the input that earns may be tiny
+_FEW = 8  # refused trades are few if they are no more than this part of all
 _ALL, _PREVIOUS, _PPM = contract.ALL, contract.PREVIOUS, contract.PPM  # looked up once: the walk is the hot loop
 
 
@@ -62,7 +63,15 @@ class Walked(NamedTuple):
 
 
 class _Refused(Exception):
-    """Trade number `args[0]` cannot be executed."""
+    """The trades numbered `args[0]` cannot be executed, in execution order."""
+
+    def few(self, trades: int) -> list[int]:
+        """Which of them to leave out before the next walk: all, if they are few, else half of them.
+
+        What they leave goes to others, so that not all of many need to go.
+        """
+        refused: list[int] = self.args[0]
+        return refused if len(refused) * _FEW <= trades else refused[: (len(refused) + 1) // 2]
 
 
 def execute(
@@ -84,7 +93,8 @@ def execute(
         try:
             return _run(kept, modes, values, token_in, token_out, amount_in)
         except _Refused as refused:
-            del kept[refused.args[0]], parts[refused.args[0]]
+            for k in reversed(refused.few(len(kept))):
+                del kept[k], parts[k]
             drop_dead_ends(kept, parts, token_out)
     raise PlanError("no pool on the route can execute this amount")
 
@@ -121,13 +131,14 @@ def _run(
     token_out: str,
     amount_in: int,
 ) -> Walked:
-    """Walk the trades. Raises `_Refused` for one whose input or output is nothing."""
+    """Walk the trades. Raises `_Refused` for those whose input or output is nothing."""
     balances = {token_in: amount_in}
     uses = repeated([trade.pool.id for trade in trades])
     touched: dict[str, Pool] = {}
     sold: list[int] = []
     bought: list[int] = []
     paid = 0
+    refused: list[int] = []
     for trade, mode, value in zip(trades, modes, values, strict=True):
         token, gained = trade.token_in, trade.token_out
         have = balances.get(token, 0)
@@ -140,14 +151,20 @@ def _run(
         else:
             amount = value
         if not 0 < amount <= have:
-            raise _Refused(len(sold))
-        paid = _swap(touched, uses, trade, amount) if trade.pool.id in uses else trade.pays(amount)
-        if paid <= 0:
-            raise _Refused(len(sold))
-        balances[token] = have - amount
-        balances[gained] = balances[gained] + paid if gained in balances else paid
+            paid = 0
+        elif uses and trade.pool.id in uses:
+            paid = _swap(touched, uses, trade, amount)
+        else:
+            paid = trade.pays(amount)
         sold.append(amount)
         bought.append(paid)
+        if paid <= 0:
+            refused.append(len(sold) - 1)
+            continue
+        balances[token] = have - amount
+        balances[gained] = balances[gained] + paid if gained in balances else paid
+    if refused:
+        raise _Refused(refused)
     amount_out = balances.get(token_out, 0)
     if amount_out <= 0:
         raise PlanError("the route pays nothing")
@@ -205,7 +222,7 @@ def execute_paths(
         try:
             return _run(trades, modes, values, token_in, token_out, amount_in)
         except _Refused as refused:
-            del kept[sum(start <= refused.args[0] for start in starts) - 1]
+            del kept[sum(start <= refused.args[0][0] for start in starts) - 1]
     raise PlanError("no path can execute this amount")
 
 

@@ -45,7 +45,7 @@ def favour(trade: Trade) -> Favour:
         return Favour(0.0, 0.0, 0.0)
     if isinstance(pool, OneDexPool):
         fee = pool.total_fee / pool.fee_base
-        return Favour(1.0, 0.0, fee) if pool.main[trade.i] else Favour(0.0, 1.0, fee)
+        return Favour(1.0 / (1.0 - fee), 0.0, fee) if pool.main[trade.i] else Favour(0.0, 1.0, fee)
     if isinstance(pool, JexPool):
         return Favour(0.0, 2.0, (pool.lp_fee + pool.platform_fee) / pool.fee_base)
     if isinstance(pool, AshCryptoPool):

@@ -1,0 +1,57 @@
+"""Rounding in the trader's favour: what a trade can gain over its curve is no less than what it does gain."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.market import DictMarket
+from millrace.dex.pool import Pool
+from millrace.routing.favour import favour
+from millrace.routing.router import Limits, Router
+from millrace.routing.venue import Trade, constant_product_curve
+
+TOKENS = ("AAA-000001", "BBB-000002")
+reserves = st.integers(1_000, 10**9)
+
+
+def pools(first: int, second: int, fee: int, *, main: bool) -> list[Pool]:
+    """One pool of each exchange with a closed formula."""
+    common = {"address": bytes(31) + b"\x01", "tokens": TOKENS, "reserves": (first, second)}
+    return [
+        XExchangePool(id="x", **common, total_fee=fee, special_fee=0),  # type: ignore[arg-type]
+        OneDexPool(
+            id="o",
+            **common,  # type: ignore[arg-type]
+            pair_id=1,
+            total_fee=fee,
+            special_fee=0,
+            staking_fee=0,
+            main=(main, not main),
+        ),
+        JexPool(id="j", **common, lp_fee=fee // 2, platform_fee=fee // 3),  # type: ignore[arg-type]
+    ]
+
+
+@given(reserves, reserves, st.integers(1, 10**9), st.integers(0, 5_000), st.booleans())
+def test_no_trade_beats_its_curve_by_more_than_its_favour(
+    first: int, second: int, amount: int, fee: int, main: bool
+) -> None:
+    """What a pool pays is at most what its curve pays for the input with the favour, and the favour on the output."""
+    for pool in pools(first, second, fee, main=main):
+        trade = Trade(pool, 0, 1)
+        more = favour(trade)
+        a, r = constant_product_curve(pool, 0, 1)
+        sold = amount + more.sold
+        assert trade.pays(amount) <= (r * sold / (a + sold) + more.bought) * (1.0 + 1e-12)
+
+
+def test_a_fee_of_less_than_a_unit_is_no_fee_and_the_bound_says_so() -> None:
+    """Where few units are traded, pools that withhold nothing pay more than their curves, but not than the bound."""
+    some = [*pools(10**6, 10**6, 3_000, main=True)[1:]]
+    router = Router(some, DictMarket(some, TOKENS[0]))
+    for amount in range(2, 60):
+        route = router.forward(*TOKENS, amount, Limits(), "hybrid")
+        best = max(pool.amount_out(0, 1, amount) for pool in some)
+        assert best <= route.execution.amount_out <= route.bound() * (1.0 + 1e-12)
