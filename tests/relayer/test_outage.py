@@ -102,7 +102,7 @@ async def test_what_is_being_signed_is_not_asked_twice(world: Any) -> None:
     async with asyncio.timeout(10):
         while not asked:
             await asyncio.sleep(0)
-    await world.service.submitter.sign_missed()
+    await world.service.cosigner.sign_missed()
     go_on.set()
     assert await submission == ["ok"] and len(asked) == 1
 

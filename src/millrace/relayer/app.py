@@ -18,6 +18,7 @@ from millrace.relayer.account_source import AccountSource
 from millrace.relayer.accounts import AccountBook
 from millrace.relayer.broadcaster import Broadcaster
 from millrace.relayer.chain_api import ChainApi, ChainApiError
+from millrace.relayer.cosigning import Cosigner
 from millrace.relayer.desk import Desk
 from millrace.relayer.events import Events
 from millrace.relayer.given_up import GivenUp
@@ -121,15 +122,8 @@ class Service:
             regossip=settings.regossip_seconds,
             lifetime=settings.lifetime_seconds,
         )
-        self.submitter = Submitter(
-            self.network,
-            self.relayers,
-            self.accounts,
-            self.desk,
-            self.journal,
-            lambda: self.signer,
-            self._send,
-        )
+        self.cosigner = Cosigner(self.desk, lambda: self.signer, self._send)
+        self.submitter = Submitter(self.network, self.relayers, self.accounts, self.desk, self.journal, self.cosigner)
         self.gateway = Gateway(settings, self.submitter, self.statistics.snapshots())
         http_most = min(settings.max_http_connections, room_for_connections() // 4)
         self.http_doors = Doors(http_most, settings.max_connections_per_client, self.gateway.clients)
@@ -144,7 +138,7 @@ class Service:
             self.desk.treasury.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         self.hub = HubClient(settings.hub_url, self.events, self.journal.cursor())
         await self._start_gossip()
-        await self.submitter.recover()
+        await self.cosigner.recover()
         await self._serve()
 
     def endless(self) -> list[asyncio.Task[None]]:
@@ -218,11 +212,11 @@ class Service:
         except SignerError as error:
             log.error("the keys are not replaced", extra={"reason": str(error)})
         else:
-            await self.submitter.sign_missed()
+            await self.cosigner.sign_missed()
 
     def _sign_missed(self) -> None:
         """A signing process is back: sign what was journalled while there was none."""
-        task = asyncio.ensure_future(self.submitter.sign_missed())
+        task = asyncio.ensure_future(self.cosigner.sign_missed())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 

@@ -25,15 +25,14 @@ from millrace.relayer import reasons, stages
 from millrace.relayer.account_source import AccountSource
 from millrace.relayer.accounts import Account
 from millrace.relayer.batches import Accepted, Announce, Batch, Result, Taken
+from millrace.relayer.cosigning import Cosigner
 from millrace.relayer.desk import Desk, record_of
-from millrace.relayer.inflight import Entry
 from millrace.relayer.journal import Journal
 from millrace.relayer.journal_writer import JournalError, JournalFull, NonceTaken
 from millrace.relayer.limits import Company, Shares
 from millrace.relayer.parts import PART, STRETCH, Part, cost, next_part
 from millrace.relayer.reasons import Reason, Refused
-from millrace.relayer.signer_wire import Answer
-from millrace.relayer.signing import SignerError, SigningProcess
+from millrace.relayer.signing import SignerError
 from millrace.relayer.stages import Authenticated, Examined, Journalled, Origin, Relayers, Reserved, Signed
 
 log = logging.getLogger(__name__)
@@ -69,16 +68,14 @@ class Submitter:
         accounts: AccountSource,
         desk: Desk,
         journal: Journal,
-        signer: Callable[[], SigningProcess | None],
-        send: Callable[[Entry], None],
+        cosigner: Cosigner,
     ) -> None:
         self._network = network
         self._relayers = relayers
         self._accounts = accounts
         self._desk = desk
         self._journal = journal
-        self._signer = signer
-        self._send = send
+        self._cosigner = cosigner
         self._taking = Shares(TAKING)
         self._finishing = Shares(FINISHING)
         self._company = Company(ALONE_SECONDS)
@@ -153,13 +150,7 @@ class Submitter:
 
         `None` when it does not answer: then they are verified here, so that the reasons stay right without it.
         """
-        signer = self._signer()
-        if signer is None:
-            return None
-        try:
-            return await signer.check([item.parsed.proto for item in items])
-        except SignerError:
-            return None
+        return await self._cosigner.check([item.parsed.proto for item in items])
 
     async def _know_accounts(self, senders: set[bytes]) -> None:
         unknown = [sender for sender in senders if self._accounts.book.get(sender) is None]
@@ -255,7 +246,7 @@ class Submitter:
             if batch.announce is not None:
                 batch.announce(entry)
             if item.reserved.approved.origin.kind != "sign":
-                self._to_network(entry, done)
+                self._cosigner.send(entry)
             batch.results[item.position] = Accepted(done.tx, entry.client_hash, entry.chain_hash)
 
     async def _write(self, items: list[Taken], batch: Batch) -> list[tuple[Taken, Journalled]]:
@@ -313,18 +304,13 @@ class Submitter:
         if not unsigned:
             return done
         try:
-            signer = self._signer()
-            if signer is None:
-                raise SignerError("this relayer has no keys")
-            entries = list(dict.fromkeys(item.entry for item, _ in unsigned))  # the same bytes may be there twice
-            answers = await _ask(signer, entries)
+            # The same bytes may be there twice.
+            refusals = await self._cosigner.sign(list(dict.fromkeys(item.entry for item, _ in unsigned)))
         except SignerError as error:
             reason = reasons.SIGNER_UNAVAILABLE.but(f"{error}; send the same bytes again", 1_000)
             for item, _ in unsigned:
                 batch.results[item.position] = reason
             return done
-        self._take_answers(entries, answers)
-        refusals = {entry: answer.refusal for entry, answer in zip(entries, answers, strict=True)}
         for item, journalled in unsigned:
             if refusals[item.entry]:
                 batch.results[item.position] = reasons.SIGNER_REFUSED.but(refusals[item.entry])
@@ -354,51 +340,6 @@ class Submitter:
             return []
         return signed
 
-    def _take_answers(self, entries: Sequence[Entry], answers: Sequence[Answer]) -> None:
-        """What the signing process said of each entry: its signature, or that there is none."""
-        signatures = []
-        for entry, answer in zip(entries, answers, strict=True):
-            if answer.refusal:
-                self._desk.withdraw(entry, reasons.SIGNER_REFUSED.but(answer.refusal))
-            else:
-                signatures.append((entry, answer.signature))
-        self._desk.cosigned(signatures)
-
-    def _to_network(self, entry: Entry, signed: Signed) -> None:
-        """Gossip a transaction, unless that is already going on."""
-        if not entry.sending and entry.state != "over":
-            self._desk.on_its_way(entry)
-            self._send(entry)
-
-    async def recover(self) -> None:
-        """After a start: sign what was journalled and never signed, send what may not have been sent."""
-        await self.sign_missed()
-        self._send_waiting(self._desk.inflight.entries())
-
-    async def sign_missed(self) -> None:
-        """Sign and send what was journalled while the signing process was away, but for what is being signed."""
-        missed = [entry for entry in self._desk.inflight.entries() if entry.state == "journalled" and not entry.asking]
-        signer = self._signer()
-        if signer is None:
-            return
-        try:
-            for start in range(0, len(missed), PART):
-                part = missed[start : start + PART]
-                answers = await _ask(signer, part)
-                self._take_answers(part, answers)
-                self._send_waiting(part)
-                for answer in answers:
-                    if answer.refusal:
-                        log.warning("a journalled transaction is not signed", extra={"reason": answer.refusal})
-        except SignerError as error:
-            log.error("what was journalled is not signed yet", extra={"reason": str(error)})
-
-    def _send_waiting(self, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            if entry.broadcast and entry.state == "signed" and not entry.sending:
-                self._desk.on_its_way(entry)
-                self._send(entry)
-
 
 def _why(error: JournalError) -> Reason:
     """Why nothing is accepted that the journal does not take."""
@@ -414,18 +355,6 @@ class _Repeated(Exception):
     def __init__(self, accepted: Accepted) -> None:
         super().__init__("submitted before")
         self.accepted = accepted
-
-
-async def _ask(signer: SigningProcess, entries: list[Entry]) -> list[Answer]:
-    """The signing process's answers; whatever comes of it, the entries were asked for. Raises `SignerError`."""
-    for entry in entries:
-        entry.sign_requests += 1
-        entry.asking = True
-    try:
-        return await signer.sign([entry.proto for entry in entries])
-    finally:
-        for entry in entries:
-            entry.asking = False
 
 
 def _with_signature_of(tx: Transaction, stored: bytes) -> Transaction:
