@@ -16,7 +16,7 @@ from millrace.routing.potential import source_rate
 from millrace.routing.profitable import list_profitable
 from millrace.routing.work import EDGES, ITERATIONS, LISTED, OUTSIDE, PAIRS, TOKENS, Work, add_edge, add_token, compact
 
-ADDED = 48  # edges added per round, or half of those present if that is more
+ADDED = 48  # edges added per round, or as many as are present if that is more
 ROUNDS = 12
 MISSED = 1e-7  # stop when what is left out is worth less than this part of the output
 TOLERANCE = 1e-8
@@ -128,7 +128,7 @@ def _add_columns(net: Net, w: Work, q: Search, count: int) -> int:
 
     A token that comes in gets its best way on as well: where nothing sells it, its price would mean nothing.
     """
-    wanted = max(ADDED, w.n[EDGES] // 2)
+    wanted = max(ADDED, w.n[EDGES])
     edges, tokens = w.n[EDGES], w.n[TOKENS]
     for i in range(largest(w, count, wanted)):
         e = w.c_edge[i]

@@ -19,6 +19,7 @@ from millrace.routing.dust import Dust
 from millrace.routing.exactpath import BUDGET, NeedsTime, PathFinder, needed
 from millrace.routing.execution import Walked, execute, execute_paths
 from millrace.routing.favour import Favours
+from millrace.routing.find import LARGE as LARGE_NET
 from millrace.routing.kernelsearch import Flow, Found, KernelSearch, Split
 from millrace.routing.kernelsearch import Limits as Limits  # callers know it from here
 from millrace.routing.lpedges import LpTrade, lp_edges
@@ -260,7 +261,8 @@ class Router(SpotGraph):
         """The best single path, if it could pay more than the flow does, and a split.
 
         Where the flow pays in integers what it was thought to, they have been found already. Else single paths are
-        looked for that pay more in floating point: integers can only be less, but for what rounding can add.
+        looked for that pay more in floating point: integers can only be less, but for what rounding can add. A split
+        that the bound left no room for is looked for once more, unless the market is large.
         """
         if flow is None or found is None:
             return self._kernels.paths(ask.search, ask.limits, 0.0, split=split)
@@ -268,7 +270,7 @@ class Router(SpotGraph):
         gained = self._gained(ask, flow)
         if paid >= found.paid * (1.0 - self._slightly) and gained < self._clearly / 4.0:
             return found.single, found.split
-        again = split and not found.split.paths
+        again = split and not found.split.paths and len(self._trades) <= LARGE_NET
         floor = paid * (1.0 - self._slightly) / (1.0 + gained)
         single, other = self._kernels.paths(ask.search, ask.limits, floor, split=again)
         return single, other if again else found.split

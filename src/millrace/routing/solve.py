@@ -12,7 +12,7 @@ from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import settle_flows
 from millrace.routing.profitable import list_profitable
 from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, refine, trim
-from millrace.routing.work import HOLD, PAIRS, TOKENS, Work, compact
+from millrace.routing.work import EDGES, HOLD, PAIRS, TOKENS, Work, compact
 
 UPPER, LEVEL, UPPER_PATH = range(3)  # slots of the report
 LOOSE = 1e-6  # a bound this much (relative) above the working set's value deserves better prices
@@ -32,7 +32,8 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> float:
     level = marginal(net, w, q)
     if q.closed:
         bound, more = _bound_of_listed(net, w, q)
-        if bound <= value * (1.0 + LOOSE):
+        full = w.n[EDGES] == w.e_edge.size  # then what is missing makes the bound loose, not the prices
+        if bound <= value * (1.0 + LOOSE) or full:
             return bound + more
     list_candidates(net, w, q, 0.0)
     price_tokens(net, w, q, level)
