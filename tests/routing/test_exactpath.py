@@ -14,7 +14,8 @@ from millrace.dex.pool import Pool, PoolError
 from millrace.routing.exactpath import NeedsTime, needed
 from millrace.routing.plan import PlanError
 from millrace.routing.planner import Planner
-from millrace.routing.router import Limits, NoRoute
+from millrace.routing.router import Limits, NoRoute, Router
+from millrace.routing.synthetic import make_market
 from millrace.routing.venue import Trade
 
 WRAPPED = "WEGLD-bd4d79"
@@ -138,3 +139,24 @@ def test_a_search_in_a_hurry_gives_the_same_answer_or_none(seed: int, size: int,
         assert router.exact_path(token_in, token_out, 10**size, Limits(), allowed=allowed) == patient
     except NeedsTime:
         assert allowed < 100
+
+
+@pytest.mark.parametrize(
+    ("pools", "seed", "token_in", "token_out", "amount"),
+    [
+        (30, 5165, "TK3X-1dbdec", "WEGLD-bd4d79", 3717803811036),
+        (200, 5549, "TK25X-b0de17", "WEGLD-bd4d79", 40364664463360),
+    ],
+)
+def test_two_pools_that_round_in_favour_of_one_token_are_found(
+    pools: int, seed: int, token_in: str, token_out: str, amount: int
+) -> None:
+    """Units that a pool pays too many and units that the next one takes no fee of add up: no such path is cut off."""
+    market = make_market(pools, seed=seed, noise=0.003)
+    router = Router(market.pools, DictMarket(market.pools, WRAPPED))
+    path = router.exact_path(token_in, token_out, amount, Limits())
+    assert path is not None
+    paid = amount
+    for trade in path:
+        paid = trade.pays(paid)
+    assert router.forward(token_in, token_out, amount, Limits(), "hybrid").execution.amount_out >= paid

@@ -21,7 +21,8 @@ from millrace.routing.venue import Trade
 LABELS = 4  # amounts kept per token: the largest may come over a token that the rest of the path needs
 BUDGET = 20_000  # trades evaluated in one search; past it the best so far is the answer
 MARGIN = 1.0 + 1e-6  # spot rates of tabulated pools are this good
-SPARE = 2  # smallest units of either token by which a pool may be better than its rate: it rounds its fees down
+# Smallest units of a token that rounding may give: two by the fees of the pool that pays it, two by the next one's.
+SPARE = 4
 
 
 class NeedsTime(Exception):
