@@ -6,28 +6,27 @@ import contextlib
 import copy
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing import net as nets
+from millrace.routing.attempt import Ask, Done, Plans, better, longest, rounding
 from millrace.routing.candidates import Search
 from millrace.routing.dust import Dust
 from millrace.routing.exactpath import BUDGET, NeedsTime, PathFinder, needed
-from millrace.routing.execution import Walked, execute, execute_paths
+from millrace.routing.execution import Walked
 from millrace.routing.favour import Favours
 from millrace.routing.find import LARGE as LARGE_NET
-from millrace.routing.kernelsearch import Flow, Found, KernelSearch, Split
+from millrace.routing.kernelsearch import Found, KernelSearch, Split
 from millrace.routing.kernelsearch import Limits as Limits  # callers know it from here
-from millrace.routing.lpedges import LpTrade, lp_edges
+from millrace.routing.lpedges import lp_edges
 from millrace.routing.plan import Execution, PlanError
 from millrace.routing.spot import SpotGraph
-from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out
-from millrace.routing.walk import Walker
 from millrace.routing.widepath import WideSearch, mispriced
 
 Algorithm = Literal["greedy", "lagrangian", "hybrid"]
@@ -57,27 +56,6 @@ class Route(NamedTuple):
     def bound(self) -> float:
         """What no split over the market pays more than; infinite where that is not known."""
         return math.inf if self.gap is None or self.gap >= 1.0 else self.execution.amount_out / (1.0 - self.gap)
-
-
-class _Ask(NamedTuple):
-    """One forward question in both languages: identifiers and integers, indices and scaled floats."""
-
-    token_in: str
-    token_out: str
-    amount_in: int
-    search: Search
-    limits: Limits
-
-
-class Done(Protocol):
-    """A plan that has been walked."""
-
-    @property
-    def amount_out(self) -> int:
-        """What it pays."""
-
-    def execution(self) -> Execution:
-        """Its legs, and what each trade did."""
 
 
 class Router(SpotGraph):
@@ -110,6 +88,7 @@ class Router(SpotGraph):
         self._slightly = CLEARLY_TABULATED / 2.0 if edges.curves else SLIGHTLY
         self._favours = None if self.has_liquidity else Favours(self._graph, self._trades)
         self._dust = Dust(dust, index, self._graph.scale)
+        self._plans = Plans(self.scale, has_liquidity=self.has_liquidity)
         self._scratch()
 
     def _scratch(self) -> None:
@@ -168,7 +147,7 @@ class Router(SpotGraph):
         trades = self._dust.worthwhile(*ends, 0 if route is None else route.execution.amount_out, self.best_rate)
         if trades and hurry:
             raise NeedsTime
-        ask = _Ask(token_in, token_out, amount_in, self.search(token_in, token_out, amount_in), limits)
+        ask = Ask(token_in, token_out, amount_in, self.search(token_in, token_out, amount_in), limits)
         for trade in trades:
             if route is None or time.monotonic() < deadline:
                 route = self._over_dust(ask, trade, route)
@@ -177,7 +156,7 @@ class Router(SpotGraph):
         more = self._dust.gain(*ends, self.best_rate)
         return route._replace(gap=_gap(route.execution.amount_out, route.bound() + more)) if more > 0.0 else route
 
-    def _over_dust(self, ask: _Ask, trade: Trade, known: Route | None) -> Route | None:
+    def _over_dust(self, ask: Ask, trade: Trade, known: Route | None) -> Route | None:
         """The best path over one trade of a dust pool, if it pays more than what is known; that otherwise."""
         hops = min(ask.limits.hops, ask.limits.pools) - 1
         rest = 0 if trade.token_out == ask.token_out else self.distance(trade.token_out, ask.token_out)
@@ -191,7 +170,7 @@ class Router(SpotGraph):
         after = self._leg(trade.token_out, ask.token_out, trade.pays(amount), limits)
         if after is None:
             return known
-        done = self._execute_paths(ask, [[*before, trade, *after]], [1.0])
+        done = self._plans.of_paths(ask, [[*before, trade, *after]], [1.0])
         if done is None or (known is not None and done.amount_out <= known.execution.amount_out):
             return known
         return _proven(done, math.inf if known is None else known.bound())
@@ -220,25 +199,25 @@ class Router(SpotGraph):
         search = self.search(token_in, token_out, amount_in)
         if search.cycle and search.top <= 1.0:
             raise NoRoute("no profitable cycle")
-        ask = _Ask(token_in, token_out, amount_in, search, limits)
+        ask = Ask(token_in, token_out, amount_in, search, limits)
         if algorithm == "greedy":
             self._kernels.flow(search, limits)
             best, found, upper = None, None, self._bound(ask, *self._kernels.bound())
         else:
             best, found, upper = self._by_flow(ask, split=algorithm == "hybrid")
-            if best is not None and best.amount_out + 1 > upper and _rounding(best) <= NEGLIGIBLE:
+            if best is not None and best.amount_out + 1 > upper and rounding(best) <= NEGLIGIBLE:
                 return _proven(best, upper)  # no other plan can pay a unit more
         path, split = self._paths(ask, best, found, split=algorithm != "lagrangian")
         # The best single path is the floor of every algorithm.
-        single = self._execute_paths(ask, [path], [1.0], best) if path else None
-        best = _better(best, single)
+        single = self._plans.of_paths(ask, [path], [1.0], best) if path else None
+        best = better(best, single)
         if split.paths and (best is None or time.monotonic() < deadline):
-            best = _better(best, self._execute_paths(ask, *split, single))
+            best = better(best, self._plans.of_paths(ask, *split, single))
         if self._mispriced and (best is None or time.monotonic() < deadline):
-            best = _better(best, self._by_wide_path(ask, best))
+            best = better(best, self._by_wide_path(ask, best))
         budget = self._doubts(ask, best, single, upper) if path or best is None else 0
         if budget and (best is None or time.monotonic() < deadline):
-            best = _better(best, self._by_exact_path(ask, best, budget, HASTY_LOOKS if hurry else BUDGET))
+            best = better(best, self._by_exact_path(ask, best, budget, HASTY_LOOKS if hurry else BUDGET))
         if search.cycle and (best is None or best.amount_out <= amount_in):
             raise NoRoute("no profitable cycle")
         if best is None and self.distance(token_in, token_out) > limits.hops:
@@ -247,17 +226,17 @@ class Router(SpotGraph):
             raise PlanError("no plan executes this amount")
         return _proven(best, upper)
 
-    def _by_flow(self, ask: _Ask, *, split: bool) -> tuple[Done | None, Found, float]:
+    def _by_flow(self, ask: Ask, *, split: bool) -> tuple[Done | None, Found, float]:
         """The dual's plan within the limits (if it has one), what else there is, and the bound of any plan's output."""
         found = self._kernels.find(ask.search, ask.limits, 1.0 - self._clearly, split=split)
-        return self._execute_flow(ask, found.flow), found, self._bound(ask, found.upper, found.level)
+        return self._plans.of_flow(ask, found.flow), found, self._bound(ask, found.upper, found.level)
 
-    def _bound(self, ask: _Ask, upper: float, level: float) -> float:
+    def _bound(self, ask: Ask, upper: float, level: float) -> float:
         """The bound of any plan's output in smallest units, with what rounding can add, from that of the dual."""
         upper /= float(self._graph.scale[ask.search.sink])
         return upper if self._favours is None else upper + self._favours.of_all(ask.search, level, upper)
 
-    def _paths(self, ask: _Ask, flow: Done | None, found: Found | None, *, split: bool) -> tuple[list[Trade], Split]:
+    def _paths(self, ask: Ask, flow: Done | None, found: Found | None, *, split: bool) -> tuple[list[Trade], Split]:
         """The best single path, if it could pay more than the flow does, and a split.
 
         Where the flow pays in integers what it was thought to, they have been found already. Else single paths are
@@ -275,54 +254,12 @@ class Router(SpotGraph):
         single, other = self._kernels.paths(ask.search, ask.limits, floor, split=again)
         return single, other if again else found.split
 
-    def _gained(self, ask: _Ask, done: Done) -> float:
+    def _gained(self, ask: Ask, done: Done) -> float:
         """The part of an output that a single path could gain by rounding."""
         one = 0.0 if self._favours is None else self._favours.of_one(ask.search)
         return one * ask.limits.hops / done.amount_out
 
-    def _execute_flow(self, ask: _Ask, flow: Flow) -> Done | None:
-        """The dual's plan, if it is one within the limits."""
-        trades, inputs = flow
-        if not trades or (len(trades) > ask.limits.hops and _longest(trades) > ask.limits.hops):
-            return None
-        whole = float(ask.search.amounts[0]) if ask.search.cycle else None
-        try:
-            if self.has_liquidity and any(isinstance(trade, LpTrade) for trade in trades):
-                return self._walk_flow(ask, trades, inputs, whole)
-            return execute(trades, inputs, ask.token_in, ask.token_out, ask.amount_in, whole)
-        except PlanError:
-            return None
-
-    def _walk_flow(self, ask: _Ask, trades: list[Trade], flows: list[float], whole: float | None) -> Done | None:
-        """A flow that mints or redeems LP units on the way."""
-        amount = ask.amount_in
-        if whole is not None:
-            used = sum(flow for trade, flow in zip(trades, flows, strict=True) if trade.token_in == ask.token_in)
-            amount = min(int(amount * (used / whole)), amount)
-        vault = Walker(ask.token_in, ask.amount_in)
-        done = sell_flow(vault, trades, flows, {ask.token_in: amount}, ask.token_out, self.scale).done(ask.token_out)
-        return done if len(done.legs) <= ask.limits.pools else None
-
-    def _execute_paths(
-        self, ask: _Ask, paths: list[list[Trade]], flows: list[float], known: Done | None = None
-    ) -> Done | None:
-        """A plan of paths with the parts they take. `known` has been walked already: it may be the same plan."""
-        if isinstance(known, Walked) and not ask.search.cycle and len(paths) == 1 and paths[0] == known.trades:
-            return known
-        try:
-            if not (self.has_liquidity and any(isinstance(trade, LpTrade) for path in paths for trade in path)):
-                return execute_paths(paths, flows, ask.token_in, ask.token_out, ask.amount_in)
-            amount = ask.amount_in
-            if ask.search.cycle:
-                amount = min(int(amount * sum(flows)), amount)
-            vault = Walker(ask.token_in, ask.amount_in)
-            parts = list(zip(paths, flows, strict=True))
-            done = sell_paths(vault, parts, ask.token_in, amount).done(ask.token_out)
-            return done if len(done.legs) <= ask.limits.pools else None
-        except PlanError:
-            return None
-
-    def _by_wide_path(self, ask: _Ask, best: Done | None) -> Done | None:
+    def _by_wide_path(self, ask: Ask, best: Done | None) -> Done | None:
         """The best single path by a search that keeps many partial ones, if it pays more than `best`."""
         search = ask.search
         floor = 0.0 if best is None else best.amount_out * float(self._graph.scale[search.sink])
@@ -331,9 +268,9 @@ class Router(SpotGraph):
         ends, hops = (int(search.sources[0]), search.sink), min(ask.limits.hops, ask.limits.pools)
         edges = self._wide.best(*ends, float(search.amounts[0]), hops, floor)
         path = [self._finder.trades[e] for e in edges]
-        return self._execute_paths(ask, [path], [1.0]) if path else None
+        return self._plans.of_paths(ask, [path], [1.0]) if path else None
 
-    def _doubts(self, ask: _Ask, best: Done | None, single: Done | None, upper: float) -> int:
+    def _doubts(self, ask: Ask, best: Done | None, single: Done | None, upper: float) -> int:
         """How many trades to evaluate in search of a path that pays more in integers than `best`; 0: none.
 
         A path that looked no better in floating point may do so where units count, be it that they are lost or gained
@@ -341,20 +278,20 @@ class Router(SpotGraph):
         """
         if best is None or not isinstance(single, Walked):
             return BUDGET
-        lost, gained = _rounding(single), self._gained(ask, best)
+        lost, gained = rounding(single), self._gained(ask, best)
         if best.amount_out >= single.amount_out * (1.0 + lost + gained + NEGLIGIBLE):
             return 0
         if lost > NEGLIGIBLE:
             return COARSE_LOOKS if best.amount_out < upper * (1.0 - SLIGHTLY) else HASTY_LOOKS
         return SECOND_LOOKS if gained > SMALL_GAIN else self._second_looks
 
-    def _by_exact_path(self, ask: _Ask, best: Done | None, budget: int, allowed: int) -> Done | None:
+    def _by_exact_path(self, ask: Ask, best: Done | None, budget: int, allowed: int) -> Done | None:
         """The best single path in integers, if it pays more than `best`. Raises `NeedsTime`."""
         floor = 0 if best is None else best.amount_out
         if ask.search.cycle:
             floor = max(floor, ask.amount_in)
         path = self.exact_path(ask.token_in, ask.token_out, ask.amount_in, ask.limits, floor, budget, allowed=allowed)
-        return None if path is None else self._execute_paths(ask, [path], [1.0])
+        return None if path is None else self._plans.of_paths(ask, [path], [1.0])
 
     def exact_path(
         self,
@@ -391,8 +328,8 @@ class Router(SpotGraph):
                 break
             try:
                 amount = needed(path, wanted)
-                ask = _Ask(token_in, token_out, amount, self.search(token_in, token_out, amount), limits)
-                found = self._execute_paths(ask, [path], [1.0])
+                ask = Ask(token_in, token_out, amount, self.search(token_in, token_out, amount), limits)
+                found = self._plans.of_paths(ask, [path], [1.0])
             except PoolError:
                 found = None
             if found is None or found.amount_out < wanted:
@@ -433,14 +370,9 @@ class Router(SpotGraph):
         behind = self.potential(sink, backward=True)
         search = Search(sources, scaled, sink, False, sink, single, ahead, behind, 1.0, closed=False)
         trades, flows = self._kernels.flow(search, limits._replace(paths=max(limits.paths, len(amounts))))
-        if trades and _longest(trades) > limits.hops:
+        if trades and longest(trades) > limits.hops:
             return [], []
         return trades, flows
-
-
-def _rounding(done: Done) -> float:
-    """What rounding costs a plan at most, relative to its output."""
-    return done.rounding() if isinstance(done, Walked) else math.inf
 
 
 def _proven(done: Done, upper: float) -> Route:
@@ -451,20 +383,3 @@ def _proven(done: Done, upper: float) -> Route:
 def _gap(paid: int, upper: float) -> float | None:
     """How far an output is below its bound, relative; None where there is no bound."""
     return max(0.0, 1.0 - paid / upper) if 0.0 < upper < math.inf else None
-
-
-def _better(one: Done | None, other: Done | None) -> Done | None:
-    """The plan that pays more; the first when they are equal."""
-    if one is None or (other is not None and other.amount_out > one.amount_out):
-        return other
-    return one
-
-
-def _longest(trades: Sequence[Trade]) -> int:
-    """Pools on the longest path through trades in execution order."""
-    depth: dict[str, int] = {}
-    for trade in trades:
-        reached = depth.get(trade.token_in, 0) + 1
-        if reached > depth.get(trade.token_out, 0):
-            depth[trade.token_out] = reached
-    return max(depth.values(), default=0)

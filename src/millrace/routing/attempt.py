@@ -1,0 +1,109 @@
+"""What a search found, executed in integers: flows and paths become plans, and plans are compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from millrace.routing.candidates import Search
+from millrace.routing.execution import Walked, execute, execute_paths
+from millrace.routing.kernelsearch import Flow, Limits
+from millrace.routing.lpedges import LpTrade
+from millrace.routing.plan import Execution, PlanError
+from millrace.routing.stage import sell_flow, sell_paths
+from millrace.routing.venue import Trade
+from millrace.routing.walk import Walker
+
+
+class Ask(NamedTuple):
+    """One forward question in both languages: identifiers and integers, indices and scaled floats."""
+
+    token_in: str
+    token_out: str
+    amount_in: int
+    search: Search
+    limits: Limits
+
+
+class Done(Protocol):
+    """A plan that has been walked."""
+
+    @property
+    def amount_out(self) -> int:
+        """What it pays."""
+
+    def execution(self) -> Execution:
+        """Its legs, and what each trade did."""
+
+
+class Plans:
+    """Makes plans of what was found in one market. `scale` is that of `SpotGraph.scale`."""
+
+    def __init__(self, scale: Callable[[str], float], *, has_liquidity: bool) -> None:
+        self._scale = scale
+        self._has_liquidity = has_liquidity
+
+    def of_flow(self, ask: Ask, flow: Flow) -> Done | None:
+        """The dual's plan, if it is one within the limits."""
+        trades, inputs = flow
+        if not trades or (len(trades) > ask.limits.hops and longest(trades) > ask.limits.hops):
+            return None
+        whole = float(ask.search.amounts[0]) if ask.search.cycle else None
+        try:
+            if self._has_liquidity and any(isinstance(trade, LpTrade) for trade in trades):
+                return self._walk(ask, trades, inputs, whole)
+            return execute(trades, inputs, ask.token_in, ask.token_out, ask.amount_in, whole)
+        except PlanError:
+            return None
+
+    def _walk(self, ask: Ask, trades: list[Trade], flows: list[float], whole: float | None) -> Done | None:
+        """A flow that mints or redeems LP units on the way."""
+        amount = ask.amount_in
+        if whole is not None:
+            used = sum(flow for trade, flow in zip(trades, flows, strict=True) if trade.token_in == ask.token_in)
+            amount = min(int(amount * (used / whole)), amount)
+        vault = Walker(ask.token_in, ask.amount_in)
+        done = sell_flow(vault, trades, flows, {ask.token_in: amount}, ask.token_out, self._scale).done(ask.token_out)
+        return done if len(done.legs) <= ask.limits.pools else None
+
+    def of_paths(
+        self, ask: Ask, paths: list[list[Trade]], flows: list[float], known: Done | None = None
+    ) -> Done | None:
+        """A plan of paths with the parts they take. `known` has been walked already: it may be the same plan."""
+        if isinstance(known, Walked) and not ask.search.cycle and len(paths) == 1 and paths[0] == known.trades:
+            return known
+        try:
+            if not (self._has_liquidity and any(isinstance(trade, LpTrade) for path in paths for trade in path)):
+                return execute_paths(paths, flows, ask.token_in, ask.token_out, ask.amount_in)
+            amount = ask.amount_in
+            if ask.search.cycle:
+                amount = min(int(amount * sum(flows)), amount)
+            vault = Walker(ask.token_in, ask.amount_in)
+            parts = list(zip(paths, flows, strict=True))
+            done = sell_paths(vault, parts, ask.token_in, amount).done(ask.token_out)
+            return done if len(done.legs) <= ask.limits.pools else None
+        except PlanError:
+            return None
+
+
+def rounding(done: Done) -> float:
+    """What rounding costs a plan at most, relative to its output."""
+    return done.rounding() if isinstance(done, Walked) else math.inf
+
+
+def better(one: Done | None, other: Done | None) -> Done | None:
+    """The plan that pays more; the first when they are equal."""
+    if one is None or (other is not None and other.amount_out > one.amount_out):
+        return other
+    return one
+
+
+def longest(trades: Sequence[Trade]) -> int:
+    """Pools on the longest path through trades in execution order."""
+    depth: dict[str, int] = {}
+    for trade in trades:
+        reached = depth.get(trade.token_in, 0) + 1
+        if reached > depth.get(trade.token_out, 0):
+            depth[trade.token_out] = reached
+    return max(depth.values(), default=0)

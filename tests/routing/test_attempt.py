@@ -1,0 +1,54 @@
+"""From what a search found to plans: what counts as one, and which of two is the better."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace.dex.constant_product import XExchangePool
+from millrace.routing.attempt import better, longest
+from millrace.routing.execution import execute_paths
+from millrace.routing.venue import Trade
+
+TOKENS = [f"TOK{letter}-00000{k}" for k, letter in enumerate("ABCDEF")]
+
+
+def trade(i: int, j: int, deep: int = 10**9) -> Trade:
+    """A trade from one token to another over a pool of its own, without a fee."""
+    pool = XExchangePool(
+        id=f"{i}-{j}",
+        address=bytes(30) + bytes((i, j)),
+        tokens=(TOKENS[i], TOKENS[j]),
+        reserves=(deep, deep),
+        total_fee=0,
+        special_fee=0,
+    )
+    return Trade(pool, 0, 1)
+
+
+@given(st.lists(st.sampled_from(list(itertools.combinations(range(6), 2))), unique=True))
+def test_the_longest_path_is_that_of_all_paths(steps: list[tuple[int, int]]) -> None:
+    """In any order of execution the longest path has as many pools as the longest of all paths one can list."""
+
+    def pools_from(token: int) -> int:
+        return max((1 + pools_from(j) for i, j in steps if i == token), default=0)
+
+    ordered = [trade(i, j) for i, j in sorted(steps)]
+    assert longest(ordered) == max(pools_from(token) for token in range(6))
+
+
+def test_the_plan_that_pays_more_is_the_better_one_and_the_first_of_equals() -> None:
+    """One unit more decides; between equals the plan found first stays, so that answers do not depend on luck."""
+    shallow, deep, other = (
+        execute_paths([[trade(0, 1, size)]], [1.0], TOKENS[0], TOKENS[1], 10**6) for size in (10**8, 10**9, 10**9)
+    )
+    assert shallow is not None
+    assert deep is not None
+    assert other is not None
+    assert shallow.amount_out < deep.amount_out == other.amount_out
+    assert better(shallow, deep) is better(deep, shallow) is deep
+    assert better(deep, other) is deep
+    assert better(None, deep) is better(deep, None) is deep
+    assert better(None, None) is None
