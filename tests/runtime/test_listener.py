@@ -7,6 +7,7 @@ import contextlib
 import resource
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -139,6 +140,21 @@ def test_row_26_a_server_without_files_left(run: Callable[[Awaitable[None]], Non
         await server.close(grace=0.1)
 
     run(check())
+
+
+def open_files() -> int:
+    """How many files this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_connections_leave_no_file_behind() -> None:
+    """After a connection has come and gone the process has as many files open as before the first one."""
+    (listening,) = listener.listen("127.0.0.1", 0, 1)
+    with listening:
+        before = open_files()
+        with socket.create_connection(listening.getsockname()), listening.accept()[0]:
+            assert open_files() == before + 2
+        assert open_files() == before
 
 
 def test_listening_on_all_interfaces() -> None:

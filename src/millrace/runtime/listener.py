@@ -53,7 +53,7 @@ class Listener(socket.socket):
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection that may enter. Raises `BlockingIOError` when none waits, or for a pause."""
         if self._spare < 0:
-            self._take_spare()
+            self.take_spare()
         for _ in range(_TURNED_AWAY_AT_ONCE):
             try:
                 connection, peer = super().accept()
@@ -73,6 +73,11 @@ class Listener(socket.socket):
             _reset(guest)
         raise BlockingIOError(errno.EAGAIN, "others are waiting for their turn")
 
+    def take_spare(self) -> None:
+        """Open the spare file, if there is one to be had; it is closed with the listener."""
+        with contextlib.suppress(OSError):
+            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
     def close(self) -> None:
         super().close()
         if self._spare >= 0:
@@ -86,14 +91,10 @@ class Listener(socket.socket):
         with contextlib.suppress(OSError):
             connection, _ = super().accept()
             _reset(connection)
-        self._take_spare()
+        self.take_spare()
         if not self.turned_away:
             log.error("no files are left for connections: raise `ulimit -n`, or allow fewer connections")
         self.turned_away += 1
-
-    def _take_spare(self) -> None:
-        with contextlib.suppress(OSError):
-            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def listen(host: str, port: int, backlog: int, doors: Doors | None = None) -> list[Listener]:
@@ -113,6 +114,7 @@ def listen(host: str, port: int, backlog: int, doors: Doors | None = None) -> li
         listener = Listener(plain.family, plain.type, plain.proto, fileno=plain.detach())
         listener.setblocking(False)
         listener.doors = doors
+        listener.take_spare()  # before the first connection, so that those leave nothing behind
         listeners.append(listener)
     return listeners
 
