@@ -1,0 +1,70 @@
+"""The kernels with their scratch memory: answers within the limits, and none that depends on what was asked before."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from millrace.dex.market import DictMarket
+from millrace.routing import net as nets
+from millrace.routing.candidates import Search
+from millrace.routing.kernelsearch import KernelSearch, Limits
+from millrace.routing.spot import SpotGraph
+from millrace.routing.synthetic import WRAPPED, make_market
+from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out
+
+LIMITS = (Limits(), Limits(pools=3, paths=2, hops=2), Limits(pools=10_000, paths=10_000), Limits(pools=1, paths=1))
+
+
+def opened(pools: int, seed: int, noise: float) -> tuple[SpotGraph, KernelSearch, KernelSearch, list[tuple[str, str]]]:
+    """A market, two searches over it, and pairs of its tokens."""
+    document = make_market(pools, seed, noise=noise, curved=0.3)
+    clean, _ = sort_out(document.pools, DictMarket(document.pools, WRAPPED))
+    index = {token: k for k, token in enumerate(dict.fromkeys(t for pool in clean for t in pool.tokens))}
+    edges, trades = list_edges(clean, index, CurveCache())
+    graph = nets.build(len(index), edges)
+    spot = SpotGraph(index, graph, trades)
+    rng = random.Random(seed)
+    pairs = [(a, b) for a, b in (rng.sample(sorted(index), 2) for _ in range(20)) if spot.connected(a, b)]
+    return spot, KernelSearch(graph, trades), KernelSearch(graph, trades), pairs
+
+
+def leads(path: Sequence[Trade], token_in: str, token_out: str) -> bool:
+    """Whether each trade of a path sells what the one before it bought, from one token to the other."""
+    tokens = [token_in, *(trade.token_out for trade in path)]
+    return [trade.token_in for trade in path] == tokens[:-1] and tokens[-1] == token_out
+
+
+@pytest.mark.parametrize(("pools", "seed", "noise"), [(15, 1, 0.0), (80, 2, 0.01), (900, 3, 0.0)])
+def test_answers_keep_to_the_limits_and_depend_on_nothing_asked_before(pools: int, seed: int, noise: float) -> None:
+    """What is found uses as many pools, paths and hops as allowed; used and fresh scratch memory find the same."""
+    spot, used, fresh, pairs = opened(pools, seed, noise)
+    questions: list[tuple[Search, Limits, str, str]] = []
+    for number, (a, b) in enumerate(pairs):
+        amount = max(1, int(spot.depth(a) * 10.0 ** (-6 + 0.3 * number)))
+        questions += [(spot.search(a, b, amount), limits, a, b) for limits in LIMITS]
+    first = [used.find(search, limits, 0.9, split=True) for search, limits, _, _ in questions]
+    for (search, limits, a, b), found in reversed(list(zip(questions, first, strict=True))):
+        assert fresh.find(search, limits, 0.9, split=True) == found
+        assert len(found.flow.trades) == len(found.flow.inputs) <= limits.pools
+        assert all(flow > 0.0 for flow in found.flow.inputs)
+        assert found.paid <= found.upper * (1.0 + 1e-9)
+        for path in (*found.split.paths, *([found.single] if found.single else [])):
+            assert leads(path, a, b)
+            assert len(path) <= min(limits.hops, limits.pools)
+        assert len(found.split.paths) <= limits.paths
+        assert len({trade.pool.id for path in found.split.paths for trade in path}) <= limits.pools
+        assert sum(found.split.parts) <= 1.0 + 1e-9
+
+
+def test_a_single_path_below_the_floor_is_none() -> None:
+    """A search for paths above what the best one pays finds none, and with a lower floor that one."""
+    spot, search, _, pairs = opened(80, 2, 0.0)
+    for a, b in pairs:
+        q = spot.search(a, b, max(1, int(spot.depth(a) * 0.01)))
+        best, _ = search.paths(q, Limits(), 0.0, split=False)
+        assert leads(best, a, b)
+        assert search.paths(q, Limits(), float(q.amounts[0]) * 1e6, split=False)[0] == []
+        assert search.paths(q, Limits(), 0.0, split=False)[0] == best
