@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
-from azure.servicebus.exceptions import OperationTimeoutError
+from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusConnectionError
 
 from servers.service_bus import Bus
 
@@ -15,6 +15,7 @@ from .helpers import WAIT
 
 _RECEIVERS = 4
 _IDLE_SECONDS = 0.3  # without a message, after which a session counts as empty
+_CONNECTS = 3
 
 
 class Received(NamedTuple):
@@ -36,18 +37,25 @@ async def receive_all(bus: Bus, topic: str) -> list[Received]:
 
 
 async def _receive(client: ServiceBusClient, topic: str, received: list[Received]) -> None:
+    failures = 0  # the library, told not to try again on its own, fails now and then to connect to a bus just restarted
     while True:
         receiver = client.get_subscription_receiver(
             topic, "all", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=_IDLE_SECONDS
         )
+        connected = False
         try:
             async with receiver:
+                connected = True
                 while messages := await receiver.receive_messages(200, max_wait_time=_IDLE_SECONDS):
                     for message in messages:
                         received.append(received_from(message))
                         await receiver.complete_message(message)
         except OperationTimeoutError:
             return
+        except ServiceBusConnectionError:
+            failures += 1
+            if connected or failures == _CONNECTS:
+                raise
 
 
 def received_from(message: ServiceBusReceivedMessage) -> Received:
