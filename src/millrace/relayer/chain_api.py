@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import aiohttp
 import msgspec
@@ -32,7 +32,7 @@ class ChainAccount(NamedTuple):
 
 
 class _AccountJson(msgspec.Struct, frozen=True, rename="camel"):
-    nonce: int
+    nonce: Annotated[int, msgspec.Meta(ge=0)]
     balance: str
     is_guarded: bool | None = None
     active_guardian_address: str | None = None
@@ -85,6 +85,8 @@ class ChainApi:
             return ChainAccount(0, 0, b"")
         try:
             account = msgspec.json.decode(body, type=_AccountJson)
+            if not (account.balance.isascii() and account.balance.isdigit()):
+                raise ValueError(account.balance)
             return ChainAccount(account.nonce, int(account.balance), account.guardian())
         except ValueError:
             raise ChainApiError("the chain API answered something that is no account") from None
@@ -102,7 +104,7 @@ class ChainApi:
             ):
                 if response.status < 300:
                     return "taken"
-                text = (await response.content.read(MAX_TEXT)).decode("utf-8", "replace")
+                text = (await _start(response, MAX_TEXT)).decode("utf-8", "replace")
                 kind = node_errors.classify(response.status, text)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             kind, text = "provider", str(error)
@@ -128,9 +130,19 @@ class ChainApi:
     async def _get(self, url: str) -> tuple[int, bytes]:
         try:
             async with self._slots, self._http.get(url, allow_redirects=False) as response:
-                body = await response.content.read(MAX_ANSWER)
+                body = await _start(response, MAX_ANSWER + 1)
+                if len(body) > MAX_ANSWER:
+                    raise ChainApiError(f"the chain API's answer is longer than {MAX_ANSWER} bytes")
                 if response.status in (200, 404):
                     return response.status, body
                 raise ChainApiError(f"the chain API answered {response.status}")
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ChainApiError(f"the chain API cannot be reached: {error}"[:200]) from None
+
+
+async def _start(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The first `most` bytes of an answer, or all of it: one `read` gives no more than what has come by then."""
+    body = b""
+    while len(body) < most and (part := await response.content.read(most - len(body))):
+        body += part
+    return body
