@@ -186,6 +186,57 @@ def test_partly_executed_and_processed_miniblocks() -> None:
         assert set(facts(block)) == {chain_hash(tx) for tx in expected}
 
 
+def with_miniblock(block: pb.OutportBlock, tx: Any, execution: int) -> pb.OutportBlock:
+    """The block with one more miniblock, whose header says how it is executed."""
+    block.blockData.body.miniBlocks.append(
+        pb.MiniBlock(txHashes=[chain_hash(tx)], senderShardID=1, receiverShardID=1, type=0)  # type: ignore[arg-type]
+    )
+    header = outport.decode_header("HeaderV2", block.blockData.headerBytes)
+    assert isinstance(header, pb.HeaderV2)
+    reserved = pb.MiniBlockHeaderReserved(executionType=execution)  # type: ignore[arg-type]
+    header.header.miniBlockHeaders.append(pb.MiniBlockHeader(txCount=1, reserved=reserved.SerializeToString()))
+    block.blockData.headerBytes = header.SerializeToString()
+    return block
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [(event("writeLog", data=b"@6f6b"), "success"), (event("signalError", b"c", b"no", data=b"@04"), "fail")],
+)
+def test_what_was_scheduled_ends_in_the_next_block(said: pb.Event, expected: str) -> None:
+    """A call that one block schedules has its log in the next, which names it as processed before."""
+    tx, maker = call_of(), BlockMaker(1)
+    first = with_miniblock(maker.block([]), tx, 1)
+    first.transactionPool.transactions[chain_hash(tx).hex()].transaction.receiver = CONTRACT
+    assert status(tx, first) is None
+    second = with_miniblock(maker.block([]), tx, 2)
+    add_log(second, chain_hash(tx), said)
+    add_log(second, b"\x99" * 32, said)
+    assert status(tx, first, second) == expected
+    assert set(facts(second)) == {chain_hash(tx)}, "a log of what nothing else names belongs to nobody"
+
+
+def test_what_was_scheduled_and_is_invalid_fails() -> None:
+    """A scheduled transaction that the next block names as invalid has failed."""
+    tx, maker = call_of(), BlockMaker(1)
+    first = with_miniblock(maker.block([]), tx, 1)
+    first.transactionPool.transactions[chain_hash(tx).hex()].transaction.receiver = CONTRACT
+    second = maker.block([])
+    second.transactionPool.scheduledExecutedInvalidTxsHashesPrevBlock.extend([chain_hash(tx).hex(), "no hash"])
+    second.transactionPool.receipts["00"].CopyFrom(pb.Receipt(txHash=chain_hash(tx), data=b"insufficient funds"))
+    assert status(tx, first, second) == "fail"
+    assert facts(second)[chain_hash(tx)].failed == "insufficient funds"
+
+
+def test_row_41_a_block_that_does_not_show_its_transaction() -> None:
+    """Of a transaction that is named and not shown it is not known whether it calls a contract: it is not over."""
+    tx = call_of()
+    block = BlockMaker(1).block([tx])
+    del block.transactionPool.transactions[chain_hash(tx).hex()]
+    assert status(tx, block) is None
+    assert facts(block)[chain_hash(tx)].included, "its nonce is used up"
+
+
 def test_unknown_header_type_keeps_the_rest() -> None:
     """A header this version cannot read leaves its fields unknown; transactions still count."""
     block = BlockMaker(1).block([transfer(SENDER)])

@@ -98,8 +98,31 @@ def test_finality_covers_earlier_blocks() -> None:
     release = tracker.finalise(0, bytes((0, 2, 0)), 0.0)
     assert [item.nonce for item in release.blocks] == [1, 2]
     assert statuses([release]) == ["success"]
+    assert tracker.sizes["held_blocks"] == 0, "a fork of the final height would be read again after each restart"
     assert tracker.finalise(0, bytes((0, 2, 9)), 0.0).outcomes == ()
     assert tracker.low_water is None
+
+
+def test_both_hashes_are_known_whichever_block_told_them() -> None:
+    """The hash the sender computed is told whether the first or the last block has the transaction itself."""
+    named, ended = fact(executed=True, is_call=True, client_hash=b"client"), fact(completed=True)
+    for first, second in ((named, ended), (ended, named)):
+        tracker = Tracker()
+        for shard, item in enumerate((first, second)):
+            tracker.save(block(shard, 1, item), shard, 0.0)
+            release = tracker.finalise(shard, bytes((shard, 1, 0)), 0.0)
+        assert [outcome.client_hash for outcome in release.outcomes] == [b"client"]
+
+
+def test_blocks_of_unknown_height_are_no_forks() -> None:
+    """A header that cannot be read has no height: such a block stays until it is final itself."""
+    tracker = Tracker()
+    plain = [TxFact(bytes((number,)) * 32, included=True, executed=True) for number in range(3)]
+    for number, item in enumerate(plain):
+        tracker.save(BlockFacts(0, bytes((number,)), b"", 0, 0, (item,)), number, 0.0)
+    for number, item in enumerate(plain):
+        (outcome,) = tracker.finalise(0, bytes((number,)), 0.0).outcomes
+        assert outcome.tx_hash == item.tx_hash
 
 
 def test_revert_takes_back_what_was_not_released() -> None:
@@ -222,6 +245,32 @@ def test_row_41_accounts_nodes_tell_differently() -> None:
     tracker.save(second, 2, 0.0)
     (told,) = tracker.finalise(0, b"h", 0.0).blocks
     assert told.accounts == (same,) and tracker.disputed == 1
+
+
+class Counted(bytes):
+    """A public key, counting how often any is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return super().__eq__(other)
+
+    __hash__ = bytes.__hash__
+
+
+def test_row_41_a_dispute_of_many_accounts() -> None:
+    """Nodes that disagree on a large block cost no more than a look or two at each account."""
+
+    def many() -> list[AccountFact]:
+        return [AccountFact(Counted(number.to_bytes(4, "big")), 1, 10, {}) for number in range(1_000)]
+
+    tracker = Tracker()
+    tracker.save(BlockFacts(0, b"h", b"", 1, 0, accounts=(*many(), AccountFact(b"lie", 1, 10, {}))), 1, 0.0)
+    tracker.save(BlockFacts(0, b"h", b"", 1, 0, accounts=tuple(reversed(many()))), 2, 0.0)
+    (told,) = tracker.finalise(0, b"h", 0.0).blocks
+    assert Counted.compared <= 10_000
+    assert told.accounts == tuple(many())
 
 
 PLAIN = fact(included=True, executed=True)

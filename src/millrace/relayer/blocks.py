@@ -189,6 +189,8 @@ class _Reader:
         self._miniblock_headers = _miniblock_headers(header)
         self._facts: dict[bytes, dict[str, object]] = {}
         self._scrs: dict[str, pb.SmartContractResult] = {}
+        self._before: set[bytes] = set()
+        """What this block names as processed before: of what its predecessor scheduled, the results are told here."""
         self.gas_prices: list[tuple[int, int]] = []
         self.executed = 0
         self.guarding: set[bytes] = set()
@@ -201,6 +203,7 @@ class _Reader:
                 self._read_invalid(executed)
             elif miniblock.type == SCR_BLOCK and miniblock.receiverShardID == self._shard:
                 self._read_results_in(executed)
+        self._read_invalid(_hashes(self._pool.scheduledExecutedInvalidTxsHashesPrevBlock))
         self._read_results()
         self._read_logs()
         self.executed = sum(1 for fact in self._facts.values() if fact.get("included") and not fact.get("failed"))
@@ -216,6 +219,7 @@ class _Reader:
             if index < len(headers):
                 reserved = outport.decode_reserved(headers[index])
                 if reserved.executionType == _PROCESSED:
+                    self._before.update(hashes)
                     continue
                 if headers[index].reserved:
                     hashes = hashes[reserved.indexOfFirstTxProcessed : reserved.indexOfLastTxProcessed + 1]
@@ -230,12 +234,13 @@ class _Reader:
         for tx_hash in hashes:
             info = self._pool.transactions.get(tx_hash.hex())
             fact = self._fact(tx_hash)
-            if miniblock.receiverShardID == self._shard:
-                fact["executed"] = True
             if miniblock.senderShardID == self._shard:
                 fact["included"] = True
-            if info is not None:
-                self._read_transaction(fact, info, at_source=miniblock.senderShardID == self._shard)
+            if info is None:  # named and not shown: whether it calls a contract is not known, so it is not over
+                continue
+            if miniblock.receiverShardID == self._shard:
+                fact["executed"] = True
+            self._read_transaction(fact, info, at_source=miniblock.senderShardID == self._shard)
 
     def _read_transaction(self, fact: dict[str, object], info: pb.TxInfo, *, at_source: bool) -> None:
         tx = info.transaction
@@ -294,7 +299,9 @@ class _Reader:
             if scr is not None:
                 source = _Source({item, scr.prevTxHash, scr.originalTxHash}, {scr.receiver, entry.log.address})
                 self._read_events(self._fact(scr.originalTxHash), entry.log.events, source)
-            elif item in self._facts:  # else a log of a result whose transaction is not named here
+            elif (
+                item in self._facts or item in self._before
+            ):  # else a log of a result whose transaction is not named here
                 info = self._pool.transactions.get(entry.txHash)
                 receiver = info.transaction.receiver if info is not None else b""
                 self._read_events(self._fact(item), entry.log.events, _Source({item}, {receiver, entry.log.address}))
@@ -325,6 +332,11 @@ def is_call(scr: pb.SmartContractResult) -> bool:
 def is_shard_user(scr: pb.SmartContractResult) -> bool:
     """Whether a result has a receiver at all; results to nobody are only notes."""
     return len(scr.receiver) == address.SIZE
+
+
+def _hashes(texts: Iterable[str]) -> list[bytes]:
+    """Hashes written in hex; what is none is left out."""
+    return [bytes.fromhex(text) for text in texts if re.fullmatch("[0-9a-f]{64}", text)]
 
 
 def _failure(text: bytes) -> str:

@@ -189,7 +189,8 @@ class Tracker:
         while link in held:
             chain.append(held.pop(link))
             link = chain[-1].facts.prev_hash
-        for fork in [name for name, other in held.items() if other.facts.nonce <= top.nonce]:
+        # A header that cannot be read has no height (0): such a block is no fork of anything.
+        for fork in [name for name, other in held.items() if 0 < other.facts.nonce <= top.nonce]:
             del held[fork]
         included: list[Included] = []
         outcomes: list[Outcome] = []
@@ -247,11 +248,11 @@ def _trim(table: OrderedDict[K, V], capacity: int) -> int:
 def agreed(first: BlockFacts, second: BlockFacts) -> BlockFacts:
     """What two nodes both say of one block. What one alone says, or says otherwise, may be made up."""
     others = set(second.transactions)
-    accounts = [fact for fact in first.accounts if fact in second.accounts]
+    accounts = {fact.pubkey: fact for fact in second.accounts}
     return msgspec.structs.replace(
         first,
         transactions=tuple(fact for fact in first.transactions if fact in others),
-        accounts=tuple(accounts),
+        accounts=tuple(fact for fact in first.accounts if accounts.get(fact.pubkey) == fact),
     )
 
 
@@ -260,7 +261,7 @@ def _digest(block: BlockFacts) -> int:
 
 
 def join(first: TxFact, second: TxFact) -> TxFact:
-    """What two blocks together say about one transaction; the order does not matter but for the words."""
+    """What two blocks together say about the end of one transaction; the order matters to the words alone."""
     return TxFact(
         tx_hash=first.tx_hash,
         client_hash=first.client_hash or second.client_hash,
@@ -273,7 +274,6 @@ def join(first: TxFact, second: TxFact) -> TxFact:
         results_out=first.results_out | second.results_out,
         calls_out=first.calls_out | second.calls_out,
         results_in=first.results_in | second.results_in,
-        fee=second.fee if first.fee is None else first.fee,
     )
 
 
