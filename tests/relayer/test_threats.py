@@ -38,7 +38,7 @@ from millrace.relayer.batches import Accepted
 from millrace.relayer.limits import Company
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.parts import PART
-from millrace.relayer.policy import Policy, loads
+from millrace.relayer.policy import Budget, Policy, loads
 from millrace.relayer.stages import Origin
 
 ALICE = wallet(1)
@@ -118,6 +118,23 @@ async def test_row_6_revert_griefing_by_many_senders(world: Any) -> None:
     ledger = world.service.desk.treasury.ledger
     lost = ledger.lost(RELAYERS[1].public, time.monotonic())
     assert 38 * fee <= lost <= 40 * fee and refused >= 50
+
+
+@pytest.mark.parametrize("first", ["source", "destination"])
+async def test_row_6_failures_elsewhere_are_losses_in_any_order(world: Any, first: str) -> None:
+    """What fails in another shard is lost once, whichever of the two shards' blocks is heard of first."""
+    fee = 100_000 * GAS_PRICE
+    await start(world)
+    assert await submit(world, transfer(ALICE, receiver=wallet(2).public)) == ["ok"]
+    whole = world.service.desk.inflight.entries()[0].tx
+    chains = {"source": Chain(world, 1), "destination": Chain(world, 2)}
+    failing = {"source": {}, "destination": {chain_hash(whole): "no"}}
+    for name in sorted(chains, key=lambda name: name != first):
+        chains[name].final([whole], failing=failing[name])
+    ledger = world.service.desk.treasury.ledger
+    assert ledger.lost(RELAYERS[1].public, time.monotonic()) == fee
+    assert ledger.at_risk(RELAYERS[1].public) == 0
+    assert ledger.left(RELAYERS[1].public, time.monotonic(), Budget(loss_per_hour=3 * fee)) == 2 * fee
 
 
 async def test_row_6_a_function_that_keeps_failing(world: Any) -> None:

@@ -155,9 +155,34 @@ def test_low_water_is_the_oldest_event_still_needed() -> None:
     assert tracker.low_water == 10
     tracker.finalise(0, bytes((0, 1, 0)), 0.0)
     assert tracker.low_water == 10, "its destination has not spoken"
-    tracker.save(block(1, 1, DESTINATION, CALLBACK), 12, 0.0)
+    tracker.save(block(1, 1, DESTINATION), 12, 0.0)
+    tracker.save(block(1, 1, DESTINATION), 13, 0.0)
     tracker.finalise(1, bytes((1, 1, 0)), 0.0)
+    assert tracker.low_water == 10, "what the first block said is still needed when the second has spoken"
+    tracker.save(block(2, 1, CALLBACK), 14, 0.0)
+    tracker.save(block(2, 1), 15, 0.0)
+    assert tracker.low_water == 10
+    tracker.finalise(2, bytes((2, 1, 0)), 0.0)
+    tracker.save(block(2, 2, CALLBACK), 16, 0.0)
+    tracker.finalise(2, bytes((2, 2, 0)), 0.0)
     assert tracker.low_water is None
+
+
+def test_low_water_of_a_disputed_block_is_its_first_telling() -> None:
+    """Both tellings of a block are needed after a restart, or the second alone would be believed."""
+    tracker = Tracker()
+    tracker.save(block(0, 1, SOURCE), 10, 0.0)
+    tracker.save(block(0, 1), 11, 0.0)
+    assert tracker.low_water == 10
+
+
+def test_a_fee_is_not_known_while_results_are_under_way() -> None:
+    """With results still to be executed elsewhere a block shows only the first part of a fee."""
+    tracker = Tracker()
+    partly = fact(included=True, executed=True, fee=5, results_out=frozenset({b"r"}))
+    whole = TxFact(b"\x08" * 32, included=True, executed=True, fee=7)
+    tracker.save(block(0, 1, partly, whole), 1, 0.0)
+    assert [item.fee for item in tracker.finalise(0, bytes((0, 1, 0)), 0.0).included] == [None, 7]
 
 
 FACTS = st.builds(
@@ -229,6 +254,7 @@ def test_row_43_what_waits_for_its_other_half_is_bounded() -> None:
     for number in range(MAX_HELD_PER_SHARD + 5):
         tracker.save(BlockFacts(1, number.to_bytes(4, "big"), b"", number, 0), number, 0.0)
     assert tracker.sizes["held_blocks"] == MAX_HELD_PER_SHARD and tracker.forgotten == 5
+    assert tracker.low_water == 5, "the oldest are those that are forgotten"
     ended = [TxFact(bytes((number,)) * 32, included=True, executed=True) for number in range(4)]
     tracker.save(block(2, 1, *ended), 1, 0.0)
     tracker.finalise(2, bytes((2, 1, 0)), 0.0)

@@ -25,7 +25,7 @@ V = TypeVar("V")
 
 EARLY_FINALITY_SECONDS = 60.0
 PENDING_SECONDS = 900.0
-"""A transaction of which no further block speaks for so long is forgotten."""
+"""A transaction that has not ended so long after the first block that speaks of it is forgotten."""
 MAX_HELD_PER_SHARD = 512
 MAX_EARLY = 4096
 

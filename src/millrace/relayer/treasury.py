@@ -139,6 +139,8 @@ class Treasury:
         self.reputation.learn(outcome.sender, outcome.call, failed, now, self.policy.quotas)
         if followed.undecided is not None:
             self.ledger.decide(followed.undecided, now, failed=failed)
+        elif failed:  # the receiver's shard was heard of first: what its sender's will charge is lost already
+            self.ledger.lose(outcome.relayer, outcome.cost, now)
         self._journal.change(lambda connection: outcomes.write(connection, outcome))
 
     def prune(self) -> None:
