@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import zlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
@@ -62,6 +63,39 @@ async def test_every_answer_is_json(base: str, method: str, path: str, status: i
     """Answers and errors alike are JSON objects, and a defect shows no detail to the caller."""
     async with aiohttp.ClientSession() as client, client.request(method, base + path) as response:
         assert (response.status, await response.json()) == (status, body)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "x, gzip"])
+async def test_a_compressed_body_is_refused(base: str, encoding: str) -> None:
+    """A body that would have to be unpacked is refused with how to send it."""
+    async with aiohttp.ClientSession() as client:
+        headers = {"Content-Encoding": encoding}
+        async with client.post(base + "/take", data=zlib.compress(b"a"), headers=headers) as response:
+            assert (response.status, await response.json()) == (415, {"error": "send the body uncompressed"})
+        async with client.post(base + "/take", data=b"abc", headers={"Content-Encoding": "identity"}) as response:
+            assert (response.status, await response.json()) == (200, {"size": 3})
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_nothing_is_unpacked(encoding: str) -> None:
+    """A few bytes stay a few bytes: nobody's megabytes are unpacked, whether their request is wanted or not."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31 if encoding == "gzip" else 15)
+    packed = packer.compress(b" " * 10_000_000) + packer.flush()
+    seen = []
+
+    async def look(request: web.Request) -> web.Response:
+        seen.append(await request.read())
+        return http.json_response({})
+
+    app = http.make_app()
+    app.router.add_post("/", look)
+    server = http.HttpServer(app)
+    url = f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}/"
+    async with aiohttp.ClientSession() as client:
+        async with client.post(url, data=packed, headers={"Content-Encoding": encoding}) as response:
+            assert response.status == 200
+    await server.stop()
+    assert seen == [packed]
 
 
 def test_the_fast_event_loop_serves_too() -> None:
