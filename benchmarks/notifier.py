@@ -127,7 +127,8 @@ class Consumer(websocket.Session):
     async def until(self, count: int) -> None:
         while self.count < count:
             self.news.clear()
-            await asyncio.wait_for(self.news.wait(), 60)
+            async with asyncio.timeout(60):
+                await self.news.wait()
 
 
 class Service:

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
 from aio_pika.exceptions import AMQPError
 
@@ -23,7 +24,7 @@ from servers.rabbitmq import Broker
 from .helpers import WAIT
 from .test_amqp import check, journal, queue
 from .test_service_bus_torture import parts, tell
-from .test_torture import SEED, Torture
+from .test_torture import ROUNDS, SEED, Torture
 
 EXCHANGE = "tortured"
 READ_LATER, READ_NOW = "#", "SaveBlock.#"
@@ -68,6 +69,7 @@ async def take_all(source: AbstractQueue, missing: set[str]) -> list[AbstractInc
     return taken
 
 
+@pytest.mark.timeout(900 + 10 * ROUNDS)
 async def test_torture(tmp_path: Path, broker: Broker) -> None:
     """Nothing is lost, the order per shard holds, and what comes twice is the same under the same id."""
     rng = random.Random(SEED)

@@ -79,6 +79,7 @@ def rounds() -> Iterator[random.Random]:
         number += 1
 
 
+@pytest.mark.timeout(900 + 2 * SECONDS)
 def test_payloads(tmp_path: Path) -> None:
     """No payload raises or hits a defect; what gets through can be read, filtered and reduced."""
     store, dead = Store(tmp_path, writer=True), DeadLetters(tmp_path, 10**8)
@@ -108,6 +109,7 @@ def test_payloads(tmp_path: Path) -> None:
         store.close()
 
 
+@pytest.mark.timeout(900 + 2 * SECONDS)
 def test_consumer_messages() -> None:
     """No message of a consumer raises anything but a violation with a close code."""
     wish = SubscribeEvent(event_type="Topics", topics=["", "hex:00"], subscription_id="x", resume_after=3)
@@ -128,6 +130,7 @@ def test_consumer_messages() -> None:
                 pb.WsMessage.FromString(changes.reply)
 
 
+@pytest.mark.timeout(900 + 2 * SECONDS)
 async def test_sockets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever frames arrive on either path, the notifier goes on serving, and nothing is logged as an error."""
     good = samples()

@@ -205,6 +205,7 @@ class Pair:
                 kill()
 
 
+@pytest.mark.timeout(900 + 10 * ROUNDS)
 async def test_pair_torture(broker: Broker, redis: RedisServer, tmp_path: Path) -> None:
     """Nothing acknowledged is lost, order holds per shard, and what comes twice has the same message id."""
     name = unique_name()

@@ -86,6 +86,7 @@ def bus(tmp_path: Path) -> Iterator[Bus]:
     assert bus.console() == "", "the broker failed"
 
 
+@pytest.mark.timeout(900 + 10 * ROUNDS)
 async def test_torture(tmp_path: Path, bus: Bus) -> None:
     """Nothing is lost, sessions keep their order, and what comes twice is the same under the same id."""
     rng = random.Random(SEED)

@@ -20,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier import app
@@ -196,6 +198,7 @@ class Torture:
             kill()
 
 
+@pytest.mark.timeout(900 + 10 * ROUNDS)
 async def test_torture(tmp_path: Path) -> None:
     """Nothing acknowledged is lost, order holds per shard, and what comes twice is the same."""
     tales, kept = await torment(Torture(tmp_path))

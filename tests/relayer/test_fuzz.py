@@ -21,6 +21,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import pytest
 from relayer_support import NETWORK, FakeChainApi, FakeHub, as_json, transfer, wallet, write_keys
 
 from millrace.chain.keys import verify
@@ -271,6 +272,7 @@ def _open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
+@pytest.mark.timeout(900 + 2 * SECONDS)
 async def test_bad_input_for_60_seconds(tmp_path: Path) -> None:
     """A minute of bad messages, frames, requests and bytes: one clear answer each, nothing breaks, nothing leaks."""
     target = Target(tmp_path, seed=random.SystemRandom().randrange(10**9))

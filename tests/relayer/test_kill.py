@@ -15,6 +15,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+import pytest
 from relayer_support import NETWORK
 
 from millrace.gossip import GossipHandle, GossipSettings, PeerSettings
@@ -38,6 +39,7 @@ async def background(*work: Any) -> Any:
                 raise ended
 
 
+@pytest.mark.timeout(900 + 6 * KILLS)
 async def test_row_10_random_kill_9_of_relayer_signer_and_gossip(tmp_path: Path) -> None:
     """Over random kills nothing acknowledged is lost, nothing signed twice, no budget exceeded, each told once."""
     torture = Torture(tmp_path)

@@ -276,6 +276,29 @@ async def test_a_session_serves_one_connection() -> None:
             await websocket.connect(url, peer)
 
 
+async def test_a_cancelled_follower_ends_and_leaves_no_connection() -> None:
+    """Whenever the task is cancelled, before, in and after the handshake, it ends, and so does its connection."""
+
+    async def follow(url: str) -> None:
+        while True:
+            session = Recorder()
+            await websocket.connect(url, session)
+            await session.wait_closed()
+
+    async with serving(lambda _: Recorder()) as server:
+        for turns in range(60):  # of the loop; the connection stands after about ten
+            follower = asyncio.create_task(follow(f"ws://127.0.0.1:{server.port}/"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            follower.cancel()
+            async with asyncio.timeout(5):
+                await asyncio.wait([follower])
+            assert follower.cancelled()
+        async with asyncio.timeout(5):
+            while server.sessions:
+                await asyncio.sleep(0)
+
+
 async def test_closing_the_server_says_so() -> None:
     """When the server closes, every client gets 1001 and every session ends."""
     session = Recorder()

@@ -82,13 +82,15 @@ class Streams:
         known = ""
         while True:
             try:
-                snapshot = await asyncio.wait_for(self._feed.wait_change(known), KEEP_ALIVE_SECONDS)
+                async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                    snapshot = await self._feed.wait_change(known)
             except TimeoutError:
                 event = b": keep-alive\n\n"
             else:
                 known = snapshot.id
                 event = await self.event(snapshot, question, asker)
-            await asyncio.wait_for(response.write(event), WRITE_SECONDS)
+            async with asyncio.timeout(WRITE_SECONDS):
+                await response.write(event)
 
     async def event(self, snapshot: Snapshot, question: QuoteRequest, asker: Asker) -> bytes:
         """The event that answers a question on a snapshot; the same bytes for everybody who asks it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 from collections import defaultdict, deque
 from typing import Any, Self
@@ -12,6 +11,7 @@ import aiohttp
 import msgspec
 
 from millrace.chain.transaction import Transaction, to_json
+from millrace.runtime.tasks import end_tasks
 
 _KEPT_PER_TOPIC = 1024  # unread messages of one topic; beyond it the oldest is forgotten
 _MAX_MESSAGE = 4 * 1024 * 1024
@@ -56,9 +56,7 @@ class RelayerClient:
         if self._socket is not None:
             await self._socket.close()
         if self._reader is not None:
-            self._reader.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reader
+            await end_tasks([self._reader])
         if self._http is not None:
             await self._http.close()
 
@@ -105,7 +103,8 @@ class RelayerClient:
         self._replies[request_id] = reply
         try:
             await self._socket.send_str(msgspec.json.encode(body | {"requestId": request_id}).decode())
-            answer = await asyncio.wait_for(reply, self._timeout)
+            async with asyncio.timeout(self._timeout):
+                answer = await reply
         finally:
             del self._replies[request_id]
         if answer.get("status") == "fail":

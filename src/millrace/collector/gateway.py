@@ -16,6 +16,7 @@ import msgspec
 from millrace.chain import address
 from millrace.collector.settings import CollectorSettings
 from millrace.dex.document import Block
+from millrace.runtime.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +147,5 @@ async def gather(work: Sequence[Any]) -> list[Any]:
     try:
         return list(await asyncio.gather(*tasks))
     except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
         raise

@@ -112,7 +112,8 @@ class Child:
         """Close the socket, which asks it to leave; kill it if it has not gone within 1.4 s."""
         self._writer.close()
         try:
-            await asyncio.wait_for(self._process.wait(), _END_SECONDS)
+            async with asyncio.timeout(_END_SECONDS):
+                await self._process.wait()
         except TimeoutError:
             log.warning("killing a gossip process that did not leave", extra={"pid": self.pid})
         finally:

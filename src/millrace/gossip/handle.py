@@ -28,6 +28,7 @@ from millrace.gossip.wire import (
     Start,
     Stats,
 )
+from millrace.runtime.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -102,8 +103,7 @@ class GossipHandle:
         """End the process, killing it if it takes longer than 1.4 s; publishes under way return 0."""
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is not None:
-            supervisor.cancel()
-            await asyncio.gather(supervisor, return_exceptions=True)
+            await end_tasks([supervisor])
 
     async def __aenter__(self) -> GossipHandle:
         await self.start()

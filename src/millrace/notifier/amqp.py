@@ -19,6 +19,7 @@ from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.settings import NotifierSettings
 from millrace.notifier.sink import Bounds, Item, Sink
 from millrace.runtime.settings import Secret
+from millrace.runtime.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 _log_unroutable = OccasionalLog(log, logging.WARNING, "no queue is bound for a message")
@@ -56,9 +57,7 @@ class AmqpSink(Sink):
             self._opened(exchange.name)
             await self._pump(exchange, publishing)
         finally:
-            for task in publishing:
-                task.cancel()
-            await asyncio.gather(*publishing, return_exceptions=True)
+            await end_tasks(publishing)
             await _close(connection)
 
     def _on_channel_closed(self, _: object, error: BaseException | None) -> None:

@@ -18,6 +18,7 @@ from azure.servicebus.exceptions import MessageSizeExceededError
 from millrace.notifier import sink
 from millrace.notifier.bus_messages import CONTENT_TYPE, BusMessage, messages
 from millrace.notifier.sink import Item
+from millrace.runtime.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -188,8 +189,7 @@ class _Lane:
         """Forget what was not accepted."""
         task, self._under_way = self._under_way, None
         if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await end_tasks([task])
         self._batch, self._in_batch = None, []
 
     def finish(self) -> int:

@@ -37,6 +37,7 @@ from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.settings import NotifierSettings
 from millrace.notifier.sink import Item, Verdict
 from millrace.runtime.settings import Secret
+from millrace.runtime.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 _log_away = OccasionalLog(log, logging.WARNING, "Redis cannot be asked; events may be published twice")
@@ -124,9 +125,7 @@ class Claims:
     async def stop(self) -> None:
         """Leave the marks that are due and give the lease away."""
         self._stopping = True  # the library may turn a cancellation into an error of its own
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         with contextlib.suppress(*_ERRORS):
             await self._mark()
             await self._release()

@@ -21,6 +21,7 @@ from millrace.notifier.metrics import Metrics
 from millrace.notifier.settings import NotifierSettings
 from millrace.notifier.tail import Tail
 from millrace.runtime import websocket
+from millrace.runtime.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -149,9 +150,7 @@ class Hub:
         """End every delivery; the sockets are closed by their server."""
         self._stopping = True
         tasks = [session.task for session in self.sessions if session.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
 
     def position(self) -> Position:
         """Where the journal stands, as consumers see it."""
@@ -345,7 +344,8 @@ class Hub:
 
     async def _wait_for_progress(self, session: HubSession) -> None:
         try:
-            await asyncio.wait_for(session.progress.wait(), self.settings.consumer_timeout)
+            async with asyncio.timeout(self.settings.consumer_timeout):
+                await session.progress.wait()
         except TimeoutError:
             self._metrics.consumers_cut.inc()
             log.warning("consumer cut off: too slow", extra={"remote": session.remote, "cursor": session.cursor})

@@ -24,6 +24,7 @@ from millrace.notifier.journal import Journal
 from millrace.notifier.metrics import Metrics, SinkMetrics
 from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.settings import NotifierSettings
+from millrace.runtime.tasks import end_tasks
 
 if TYPE_CHECKING:
     from millrace.notifier.claims import Claims
@@ -134,9 +135,7 @@ class Sink(ABC):
         self._wake.set()
         if self.connected:
             await asyncio.wait(self._tasks[:1], timeout=CLOSE_SECONDS)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         await self._save()
         self._file_thread.shutdown()
         if self._claims is not None:

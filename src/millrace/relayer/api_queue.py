@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
 from millrace.relayer.inflight import Entry
+from millrace.runtime.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -63,10 +64,7 @@ class ApiQueue:
 
     async def stop(self) -> None:
         """Hand nothing over any more."""
-        workers = list(self._workers)
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        await end_tasks(self._workers)
 
     async def _work(self) -> None:
         """Serve one sender after the other while any waits."""

@@ -19,6 +19,7 @@ from millrace.chain.transaction import Transaction
 from millrace.relayer.api_queue import ApiQueue
 from millrace.relayer.chain_api import Taken
 from millrace.relayer.inflight import Entry
+from millrace.runtime.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -111,9 +112,7 @@ class Broadcaster:
 
     async def stop(self) -> None:
         """Stop sending; what was not sent is in the journal."""
-        for worker in self._workers:
-            worker.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
+        await end_tasks(self._workers)
         await self._to_api.stop()
 
     async def _work(self, topic: str, queue: asyncio.Queue[Entry]) -> None:

@@ -30,6 +30,7 @@ from millrace.relayer.signer_wire import (
     report_decoder,
 )
 from millrace.runtime import environment
+from millrace.runtime.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -162,8 +163,7 @@ class SigningProcess:
         if self.running:
             await asyncio.gather(*waiting, return_exceptions=True)
         if self._supervisor is not None:
-            self._supervisor.cancel()
-            await asyncio.gather(self._supervisor, return_exceptions=True)
+            await end_tasks([self._supervisor])
         await self._end()
         self._fail_waiting()
 
@@ -274,7 +274,8 @@ class SigningProcess:
             raise SignerLost(f"no signing process can be started: {error}") from error
         try:
             link.send(self._start)
-            report = await asyncio.wait_for(link.first, START_SECONDS)
+            async with asyncio.timeout(START_SECONDS):
+                report = await link.first
         except TimeoutError as error:
             link.close()
             await self._end()
@@ -336,7 +337,8 @@ class SigningProcess:
         process = self._process
         if process is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), 1.0)
+                async with asyncio.timeout(1.0):
+                    await process.wait()
         await self._end()
         code = None if process is None else process.returncode
         if code is None or code >= 0:

@@ -12,6 +12,8 @@ import resource
 import signal
 from collections.abc import Awaitable, Callable
 
+from millrace.runtime.tasks import end_tasks
+
 log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
@@ -93,6 +95,4 @@ async def wait_first(stop: asyncio.Event, *work: Awaitable[object]) -> None:
         for task in done:
             task.result()
     finally:
-        for task in (stopper, *tasks):
-            task.cancel()
-        await asyncio.gather(stopper, *tasks, return_exceptions=True)
+        await end_tasks([stopper, *tasks])

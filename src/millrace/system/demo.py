@@ -25,6 +25,7 @@ from millrace.chain.address import decode, encode
 from millrace.chain.keys import KeyPair
 from millrace.chain.transaction import Transaction, chain_hash, client_hash, signing_message
 from millrace.client import AggregatorClient, RelayerClient
+from millrace.runtime.tasks import end_tasks
 from millrace.system.local_chain import LocalChain
 from millrace.system.plan import LOCAL_CHAIN_ID, Plan, Ports, relayer_keys, services, wallet_in_shard
 from millrace.system.processes import Processes, ServiceDied
@@ -73,9 +74,7 @@ async def _run(console: Console, seed: int, log_directory: Path | None) -> None:
                     watcher.result()
                 await swaps
             finally:
-                for task in (watcher, swaps):
-                    task.cancel()
-                await asyncio.gather(watcher, swaps, return_exceptions=True)
+                await end_tasks([watcher, swaps])
             with story.step("stop everything"):
                 await processes.stop_all()
 

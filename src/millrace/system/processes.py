@@ -135,7 +135,8 @@ class Processes:
                 with contextlib.suppress(ProcessLookupError):
                     process.terminate()
                 try:
-                    await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+                    async with asyncio.timeout(_STOP_SECONDS):
+                        await process.wait()
                 except TimeoutError:
                     log.warning("killing a service that did not stop", extra={"service_name": name})
             # Whatever the service itself started lives in its process group.

@@ -27,19 +27,21 @@ async def connect(
     """
     if session.used:
         raise ValueError("a session serves one connection: connect with a new one")
-    await asyncio.wait_for(
-        picows.ws_connect(
-            lambda: session,
-            url,
-            max_frame_size=session.max_message_size + 1,
-            extra_headers=headers,
-            websocket_handshake_timeout=timeout,
-            enable_auto_ping=ping_interval is not None,
-            auto_ping_idle_timeout=ping_interval or 10.0,
-            auto_ping_reply_timeout=ping_interval or 10.0,
-            max_redirects=0,
-        ),
-        timeout + 1.0,
-    )
+    try:
+        async with asyncio.timeout(timeout + 1.0):
+            await picows.ws_connect(
+                lambda: session,
+                url,
+                max_frame_size=session.max_message_size + 1,
+                extra_headers=headers,
+                websocket_handshake_timeout=timeout,
+                enable_auto_ping=ping_interval is not None,
+                auto_ping_idle_timeout=ping_interval or 10.0,
+                auto_ping_reply_timeout=ping_interval or 10.0,
+                max_redirects=0,
+            )
+    except BaseException:
+        session.abort()
+        raise
     if not session.standing:
         raise ConnectionResetError(f"{url} closed the connection as it opened")

@@ -108,7 +108,8 @@ class WsServer:
         if self.sessions:
             self._empty.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._empty.wait(), grace)
+                async with asyncio.timeout(grace):
+                    await self._empty.wait()
         for session in list(self.sessions):
             session.abort()
         await asyncio.sleep(0)

@@ -68,6 +68,7 @@ class Session(picows.WSListener):
         self._parts_kind: Kind = "binary"
         self._message_since = 0.0
         self._client = False
+        self._unwanted = False
         self._pings = 0
         self._pings_since = 0.0
         self._server: WsServer | None = None
@@ -153,15 +154,23 @@ class Session(picows.WSListener):
             self._raw.close()
 
     def abort(self) -> None:
-        """Reset the connection, if there is one: no close frame, nothing waits for the reader."""
+        """Reset the connection, at once or as soon as it stands: no close frame, nothing waits for the reader."""
+        self._unwanted = True
         if self._raw is not None:
             self._raw.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until the connection has ended; what ended it is in the log, and in `close_code`."""
+        """Wait until the connection has ended; what ended it is in the log, and in `close_code`.
+
+        A task that is cancelled while it waits takes the connection along.
+        """
         if self._transport is not None:
-            with contextlib.suppress(Exception):  # the failure by which picows ended it, if one did
-                await self._transport.wait_disconnected()
+            try:
+                with contextlib.suppress(Exception):  # the failure by which picows ended it, if one did
+                    await self._transport.wait_disconnected()
+            except asyncio.CancelledError:
+                self.close()
+                raise
 
     def limit_send_buffer(self, high: int) -> None:
         """Have `on_writable` called after more than `high` bytes waited and then drained."""
@@ -175,6 +184,9 @@ class Session(picows.WSListener):
     # What picows calls.
 
     def on_ws_connected(self, transport: picows.WSTransport) -> None:
+        if self._unwanted:  # whoever asked for it has given up during the handshake
+            transport.underlying_transport.abort()
+            return
         self._transport = transport
         self._raw = transport.underlying_transport
         self._client = transport.is_client_side
