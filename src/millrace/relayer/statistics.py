@@ -24,7 +24,6 @@ from millrace.relayer.network_stats import (
     NetworkStatsMessage,
     PeerNumbers,
 )
-from millrace.relayer.topics import StreamTopic
 from millrace.runtime.websocket import text_frame
 
 if TYPE_CHECKING:
@@ -127,14 +126,12 @@ class Statistics:
             await send()
 
     async def _send_gas(self, gateway: Gateway) -> None:
-        listeners = gateway.subscriptions.clients(StreamTopic(topics.GAS_STATS))
-        await gateway.conflate(listeners, self._gas())
+        await gateway.audiences[topics.GAS_STATS].send(self._gas())
 
     async def _send_network(self, gateway: Gateway) -> None:
         self.gas.forget(self._clock())
         self._next_network(len(gateway.stats_sessions))
-        listeners = gateway.subscriptions.clients(StreamTopic(topics.NETWORK_STATS))
-        await gateway.conflate([*gateway.stats_sessions, *listeners], self._network_frame)
+        await gateway.audiences[topics.NETWORK_STATS].send(self._network_frame)
 
     def _gas(self) -> bytes:
         """The frames of all shards, built again only when a number changed."""

@@ -11,10 +11,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from millrace.relayer import large_messages, messages, reasons, strict_json, topics
+from millrace.relayer.audience import Audience
 from millrace.relayer.limits import Connections, SlidingWindow, TokenBuckets, milliseconds
 from millrace.relayer.messages import Broadcast, Relay, Request, Subscribe
 from millrace.relayer.reasons import Reason, Refused
@@ -41,8 +42,6 @@ DRAIN_SECONDS = 5.0
 PART_BYTES = 64
 """What a part of an unfinished message takes beside its own bytes."""
 DRAIN_EGRESS_SECONDS = 0.25
-SLICE = 256
-"""Sessions written to before other tasks get their turn."""
 
 Snapshot = Callable[[], bytes]
 
@@ -74,8 +73,8 @@ class Gateway:
         self.doors = Connections(settings.max_connections_per_client, settings.connect_rate)
         self.stats_sessions: set[StatsSession] = set()
         self.refused: dict[str, int] = {}
-        self.conflated = 0
-        """Statistics left out for readers who were behind."""
+        self.audiences = {name: Audience(self.egress) for name in (topics.GAS_STATS, topics.NETWORK_STATS)}
+        """Who hears each stream of statistics, by its topic."""
         self.stopping = False
         self.under_way = 0
         """Submissions not yet answered, of all connections."""
@@ -122,6 +121,11 @@ class Gateway:
         return 0 if self._server is None else len(self._server.sessions)
 
     @property
+    def conflated(self) -> int:
+        """Statistics left out for readers who were behind, or whose address was sent too much."""
+        return sum(audience.left_out for audience in self.audiences.values())
+
+    @property
     def turned_away(self) -> int:
         """Connections reset for want of a file since the start."""
         return 0 if self._server is None else self._server.turned_away
@@ -161,13 +165,6 @@ class Gateway:
             for session in dict.fromkeys(sessions):
                 session.send_frames(frame)
 
-    async def conflate(self, sessions: Iterable[_Listener], frames: bytes) -> None:
-        """Send statistics to everyone who has taken what came before; the others skip this one."""
-        for number, session in enumerate(sessions):
-            if number % SLICE == SLICE - 1:
-                await asyncio.sleep(0)
-            self.conflated += not session.offer(frames)
-
 
 class _Listener(websocket.Session):
     """A session with the two lanes, counted for its client."""
@@ -180,41 +177,43 @@ class _Listener(websocket.Session):
         self._forwarded = forwarded
         self.client = ""
         """Whom limits count, see `ClientAddress`."""
-        self._meter: Meter | None = None
+        self.meter: Meter | None = None
         """Of what the client is sent, unless it is on this machine."""
 
     def on_open(self) -> None:
+        self.limit_send_buffer(0)  # whatever waits puts the connection behind
         self.client = self._gateway.clients.of(self.remote, self._forwarded)
         if not is_local(self.client):
-            self._meter = self._gateway.egress.enter(self.client)
+            self.meter = self._gateway.egress.enter(self.client)
         if not self._gateway.doors.enter(self.client, self._gateway.clock()):
             self.close(websocket.POLICY_VIOLATION, "too many connections from this address", abort=True)
 
     def on_close(self) -> None:
+        self._leave_audiences()
         self._gateway.doors.leave(self.client)
-        if self._meter is not None:
-            self._meter.connections -= 1
+        if self.meter is not None:
+            self.meter.connections -= 1
 
     def send_frames(self, frames: bytes) -> None:
-        if self._meter is not None:
-            self._meter.spent += len(frames)
+        if self.meter is not None:
+            self.meter.spent += len(frames)
         super().send_frames(frames)
 
-    def offer(self, frames: bytes) -> bool:
-        """The conflated lane: write only if nothing waits; whether it was written (or nobody is there)."""
-        raw = self._raw
-        if raw is None or self.closed:
-            return True
-        if raw.get_write_buffer_size():
-            return False
-        meter = self._meter
-        if meter is not None:
-            if meter.is_over:
-                self._gateway.egress.skipped += 1
-                return False
-            meter.spent += len(frames)
-        raw.write(frames)
-        return True
+    def close(self, code: int = 1000, reason: str = "", *, abort: bool = False) -> None:
+        self._leave_audiences()  # nothing follows the close frame
+        super().close(code, reason, abort=abort)
+
+    def on_full(self) -> None:
+        for audience in self._gateway.audiences.values():
+            audience.fall_behind(self)
+
+    def on_writable(self) -> None:
+        for audience in self._gateway.audiences.values():
+            audience.catch_up(self)
+
+    def _leave_audiences(self) -> None:
+        for audience in self._gateway.audiences.values():
+            audience.leave(self)
 
 
 class StatsSession(_Listener):
@@ -228,6 +227,7 @@ class StatsSession(_Listener):
         if self.closed:
             return
         self._gateway.stats_sessions.add(self)
+        self._gateway.audiences[topics.NETWORK_STATS].join(self)
         snapshot = self._gateway.snapshots.get(topics.NETWORK_STATS)
         if snapshot is not None:
             self.send_frames(snapshot())
@@ -274,7 +274,7 @@ class PublicSession(_Listener):
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
         self._let_go()
-        if self._meter is not None and self._meter.is_over:
+        if self.meter is not None and self.meter.is_over:
             self._gateway.egress.skipped += 1
             self.refuse(None, reasons.RATE_LIMIT.but("too many bytes are sent to this address", 1_000), None)
             return
@@ -363,9 +363,13 @@ class PublicSession(_Listener):
                     is_new = self._gateway.subscriptions.subscribe(self, topic, self._gateway.clock())
                 else:
                     self._gateway.subscriptions.unsubscribe(self, topic)
+                    if text in self._gateway.audiences:
+                        self._gateway.audiences[text].leave(self)
             except Refused as refusal:
                 self.refuse(action, refusal.reason, request.request_id, text)
                 continue
             self.send_text(messages.topic_reply(action, text, request.request_id))
+            if is_new and text in self._gateway.audiences and not self.closed:
+                self._gateway.audiences[text].join(self)
             if is_new and text in self._gateway.snapshots:  # whoever had it already has what the snapshot says
                 self.send_frames(self._gateway.snapshots[text]())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 import picows
@@ -91,6 +92,9 @@ class Session(picows.WSListener):
     def on_close(self) -> None:
         """The connection is gone, see `close_code`. Called once, and only after `on_open`."""
 
+    def on_full(self) -> None:
+        """The send buffer has grown beyond its high mark, see `limit_send_buffer`."""
+
     def on_writable(self) -> None:
         """The send buffer, which had grown beyond its high mark, drained again."""
 
@@ -115,6 +119,12 @@ class Session(picows.WSListener):
     def unfinished_since(self) -> float | None:
         """The loop's time at which the message began whose end has not come (of a server's session)."""
         return self._message_since if self._parts else None
+
+    @property
+    def write(self) -> Callable[[bytes], object]:
+        """What writes prebuilt frames to the standing connection, for who sends to thousands and minds the bounds."""
+        assert self._raw is not None, "not connected yet"
+        return self._raw.write
 
     def send_frames(self, frames: bytes) -> None:
         """Write one or more joined prebuilt server frames in a single write.
@@ -173,7 +183,7 @@ class Session(picows.WSListener):
                 raise
 
     def limit_send_buffer(self, high: int) -> None:
-        """Have `on_writable` called after more than `high` bytes waited and then drained."""
+        """Have `on_full` called when more than `high` bytes wait, and `on_writable` when they have drained."""
         if self._raw is not None:
             self._raw.set_write_buffer_limits(high=high)
 
@@ -223,7 +233,8 @@ class Session(picows.WSListener):
             self.on_close()
 
     def pause_writing(self) -> None:
-        """Nothing to do: `max_buffered` bounds the buffer; `on_writable` tells when it drained."""
+        if not self.closed:
+            self.on_full()
 
     def resume_writing(self) -> None:
         if not self.closed:
