@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from relayer_support import NETWORK, BlockMaker, transfer, wallet
+from relayer_support import NETWORK, BlockMaker, transfer, tx_message, wallet
 
 from millrace.chain import address, bigint, outport
 from millrace.chain.outport import OutportError
@@ -122,6 +122,13 @@ def test_invalid_transactions_fail_with_their_receipt() -> None:
     block.transactionPool.receipts["00"].CopyFrom(pb.Receipt(txHash=chain_hash(tx), data=b"insufficient funds"))
     (fact,) = facts(block).values()
     assert (fact.failed, fact.included, judge(fact)) == ("insufficient funds", True, "fail")
+    assert (fact.fee, fact.client_hash) == (None, b"")
+    signed = msgspec.structs.replace(tx, relayer_signature=b"\7" * 64)
+    info = block.transactionPool.invalidTxs[chain_hash(tx).hex()]
+    info.transaction.CopyFrom(tx_message(signed))
+    info.feeInfo.fee = bigint.encode(7)
+    (fact,) = facts(block).values()
+    assert (fact.fee, fact.client_hash) == (7, client_hash(signed)), "both its hashes are told, its fee is spent"
 
 
 def test_asynchronous_call_waits_for_its_callback() -> None:
@@ -138,6 +145,101 @@ def test_asynchronous_call_waits_for_its_callback() -> None:
     )
     add_result(second, chain_hash(tx), ELSEWHERE)
     assert status(tx, first, second) == status(tx, second, first) == "success"
+
+
+def test_a_result_that_leaves_is_not_executed_by_leaving() -> None:
+    """The miniblock with which a result sets out for another shard does not end anything."""
+    tx = call_of()
+    block = BlockMaker(1).block([tx])
+    add_log(block, chain_hash(tx), event("writeLog", data=b"@6f6b"))
+    add_result(block, chain_hash(tx), ELSEWHERE)
+    block.blockData.body.miniBlocks.append(
+        pb.MiniBlock(txHashes=[SCR], senderShardID=1, receiverShardID=2, type=90)  # type: ignore[arg-type]
+    )
+    assert status(tx, block) is None
+    assert facts(block)[chain_hash(tx)].results_in == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("receiver", "fields", "holds"),
+    [
+        (ELSEWHERE, {"callType": 1}, True),
+        (ELSEWHERE, {"callType": 2}, True),
+        (bytes(8) + b"\5\0" + b"d" * 20 + b"\0\2", {"gasLimit": 1}, True),
+        (bytes(8) + b"\5\0" + b"d" * 20 + b"\0\2", {}, False),
+        (ELSEWHERE, {"gasLimit": 1}, False),
+        (ELSEWHERE, {"callType": 3}, False),
+    ],
+)
+def test_results_that_call_something(receiver: bytes, fields: dict[str, int], holds: bool) -> None:
+    """Calls, callbacks and gas for a contract keep a transaction open until they are executed, whatever a log says."""
+    tx = call_of()
+    block = BlockMaker(1).block([tx])
+    add_log(block, chain_hash(tx), event("completedTxEvent", chain_hash(tx)))
+    add_result(block, chain_hash(tx), receiver, **fields)
+    assert status(tx, block) == (None if holds else "success")
+
+
+def test_results_of_no_transaction() -> None:
+    """A result that says of no transaction where it comes from belongs to none."""
+    block = BlockMaker(1).block([])
+    block.blockData.body.miniBlocks.append(
+        pb.MiniBlock(txHashes=[SCR], senderShardID=2, receiverShardID=1, type=90)  # type: ignore[arg-type]
+    )
+    add_result(block, b"", SENDER.public, returnMessage=b"error")
+    assert facts(block) == {}
+
+
+def test_miniblocks_within_the_shard() -> None:
+    """Miniblocks that do not travel count like those of the body."""
+    tx = transfer(SENDER)
+    block = BlockMaker(1).block([tx])
+    block.blockData.intraShardMiniBlocks.append(block.blockData.body.miniBlocks.pop())
+    assert status(tx, block) == "success"
+
+
+def test_a_payment_to_a_contract_is_a_call() -> None:
+    """A contract may refuse what it is sent without a word: only its own end ends the transaction."""
+    tx = transfer(SENDER, receiver=CONTRACT, gas_limit=200_000)
+    block = BlockMaker(1).block([tx])
+    assert status(tx, block) is None
+    add_log(block, chain_hash(tx), event("completedTxEvent", chain_hash(tx)))
+    assert status(tx, block) == "success"
+
+
+def test_the_destination_knows_no_fee() -> None:
+    """Fee and gas price are told by the sender's shard alone, or they would count twice."""
+    tx = transfer(SENDER, receiver=ELSEWHERE)
+    source, destination = (read_block(BlockMaker(shard).block([tx]), NETWORK) for shard in (1, 2))
+    assert (source.transactions[0].fee, len(source.gas_prices)) == (50_000 * 10**9, 1)
+    assert (destination.transactions[0].fee, destination.gas_prices) == (None, ())
+
+
+def test_the_time_of_a_block() -> None:
+    """A block's time is in milliseconds where the node tells them, else that of its header."""
+    block = BlockMaker(1).block([])
+    block.blockData.timestampMs = 1_700_000_006_789
+    assert read_block(block, NETWORK).timestamp_ms == 1_700_000_006_789
+    block.blockData.timestampMs = 0
+    assert read_block(block, NETWORK).timestamp_ms == 1_700_000_006_000
+
+
+def test_what_failed_is_not_counted_as_executed() -> None:
+    """`executed` counts transactions of the block's own shard that did not fail."""
+    good, bad = transfer(SENDER), transfer(SENDER, 1)
+    from_elsewhere = transfer(wallet(2), receiver=SENDER.public)
+    block = BlockMaker(1).block([good, bad, from_elsewhere], failing={chain_hash(bad): "no"})
+    assert read_block(block, NETWORK).executed == 1
+
+
+def test_the_contracts_words_go_before_the_machines() -> None:
+    """With both a contract's error and the machine's trace in a log the contract's words are the reason."""
+    tx = call_of()
+    said, trace = event("signalError", b"c", b"too late"), event("internalVMErrors", data=b"runtime.go")
+    for order in ((said, trace), (trace, said)):
+        block = BlockMaker(1).block([tx])
+        add_log(block, chain_hash(tx), *order)
+        assert facts(block)[chain_hash(tx)].failed == "execution failed: too late"
 
 
 def test_failure_of_a_result_elsewhere_fails_the_transaction() -> None:
@@ -358,6 +460,9 @@ def test_the_end_of_a_callback_names_what_it_came_from() -> None:
         done.address = CONTRACT
         add_log(block, SCR, done)
         assert facts(block)[chain_hash(tx)].completed == expected
+        done.address = b"l" * 32
+        block.transactionPool.logs[0].log.CopyFrom(pb.Log(address=done.address, events=[done]))
+        assert facts(block)[chain_hash(tx)].completed == expected, "in the name the chain wrote the log in"
 
 
 def test_deploying_a_child_ends_nothing_else() -> None:

@@ -13,6 +13,7 @@ from millrace.relayer.tracker import (
     EARLY_FINALITY_SECONDS,
     MAX_EARLY,
     MAX_HELD_PER_SHARD,
+    PENDING_SECONDS,
     Tracker,
     join,
     judge,
@@ -101,6 +102,18 @@ def test_finality_covers_earlier_blocks() -> None:
     assert tracker.sizes["held_blocks"] == 0, "a fork of the final height would be read again after each restart"
     assert tracker.finalise(0, bytes((0, 2, 9)), 0.0).outcomes == ()
     assert tracker.low_water is None
+
+
+def test_blocks_that_become_final_together_speak_in_their_order() -> None:
+    """The oldest block is told first, of two failures the first one counts, and the lag is that of the newest."""
+    tracker = Tracker()
+    other = TxFact(b"\x08" * 32, included=True, executed=True)
+    tracker.save(block(0, 1, fact(included=True), other), 1, 10.0)
+    tracker.save(block(0, 2, fact(failed="first")), 2, 20.0)
+    tracker.save(block(0, 3, fact(failed="second")), 3, 30.0)
+    release = tracker.finalise(0, bytes((0, 3, 0)), 40.0)
+    assert [(item.tx_hash, item.reason) for item in release.outcomes] == [(other.tx_hash, ""), (TX, "first")]
+    assert release.saved_at == 30.0
 
 
 def test_both_hashes_are_known_whichever_block_told_them() -> None:
@@ -241,8 +254,13 @@ def test_tables_are_bounded() -> None:
     tracker.save(block(0, 1, *facts), 1, 0.0)
     tracker.finalise(0, bytes((0, 1, 0)), 0.0)
     assert tracker.sizes["pending"] == 2 and tracker.forgotten == 1
-    tracker.save(block(0, 2), 2, 10_000.0)
-    assert tracker.sizes["pending"] == 0, "what no block speaks of for long is forgotten too"
+    tracker.save(block(0, 2, TxFact(b"\x09" * 32, included=True)), 2, 10_000.0)
+    assert tracker.sizes["pending"] == 0, "what has no end for long is forgotten too"
+    tracker.finalise(0, bytes((0, 2, 0)), 10_000.0)
+    tracker.save(block(0, 3), 3, 10_000.0 + PENDING_SECONDS - 1)
+    assert tracker.sizes["pending"] == 1, "and not before"
+    tracker.save(block(0, 4), 4, 10_000.0 + PENDING_SECONDS)
+    assert tracker.sizes["pending"] == 0
 
 
 def test_row_43_what_waits_for_its_other_half_is_bounded() -> None:
