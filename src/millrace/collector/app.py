@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
@@ -24,10 +25,13 @@ log = logging.getLogger(__name__)
 class Served:
     """The newest document, what it was made of, and what went wrong since."""
 
-    def __init__(self, settings: CollectorSettings) -> None:
+    def __init__(self, settings: CollectorSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
+        self._clock = clock
         self.latest: Collected | None = None
         self.collected_at = 0.0
+        self.block_at = 0.0
+        """When a document first told of the newest block."""
         self.last_error: str | None = None
         self.rounds = 0
 
@@ -38,24 +42,30 @@ class Served:
         app.router.add_get("/health", self._health)
         return app
 
+    def age(self) -> float | None:
+        """Seconds since the newest document was made, or since the gateway's block last moved, if that is longer."""
+        return None if self.latest is None else self._clock() - min(self.collected_at, self.block_at)
+
     async def _pools(self, _: web.Request) -> web.Response:
-        if self.latest is None:
+        age = self.age()
+        if self.latest is None or age is None or age > self._settings.max_age_seconds:
             return error_response("service unavailable", 503, {"Retry-After": "5"})
         return web.Response(body=self.latest.data, content_type="application/json")
 
     async def _health(self, _: web.Request) -> web.Response:
-        latest = self.latest
+        latest, age = self.latest, self.age()
+        stale = age is not None and age > self._settings.max_age_seconds
         body = {
-            "status": "ok" if latest is not None else "starting",
+            "status": "starting" if latest is None else "stale" if stale else "ok",
             "source": self._settings.gateway,
             "rounds": self.rounds,
             "pools": 0 if latest is None else len(latest.document.pools),
             "skippedPools": 0 if latest is None else len(latest.skipped),
             "blockNonce": None if latest is None else latest.document.block.nonce,
-            "ageSeconds": None if latest is None else round(time.monotonic() - self.collected_at, 3),
+            "ageSeconds": None if age is None else round(age, 3),
             "lastError": self.last_error,
         }
-        return json_response(body, 200 if latest is not None else 503)
+        return json_response(body, 503 if latest is None or stale else 200)
 
     async def round(self, collector: Collector) -> Collected:
         """Collect once and keep the result. Raises `CollectError`; what was kept before stays."""
@@ -65,7 +75,10 @@ class Served:
         except CollectError as error:
             self.last_error = str(error)
             raise
-        self.latest, self.collected_at, self.last_error = collected, time.monotonic(), None
+        before = None if self.latest is None else self.latest.document.block
+        self.latest, self.collected_at, self.last_error = collected, self._clock(), None
+        if collected.document.block != before:
+            self.block_at = self.collected_at
         self.rounds += 1
         if self._settings.output:
             write(Path(self._settings.output), collected.data)
@@ -123,4 +136,9 @@ async def _loop(settings: CollectorSettings, served: Served, collector: Collecto
             book.save()
         except CollectError as error:
             log.warning("no document this round", extra={"reason": str(error)})
+        except OSError as error:  # a full disk, say: what is served needs none
+            log.error("the document or the token cache cannot be written", extra={"error": str(error)})
+        except Exception as error:  # a defect of ours must not end the collector
+            log.exception("a round failed")
+            served.last_error = f"internal error: {type(error).__name__}"
         await asyncio.sleep(max(0.05, settings.refresh_seconds - (time.monotonic() - started)))

@@ -41,6 +41,8 @@ class Collector:
         self._gateway = gateway
         self._book = book
         self._reader = Reader(gateway, book, settings.slow_seconds)
+        self._listed: set[str] = set()
+        """Exchanges that have listed pools so far."""
 
     async def collect(self) -> Collected:
         """Read every exchange and check the result as its reader will. Raises `CollectError`."""
@@ -59,10 +61,19 @@ class Collector:
             )
         except (GatewayError, AbiError) as error:
             raise CollectError(str(error)) from None
-        harvests: tuple[Harvest, ...] = (xexchange, onedex, jex, ashswap)
-        pools = [pool for harvest in harvests for pool in harvest.pools]
-        skipped = [item for harvest in harvests for item in harvest.skipped]
+        harvests: dict[str, Harvest] = {"XExchange": xexchange, "OneDex": onedex, "Jex": jex, "AshSwap": ashswap}
+        self._check_listings(harvests)
+        pools = [pool for harvest in harvests.values() for pool in harvest.pools]
+        skipped = [item for harvest in harvests.values() for item in harvest.skipped]
         return await asyncio.to_thread(self._document, block, pools, skipped, main)
+
+    def _check_listings(self, harvests: dict[str, Harvest]) -> None:
+        """A node out of step with the chain may list nothing: that is no market without this exchange."""
+        listed = {name for name, harvest in harvests.items() if harvest.pools or harvest.skipped}
+        gone = self._listed - listed
+        if gone:
+            raise CollectError(f"{', '.join(sorted(gone))} lists no pools any more")
+        self._listed = listed
 
     def _document(
         self, block: Block, pools: list[Pool], skipped: list[Skipped], main: tuple[str, ...] | None
@@ -120,12 +131,15 @@ class Collector:
         return await self._reader.ashswap(stable, crypto, router)
 
     def _tokens(self, pools: list[Pool]) -> tuple[TokenInfo, ...]:
-        """The tokens of the pools and their LP tokens, in order."""
+        """The tokens of the pools and their LP tokens, in order.
+
+        Decimals of an LP token that is traded too are what the system contract says, not what its pool says.
+        """
         named = {token for pool in pools for token in pool.tokens} | {self._settings.wrapped_native_token}
         tokens = {token: self._book.info(token) for token in named}
         for pool in pools:
             if pool.lp_token:
-                tokens[pool.lp_token] = TokenInfo(
-                    identifier=pool.lp_token, decimals=pool.lp_decimals, is_lp=True, lp_of=pool.id
-                )
+                new = TokenInfo(identifier=pool.lp_token, decimals=pool.lp_decimals)
+                info = tokens.get(pool.lp_token, new)
+                tokens[pool.lp_token] = msgspec.structs.replace(info, is_lp=True, lp_of=pool.id)
         return tuple(tokens[name] for name in sorted(tokens))

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from millrace.chain import address
-from millrace.chain.abi import AbiError, decode_uint, top_uint
+from millrace.chain.abi import AbiError, top_uint
 from millrace.collector import views
 from millrace.collector.gateway import Gateway, GatewayError, LostAnswer, ViewError, gather
 from millrace.collector.tokens import TokenBook
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 MOST_LOST = 10  # an exchange of which more than one pool in so many (and more than two) got no answer is an error
 PAGE = 200
 MAX_PAGES = 100
+MAX_POOLS = PAGE * MAX_PAGES
+"""Pools of one exchange; one that lists more is not the exchange it should be."""
 
 
 class Skipped(NamedTuple):
@@ -88,7 +90,7 @@ class Reader:
         )
         if len(held) != 3:
             raise GatewayError(f"getReservesAndTotalSupply: {len(held)} values for 3")
-        first, second, supply = map(decode_uint, held)
+        first, second, supply = map(views.number, held)
         await self._learn(pair.tokens)
         return XExchangePool(
             id=_id("x", contract),
@@ -113,11 +115,15 @@ class Reader:
         for page in range(MAX_PAGES):
             start = page * PAGE
             raw = await self._gateway.view(router, "viewPairsPaginated", top_uint(start), top_uint(PAGE))
+            if len(raw) > PAGE:
+                raise GatewayError(f"viewPairsPaginated: {len(raw)} pairs on a page of {PAGE}")
             listed, unreadable = _readable(views.onedex_pair, raw, _id("o", router), start)
             pairs |= {pair.pair_id: pair for pair in listed}
             broken += unreadable
             if start + PAGE > last:
                 break
+        if last and not pairs and not broken:
+            raise GatewayError(f"viewPairsPaginated: no pair on any page, and {last} is the last")
         work = [
             (f"{_id('o', router)}:{pair.pair_id}", partial(self._onedex_pair, router, pair, main, fees))
             for pair in pairs.values()
@@ -202,7 +208,10 @@ class Reader:
         """The pools at the addresses given, and the stable pools that the router lists."""
         wanted = dict.fromkeys(stable)
         if router is not None:
-            wanted |= dict.fromkeys(await self._gateway.view(router, "getAllPoolAddresses"))
+            listed = await self._gateway.view(router, "getAllPoolAddresses")
+            if any(len(item) != address.SIZE for item in listed):
+                raise GatewayError("getAllPoolAddresses: not all of them are addresses")
+            wanted |= dict.fromkeys(listed)
         work = [(_id("a", item), partial(self._ash_stable, item)) for item in wanted]
         work += [(_id("a", item), partial(self._ash_crypto, item)) for item in crypto]
         return await _each(work)
@@ -291,7 +300,7 @@ class Reader:
         )
 
     async def _number(self, contract: bytes, function: str, *args: bytes) -> int:
-        return decode_uint(await self._gateway.value(contract, function, *args))
+        return views.number(await self._gateway.value(contract, function, *args))
 
     async def _slow_value(self, contract: bytes, function: str) -> bytes:
         key = (contract, function)
@@ -302,7 +311,7 @@ class Reader:
         return value
 
     async def _slow_number(self, contract: bytes, function: str) -> int:
-        return decode_uint(await self._slow_value(contract, function))
+        return views.number(await self._slow_value(contract, function))
 
     async def _lp_token(self, contract: bytes) -> str:
         return views.text(await self._slow_value(contract, "getLpTokenIdentifier"))
@@ -317,11 +326,15 @@ POOL_TYPES = {0: "plain", 1: "lending", 2: "meta"}
 
 
 async def _each(work: Sequence[tuple[str, Callable[[], Awaitable[Pool]]]]) -> Harvest:
-    """Read every pool; those that fail are left out with the reason.
+    """Read every pool, once; those that fail are left out with the reason.
 
-    Raises `GatewayError` when the gateway lost so many that the document would show a market that is not there.
+    Raises `GatewayError` when the gateway lost so many that the document would show a market that is not there, or
+    when there are more than any exchange has.
     """
-    harvest = Harvest([], [])
+    if len(work) > MAX_POOLS:
+        raise GatewayError(f"{len(work)} pools are listed, at most {MAX_POOLS} are read")
+    first = dict(reversed(work))
+    harvest = Harvest([], [Skipped(name, "listed twice") for name, read in work if first[name] is not read])
     lost: list[str] = []
 
     async def one(name: str, read: Callable[[], Awaitable[Pool]]) -> None:
@@ -332,9 +345,9 @@ async def _each(work: Sequence[tuple[str, Callable[[], Awaitable[Pool]]]]) -> Ha
             if isinstance(error, LostAnswer):
                 lost.append(str(error))
 
-    await gather([one(name, read) for name, read in work])
-    if len(lost) > max(2, len(work) // MOST_LOST):
-        raise GatewayError(f"no answer about {len(lost)} of {len(work)} pools: {lost[0]}")
+    await gather([one(name, read) for name, read in first.items()])
+    if len(lost) > max(2, len(first) // MOST_LOST):
+        raise GatewayError(f"no answer about {len(lost)} of {len(first)} pools: {lost[0]}")
     harvest.pools.sort(key=lambda pool: pool.id)
     return harvest
 

@@ -107,7 +107,7 @@ class Gateway:
             status: dict[str, Any] = msgspec.json.decode(raw)["data"]["status"]
             numbers = [status[key] for key in ("erd_current_round", "erd_nonce", "erd_block_timestamp")]
             return Block(*map(int, numbers))
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise GatewayError(f"/network/status/{shard}: unusable answer: {error!r}") from None
 
     async def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> bytes:
@@ -132,7 +132,7 @@ class Gateway:
         async with self._session.request(method, self._url + path, json=body, timeout=self._timeout) as response:
             if response.status == 429 or response.status >= 500:
                 asked = response.headers.get("Retry-After", "")
-                raise _Busy(f"status {response.status}", float(asked) if asked.isdigit() else None)
+                raise _Busy(f"status {response.status}", float(asked) if asked.isascii() and asked.isdigit() else None)
             raw = await response.content.read(MAX_ANSWER + 1)
             while len(raw) <= MAX_ANSWER and not response.content.at_eof():
                 raw += await response.content.read(MAX_ANSWER + 1 - len(raw))

@@ -20,6 +20,9 @@ class CollectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Time between the starts of two rounds; a round that takes longer is followed by the next at once."""
     slow_seconds: float = 300.0
     """Fees, pool types and LP tokens are asked again after this time only."""
+    max_age_seconds: float = 60.0
+    """Past this age of the last document, or of the last block the gateway knows, `/pools` answers 503: its readers
+    could not tell otherwise that prices are old."""
     output: str = ""
     """File that each document is also written to, in whole; empty: none."""
     once: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -47,18 +48,25 @@ class TokenBook:
         task = self._asked.get(token)
         if task is None:
             task = self._asked[token] = asyncio.ensure_future(self._ask(token))
-            task.add_done_callback(lambda _: self._asked.pop(token, None))
+            task.add_done_callback(partial(self._answered, token))
         # Shielded: whoever else waits for the same token must not suffer from this caller's end.
         self._known[token] = await asyncio.shield(task)
         return self._known[token]
+
+    def _answered(self, token: str, task: asyncio.Task[tuple[int, str]]) -> None:
+        """The question is over; with a round that was given up nobody may be left to hear of its failure."""
+        self._asked.pop(token, None)
+        if not task.cancelled():
+            task.exception()
 
     async def _ask(self, token: str) -> tuple[int, str]:
         if not is_identifier(token):
             raise GatewayError(f"{token[:40]!r} is not a token identifier")
         values = await self._gateway.view(ESDT_SYSTEM_CONTRACT, "getTokenProperties", token.encode())
         for value in values:
-            if value.startswith(PREFIX) and value[len(PREFIX) :].isdigit():
-                decimals = int(value[len(PREFIX) :])
+            digits = value[len(PREFIX) :]
+            if value.startswith(PREFIX) and digits.isdigit() and len(digits) <= 2:
+                decimals = int(digits)
                 if decimals <= MAX_DECIMALS:
                     return decimals, values[0].decode("utf-8", "replace")[:100]
         raise GatewayError(f"{token}: the system contract names no usable decimals")

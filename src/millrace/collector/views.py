@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from millrace.chain.abi import AbiError, Reader
+from millrace.chain.abi import AbiError, Reader, decode_uint
 from millrace.dex.pool import PoolState
+
+NUMBER_BYTES = 32
+"""No amount, price or fee of any contract needs more; what does is no number but an attempt on its reader."""
 
 
 class XExchangePair(NamedTuple):
@@ -66,6 +69,16 @@ def text(data: bytes) -> str:
         raise AbiError("a token identifier is not ASCII") from None
 
 
+def number(data: bytes) -> int:
+    """A top-encoded unsigned number."""
+    return decode_uint(data, NUMBER_BYTES)
+
+
+def _amount(reader: Reader) -> int:
+    """A nested unsigned number."""
+    return decode_uint(reader.blob(), NUMBER_BYTES)
+
+
 def state(number: int) -> PoolState:
     """A pool's state from its discriminant."""
     try:
@@ -83,7 +96,7 @@ def token_list(data: bytes) -> tuple[str, ...]:
 def amount_list(data: bytes) -> tuple[int, ...]:
     """A top-encoded list of big numbers."""
     reader = Reader(data)
-    return tuple(reader.items(reader.biguint))
+    return tuple(reader.items(lambda: _amount(reader)))
 
 
 def xexchange_pair(data: bytes) -> XExchangePair:
@@ -101,8 +114,8 @@ def onedex_pair(data: bytes) -> OneDexPair:
     reader.take(32)  # owner
     tokens = (text(reader.blob()), text(reader.blob()))
     lp_token, lp_decimals = text(reader.blob()), reader.uint(4)
-    reserves = (reader.biguint(), reader.biguint())
-    lp_supply = reader.biguint()
+    reserves = (_amount(reader), _amount(reader))
+    lp_supply = _amount(reader)
     reader.flag()  # whether the contract may mint the LP token
     total_fee = None
     if reader.remaining:
@@ -117,9 +130,9 @@ def jex_status(data: bytes) -> JexStatus:
     """The statistics behind the fees are not read."""
     reader = Reader(data)
     paused = reader.flag()
-    first, reserve_first = text(reader.blob()), reader.biguint()
-    second, reserve_second = text(reader.blob()), reader.biguint()
-    lp_token, lp_supply = text(reader.blob()), reader.biguint()
+    first, reserve_first = text(reader.blob()), _amount(reader)
+    second, reserve_second = text(reader.blob()), _amount(reader)
+    lp_token, lp_supply = text(reader.blob()), _amount(reader)
     reader.take(32)  # owner
     fees = reader.uint(4), reader.uint(4)
     return JexStatus(paused, (first, second), (reserve_first, reserve_second), lp_token, lp_supply, *fees)
@@ -130,14 +143,14 @@ def jex_stable_status(data: bytes) -> JexStableStatus:
     reader = Reader(data)
     paused, amp, count = reader.flag(), reader.uint(4), reader.uint(4)
     tokens = tuple(reader.array(lambda: text(reader.blob())))
-    reserves = tuple(reader.array(reader.biguint))
-    lp_token, lp_supply = text(reader.blob()), reader.biguint()
+    reserves = tuple(reader.array(lambda: _amount(reader)))
+    lp_token, lp_supply = text(reader.blob()), _amount(reader)
     reader.take(32)  # owner
     swap_fee = reader.uint(4)
     reader.option(lambda: reader.take(32))  # receiver of the platform's fees
     for _ in range(3):
         reader.array(reader.biguint)  # volumes and fees
-    prices = tuple(reader.array(reader.biguint)) if reader.remaining else (10**18,) * count
+    prices = tuple(reader.array(lambda: _amount(reader))) if reader.remaining else (10**18,) * len(tokens)
     reader.end()
     if not len(tokens) == len(reserves) == len(prices) == count:
         raise AbiError(f"{count} tokens announced, {len(tokens)} named")

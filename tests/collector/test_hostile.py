@@ -1,0 +1,276 @@
+"""Gateways that answer what no contract would: a pool may be lost by it, the collector and the other pools are not."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from millrace.chain import address
+from millrace.chain.abi import nested_biguint, nested_bool, nested_bytes, nested_list, nested_uint, top_uint
+from millrace.collector import app, exchanges, known
+from millrace.collector.app import Served
+from millrace.collector.collect import Collected, CollectError, Collector
+from millrace.collector.gateway import Gateway, GatewayError
+from millrace.collector.settings import CollectorSettings
+from millrace.collector.tokens import TokenBook
+from millrace.dex.document import decode
+
+POOLS = {
+    "ashswap_stable_pools": ("erd1qqqqqqqqqqqqqpgqaf8fzwmas77xxr7qwnxd6j3qsctv55e74fvsmvq675",),
+    "ashswap_crypto_pools": ("erd1qqqqqqqqqqqqqpgqn7969pvzaatp8p9yu6u5h2ce2gyw0x9j4fvsplvthl",),
+    "jex_pools": ("erd1qqqqqqqqqqqqqpgquenuwz852khuxcau49md27wk2qp03v4s6avsdvmxkc",),
+    "jex_stable_pools": ("erd1qqqqqqqqqqqqqpgqahfmv4apudlzgawgcvp2zr65dtufqfmy6avsazkewu",),
+}
+OWNER = b"\x0e" * 32
+
+LISTINGS = ("getAllPairContractMetadata", "viewPairsPaginated")
+
+FORMS: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "nothing": lambda values: [],
+    "empty": lambda values: [b""],
+    "cut": lambda values: [value[:-1] for value in values],
+    "too long": lambda values: [value + b"\0" for value in values],
+    "twice": lambda values: values * 2,
+    "zeros": lambda values: [bytes(len(value)) for value in values],
+    "largest": lambda values: [b"\xff" * len(value) for value in values],
+    "count": lambda values: [b"\xff\xff\xff\xff" + value[4:] for value in values],
+    "huge": lambda values: [b"\1" + bytes(20_000)] * max(1, len(values)),
+    "digits": lambda values: [b"NumDecimals-" + b"0" * 5_000] * max(1, len(values)),
+}
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as made:
+        yield made
+
+
+def collector(standin: Any, session: aiohttp.ClientSession, **changes: Any) -> Collector:
+    settings = CollectorSettings(gateway=standin.url, attempts=1, **(POOLS | changes))
+    gateway = Gateway(session, settings)
+    return Collector(settings, gateway, TokenBook(gateway))
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_every_view_may_answer_anything(standin: Any, session: aiohttp.ClientSession, form: str) -> None:
+    """Whatever one view answers, there is a document its reader accepts, or an error of this round."""
+    honest = dict(standin.views)
+    whole = len((await collector(standin, session).collect()).document.pools)
+    documents = 0
+    keys = list({key[:2]: key for key in reversed(honest)}.values())  # each view of each contract once
+    for key in keys:
+        standin.views = honest | {key: FORMS[form](honest[key])}
+        try:
+            collected = await collector(standin, session).collect()
+        except CollectError:
+            continue
+        documents += 1
+        pools = decode(collected.data).pools
+        assert len(pools) <= whole
+        assert len(pools) == whole or collected.skipped or key[1] in LISTINGS, key
+    assert documents > len(keys) // 2
+
+
+async def test_a_failure_leaves_nothing_in_the_log(
+    standin: Any, session: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Questions of a round that was given up end without a traceback."""
+    caplog.set_level(logging.WARNING)
+    standin.views = {key: value for key, value in standin.views.items() if key[1] != "getTokenProperties"}
+    with pytest.raises(CollectError):
+        await collector(standin, session).collect()
+    await asyncio.sleep(0)
+    assert not caplog.records
+
+
+async def test_a_stable_pool_of_four_billion_tokens(standin: Any, session: aiohttp.ClientSession) -> None:
+    """A number of tokens that the rest of the answer does not bear out takes no memory."""
+    lie = nested_bool(False) + nested_uint(256, 4) + nested_uint(2**32 - 1, 4)
+    lie += nested_list([nested_bytes(b"USDT-f8c08c")]) + nested_list([nested_biguint(1)])
+    lie += nested_bytes(b"LPUSDCUSDT-fd8cf1") + nested_biguint(1) + OWNER + nested_uint(500, 4) + b"\0"
+    lie += nested_list([]) * 3
+    key = next(key for key in standin.views if address.encode(key[0]) == POOLS["jex_stable_pools"][0])
+    standin.views[key] = [lie]
+    collected = await collector(standin, session).collect()
+    (skipped,) = [item for item in collected.skipped if item.pool.startswith("j:")]
+    assert "4294967295 tokens announced" in skipped.reason
+
+
+async def test_a_pair_that_is_listed_twice(standin: Any, session: aiohttp.ClientSession) -> None:
+    """The first counts; a document with two pools of one name would be refused as a whole."""
+    metadata = next(key for key in standin.views if key[1] == "getAllPairContractMetadata")
+    (pair,) = standin.views[metadata]
+    standin.views[metadata] = [pair, nested_bytes(b"MEX-455c57") + nested_bytes(b"USDC-c76f1f") + pair[-32:]]
+    collected = await collector(standin, session).collect()
+    (pool,) = [pool for pool in collected.document.pools if pool.id.startswith("x:")]
+    assert pool.tokens == ("WEGLD-bd4d79", "USDC-c76f1f")
+    assert (pool.id, "listed twice") in collected.skipped
+
+
+async def test_an_exchange_of_too_many_pools(
+    standin: Any, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the bound nothing is asked of the pools listed: there is no document."""
+    monkeypatch.setattr(exchanges, "MAX_POOLS", 2)
+    metadata = next(key for key in standin.views if key[1] == "getAllPairContractMetadata")
+    (pair,) = standin.views[metadata]
+    standin.views[metadata] = [pair[:-1] + bytes((last,)) for last in range(3)]
+    with pytest.raises(CollectError, match="3 pools are listed, at most 2"):
+        await collector(standin, session, exchanges=("XExchange",)).collect()
+    assert not standin.asked["getState"]
+
+
+async def test_an_exchange_that_lists_nothing_any_more(standin: Any, session: aiohttp.ClientSession) -> None:
+    """An exchange that had pools a round ago and lists none now is not believed; one that never had any is."""
+    metadata = next(key for key in standin.views if key[1] == "getAllPairContractMetadata")
+    honest, standin.views[metadata] = standin.views[metadata], []
+    made = collector(standin, session)
+    before = len((await made.collect()).document.pools)
+    standin.views[metadata] = honest
+    assert len((await made.collect()).document.pools) == before + 1
+    standin.views[metadata] = []
+    with pytest.raises(CollectError, match="XExchange lists no pools any more"):
+        await made.collect()
+    for pages in [key for key in standin.views if key[1] == "viewPairsPaginated"]:
+        standin.views[pages] = []
+    with pytest.raises(CollectError, match="no pair on any page, and 947 is the last"):
+        await collector(standin, session, exchanges=("OneDex",)).collect()
+
+
+async def test_a_page_of_more_than_was_asked_for(standin: Any, session: aiohttp.ClientSession) -> None:
+    """A page longer than a page is no answer."""
+    page = next(key for key, pairs in standin.views.items() if key[1] == "viewPairsPaginated" and pairs)
+    standin.views[page] = standin.views[page][:1] * (exchanges.PAGE + 1)
+    with pytest.raises(CollectError, match="201 pairs on a page of 200"):
+        await collector(standin, session, exchanges=("OneDex",)).collect()
+
+
+async def test_a_router_that_lists_what_is_no_address(standin: Any, session: aiohttp.ClientSession) -> None:
+    """A listing with anything else than addresses is an error of the round."""
+    router = address.decode(known.XEXCHANGE_ROUTER)
+    for listed in ([b""], [b"\1" * 31], [b"\1" * 33]):
+        standin.views[router, "getAllPoolAddresses", ()] = listed
+        with pytest.raises(CollectError, match="addresses"):
+            await collector(standin, session, ashswap_router=known.XEXCHANGE_ROUTER).collect()
+
+
+async def test_an_lp_token_that_claims_a_traded_tokens_name(standin: Any, session: aiohttp.ClientSession) -> None:
+    """A token's decimals are the system contract's word, whatever pool calls it its LP token."""
+    lp = next(
+        key for key in standin.views if key[1] == "getLpTokenIdentifier" and standin.views[key] == [b"ALP-0fe50a"]
+    )
+    standin.views[lp] = [b"USDC-c76f1f"]
+    collected = await collector(standin, session).collect()
+    (usdc,) = [token for token in collected.document.tokens if token.identifier == "USDC-c76f1f"]
+    assert usdc.decimals == 6
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[" * 100_000,
+        '{"data":{"status":{"erd_current_round":1e999}}}',
+        '{"data":{"status":[]}}',
+        '{"data":null}',
+        "\xff",
+    ],
+)
+async def test_a_block_that_is_none(session: aiohttp.ClientSession, body: str) -> None:
+    """Whatever is answered to the question for the block, it is a block or a `GatewayError`."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=body.encode("latin-1"), content_type="application/json")
+
+    application = web.Application()
+    application.router.add_get("/network/status/1", answer)
+    server = TestServer(application)
+    await server.start_server()
+    with pytest.raises(GatewayError, match="network/status"):
+        await Gateway(session, CollectorSettings(gateway=str(server.make_url("/")))).block(1)
+    await server.close()
+
+
+async def test_a_pause_that_is_no_number(standin: Any, session: aiohttp.ClientSession) -> None:
+    """A `Retry-After` in other digits than ours is as good as none."""
+    standin.faults = [web.Response(status=503, headers={"Retry-After": "\u00b2"})]
+    settings = CollectorSettings(gateway=standin.url, attempts=2)
+    values = await Gateway(session, settings).view(address.decode(known.ONEDEX_ROUTER), "getLastPairId")
+    assert values == [top_uint(947)]
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Rounds:
+    """Stands for a collector whose documents the test sets."""
+
+    def __init__(self, made: Collected) -> None:
+        self.made = made
+
+    async def collect(self) -> Any:
+        return self.made
+
+
+async def test_old_documents_are_not_served(standin: Any, session: aiohttp.ClientSession) -> None:
+    """Past its age, or when the gateway's block does not move any more, the document is not handed out as new."""
+    made = await collector(standin, session).collect()
+    rounds, clock = Rounds(made), Clock()
+    served = Served(CollectorSettings(max_age_seconds=60), clock)
+    server = TestServer(served.application())
+    await server.start_server()
+
+    async def look() -> tuple[int, int, str]:
+        async with session.get(server.make_url("/pools")) as pools, session.get(server.make_url("/health")) as health:
+            return pools.status, health.status, (await health.json())["status"]
+
+    assert await look() == (503, 503, "starting")
+    await served.round(rounds)  # type: ignore[arg-type]
+    clock.now += 60
+    assert await look() == (200, 200, "ok")
+    clock.now += 1
+    assert await look() == (503, 503, "stale"), "no round since"
+    await served.round(rounds)  # type: ignore[arg-type]
+    assert await look() == (503, 503, "stale"), "the same block as a minute ago"
+    moved = msgspec.structs.replace(made.document, block=msgspec.structs.replace(made.document.block, nonce=20990001))
+    rounds.made = made._replace(document=moved)
+    await served.round(rounds)  # type: ignore[arg-type]
+    assert await look() == (200, 200, "ok")
+    await server.close()
+
+
+@pytest.mark.parametrize("error", [OSError("no space left"), KeyError("a defect")])
+async def test_a_round_that_fails_otherwise_is_followed_by_the_next(
+    standin: Any, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A full disk, or a defect of ours, costs a round and not the collector."""
+    settings = CollectorSettings(gateway=standin.url, refresh_seconds=0.05, **POOLS)
+    served, second = Served(settings), asyncio.Event()
+    fail = [True]
+    real = Collector.collect
+
+    async def collect(self: Collector) -> Collected:
+        if fail.pop() if fail else False:
+            raise error
+        second.set()
+        return await real(self)
+
+    monkeypatch.setattr(Collector, "collect", collect)
+    gateway = Gateway(session, settings)
+    book = TokenBook(gateway)
+    running = asyncio.create_task(app._loop(settings, served, Collector(settings, gateway, book), book))
+    await asyncio.wait_for(second.wait(), 10)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
