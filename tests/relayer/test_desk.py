@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from typing import Any
 
@@ -14,6 +15,7 @@ from relayer_support import (
     BlockMaker,
     as_json,
     connected,
+    entry_of,
     raw,
     sign,
     start,
@@ -476,3 +478,13 @@ def _client(tx: Any) -> bytes:
 def _finalise(world: Any, maker: BlockMaker, sequence: int) -> None:
     message = pb.FinalizedBlock(shardID=maker.shard, headerHash=maker.previous)
     world.service.events.on_event("FinalizedBlock", message.SerializeToString(), sequence)
+
+
+async def test_what_is_kept_of_a_transaction_is_not_walked_by_the_collector(world: Any) -> None:
+    """Of a hundred thousand transactions in flight none is looked at by the garbage collector: that would take long."""
+    await start(world)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    entry = entry_of(world, transfer(ALICE))
+    treasury = world.service.desk.treasury
+    kept = [entry, entry.tx, treasury._reservations[entry.client_hash], treasury._sponsored[entry.chain_hash]]
+    assert [gc.is_tracked(item) for item in kept] == [False] * len(kept)

@@ -43,7 +43,7 @@ class TransactionError(ValueError):
         self.field = field
 
 
-class Transaction(msgspec.Struct, frozen=True):
+class Transaction(msgspec.Struct, frozen=True, gc=False):
     """A transaction in raw values: addresses, data and signatures are bytes, the value is in atomic units."""
 
     nonce: int

@@ -7,7 +7,7 @@ from collections import OrderedDict
 import msgspec
 
 
-class Account(msgspec.Struct, frozen=True):
+class Account(msgspec.Struct, frozen=True, gc=False):
     """State of an account; an address the chain does not know has nonce 0 and balance 0."""
 
     nonce: int

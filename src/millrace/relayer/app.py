@@ -60,8 +60,9 @@ HANDSHAKES, HANDSHAKES_PER_CLIENT = 1_000, 100
 async def run(settings: RelayerSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set. Raises `OSError` when a port is taken or the keys cannot be used."""
     service = Service(settings)
-    # Entries in flight and accounts live for long and make no cycles: walking them all again and again is waste.
-    gc.set_threshold(50_000, 20, 50)
+    # What is kept of transactions and accounts is not walked at all (`gc=False`). The rest is walked in short pauses of
+    # about a millisecond while it is young, and hardly ever as a whole.
+    gc.set_threshold(5_000, 20, 500)
     loop = asyncio.get_running_loop()
     rotations: set[asyncio.Task[None]] = set()
     try:

@@ -25,7 +25,7 @@ Result = Accepted | Reason
 Announce = Callable[[Entry], None]
 
 
-class Taken(msgspec.Struct, frozen=True):
+class Taken(msgspec.Struct, frozen=True, gc=False):
     """A transaction after `take`: reserved anew, or one that was submitted before."""
 
     position: int

@@ -34,14 +34,11 @@ class Spender(msgspec.Struct, frozen=True, gc=False):
     receiver: bytes | None = None
 
 
-class _Charge:
+class _Charge(msgspec.Struct, eq=False, gc=False):
     """An amount that counts in the windows from `time` on; it shrinks when settled, to 0 when refunded."""
 
-    __slots__ = ("amount", "time")
-
-    def __init__(self, amount: int, time: float) -> None:
-        self.amount = amount
-        self.time = time
+    amount: int
+    time: float
 
 
 class _Window:
@@ -106,17 +103,14 @@ _OfWhom = tuple[_Quota, _Quota | None, _Quota | None]
 """Of sender, IP address and receiver, as far as they are known."""
 
 
-class Reservation:
+class Reservation(msgspec.Struct, eq=False, gc=False):
     """What one transaction has taken. Ends by exactly one of `Ledger.settle` and `Ledger.refund`."""
 
-    __slots__ = ("account", "charge", "is_open", "quotas", "sign_only")
-
-    def __init__(self, account: _KeyAccount, quotas: tuple[_Quota, ...], charge: _Charge, sign_only: bool) -> None:
-        self.account = account
-        self.quotas = quotas
-        self.charge = charge
-        self.sign_only = sign_only
-        self.is_open = True
+    account: _KeyAccount
+    quotas: tuple[_Quota, ...]
+    charge: _Charge
+    sign_only: bool
+    is_open: bool = True
 
 
 class Undecided(NamedTuple):

@@ -138,7 +138,7 @@ class Desk:
         """Wait until an entry is journalled or released; why it was released, if it was."""
         if entry.state == "reserved":
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            entry.waiters.append(waiter)
+            entry.waiters += (waiter,)
             await waiter
         return entry.refusal
 
@@ -347,4 +347,4 @@ def _tell(entry: Entry) -> None:
     for waiter in entry.waiters:
         if not waiter.done():
             waiter.set_result(None)
-    entry.waiters = []
+    entry.waiters = ()

@@ -21,7 +21,7 @@ State = Literal["reserved", "journalled", "signed", "expired", "over"]
 still run; `over`: refused, finished or superseded, and no longer in flight."""
 
 
-class Entry(msgspec.Struct, eq=False):
+class Entry(msgspec.Struct, eq=False, gc=False):
     """One transaction on its way."""
 
     tx: Transaction
@@ -50,7 +50,7 @@ class Entry(msgspec.Struct, eq=False):
     """How often the signing process may have been asked for it; an entry read from disk may have been asked once."""
     refusal: Reason | None = None
     """Why it is over, if it was never accepted."""
-    waiters: list[asyncio.Future[None]] = []
+    waiters: tuple[asyncio.Future[None], ...] = ()
     """Later submissions of the same bytes, which get the first one's outcome."""
 
     @property

@@ -29,7 +29,7 @@ CREATE INDEX IF NOT EXISTS outcomes_time ON outcomes (time_ms);
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """The end of one sponsored transaction; a row of the table."""
 
     client_hash: bytes

@@ -42,7 +42,7 @@ ROWS_AT_ONCE = 32
 """Rows of one statement: each statement costs the writer thread a turn with the interpreter, which others hold."""
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One row of `submissions`."""
 
     sender: bytes

@@ -29,7 +29,7 @@ MAX_RECEIVERS = 10_000
 OUTCOMES_MS = int(HOUR * 1000)
 
 
-class _Sponsored(msgspec.Struct):
+class _Sponsored(msgspec.Struct, eq=False, gc=False):
     """A transaction one of our keys signed, until it is known how it ended."""
 
     outcome: Outcome
