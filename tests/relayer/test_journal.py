@@ -13,11 +13,11 @@ import pytest
 from relayer_support import entry_of, start, submit, transfer, wallet
 
 from millrace.chain import address
-from millrace.chain.transaction import client_hash, signing_message, to_proto
+from millrace.chain.transaction import client_hash, to_proto
 from millrace.relayer import audit, checkpoints
 from millrace.relayer.journal import Journal, _connect
 from millrace.relayer.journal_writer import JournalError, NonceTaken
-from millrace.relayer.records import Record, hash_message
+from millrace.relayer.records import Record
 from millrace.relayer.stages import hash_of
 
 ALICE = wallet(1)
@@ -26,7 +26,7 @@ ALICE = wallet(1)
 def row(nonce: int, data: bytes = b"", **changes: object) -> Record:
     tx = transfer(ALICE, nonce, data=data)
     made = Record(
-        tx.sender, nonce, client_hash(tx), None, hash_message(signing_message(tx)), to_proto(tx),
+        tx.sender, nonce, client_hash(tx), None, to_proto(tx),
         "relay", tx.relayer, 10, None, "ip", 1000 + nonce, "journalled", True,
     )  # fmt: skip
     return msgspec.structs.replace(made, **changes)
@@ -104,6 +104,38 @@ async def test_reopened_file_has_everything(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(JournalError, match="move the file away"):
         Journal(path).open()
+
+
+OLD_SUBMISSIONS = """
+CREATE TABLE submissions (
+    sender BLOB NOT NULL, nonce INTEGER NOT NULL, client_hash BLOB NOT NULL, chain_hash BLOB,
+    message_hash BLOB NOT NULL, tx BLOB NOT NULL, kind TEXT NOT NULL, relayer BLOB, fee TEXT NOT NULL, cost TEXT,
+    ip TEXT NOT NULL, created_ms INTEGER NOT NULL, state TEXT NOT NULL, broadcast INTEGER NOT NULL, ended_ms INTEGER,
+    PRIMARY KEY (sender, nonce)
+) WITHOUT ROWID;
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+INSERT INTO meta VALUES ('schema', '1');
+"""
+
+
+async def test_a_journal_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
+    """What the version before wrote is read as it was, its nonces stay taken, and new rows come behind it."""
+    path, old = tmp_path / "journal.sqlite", row(1)
+    connection = sqlite3.connect(path)
+    connection.executescript(OLD_SUBMISSIONS)
+    values = msgspec.structs.asdict(old) | {"fee": "10", "message_hash": b"m"}
+    names = ", ".join(values)
+    connection.execute(f"INSERT INTO submissions ({names}) VALUES ({', '.join('?' * len(values))})", [*values.values()])
+    connection.commit()
+    connection.close()
+    for nonce in (2, 3):  # the second time there is nothing left to do
+        journal = Journal(path)
+        journal.open()
+        assert journal.open_records() == [old, *(row(before) for before in range(2, nonce))]
+        with pytest.raises(NonceTaken):
+            await journal.append([row(1, b"other")])
+        await journal.append([row(nonce)])
+        await journal.close()
 
 
 async def test_audit_log_is_append_only(journal: Journal) -> None:

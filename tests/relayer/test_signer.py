@@ -24,7 +24,7 @@ from millrace.chain.transaction import client_hash, signing_message, to_proto
 from millrace.relayer import signing
 from millrace.relayer.journal import Journal
 from millrace.relayer.policy import PolicyFile
-from millrace.relayer.records import Record, hash_message
+from millrace.relayer.records import Record
 from millrace.relayer.signer import Vault
 from millrace.relayer.signer_wire import Answer, Done, Ready, Start, Work, frame
 from millrace.relayer.signing import SignerError, SigningProcess
@@ -39,7 +39,6 @@ def record(tx: Any, **changes: Any) -> Record:
         nonce=tx.nonce,
         client_hash=client_hash(tx),
         chain_hash=None,
-        message_hash=hash_message(signing_message(tx)),
         tx=to_proto(tx),
         kind="relay",
         relayer=tx.relayer,

@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import Transaction, signing_message
+from millrace.chain.transaction import Transaction
 from millrace.relayer import audit, reasons
 from millrace.relayer.accounts import Account
 from millrace.relayer.inflight import Entry, InFlight
 from millrace.relayer.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
 from millrace.relayer.policy import target_of
 from millrace.relayer.reasons import Reason, Refused
-from millrace.relayer.records import Record, hash_message
+from millrace.relayer.records import Record
 from millrace.relayer.stages import Approved, Authenticated, hash_of
 from millrace.relayer.treasury import Treasury
 
@@ -313,7 +313,6 @@ def record_of(entry: Entry) -> Record:
         nonce=entry.tx.nonce,
         client_hash=entry.client_hash,
         chain_hash=hash_of(entry.proto) if entry.kind == "broadcast" else None,
-        message_hash=hash_message(signing_message(entry.tx)),
         tx=entry.proto,
         kind=entry.kind,
         relayer=entry.tx.relayer if entry.kind != "broadcast" else None,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -18,11 +19,14 @@ from millrace.chain.transaction import Transaction, TransactionError, from_proto
 from millrace.relayer import audit, outcomes
 from millrace.relayer import records as rows
 from millrace.relayer.checkpoints import Checkpoints
-from millrace.relayer.journal_writer import JournalError, NonceTaken, Write, Writer
+from millrace.relayer.journal_writer import Change, JournalError, NonceTaken, Rows, Writer
 from millrace.relayer.records import COLUMNS, Cosigned, Record
 from millrace.relayer.stages import hash_of
 
-SCHEMA_VERSION = 1
+log = logging.getLogger(__name__)
+
+SCHEMA_VERSION = 2
+"""2: the hash of a row's bytes to be signed is gone, as its client hash says more."""
 MAX_NONCE = 2**63 - 1
 """What a row can hold; an account that has got that far is not of this world."""
 QUOTA_MS = 3_600_000
@@ -34,6 +38,11 @@ _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS write_offs (client_hash BLOB PRIMARY KEY, time_ms INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
+
+
+_APPENDED, _COSIGNED = 0, 1
+"""Rows of new transactions come before signatures that wait for the same commit: those are of rows on disk, and before
+another transaction takes such a row's place the change that ends it stands between the two."""
 
 
 class Journal:
@@ -58,7 +67,7 @@ class Journal:
             self._take_lock()
             connection = _connect(self.path)
             connection.executescript(_SCHEMA)
-            _check_version(connection)
+            _bring_up_to_date(connection)
             _mend_signed_twice(connection)
             self._reader = _connect(self.path)
         except (OSError, sqlite3.Error) as error:
@@ -115,29 +124,16 @@ class Journal:
         Raises `JournalFull`, or `JournalError` when the disk fails or a row's (sender, nonce) is held by
         another that may still run; then none of them is there.
         """
-
-        lines: list[audit.Line] = [
-            (row.created_ms, "reserve", row.relayer, row.sender, row.nonce, row.client_hash, row.fee)
-            for row in records
-            if row.relayer is not None
-        ]
-
-        def write(connection: sqlite3.Connection) -> None:
-            if rows.insert(connection, records) != len(records):
-                raise NonceTaken("a nonce of this sender is taken")
-            audit.write(connection, lines)
-
         self.records += len(records)
-        await self._open_writer().commit(write)
+        await self._open_writer().commit(Rows(_APPENDED, _append, records))
 
-    def change(self, write: Write) -> None:
+    def change(self, change: Change) -> None:
         """Make a change as soon as the disk takes it, after those before it. Never refused."""
-        self._open_writer().change(write)
+        self._open_writer().change(change)
 
     def cosigned(self, signed: Sequence[Cosigned]) -> None:
         """Keep relayer signatures, see `change`."""
-
-        self.change(lambda connection: rows.take_signatures(connection, signed))
+        self.change(Rows(_COSIGNED, rows.take_signatures, signed))
 
     def keep_cursor(self, sequence: int) -> None:
         """Remember up to which event of the hub nothing need be read again.
@@ -243,6 +239,18 @@ class Journal:
         return self._writer
 
 
+def _append(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
+    """Write new rows and what they reserve. Raises `NonceTaken`."""
+    if rows.insert(connection, records) != len(records):
+        raise NonceTaken("a nonce of this sender is taken")
+    lines: list[audit.Line] = [
+        (row.created_ms, "reserve", row.relayer, row.sender, row.nonce, row.client_hash, row.fee)
+        for row in records
+        if row.relayer is not None
+    ]
+    audit.write(connection, lines)
+
+
 def transaction_of(record: Record) -> Transaction:
     """The transaction of a row. Raises `JournalError`: rows cannot be left out, for what they hold was promised."""
     try:
@@ -282,10 +290,17 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _check_version(connection: sqlite3.Connection) -> None:
+def _bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """Make a file of the version before one of this; one commit, so that a process killed meanwhile begins anew."""
     connection.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (str(SCHEMA_VERSION),))
     (found,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
-    if int(found) != SCHEMA_VERSION:
+    if int(found) == 1:
+        log.info("bringing the journal up to date")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ALTER TABLE submissions DROP COLUMN message_hash")
+        connection.execute("UPDATE meta SET value = '2' WHERE name = 'schema'")
+        connection.execute("COMMIT")
+    elif int(found) != SCHEMA_VERSION:
         raise sqlite3.DatabaseError(f"written by another version (schema {found}, this is {SCHEMA_VERSION})")
 
 

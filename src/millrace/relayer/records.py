@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,7 +15,6 @@ CREATE TABLE IF NOT EXISTS submissions (
     nonce INTEGER NOT NULL,
     client_hash BLOB NOT NULL,
     chain_hash BLOB,
-    message_hash BLOB NOT NULL,   -- of the bytes to be signed
     tx BLOB NOT NULL,             -- protobuf, with the relayer's signature once it is there
     kind TEXT NOT NULL,           -- relay, sign or broadcast
     relayer BLOB,                 -- our key, when it was asked to sign and so to pay
@@ -49,7 +47,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     nonce: int
     client_hash: bytes
     chain_hash: bytes | None
-    message_hash: bytes
     tx: bytes
     kind: str
     relayer: bytes | None
@@ -66,11 +63,6 @@ Cosigned = tuple[bytes, bytes, bytes, int]
 
 COLUMNS = ", ".join(Record.__struct_fields__)
 _FEE, _COST = (Record.__struct_fields__.index(name) for name in ("fee", "cost"))
-
-
-def hash_message(message: bytes) -> bytes:
-    """What a row keeps of the bytes to be signed, so that no other payload takes its place."""
-    return hashlib.blake2b(message, digest_size=32).digest()
 
 
 # A row gives way only when no key of ours may have signed it: it was not ours to sign, or it was withdrawn, which
@@ -99,11 +91,11 @@ def _update(count: int) -> str:
     )
 
 
-def _row(record: Record) -> tuple[Any, ...]:
+def _row(record: Record) -> list[Any]:
     values = list(msgspec.structs.astuple(record))
     values[_FEE] = str(record.fee)
     values[_COST] = None if record.cost is None else str(record.cost)
-    return tuple(values)
+    return values
 
 
 def record(row: tuple[Any, ...]) -> Record:

@@ -30,7 +30,7 @@ from millrace.chain.network import profile as named_profile
 from millrace.chain.transaction import Transaction, TransactionError, from_proto, signing_message
 from millrace.relayer import keystore, policy, reasons, stages
 from millrace.relayer.reasons import Refused
-from millrace.relayer.records import ROWS_AT_ONCE, hash_message
+from millrace.relayer.records import ROWS_AT_ONCE
 from millrace.relayer.signer_wire import (
     HEADER,
     MAX_FRAME,
@@ -71,7 +71,8 @@ class _Checked(msgspec.Struct, frozen=True, gc=False):
 _Nonce = tuple[bytes, int]
 """A sender and a nonce."""
 _Payload = tuple[bytes, bytes | None]
-"""What the journal says of them: the hash of the bytes to sign, and the key of ours that is asked to."""
+"""What the journal says of them: the client hash, which covers every byte to sign, and the key of ours that is asked
+to."""
 
 
 class Vault:
@@ -103,7 +104,7 @@ class Vault:
         except (TransactionError, Refused) as refusal:
             return str(refusal)
         if len(data) <= MAX_CHECKED_BYTES:
-            self._checked[checked.authenticated.parsed.client_hash] = checked
+            self._checked[data] = checked
             if len(self._checked) > MAX_CHECKED:
                 self._checked.popitem(last=False)
         return ""
@@ -139,15 +140,14 @@ class Vault:
 
     def _sign(self, checked: _Checked, journalled: Mapping[_Nonce, _Payload]) -> Answer:
         """Sign what holds its (sender, nonce) on disk: this very payload, with us as the one to sign."""
-        tx, message = checked.tx, checked.message
-        if journalled.get((tx.sender, tx.nonce)) != (hash_message(message), tx.relayer):
+        tx, item = checked.tx, checked.authenticated
+        if journalled.get((tx.sender, tx.nonce)) != (item.parsed.client_hash, tx.relayer):
             return Answer(refusal=str(Refused(NOT_JOURNALLED)))
-        return Answer(signature=self._pairs[checked.authenticated.sender_shard].sign(message))
+        return Answer(signature=self._pairs[item.sender_shard].sign(checked.message))
 
     def _forget(self, data: bytes) -> _Checked | None:
         """What is remembered of these very bytes; not any more."""
-        known = stages.hash_of(data)
-        return self._checked.pop(known) if known in self._checked else None
+        return self._checked.pop(data, None)
 
     def _verify(self, data: bytes) -> _Checked:
         """The transaction in these bytes. Raises `TransactionError` or `Refused`."""
@@ -176,7 +176,7 @@ class Vault:
         for start in range(0, len(possible), ROWS_AT_ONCE):
             part = possible[start : start + ROWS_AT_ONCE]
             rows = self._journal.execute(_payloads(len(part)), [value for item in part for value in item])
-            found |= {(sender, nonce): (message_hash, relayer) for sender, nonce, message_hash, relayer in rows}
+            found |= {(sender, nonce): (client_hash, relayer) for sender, nonce, client_hash, relayer in rows}
         return found
 
 
@@ -184,7 +184,7 @@ class Vault:
 def _payloads(count: int) -> str:
     """The question for what may be signed under so many senders and nonces."""
     return (
-        "SELECT sender, nonce, message_hash, relayer "
+        "SELECT sender, nonce, client_hash, relayer "
         f"FROM (VALUES {', '.join(['(?, ?)'] * count)}) CROSS JOIN submissions ON sender = column1 AND nonce = column2 "
         "WHERE state IN ('journalled', 'signed', 'expired')"
     )
