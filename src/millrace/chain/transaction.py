@@ -121,21 +121,27 @@ def to_proto(tx: Transaction) -> bytes:
         nonce=tx.nonce,
         value=bigint.encode(tx.value),
         receiver=tx.receiver,
-        rcvUserName=tx.receiver_username,
         sender=tx.sender,
-        sndUserName=tx.sender_username,
         gasPrice=tx.gas_price,
         gasLimit=tx.gas_limit,
-        data=tx.data,
         chainID=tx.chain_id.encode(),
         version=tx.version,
         signature=tx.signature,
         options=tx.options,
-        guardian=tx.guardian,
-        guardianSignature=tx.guardian_signature,
         relayer=tx.relayer,
         relayerSignature=tx.relayer_signature,
     )
+    # Most transactions have none of these, and to set nothing takes as long as to set something.
+    if tx.data:
+        message.data = tx.data
+    if tx.receiver_username:
+        message.rcvUserName = tx.receiver_username
+    if tx.sender_username:
+        message.sndUserName = tx.sender_username
+    if tx.guardian:
+        message.guardian = tx.guardian
+    if tx.guardian_signature:
+        message.guardianSignature = tx.guardian_signature
     return message.SerializeToString()
 
 
@@ -228,16 +234,16 @@ def from_json(obj: TransactionJson) -> Transaction:
         gas_price=obj.gas_price,
         gas_limit=obj.gas_limit,
         chain_id=obj.chain_id,
-        data=_decode_base64("data", obj.data, MAX_DATA),
+        data=_decode_base64("data", obj.data, MAX_DATA) if obj.data else b"",
         version=obj.version,
         options=obj.options,
-        sender_username=_decode_base64("senderUsername", obj.sender_username, MAX_USERNAME),
-        receiver_username=_decode_base64("receiverUsername", obj.receiver_username, MAX_USERNAME),
-        guardian=_optional_address("guardian", obj.guardian),
-        relayer=_optional_address("relayer", obj.relayer),
-        signature=_decode_signature("signature", obj.signature),
-        guardian_signature=_decode_signature("guardianSignature", obj.guardian_signature),
-        relayer_signature=_decode_signature("relayerSignature", obj.relayer_signature),
+        sender_username=_username("senderUsername", obj.sender_username) if obj.sender_username else b"",
+        receiver_username=_username("receiverUsername", obj.receiver_username) if obj.receiver_username else b"",
+        guardian=_address("guardian", obj.guardian) if obj.guardian else b"",
+        relayer=_address("relayer", obj.relayer) if obj.relayer else b"",
+        signature=_signature("signature", obj.signature) if obj.signature else b"",
+        guardian_signature=_signature("guardianSignature", obj.guardian_signature) if obj.guardian_signature else b"",
+        relayer_signature=_signature("relayerSignature", obj.relayer_signature) if obj.relayer_signature else b"",
     )
     _check(tx)
     return tx
@@ -271,10 +277,6 @@ def _address(field: str, text: str) -> bytes:
         return address.decode(text)
     except address.AddressError as error:
         raise TransactionError(field, str(error)) from None
-
-
-def _optional_address(field: str, text: str) -> bytes:
-    return _address(field, text) if text else b""
 
 
 def _check(tx: Transaction) -> None:
@@ -339,8 +341,6 @@ def _decode_value(data: bytes) -> int:
 
 def _decode_base64(field: str, text: str, longest: int) -> bytes:
     """Standard base64 with padding; a lenient form would mean other signing bytes than the text suggests."""
-    if not text:
-        return b""
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
@@ -352,9 +352,11 @@ def _decode_base64(field: str, text: str, longest: int) -> bytes:
     return data
 
 
-def _decode_signature(field: str, text: str) -> bytes:
-    if not text:
-        return b""
+def _username(field: str, text: str) -> bytes:
+    return _decode_base64(field, text, MAX_USERNAME)
+
+
+def _signature(field: str, text: str) -> bytes:
     try:
         raw = bytes.fromhex(text)
     except ValueError:

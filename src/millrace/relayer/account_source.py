@@ -51,14 +51,21 @@ class AccountSource:
             raise Refused(reasons.ACCOUNT_UNAVAILABLE.but("the chain API does not answer; try again", 1_000))
         return account
 
+    def known(self, pubkey: bytes) -> Account | None:
+        """The state of an account, as far as it can be relied on without asking anybody."""
+        account = self.book.get(pubkey)
+        if account is None or self.book.doubted_since(pubkey) is not None or self._is_old(pubkey, account):
+            return None
+        return account
+
     def _is_old(self, pubkey: bytes, account: Account) -> bool:
         """Whether to ask again because its guardian may be another one now."""
-        age = self._clock() - account.fetched
         since = self.book.doubted_since(pubkey)
-        if since is not None and account.fetched < since + LAG_SECONDS:
-            return age >= REFRESH_SECONDS
-        self.book.settle(pubkey)
-        return bool(account.guardian) and age >= GUARDED_SECONDS
+        if since is not None:
+            if account.fetched < since + LAG_SECONDS:
+                return self._clock() - account.fetched >= REFRESH_SECONDS
+            self.book.settle(pubkey)
+        return bool(account.guardian) and self._clock() - account.fetched >= GUARDED_SECONDS
 
     def _is_doubtful(self, pubkey: bytes, account: Account) -> bool:
         """Whether the chain API has not spoken since the guardian changed."""

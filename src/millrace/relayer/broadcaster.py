@@ -59,6 +59,8 @@ class Broadcaster:
         self._until: dict[bytes, float] = {}
         """When the lifetime of an entry is over, on the clock that nobody sets."""
         self._queues: dict[str, asyncio.Queue[Entry]] = {}
+        self._queue_of: dict[tuple[int, int], asyncio.Queue[Entry]] = {}
+        """The same by shard of sender and receiver."""
         self._workers: list[asyncio.Task[None]] = []
         self._due: list[tuple[float, int, Entry]] = []
         self._order = itertools.count()
@@ -71,16 +73,23 @@ class Broadcaster:
 
     def send(self, entry: Entry) -> None:
         """Put an entry into the next batch of its topic."""
-        topic = self._network.transactions_topic(entry.sender_shard, entry.receiver_shard)
+        shards = entry.sender_shard, entry.receiver_shard
+        queue = self._queue_of.get(shards) or self._open_queue(*shards)
+        if entry.client_hash not in self._until:
+            age = max(0.0, time.time() - entry.created_ms / 1000)
+            self._until[entry.client_hash] = self._clock() + self._lifetime - age
+        queue.put_nowait(entry)
+
+    def _open_queue(self, sender_shard: int, receiver_shard: int) -> asyncio.Queue[Entry]:
+        """The queue of the topic of transactions between these shards, with its worker."""
+        topic = self._network.transactions_topic(sender_shard, receiver_shard)
         queue = self._queues.get(topic)
         if queue is None:
             # Bounded by the number of entries in flight, each of which waits in at most one queue.
             queue = self._queues[topic] = asyncio.Queue()
             self._workers.append(asyncio.create_task(self._work(topic, queue), name=f"broadcast-{topic}"))
-        if entry.client_hash not in self._until:
-            age = max(0.0, time.time() - entry.created_ms / 1000)
-            self._until[entry.client_hash] = self._clock() + self._lifetime - age
-        queue.put_nowait(entry)
+        self._queue_of[sender_shard, receiver_shard] = queue
+        return queue
 
     @property
     def queued(self) -> int:
@@ -122,9 +131,11 @@ class Broadcaster:
             began = self._clock()
             while not queue.empty():
                 entries.append(queue.get_nowait())
-            wanted = [entry for entry in entries if self._is_wanted(entry)]
+            wanted = []
             for entry in entries:
-                if not self._is_wanted(entry):
+                if self._is_wanted(entry):
+                    wanted.append(entry)
+                else:
                     self._forget(entry)
             await self._send_all(topic, wanted)
             await asyncio.sleep(max(0.0, BATCH_SECONDS - (self._clock() - began)))

@@ -7,6 +7,7 @@ since open and recent reservations are replayed from the audit log.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from typing import Generic, NamedTuple, TypeVar
 
@@ -44,27 +45,37 @@ class _Charge(msgspec.Struct, eq=False, gc=False):
 class _Window:
     """The sum of the charges of the last `seconds`."""
 
-    __slots__ = ("_charges", "_seconds", "total")
+    __slots__ = ("_charges", "_leaves", "_seconds", "total")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._charges: deque[_Charge] = deque()
+        self._leaves = math.inf
+        """When the oldest charge leaves."""
         self.total = 0
 
     def add(self, charge: _Charge) -> None:
+        if not self._charges:
+            self._leaves = charge.time + self._seconds
         self._charges.append(charge)
         self.total += charge.amount
 
     def sum(self, now: float) -> int:
-        """What counts now; what has left the window is dropped."""
+        """What counts now."""
+        if now >= self._leaves:
+            self._drop(now)
+        return self.total
+
+    def _drop(self, now: float) -> None:
+        """Drop what has left the window."""
         charges, since = self._charges, now - self._seconds
         while charges and charges[0].time <= since:
             self.total -= charges.popleft().amount
-        return self.total
+        self._leaves = charges[0].time + self._seconds if charges else math.inf
 
     def shrink(self, charge: _Charge, by: int, now: float) -> None:
         """A charge has become smaller; it only counts here while it has not left."""
-        self.sum(now)
+        self._drop(now)
         if charge.time > now - self._seconds:
             self.total -= by
 
@@ -136,8 +147,10 @@ class _Table(Generic[K]):
 
     def use(self, name: K, quota: _Quota) -> None:
         """Remember the quota as the one used last."""
+        if name in self._quotas:
+            self._quotas.move_to_end(name)
+            return
         self._quotas[name] = quota
-        self._quotas.move_to_end(name)
         if len(self._quotas) > self._capacity:
             self._quotas.popitem(last=False)
 
@@ -263,14 +276,15 @@ class Ledger:
 
 def _take(account: _KeyAccount, of_whom: _OfWhom, fee: int, now: float, sign_only: bool) -> Reservation:
     charge = _Charge(fee, now)
-    quotas = tuple([quota for quota in of_whom if quota is not None])
+    signed_only = fee if sign_only else 0
     for window in account.windows:
         window.add(charge)
+    account.at_risk += fee
+    account.at_risk_sign_only += signed_only
+    quotas = tuple([quota for quota in of_whom if quota is not None])
     for quota in quotas:
         quota.window.add(charge)
-        quota.at_risk_sign_only += fee if sign_only else 0
-    account.at_risk += fee
-    account.at_risk_sign_only += fee if sign_only else 0
+        quota.at_risk_sign_only += signed_only
     return Reservation(account, quotas, charge, sign_only)
 
 
@@ -281,16 +295,23 @@ def _undecided(account: _KeyAccount, fee: int, now: float) -> Undecided:
 
 
 def _check_budget(account: _KeyAccount, fee: int, now: float, budget: Budget, sign_only: bool) -> None:
-    limits = (budget.per_minute, budget.per_hour, budget.per_day)
-    for window, limit in zip(account.windows, limits, strict=True):
-        if window.sum(now) + fee > limit:
-            raise Refused(reasons.BUDGET_EXHAUSTED.but("try later", _ms(window.wait(now))))
+    minute, hour, day = account.windows
+    if minute.sum(now) + fee > budget.per_minute:
+        raise _exhausted(minute, now)
+    if hour.sum(now) + fee > budget.per_hour:
+        raise _exhausted(hour, now)
+    if day.sum(now) + fee > budget.per_day:
+        raise _exhausted(day, now)
     if account.at_risk + fee > budget.at_risk or (
         sign_only and account.at_risk_sign_only + fee > budget.at_risk_sign_only
     ):
         raise Refused(reasons.BUDGET_EXHAUSTED.but("too much is signed and not yet executed", 10_000))
     if account.may_be_lost(now) + fee > budget.loss_per_hour:
         raise Refused(reasons.BUDGET_EXHAUSTED.but("too much went to transactions that failed, or may", 10_000))
+
+
+def _exhausted(window: _Window, now: float) -> Refused:
+    return Refused(reasons.BUDGET_EXHAUSTED.but("try later", _ms(window.wait(now))))
 
 
 def _check_quota(quota: _Quota, fee: int, now: float, per_hour: int) -> None:

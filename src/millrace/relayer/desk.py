@@ -106,21 +106,21 @@ class Desk:
 
     def reserve(self, approved: Approved) -> Entry:
         """Take (sender, nonce), budget and quotas: all of them, or none and `Refused`."""
-        item = approved.authenticated
-        origin = approved.origin
+        examined = approved.authenticated.examined
+        parsed = examined.parsed
         entry = Entry(
-            tx=item.tx,
-            proto=item.parsed.proto,
-            client_hash=item.parsed.client_hash,
-            kind=origin.kind,
-            sender_shard=item.sender_shard,
-            receiver_shard=item.receiver_shard,
+            tx=parsed.tx,
+            proto=parsed.proto,
+            client_hash=parsed.client_hash,
+            kind=parsed.origin.kind,
+            sender_shard=examined.sender_shard,
+            receiver_shard=examined.receiver_shard,
             fee=approved.fee,
             created_ms=self._wall_ms(),
-            target=item.target if origin.is_sponsored else None,
-            ip=origin.ip,
+            target=examined.target,
+            ip=parsed.origin.ip,
         )
-        if origin.is_sponsored:
+        if parsed.origin.is_sponsored:
             self.treasury.reserve(entry)
         self.inflight.add(entry)
         return entry
@@ -132,7 +132,8 @@ class Desk:
         if entry.state == "reserved":
             entry.state = "journalled"
             entry.broadcast = entry.kind != "sign"
-        _tell(entry)
+        if entry.waiters:
+            _tell(entry)
 
     async def decided(self, entry: Entry) -> Reason | None:
         """Wait until an entry is journalled or released; why it was released, if it was."""

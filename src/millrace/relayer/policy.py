@@ -186,7 +186,7 @@ class PolicyFile:
     """The policy in a file, read again when the file changes; without a path it is the default."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._path = Path(path) if path else None
         self._seen: tuple[int, ...] | None = None
         self.policy = Policy()
         """The last one that could be read."""
@@ -197,15 +197,15 @@ class PolicyFile:
         Raises `PolicyError` when it cannot be used, as while somebody is still writing it: the policy stays the last
         good one, and the next call tries again.
         """
-        if not self._path:
+        if self._path is None:
             return False
         try:
-            status = Path(self._path).stat()
+            status = self._path.stat()
             # Two writes within one tick of the clock differ in size, or in the file itself if it was replaced.
             seen = (status.st_mtime_ns, status.st_size, status.st_ino)
             if seen == self._seen:
                 return False
-            self.policy = loads(Path(self._path).read_text(encoding="utf-8-sig"))
+            self.policy = loads(self._path.read_text(encoding="utf-8-sig"))
         except (OSError, UnicodeDecodeError) as error:
             raise PolicyError(f"{self._path}: cannot be read ({error})") from None
         except PolicyError as error:

@@ -125,11 +125,14 @@ class SigningProcess:
     def __init__(self, start: Start, timeout: float) -> None:
         self._start = start
         self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
         self._process: asyncio.subprocess.Process | None = None
         self._link: _Link | None = None
         self._to_sign: deque[_Asked] = deque()
         self._to_check: deque[_Asked] = deque()
         self._under_way: deque[_Group] = deque()
+        self._oldest_since = 0.0
+        """When the oldest frame under way became that."""
         self._deadline: asyncio.TimerHandle | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self.on_return: Callable[[], None] = lambda: None
@@ -189,7 +192,7 @@ class SigningProcess:
         if not self.running:
             raise SignerError("the signing process is down; it is being started again")
         total = sum(cost(len(item)) for item in items)
-        asked = _Asked(items, total, asyncio.get_running_loop().create_future())
+        asked = _Asked(items, total, self._loop.create_future())
         questions.append(asked)
         self._pump()
         return await asked.answer
@@ -198,27 +201,27 @@ class SigningProcess:
         """Send what waits, as far as the process may have it."""
         while self._link is not None and len(self._under_way) < MAX_UNDER_WAY and (self._to_sign or self._to_check):
             group = _Group(_frameful(self._to_sign), _frameful(self._to_check))
+            if not self._under_way:
+                self._oldest_since = self._loop.time()
             self._under_way.append(group)
             sign, check = ([item for asked in part for item in asked.items] for part in group)
             self._link.send(Work(sign, check))
             if self._deadline is None:
-                self._watch()
+                self._deadline = self._loop.call_later(self._timeout, self._look)
 
-    def _watch(self) -> None:
-        """Kill the process if the oldest frame is not answered in time."""
-        self._deadline = asyncio.get_running_loop().call_later(self._timeout, self._hangs) if self._under_way else None
-
-    def _hangs(self) -> None:
+    def _look(self) -> None:
+        """Kill the process if the oldest frame was not answered in time; one timer serves all frames of that time."""
         self._deadline = None
-        if self._process is not None and self._process.returncode is None:
+        left = self._oldest_since + self._timeout - self._loop.time()
+        if self._under_way and left > 0:
+            self._deadline = self._loop.call_later(left, self._look)
+        elif self._under_way and self._process is not None and self._process.returncode is None:
             log.error("signing process hangs, killing it", extra={"pid": self.pid})
             self._process.kill()
 
     def _take_done(self, done: Done) -> None:
         group = self._under_way.popleft()
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._watch()
+        self._oldest_since = self._loop.time()
         for part, answers in ((group.sign, done.signed), (group.check, done.checked)):
             at = 0
             for asked in part:
@@ -267,8 +270,7 @@ class SigningProcess:
         """A new process with its keys loaded. Raises `SignerError`."""
         try:
             ours = await self._launch()
-            loop = asyncio.get_running_loop()
-            _, link = await loop.create_unix_connection(lambda: _Link(self._take_done), sock=ours)
+            _, link = await self._loop.create_unix_connection(lambda: _Link(self._take_done), sock=ours)
         except OSError as error:  # no file descriptor or memory left, maybe only for a moment
             await self._end()
             raise SignerLost(f"no signing process can be started: {error}") from error

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Raw
@@ -114,7 +114,7 @@ class Submitter:
         taken = []
         for index, item in authenticated:
             try:
-                taken.append(await self._take_one(index, item))
+                taken.append(self._take_at_once(index, item) or await self._take_one(index, item))
             except Refused as refusal:
                 batch.results[index] = refusal.reason
             except _Repeated as repeated:
@@ -156,6 +156,18 @@ class Submitter:
         unknown = [sender for sender in senders if self._accounts.book.get(sender) is None]
         if unknown:
             await asyncio.gather(*(self._accounts.know(sender) for sender in unknown), return_exceptions=True)
+
+    def _take_at_once(self, index: int, item: Authenticated) -> Taken | None:
+        """`_take_one` of nearly all transactions: nobody is asked anything. `None` for the others. Raises `Refused`."""
+        account = self._accounts.known(item.tx.sender)
+        if account is None or not item.parsed.origin.is_sponsored:
+            return None
+        try:
+            return self._reserve(index, item, account, None)
+        except Refused as refusal:
+            if refusal.reason.code in _STALE:
+                return None
+            raise
 
     async def _take_one(self, index: int, item: Authenticated) -> Taken:
         """Reserve one transaction. Raises `Refused`, or `_Repeated` when its bytes were accepted before."""
@@ -220,24 +232,24 @@ class Submitter:
             elif item.is_new:
                 new.append(item)
         if new:
-            async with self._room_for(new, stretch, batch.origin.ip):
+            size = _size(new, stretch)
+            await self._finishing.take(batch.origin.ip, size)
+            try:
                 signed = await self._sign(await self._write(new, batch), batch)
+            finally:
+                self._finishing.give_back(batch.origin.ip, size)
             self._accept(signed, batch)
         # Another submission of the same bytes may have to be written first: nobody waits for that with room taken.
-        again = [(item, Journalled(item.reserved)) for item in taken if await self._is_written(item, batch)]
+        repeated = [item for item in taken if not item.is_new]
+        again = [(item, Journalled(item.reserved)) for item in repeated if await self._is_written(item, batch)]
         if again:
-            async with self._room_for([item for item, _ in again], stretch, batch.origin.ip):
+            size = _size([item for item, _ in again], stretch)
+            await self._finishing.take(batch.origin.ip, size)
+            try:
                 signed = await self._promise(await self._sign(again, batch), batch)
+            finally:
+                self._finishing.give_back(batch.origin.ip, size)
             self._accept(signed, batch)
-
-    @contextlib.asynccontextmanager
-    async def _room_for(self, items: Sequence[Taken], stretch: int, client: str) -> AsyncIterator[None]:
-        size = max(1, sum(cost(len(item.entry.proto)) for item in items) // stretch)
-        await self._finishing.take(client, size)
-        try:
-            yield
-        finally:
-            self._finishing.give_back(client, size)
 
     def _accept(self, signed: Sequence[tuple[Taken, Signed]], batch: Batch) -> None:
         """The relayer stands for these: they are announced, sent and answered."""
@@ -279,8 +291,6 @@ class Submitter:
 
     async def _is_written(self, item: Taken, batch: Batch) -> bool:
         """Of the same bytes as another submission's: wait until that has been decided; whether it stands."""
-        if item.is_new:
-            return False
         reason = await self._desk.decided(item.entry)
         if reason is not None:
             batch.results[item.position] = reason
@@ -339,6 +349,11 @@ class Submitter:
                     entry.broadcast, entry.state = broadcast, state  # so that the next one waits for the disk again
             return []
         return signed
+
+
+def _size(items: Sequence[Taken], stretch: int) -> int:
+    """What a part takes of its client's share of journal and signing process."""
+    return max(1, sum([cost(len(item.entry.proto)) for item in items]) // stretch)
 
 
 def _why(error: JournalError) -> Reason:

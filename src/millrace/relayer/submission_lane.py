@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
+from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from millrace.relayer import large_messages, messages, reasons, strict_json, topics
 from millrace.relayer.batches import Batch
@@ -101,28 +102,43 @@ class SubmissionLane:
             self._worker = asyncio.create_task(self._work())
 
     async def _work(self) -> None:
-        """Take this connection's submissions in their order; finish them as disk and signer allow."""
+        """Take this connection's submissions in their order; finish them as disk and signer allow.
+
+        The last one is finished here, without a task of its own: what comes meanwhile has another worker.
+        """
+        last: Coroutine[Any, Any, None] | None = None
         try:
-            while self._waiting:
+            while self._waiting and last is None:
                 item = self._waiting.popleft()
                 request = await self._read(item) if isinstance(item, bytes) else item
                 if request is None or self._session.closed:
                     self._done(1)
-                else:
-                    await self._take(request)
+                    continue
+                last = await self._take(request)
+                if self._waiting:
+                    self._keep(asyncio.create_task(last))
+                    last = None
         except Exception:
             log.exception("a submission was not taken")
             self._done(1)
             self._session.close(1011, "internal error")
         finally:
-            self._worker = None
+            worker, self._worker = self._worker, None
+        if last is not None:
+            assert worker is not None
+            self._keep(worker)
+            await last
 
-    async def _take(self, request: Relay | Broadcast) -> None:
+    async def _take(self, request: Relay | Broadcast) -> Coroutine[Any, Any, None]:
+        """Take a submission; what is left is to finish it."""
         subscribed: dict[bytes, str] = {}
         announce = partial(self._auto_subscribe, into=subscribed) if request.auto_subscribe else None
         origin = Origin(_action(request), self._session.client)
         batch = await self._gateway.submitter.take(origin, messages.transactions_of(request), announce)
-        task = asyncio.create_task(self._finish(request, batch, subscribed))
+        return self._finish(request, batch, subscribed)
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        """Hold a task that finishes a submission until it has: the event loop alone does not."""
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
 

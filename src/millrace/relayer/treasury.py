@@ -65,15 +65,15 @@ class Treasury:
 
     def check(self, item: Authenticated) -> int:
         """The most the transaction can cost the key that is to pay. Raises `Refused` when the policy says no."""
-        tx = item.tx
-        silence = self.silence(item.sender_shard)
+        tx, target, shard = item.tx, item.target, item.sender_shard
+        silence = self.silence(shard)
         if silence is not None:
-            text = f"no block of shard {item.sender_shard} for {silence:.0f} s: what became of it could not be told"
+            text = f"no block of shard {shard} for {silence:.0f} s: what became of it could not be told"
             raise Refused(reasons.NOT_READY.but(text, 5_000))
         fee = policy.check_caps(tx, self.policy, self._network)
-        policy.check_gas_price(tx, self.policy, self.p90(item.sender_shard))
-        policy.check_lists(tx, item.target, self.policy.lists)
-        self.reputation.check(tx.sender, outcomes.call_of(item.target), self._clock(), self.policy.quotas)
+        policy.check_gas_price(tx, self.policy, self.p90(shard))
+        policy.check_lists(tx, target, self.policy.lists)
+        self.reputation.check(tx.sender, outcomes.call_of(target), self._clock(), self.policy.quotas)
         balance = self.balances.get(tx.relayer)
         if balance is not None:
             needed = self.ledger.at_risk(tx.relayer) + fee + self.policy.budget.floor_balance
