@@ -11,8 +11,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -186,6 +187,66 @@ async def test_killed_process_comes_back(desk: Desk) -> None:
                 await asyncio.sleep(0.02)
     assert verify(RELAYERS[1].public, signing_message(tx), answer.signature)
     assert desk.process.restarts == 1
+
+
+async def test_a_process_that_hangs_is_killed(desk: Desk) -> None:
+    """Who waits for a process that says nothing in time is told so, and another process answers later questions."""
+    desk.process._timeout = 0.05
+    assert desk.process.pid is not None
+    os.kill(desk.process.pid, signal.SIGSTOP)
+    tx = transfer(ALICE)
+    await desk.journal.append([record(tx)])
+    async with asyncio.timeout(20):
+        with pytest.raises(SignerError, match="went down"):
+            await desk.process.check([to_proto(tx)])
+        desk.process._timeout = 5.0
+        while not desk.process.running:
+            await asyncio.sleep(0.02)
+        (answer,) = await desk.process.sign([to_proto(tx)])
+    assert verify(RELAYERS[1].public, signing_message(tx), answer.signature)
+
+
+class Hours:
+    """An event loop's clock and timers, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.due: list[tuple[float, Callable[[], None]]] = []
+        self.create_future = asyncio.get_running_loop().create_future
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, delay: float, call: Callable[[], None]) -> Any:
+        self.due.append((self.now + delay, call))
+        return self
+
+    def move(self, now: float) -> None:
+        """Go there, and make the calls that are due by then."""
+        self.now = now
+        calls, self.due = self.due, []
+        for at, call in calls:
+            call() if at <= now else self.due.append((at, call))
+
+
+async def test_each_question_has_the_whole_time(tmp_path: Path) -> None:
+    """The time of a question begins when nothing older waits for an answer; when it is over the process is killed."""
+    process = SigningProcess(Start((), (), {}, "", "", "", NETWORK.name, NETWORK.chain_id), timeout=5.0)
+    hours, killed = Hours(), []
+    process._loop = hours  # type: ignore[assignment]
+    process._link = SimpleNamespace(send=lambda work: None)  # type: ignore[assignment]
+    process._process = SimpleNamespace(pid=1, returncode=None, kill=lambda: killed.append(hours.now))  # type: ignore[assignment]
+    questions = [asyncio.create_task(process.check([data])) for data in (b"first", b"second")]
+    await asyncio.sleep(0)
+    hours.move(4.0)
+    process._take_done(Done([], [""]))
+    hours.move(8.0)
+    assert await questions[0] == [""] and killed == []
+    hours.move(9.0)
+    assert killed == [9.0]
+    process._fail_waiting()
+    with pytest.raises(SignerError):
+        await questions[1]
 
 
 async def test_a_process_that_cannot_be_started_is_tried_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
