@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from millrace.routing.candidates import Search
 from millrace.routing.execution import Walked, execute, execute_paths
+from millrace.routing.flowwalk import FlowWalker
 from millrace.routing.kernelsearch import Flow, Limits
 from millrace.routing.lpedges import LpTrade
 from millrace.routing.plan import Execution, PlanError
@@ -38,19 +39,23 @@ class Done(Protocol):
 
 
 class Plans:
-    """Makes plans of what was found in one market. `scale` is that of `SpotGraph.scale`."""
+    """Makes plans of what was found in one market. `scale` is that of `SpotGraph.scale`. One thread at a time."""
 
-    def __init__(self, scale: Callable[[str], float], *, has_liquidity: bool) -> None:
+    def __init__(self, scale: Callable[[str], float], walker: FlowWalker, *, has_liquidity: bool) -> None:
         self._scale = scale
+        self._walker = walker
         self._has_liquidity = has_liquidity
 
     def of_flow(self, ask: Ask, flow: Flow) -> Done | None:
         """The dual's plan, if it is one within the limits."""
-        trades, inputs = flow
-        if not trades or (len(trades) > ask.limits.hops and longest(trades) > ask.limits.hops):
-            return None
+        trades, _, inputs = flow
         whole = float(ask.search.amounts[0]) if ask.search.cycle else None
         try:
+            walked = self._walker.walk(flow, ask.search, ask.amount_in, ask.limits.hops)
+            if walked is not None:
+                return walked
+            if not trades or (len(trades) > ask.limits.hops and longest(trades) > ask.limits.hops):
+                return None
             if self._has_liquidity and any(isinstance(trade, LpTrade) for trade in trades):
                 return self._walk(ask, trades, inputs, whole)
             return execute(trades, inputs, ask.token_in, ask.token_out, ask.amount_in, whole)

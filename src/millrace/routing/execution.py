@@ -20,8 +20,8 @@ from millrace.routing.venue import Trade, least_output
 
 # Parts of the input are rounded to these: coarse enough that two searches with nearly the same input, as a reverse
 # quote makes them, give the very same parts; fine enough that a flat optimum loses nothing by it.
-_RESOLUTION = 1_000_000
-_FINE_RESOLUTION = 1 << 53  # for cycles: the part of the input that earns may be tiny
+RESOLUTION = 1_000_000
+FINE_RESOLUTION = 1 << 53  # for cycles: the part of the input that earns may be tiny
 _FEW = 8  # refused trades are few if they are no more than this part of all
 _ALL, _PREVIOUS, _PPM = contract.ALL, contract.PREVIOUS, contract.PPM  # looked up once: the walk is the hot loop
 
@@ -117,7 +117,7 @@ def _modes(
             values[k] = min(round(flow / rest * MILLION), MILLION - 1) if rest > 0.0 else 0
         after[token] = rest
     total = after.get(token_in, 0.0) if whole is None else whole
-    resolution = _RESOLUTION if whole is None else _FINE_RESOLUTION
+    resolution = RESOLUTION if whole is None else FINE_RESOLUTION
     for k in fixed:
         values[k] = amount_in * round(min(flows[k] / total, 1.0) * resolution) // resolution
     return modes, values
@@ -204,7 +204,7 @@ def execute_paths(
     """
     kept = [(path, flow) for path, flow in zip(paths, flows, strict=True) if path]
     keep_rest = token_in == token_out
-    resolution = _FINE_RESOLUTION if keep_rest else _RESOLUTION
+    resolution = FINE_RESOLUTION if keep_rest else RESOLUTION
     while kept:
         total = 1.0 if keep_rest else sum(flow for _, flow in kept)
         trades: list[Trade] = []

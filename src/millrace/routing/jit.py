@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -97,6 +98,22 @@ def _trailing_zeros(context: Any, bits: Any) -> Any:
         return builder.cttz(arguments[0], cgutils.true_bit)
 
     return types.int64(types.uint64), generate
+
+
+@intrinsic
+def _high_word(context: Any, a: Any, b: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*[builder.zext(word, wide) for word in arguments])
+        return builder.trunc(builder.lshr(product, wide(64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@inlined
+def high_word(a: np.uint64, b: np.uint64) -> np.uint64:
+    """The upper 64 of the 128 bits of `a b`."""
+    return _high_word(a, b)  # type: ignore[call-arg]
 
 
 @inlined

@@ -30,9 +30,10 @@ class Limits(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """Trades in execution order and their inputs, scaled; none if the limits leave no flow."""
+    """Trades in execution order, their edges and inputs, scaled; none if the limits leave no flow."""
 
     trades: list[Trade]
+    edges: list[int]
     inputs: list[float]
 
 
@@ -120,7 +121,8 @@ class KernelSearch:
         return found(*arguments)
 
     def _flow(self, count: int) -> Flow:
-        return Flow(self._list(self._edges[:count]), self._flows[:count].tolist())
+        edges = self._edges[:count].tolist()
+        return Flow([self.trades[e] for e in edges], edges, self._flows[:count].tolist())
 
     def _split(self, work: PathWork, count: int, search: Search) -> Split:
         lengths = work.length[:count].tolist()

@@ -21,6 +21,7 @@ from millrace.routing.exactpath import BUDGET, NeedsTime, PathFinder, needed
 from millrace.routing.execution import Walked
 from millrace.routing.favour import Favours
 from millrace.routing.find import LARGE as LARGE_NET
+from millrace.routing.flowwalk import FlowWalker, make_tables
 from millrace.routing.kernelsearch import Found, KernelSearch, Split
 from millrace.routing.kernelsearch import Limits as Limits  # callers know it from here
 from millrace.routing.lpedges import lp_edges
@@ -88,7 +89,7 @@ class Router(SpotGraph):
         self._slightly = CLEARLY_TABULATED / 2.0 if edges.curves else SLIGHTLY
         self._favours = None if self.has_liquidity else Favours(self._graph, self._trades)
         self._dust = Dust(dust, index, self._graph.scale)
-        self._plans = Plans(self.scale, has_liquidity=self.has_liquidity)
+        self._tables = make_tables(self._graph, self._trades)
         self._scratch()
 
     def _scratch(self) -> None:
@@ -96,6 +97,7 @@ class Router(SpotGraph):
         self.forget()
         self._kernels = KernelSearch(self._graph, self._trades)
         self._wide = WideSearch(self._graph.net)
+        self._plans = Plans(self.scale, FlowWalker(self._tables), has_liquidity=self.has_liquidity)
 
     def twin(self) -> Router:
         """The same graph with scratch memory of its own, for another thread."""
@@ -369,7 +371,7 @@ class Router(SpotGraph):
         single = int(sources[0]) if len(amounts) == 1 else -1
         behind = self.potential(sink, backward=True)
         search = Search(sources, scaled, sink, False, sink, single, ahead, behind, 1.0, closed=False)
-        trades, flows = self._kernels.flow(search, limits._replace(paths=max(limits.paths, len(amounts))))
+        trades, _, flows = self._kernels.flow(search, limits._replace(paths=max(limits.paths, len(amounts))))
         if trades and longest(trades) > limits.hops:
             return [], []
         return trades, flows

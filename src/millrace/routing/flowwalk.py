@@ -1,0 +1,254 @@
+"""The walk of a flow of constant-product trades in compiled code: the same integers as `execution.py`, sooner.
+
+Plans of hundreds of pools take Python longer to walk than the search takes to find them. What is rare is left to
+Python: curved pools, pools used twice, trades too thin for integers, and amounts of more than `BITS` bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from millrace.dex import aggregator_contract as contract
+from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.routing.candidates import Search
+from millrace.routing.execution import FINE_RESOLUTION, RESOLUTION, Walked
+from millrace.routing.jit import entry, high_word, inlined, kernel
+from millrace.routing.kernelsearch import Flow
+from millrace.routing.net import Floats, Graph, Ints, Net
+from millrace.routing.plan import PlanError
+from millrace.routing.venue import Trade
+from millrace.routing.wide import Wide, less, minus, multiply_divide, plus
+from millrace.routing.work import MAX_EDGES
+
+Words = npt.NDArray[np.uint64]
+
+BITS = 107  # of reserves and amounts; a fee's base is at most 2^20: no sum or weighted amount exceeds 127 bits
+MOST_BASE = 1 << 20
+WORD = (1 << 64) - 1
+ALL, FIXED, PPM = contract.ALL, contract.FIXED, contract.PPM
+MILLION = contract.MILLION
+DONE, TOO_LONG, OTHER = range(3)  # what becomes of a walk
+PYTHON, WEIGHTED, FEE_ON_INPUT, FEE_ON_OUTPUT = range(4)  # kinds of trades
+KIND, FEE, SECOND, BASE, IN, OUT = 0, 1, 2, 3, 4, 6  # columns of `terms`; reserves take two
+NOT_HERE = (PYTHON, 0, 0, 0, 0, 0)
+FEW = 6  # trades: fewer are walked in Python sooner than the kernel is called
+
+
+class Walk(NamedTuple):
+    """What the kernel reads and writes. Amounts are two words, the upper one first.
+
+    By edge of the net: `terms`, the exact formula, and `pool`, the number of the pool. By token: what is `held`, the
+    flow `left` to sell and the `depth` in pools. By pool: whether it has been `used`. By trade in execution order:
+    `edge`, `flow`, `mode`, `ppm`, and in two rows `sold` and `bought`. `amount` is what goes in, then what comes out.
+    """
+
+    src: Ints
+    dst: Ints
+    terms: Words
+    pool: Ints
+    held: Words
+    left: Floats
+    depth: Ints
+    used: npt.NDArray[np.bool_]
+    edge: Ints
+    flow: Floats
+    mode: Ints
+    ppm: Ints
+    sold: Words
+    bought: Words
+    amount: Words
+
+
+def exact_terms(trade: Trade) -> tuple[int, ...]:
+    """(kind, fee, second fee, base, reserve in, reserve out) of a trade; all 0 for those left to Python.
+
+    The formulas are those of `venue.exact_output`.
+    """
+    pool, i, j = trade.pool, trade.i, trade.j
+    if i < 0 or j < 0:  # units of liquidity
+        return NOT_HERE
+    if isinstance(pool, XExchangePool):
+        kind, fee, second = WEIGHTED, pool.total_fee, 0
+    elif isinstance(pool, OneDexPool):
+        kind, fee, second = FEE_ON_INPUT if pool.main[i] else FEE_ON_OUTPUT, pool.total_fee, 0
+    elif isinstance(pool, JexPool):
+        kind, fee, second = FEE_ON_OUTPUT, pool.lp_fee, pool.platform_fee
+    else:
+        return NOT_HERE
+    base, sold, bought = pool.fee_base, pool.reserves[i], pool.reserves[j]
+    fits = fee >= 0 and second >= 0 and fee + second <= base <= MOST_BASE
+    return (kind, fee, second, base, sold, bought) if fits and max(sold, bought) >> BITS == 0 else NOT_HERE
+
+
+@inlined
+def _times(a: Wide, b: np.uint64) -> Wide:
+    """`a b`, which must be less than 2^128."""
+    return a[0] * b + high_word(a[1], b), a[1] * b
+
+
+@inlined
+def _pays(x: Walk, e: int, amount: Wide) -> Wide:
+    """What a trade pays for an amount; all divisions round down."""
+    terms, zero = x.terms, np.uint64(0)
+    fee, base = (zero, terms[e, FEE]), (zero, terms[e, BASE])
+    held, bought = (terms[e, IN], terms[e, IN + 1]), (terms[e, OUT], terms[e, OUT + 1])
+    if terms[e, KIND] == WEIGHTED:
+        weighted = _times(amount, terms[e, BASE] - terms[e, FEE])
+        return multiply_divide(weighted, bought, plus(_times(held, terms[e, BASE]), weighted))
+    if terms[e, KIND] == FEE_ON_INPUT:
+        net = minus(amount, multiply_divide(amount, fee, base))
+        return multiply_divide(net, bought, plus(held, net))
+    gross = multiply_divide(amount, bought, plus(held, amount))
+    paid = minus(gross, multiply_divide(gross, fee, base))
+    return minus(paid, multiply_divide(gross, (zero, terms[e, SECOND]), base))
+
+
+@inlined
+def _forget(x: Walk, count: int) -> None:
+    """Empty what is remembered of the tokens and pools of the flow."""
+    for k in range(count):
+        e = x.edge[k]
+        x.used[x.pool[e]] = False
+        for t in (x.src[e], x.dst[e]):
+            x.held[t, 0] = 0
+            x.held[t, 1] = 0
+            x.left[t] = -1.0
+            x.depth[t] = 0
+
+
+@inlined
+def _choose_modes(x: Walk, count: int, source: int, whole: float) -> None:
+    """Amount modes, parts per million, and the fixed amounts (into `sold`), as `execution._modes` does it."""
+    for k in range(count - 1, -1, -1):
+        t, flow = x.src[x.edge[k]], x.flow[k]
+        last = x.left[t] < 0.0
+        rest = flow if last else x.left[t] + flow
+        x.mode[k], x.ppm[k] = ALL, 0
+        if t == source and (whole > 0.0 or not last):
+            x.mode[k] = FIXED
+        elif not last:
+            x.mode[k] = PPM
+            x.ppm[k] = min(int(np.rint(flow / rest * MILLION)), MILLION - 1) if rest > 0.0 else 0
+        x.left[t] = rest
+    total, resolution = (whole, FINE_RESOLUTION) if whole > 0.0 else (x.left[source], RESOLUTION)
+    amount, zero = (x.amount[0], x.amount[1]), np.uint64(0)
+    for k in range(count):
+        if x.mode[k] == FIXED:
+            part = np.uint64(np.rint(min(x.flow[k] / total, 1.0) * resolution))
+            x.sold[0, k], x.sold[1, k] = multiply_divide(amount, (zero, part), (zero, np.uint64(resolution)))
+
+
+@inlined
+def _amount(x: Walk, k: int, have: Wide) -> Wide:
+    """What a trade sells of what there is of its token."""
+    if x.mode[k] == ALL:
+        return have
+    if x.mode[k] == FIXED:
+        return x.sold[0, k], x.sold[1, k]
+    zero = np.uint64(0)
+    return multiply_divide(have, (zero, np.uint64(x.ppm[k])), (zero, np.uint64(MILLION)))
+
+
+@inlined
+def _trade(x: Walk, k: int) -> bool:
+    """Make a trade; False if it cannot be, or not here."""
+    e = x.edge[k]
+    a, b = x.src[e], x.dst[e]
+    have = (x.held[a, 0], x.held[a, 1])
+    amount = _amount(x, k, have)
+    if x.terms[e, KIND] == PYTHON or x.used[x.pool[e]] or amount[0] | amount[1] == 0 or less(have, amount):
+        return False
+    paid = _pays(x, e, amount)
+    x.used[x.pool[e]] = True
+    x.sold[0, k], x.sold[1, k] = amount
+    x.bought[0, k], x.bought[1, k] = paid
+    x.held[a, 0], x.held[a, 1] = minus(have, amount)
+    x.held[b, 0], x.held[b, 1] = plus((x.held[b, 0], x.held[b, 1]), paid)
+    x.depth[b] = max(x.depth[b], x.depth[a] + 1)
+    return bool(paid[0] | paid[1] > 0 and x.held[b, 0] >> np.uint64(BITS - 64) == 0)
+
+
+@kernel
+def walk_flow(x: Walk, count: int, source: int, sink: int, hops: int, whole: float) -> int:
+    """Walk the first `count` trades with `amount`; DONE with all columns filled, or why not.
+
+    `whole` is the flow that stands for all of the amount, for cycles; 0 for others.
+    """
+    _forget(x, count)
+    _choose_modes(x, count, source, whole)
+    x.held[source, 0], x.held[source, 1] = x.amount[0], x.amount[1]
+    for k in range(count):
+        if not _trade(x, k):
+            return OTHER
+        if x.depth[x.dst[x.edge[k]]] > hops:
+            return TOO_LONG
+    x.amount[0], x.amount[1] = x.held[sink, 0], x.held[sink, 1]
+    return DONE if x.amount[0] | x.amount[1] > 0 else OTHER
+
+
+class Tables(NamedTuple):
+    """What is known of the edges of a graph: the net, rows of `exact_terms`, and the number of each edge's pool."""
+
+    net: Net
+    terms: Words
+    pool: Ints
+
+
+def make_tables(graph: Graph, trades: Sequence[Trade]) -> Tables:
+    """The tables of a graph of these trades."""
+    ordered = [trades[k] for k in graph.original.tolist()]
+    numbers = {name: k for k, name in enumerate(dict.fromkeys([trade.pool.id for trade in ordered]))}
+    rows = [exact_terms(trade) for trade in ordered]
+    kind, fee, second, base, held, bought = zip(*rows, strict=True) if rows else ((),) * 6
+    columns = [kind, fee, second, base, [n >> 64 for n in held], held, [n >> 64 for n in bought], bought]
+    terms = np.array([[n & WORD for n in column] for column in columns], np.uint64).T.copy()
+    return Tables(graph.net, terms, np.array([numbers[trade.pool.id] for trade in ordered], np.int32))
+
+
+class FlowWalker:
+    """Walks flows over one graph. One thread at a time; the scratch memory is reused."""
+
+    def __init__(self, tables: Tables) -> None:
+        net, tokens, most = tables.net, tables.net.core.size, MAX_EDGES
+        self._walk = Walk(
+            net.src, net.dst, tables.terms, tables.pool,
+            np.zeros((tokens, 2), np.uint64), np.zeros(tokens), np.zeros(tokens, np.int32),
+            np.zeros(tables.pool.size, np.bool_), np.zeros(most, np.int32), np.zeros(most), np.zeros(most, np.int32),
+            np.zeros(most, np.int32), np.zeros((2, most), np.uint64), np.zeros((2, most), np.uint64),
+            np.zeros(2, np.uint64),
+        )  # fmt: skip
+        self._call = entry(walk_flow, self._walk, 0, 0, 0, 0, 0.0)
+
+    def walk(self, flow: Flow, search: Search, amount_in: int, hops: int) -> Walked | None:
+        """The walked plan of a flow; None where Python has to walk it.
+
+        Raises `PlanError` if a path of it uses more than `hops` pools.
+        """
+        trades, edges, inputs = flow
+        count = len(trades)
+        if count < FEW or amount_in >> BITS:
+            return None
+        x = self._walk
+        x.edge[:count], x.flow[:count] = edges, inputs
+        x.amount[:] = amount_in >> 64, amount_in & WORD
+        whole = float(search.amounts[0]) if search.cycle else 0.0
+        end = self._call(x, count, int(search.sources[0]), search.sink, hops, whole)
+        if end == TOO_LONG:
+            raise PlanError("a path of the flow uses too many pools")
+        if end != DONE:
+            return None
+        sold, bought = _numbers(x.sold[:, :count]), _numbers(x.bought[:, :count])
+        modes, values = x.mode[:count].tolist(), x.ppm[:count].tolist()
+        for k in np.nonzero(x.mode[:count] == FIXED)[0].tolist():
+            values[k] = sold[k]
+        (amount_out,) = _numbers(x.amount[:, None])
+        return Walked(amount_in, amount_out, trades, modes, values, sold, bought)
+
+
+def _numbers(words: Words) -> list[int]:
+    """Integers of two rows of words."""
+    return [high << 64 | low for high, low in zip(*words.tolist(), strict=True)]

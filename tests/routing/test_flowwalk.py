@@ -1,0 +1,197 @@
+"""The compiled walk of a flow gives the very plan that Python's walk gives, or leaves it to that."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millrace.dex import aggregator_contract as contract
+from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.pool import Pool
+from millrace.dex.stable import JexStablePool
+from millrace.routing import net as nets
+from millrace.routing.candidates import Search
+from millrace.routing.execution import Walked, execute
+from millrace.routing.flowwalk import BITS, FEW, FlowWalker, make_tables
+from millrace.routing.kernelsearch import Flow
+from millrace.routing.plan import PlanError
+from millrace.routing.venue import CurveCache, Trade, list_edges
+
+TOKENS = [f"TOK{letter}-00000{k}" for k, letter in enumerate("ABCDEF")]
+
+
+def make_pool(rng: random.Random, number: int, i: int, j: int, bits: int) -> Pool:
+    """A pool of any exchange with reserves of about `bits` bits."""
+    reserves = (max(1, rng.getrandbits(bits)), max(1, rng.getrandbits(bits)))
+    common = {"id": str(number), "address": number.to_bytes(32, "big"), "tokens": (TOKENS[i], TOKENS[j])}
+    common["reserves"] = reserves
+    fee = rng.choice([0, 1, 30, 300, 5000, 9999])
+    exchange = rng.randrange(3)
+    if exchange == 0:
+        base = rng.choice([10_000, 100_000, 10**6])
+        return XExchangePool(**common, total_fee=fee, special_fee=0, fee_base=base)
+    if exchange == 1:
+        main = (rng.random() < 0.5, rng.random() < 0.5)
+        return OneDexPool(**common, pair_id=number, total_fee=fee, special_fee=0, staking_fee=0, main=main)
+    return JexPool(**common, lp_fee=fee // 2, platform_fee=rng.randint(0, 5000))
+
+
+class Market:
+    """Trades from tokens to later ones, as a flow's are, over pools of their own."""
+
+    def __init__(self, pools: list[Pool]) -> None:
+        index = {token: k for k, token in enumerate(TOKENS)}
+        edges, trades = list_edges(pools, index, CurveCache())
+        graph = nets.build(len(TOKENS), edges)
+        self.trades = [trades[k] for k in graph.original.tolist()]
+        self.tables = make_tables(graph, trades)
+        self.walker = FlowWalker(self.tables)
+
+    def flow(self, chosen: list[Trade], rng: random.Random) -> Flow:
+        """A flow over these trades, each with an input of any size."""
+        edges = [self.trades.index(trade) for trade in chosen]
+        return Flow(chosen, edges, [10.0 ** rng.uniform(-3, 3) for _ in chosen])
+
+    def walk(self, flow: Flow, amount: int, sink: int, whole: float | None = None, hops: int = 10) -> Walked | None:
+        """The compiled walk of what is sold for the first token."""
+        none = np.zeros(0)
+        amounts = np.array([0.0 if whole is None else whole])
+        source = np.zeros(1, np.int32)
+        search = Search(source, amounts, sink, whole is not None, -1, -1, none, none, 1.0, closed=False)
+        return self.walker.walk(flow, search, amount, hops)
+
+
+def plan(walked: Walked | None) -> tuple[object, ...] | None:
+    """All of a plan in a form that can be compared."""
+    if walked is None:
+        return None
+    lists = (walked.trades, walked.modes, walked.values, walked.sold, walked.bought)
+    return (walked.amount_in, walked.amount_out, *map(list, lists))
+
+
+def in_python(flow: Flow, amount: int, sink: int, whole: float | None = None) -> Walked | None:
+    """The same walk in Python; None where it fails."""
+    try:
+        return execute(flow.trades, flow.inputs, TOKENS[0], TOKENS[sink], amount, whole)
+    except PlanError:
+        return None
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1), st.integers(FEW, 40), st.integers(1, BITS + 3), st.integers(1, BITS + 3), st.booleans()
+)
+def test_plans_are_those_of_python(seed: int, count: int, bits: int, bits_in: int, cycle: bool) -> None:
+    """All modes, values, inputs and outputs are equal, for all exchanges and widths up to the border and beyond.
+
+    It is left to Python only where that drops trades, or where amounts are as wide as the border says.
+    """
+    rng = random.Random(seed)
+    pairs = sorted([sorted(rng.sample(range(len(TOKENS)), 2)) for _ in range(count)])
+    if cycle:  # what is bought last is what was sold first
+        pairs = [(i, 0) if j == len(TOKENS) - 1 else (i, j) for i, j in pairs]
+        pairs = [(i, j) for i, j in pairs if i != j]
+    market = Market([make_pool(rng, k, i, j, bits) for k, (i, j) in enumerate(pairs)])
+    chosen = [next(t for t in market.trades if t.pool.id == str(k) and t.i == 0) for k in range(len(pairs))]
+    flow, amount, sink = market.flow(chosen, rng), max(1, rng.getrandbits(bits_in)), 0 if cycle else len(TOKENS) - 1
+    whole = 2.0 * sum(flow.inputs) if cycle else None
+    expected, found = in_python(flow, amount, sink, whole), market.walk(flow, amount, sink, whole)
+    if found is not None:
+        assert plan(found) == plan(expected)
+    elif expected is not None and len(expected.trades) == len(chosen) >= FEW:
+        assert max(bits, bits_in) > BITS - 6  # forty pools pay no more than 2^6 times a reserve
+
+
+def deep_pools(pairs: list[tuple[int, int]]) -> list[Pool]:
+    """xExchange pools of the same depth."""
+    return [
+        XExchangePool(
+            id=str(k),
+            address=k.to_bytes(32, "big"),
+            tokens=(TOKENS[i], TOKENS[j]),
+            reserves=(10**24, 10**24),
+            total_fee=300,
+            special_fee=50,
+        )
+        for k, (i, j) in enumerate(pairs)
+    ]
+
+
+def test_the_widest_amounts_that_fit_are_walked_and_wider_ones_left_to_python() -> None:
+    """An input of as many bits as allowed is exact; a unit more is left to Python, and so is a pool a unit deeper."""
+    pairs = [(0, 1)] * FEW
+    edge = (1 << BITS) - 1
+    pools = [pool.with_reserves((edge, edge)) for pool in deep_pools(pairs)]
+    market = Market(pools)
+    flow = market.flow([t for t in market.trades if t.i == 0], random.Random(1))
+    assert plan(market.walk(flow, edge, 1)) == plan(in_python(flow, edge, 1)) is not None
+    assert market.walk(flow, edge + 1, 1) is None
+    deeper = Market([*pools[:-1], pools[-1].with_reserves((edge + 1, edge))])
+    flow = deeper.flow([t for t in deeper.trades if t.i == 0], random.Random(1))
+    assert deeper.walk(flow, 10**18, 1) is None
+
+
+def test_a_pool_used_twice_is_left_to_python() -> None:
+    """The second trade meets the pool as the first left it, which the compiled walk does not know."""
+    market = Market(deep_pools([(0, 1)] * FEW))
+    there = [t for t in market.trades if t.i == 0]
+    back = [t for t in market.trades if t.i == 1][:1]
+    flow = market.flow([*there, *back], random.Random(2))
+    assert market.walk(flow, 10**20, 0) is None
+    assert plan(market.walk(market.flow(there, random.Random(2)), 10**20, 1)) is not None
+
+
+def test_curved_pools_are_left_to_python() -> None:
+    """A flow with a stable pool in it has no compiled walk."""
+    stable = JexStablePool(
+        id="stable",
+        address=bytes(32),
+        tokens=(TOKENS[0], TOKENS[1]),
+        reserves=(10**24, 10**24),
+        decimals=(18, 18),
+        prices=(10**18, 10**18),
+        amp=100,
+        swap_fee=400,
+        liquidity_fee=200,
+    )
+    market = Market([*deep_pools([(0, 1)] * FEW), stable])
+    flow = market.flow([t for t in market.trades if t.i == 0], random.Random(3))
+    assert market.walk(flow, 10**20, 1) is None
+    assert in_python(flow, 10**20, 1) is not None
+
+
+def test_paths_of_too_many_pools_are_refused() -> None:
+    """A flow whose longest path has more pools than allowed is no plan; one of just as many is."""
+    market = Market(deep_pools([(0, 1), (1, 2), (2, 3), (0, 3), (0, 2), (1, 3), (3, 4)]))
+    chosen = sorted((t for t in market.trades if t.i == 0), key=lambda t: (t.token_in, t.token_out))
+    flow = market.flow(chosen, random.Random(4))
+    with pytest.raises(PlanError):
+        market.walk(flow, 10**20, 4, hops=3)
+    assert market.walk(flow, 10**20, 4, hops=4) is not None
+
+
+def test_a_walk_remembers_nothing_of_the_one_before() -> None:
+    """Used and fresh scratch memory give the same, also after a walk that failed halfway."""
+    market = Market(deep_pools([(0, 1), (1, 2), (2, 3), (0, 3), (0, 2), (1, 3), (3, 4)]))
+    chosen = sorted((t for t in market.trades if t.i == 0), key=lambda t: (t.token_in, t.token_out))
+    flow = market.flow(chosen, random.Random(5))
+    with pytest.raises(PlanError):
+        market.walk(flow, 10**20, 4, hops=2)
+    used = market.walk(flow, 10**19, 4)
+    market.walker = FlowWalker(market.tables)
+    assert plan(used) == plan(market.walk(flow, 10**19, 4)) == plan(in_python(flow, 10**19, 4)) is not None
+
+
+def test_fixed_amounts_and_parts_are_chosen_as_the_contract_wants_them() -> None:
+    """The input is divided into fixed amounts, other tokens into parts per million; the last sale takes all."""
+    market = Market(deep_pools([(0, 1), (0, 1), (0, 1), (1, 2), (1, 2), (1, 2)]))
+    chosen = sorted((t for t in market.trades if t.i == 0), key=lambda t: (t.token_in, t.token_out))
+    found = market.walk(Flow(chosen, [market.trades.index(t) for t in chosen], [1.0] * 6), 3 * 10**6, 2)
+    assert found is not None
+    assert list(found.modes) == [contract.FIXED, contract.FIXED, contract.ALL, contract.PPM, contract.PPM, contract.ALL]
+    assert found.values[:2] == [999_999, 999_999]
+    assert found.values[3:5] == [333_333, 500_000]
