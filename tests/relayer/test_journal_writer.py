@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from millrace.relayer import journal_writer
-from millrace.relayer.journal_writer import Change, JournalError, JournalFull, Rows, Writer
+from millrace.relayer.journal_writer import JournalError, JournalFull, Writer
 
 
 class Disk:
@@ -160,32 +160,3 @@ async def test_a_change_is_written_though_nobody_waits_for_anything(disk: Disk) 
     """The moment is short."""
     disk.writer.change(word("alone"))
     await disk.until(lambda: disk.words() == ["alone"])
-
-
-@given(st.lists(st.sampled_from(["early", "late", "plain"]), max_size=12))
-def test_rows_of_neighbours_are_made_together(kinds: list[str]) -> None:
-    """Between changes of other kinds, rows of one kind are one change, in their order and in the order of ranks."""
-    made: list[tuple[str, list[int]]] = []
-
-    def early(_: sqlite3.Connection, rows: Sequence[int]) -> None:
-        made.append(("early", list(rows)))
-
-    def late(_: sqlite3.Connection, rows: Sequence[int]) -> None:
-        made.append(("late", list(rows)))
-
-    def plain(number: int) -> Callable[[sqlite3.Connection], None]:
-        return lambda _: made.append(("plain", [number]))
-
-    expected: list[tuple[str, list[int]]] = []
-    changes: list[Change] = []
-    waiting: dict[str, list[int]] = {"early": [], "late": []}
-    for number, kind in enumerate(kinds):
-        if kind == "plain":
-            changes.append(plain(number))
-            expected += [(name, rows) for name, rows in waiting.items() if rows] + [("plain", [number])]
-            waiting = {"early": [], "late": []}
-        else:
-            changes.append(Rows(0, early, [number]) if kind == "early" else Rows(1, late, [number]))
-            waiting[kind].append(number)
-    journal_writer._make(sqlite3.connect(":memory:"), changes)
-    assert made == expected + [(name, rows) for name, rows in waiting.items() if rows]

@@ -19,7 +19,7 @@ from millrace.chain.transaction import Transaction, TransactionError, from_proto
 from millrace.relayer import audit, outcomes
 from millrace.relayer import records as rows
 from millrace.relayer.checkpoints import Checkpoints
-from millrace.relayer.journal_writer import Change, JournalError, NonceTaken, Rows, Writer
+from millrace.relayer.journal_writer import JournalError, NonceTaken, Write, Writer
 from millrace.relayer.records import COLUMNS, Cosigned, Record
 from millrace.relayer.stages import hash_of
 
@@ -38,11 +38,6 @@ _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS write_offs (client_hash BLOB PRIMARY KEY, time_ms INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
-
-
-_APPENDED, _COSIGNED = 0, 1
-"""Rows of new transactions come before signatures that wait for the same commit: those are of rows on disk, and before
-another transaction takes such a row's place the change that ends it stands between the two."""
 
 
 class Journal:
@@ -124,16 +119,27 @@ class Journal:
         Raises `JournalFull`, or `JournalError` when the disk fails or a row's (sender, nonce) is held by
         another that may still run; then none of them is there.
         """
-        self.records += len(records)
-        await self._open_writer().commit(Rows(_APPENDED, _append, records))
+        lines: list[audit.Line] = [
+            (row.created_ms, "reserve", row.relayer, row.sender, row.nonce, row.client_hash, row.fee)
+            for row in records
+            if row.relayer is not None
+        ]
 
-    def change(self, change: Change) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            if rows.insert(connection, records) != len(records):
+                raise NonceTaken("a nonce of this sender is taken")
+            audit.write(connection, lines)
+
+        self.records += len(records)
+        await self._open_writer().commit(write)
+
+    def change(self, write: Write) -> None:
         """Make a change as soon as the disk takes it, after those before it. Never refused."""
-        self._open_writer().change(change)
+        self._open_writer().change(write)
 
     def cosigned(self, signed: Sequence[Cosigned]) -> None:
         """Keep relayer signatures, see `change`."""
-        self.change(Rows(_COSIGNED, rows.take_signatures, signed))
+        self.change(lambda connection: rows.take_signatures(connection, signed))
 
     def keep_cursor(self, sequence: int) -> None:
         """Remember up to which event of the hub nothing need be read again.
@@ -237,18 +243,6 @@ class Journal:
     def _open_writer(self) -> Writer:
         assert self._writer is not None, "open it first"
         return self._writer
-
-
-def _append(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
-    """Write new rows and what they reserve. Raises `NonceTaken`."""
-    if rows.insert(connection, records) != len(records):
-        raise NonceTaken("a nonce of this sender is taken")
-    lines: list[audit.Line] = [
-        (row.created_ms, "reserve", row.relayer, row.sender, row.nonce, row.client_hash, row.fee)
-        for row in records
-        if row.relayer is not None
-    ]
-    audit.write(connection, lines)
 
 
 def transaction_of(record: Record) -> Transaction:

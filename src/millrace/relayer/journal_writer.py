@@ -11,7 +11,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 log = logging.getLogger(__name__)
 
@@ -21,22 +21,6 @@ LAZY_SECONDS = 0.01
 """A change nobody waits for is written with the next group, or after so long."""
 
 Write = Callable[[sqlite3.Connection], None]
-WriteRows = Callable[[sqlite3.Connection, Sequence[Any]], None]
-
-
-class Rows(NamedTuple):
-    """A change of rows, made together with its neighbours of the same kind: few statements for many rows.
-
-    Each statement costs the thread a turn with the interpreter, which others hold. Of kinds side by side the one with
-    the lower rank is made first, so they must not depend on each other; any other change keeps its place between them.
-    """
-
-    rank: int
-    write: WriteRows
-    rows: Sequence[Any]
-
-
-Change = Write | Rows
 
 
 class JournalError(Exception):
@@ -55,8 +39,8 @@ class _DiskError(JournalError):
     """The file cannot be written now: the disk is full or fails, or somebody else holds the file."""
 
 
-class _Queued(NamedTuple):
-    change: Change
+class _Change(NamedTuple):
+    write: Write
     done: asyncio.Future[None] | None
     """Who waits for it; what nobody waits for is tried again when the disk fails."""
 
@@ -73,8 +57,8 @@ class Writer:
         self._on_commit = on_commit
         self._loop = asyncio.get_running_loop()
         self._wake = threading.Condition()
-        self._queue: list[_Queued] = []
-        self._kept: list[_Queued] = []
+        self._queue: list[_Change] = []
+        self._kept: list[_Change] = []
         self._due = False
         """Whether somebody waits for a change in the queue, or one has waited long enough."""
         self._closing = False
@@ -87,17 +71,17 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
-    async def commit(self, change: Change) -> None:
+    async def commit(self, write: Write) -> None:
         """Make a change; returns when it is on disk. Raises `JournalError`, then none of it is there."""
         if self.waiting >= MAX_WAITING:
             raise JournalFull("the journal's disk is too slow")
         done = self._loop.create_future()
-        self._enqueue(_Queued(change, done))
+        self._enqueue(_Change(write, done))
         await done
 
-    def change(self, change: Change) -> None:
+    def change(self, write: Write) -> None:
         """Make a change with the next group; the caller does not wait for the disk. Never refused."""
-        self._enqueue(_Queued(change, None))
+        self._enqueue(_Change(write, None))
         if self._lazy is None:
             self._lazy = self._loop.call_later(LAZY_SECONDS, self._write_lazy)
 
@@ -110,11 +94,11 @@ class Writer:
 
     # ---- the thread
 
-    def _enqueue(self, queued: _Queued) -> None:
+    def _enqueue(self, change: _Change) -> None:
         with self._wake:
-            self._queue.append(queued)
+            self._queue.append(change)
             self.waiting += 1
-            if queued.done is not None:
+            if change.done is not None:
                 self._due = True
                 self._wake.notify()
 
@@ -140,28 +124,28 @@ class Writer:
             log.error("changes of the journal are lost: the disk fails", extra={"count": len(self._kept)})
         self._connection.close()
 
-    def _write(self, group: list[_Queued]) -> None:
+    def _write(self, group: list[_Change]) -> None:
         """Commit a group; if it fails as a whole, each alone, so that a bad one fails alone. Keep what can wait."""
-        error = _try(self._connection, [queued.change for queued in group])
+        error = _try(self._connection, [change.write for change in group])
         results: list[JournalError | None] = [error] * len(group)
         if error is not None and len(group) > 1:
             results = self._one_by_one(group)
         self._on_commit()
         self._note([result for result in results if result is not None and not isinstance(result, NonceTaken)])
         pairs = list(zip(group, results, strict=True))
-        self._kept = [queued for queued, result in pairs if queued.done is None and isinstance(result, _DiskError)]
+        self._kept = [change for change, result in pairs if change.done is None and isinstance(result, _DiskError)]
         with self._wake:
             self.waiting -= len(group) - len(self._kept)
-        told = [(queued.done, result) for queued, result in pairs if queued.done is not None]
+        told = [(change.done, result) for change, result in pairs if change.done is not None]
         if told and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_tell, told)
 
-    def _one_by_one(self, group: list[_Queued]) -> list[JournalError | None]:
+    def _one_by_one(self, group: list[_Change]) -> list[JournalError | None]:
         """Each change alone. Once the disk fails nothing further is tried, or later ones would pass earlier ones."""
         results: list[JournalError | None] = []
-        for queued in group:
+        for change in group:
             last = results[-1] if results else None
-            results.append(last if isinstance(last, _DiskError) else _try(self._connection, [queued.change]))
+            results.append(last if isinstance(last, _DiskError) else _try(self._connection, [change.write]))
         return results
 
     def _note(self, errors: list[JournalError]) -> None:
@@ -172,11 +156,12 @@ class Writer:
         self.failed = next((str(error) for error in errors if isinstance(error, _DiskError)), None)
 
 
-def _try(connection: sqlite3.Connection, changes: Sequence[Change]) -> JournalError | None:
+def _try(connection: sqlite3.Connection, writes: Sequence[Write]) -> JournalError | None:
     """Commit changes, all or none of them; the error if it failed."""
     try:
         connection.execute("BEGIN IMMEDIATE")
-        _make(connection, changes)
+        for write in writes:
+            write(connection)
         connection.execute("COMMIT")
     except Exception as error:  # whatever a change does, the thread that writes everybody's must live on
         _roll_back(connection)
@@ -186,25 +171,6 @@ def _try(connection: sqlite3.Connection, changes: Sequence[Change]) -> JournalEr
         is_disk = isinstance(error, sqlite3.OperationalError) and error.sqlite_errorname != "SQLITE_ERROR"
         return (_DiskError if is_disk else JournalError)(str(error) or repr(error))
     return None
-
-
-def _make(connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
-    """Make changes in their order, rows of neighbours together."""
-    together: dict[tuple[int, WriteRows], list[Any]] = {}
-    for change in changes:
-        if isinstance(change, Rows):
-            together.setdefault((change.rank, change.write), []).extend(change.rows)
-        else:
-            _make_together(connection, together)
-            change(connection)
-    _make_together(connection, together)
-
-
-def _make_together(connection: sqlite3.Connection, together: dict[tuple[int, WriteRows], list[Any]]) -> None:
-    """Make what has been gathered, and gather anew."""
-    for kind in sorted(together, key=lambda kind: kind[0]):
-        kind[1](connection, together[kind])
-    together.clear()
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
