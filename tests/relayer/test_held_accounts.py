@@ -77,6 +77,23 @@ def test_what_is_believed_when() -> None:
     assert held.finalise(1, 50) == []
     assert held.finalise(0, 30) == [(20, (fact(3), fact(3))), (30, (fact(4),))]
     assert len(held) == 1
+    assert held.finalise(0, 25) == []
+    assert held.announce(0, 30, (fact(6),), unfinished=True) == (fact(6),), "a late word of an older block"
+
+
+async def test_announcements_without_milliseconds(world: Any) -> None:
+    """A time in seconds alone is as good."""
+    await start(world)
+    chain = Chain(world, 1)
+    block = chain.final()
+    message = pb.Accounts(shardID=1, blockTimestamp=block.blockData.timestampMs // 1000 + 6)
+    name = address.encode(ALICE.public)
+    message.alteredAccounts[name].CopyFrom(pb.AlteredAccount(address=name, nonce=5, balance="1"))
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    chain.tell(outport.SAVE_ACCOUNTS, message)
+    assert world.service.book.get(ALICE.public).nonce == 0, "it is of the next block"
+    chain.final()
+    assert world.service.book.get(ALICE.public).nonce == 5
 
 
 def test_tables_are_bounded() -> None:

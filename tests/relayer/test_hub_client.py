@@ -11,6 +11,7 @@ from relayer_support import BlockMaker, as_json, connected, transfer, wallet
 from millrace.chain import outport
 from millrace.chain.proto import hub_pb2
 from millrace.chain.transaction import TransactionJson, client_hash, from_json
+from millrace.relayer.hub_client import HubClient
 
 ALICE = wallet(1)
 
@@ -97,3 +98,74 @@ async def test_poison_events_are_skipped(world: Any) -> None:
     async with asyncio.timeout(10):
         while world.hub.acked < 4:
             await asyncio.sleep(0.01)
+
+
+class Sink:
+    """Keeps what it is told; the event of sequence `broken` is one nobody foresaw."""
+
+    def __init__(self, broken: int = 0) -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self.broken = broken
+
+    def on_event(self, topic: str, payload: bytes, sequence: int) -> None:
+        if sequence == self.broken:
+            raise RuntimeError("nobody foresaw it")
+        self.told.append((topic, payload, sequence))
+
+    def on_gap(self, first: int, last: int) -> None:
+        self.told.append(("gap", first, last))
+
+
+class Link:
+    """Keeps what is sent to the hub."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    def send_binary(self, data: bytes) -> None:
+        self.sent.append(outport.decode_envelope(data))
+
+
+def event(sequence: int) -> bytes:
+    return outport.payload_envelope("Topic", b"x", sequence)
+
+
+def reply(ok: bool, head: int) -> bytes:
+    message = hub_pb2.SubscribeReply(ok=ok, head=head)
+    return outport.payload_envelope("subscribe", message.SerializeToString(), 0)
+
+
+def test_an_event_is_taken_once_and_always_acknowledged() -> None:
+    """What comes again after a reconnect is acknowledged and not taken; what nobody foresaw is left behind."""
+    sink, link = Sink(broken=7), Link()
+    hub = HubClient("", sink, 5)
+    for sequence in (4, 5, 6, 6, 7, 8):
+        hub.take(link, event(sequence))  # type: ignore[arg-type]
+    assert [told[-1] for told in sink.told] == [6, 8]
+    assert [item.counter for item in link.sent] == [4, 5, 6, 6, 7, 8]
+    assert (hub.last, hub.head) == (8, 8)
+
+
+def test_a_hub_that_cannot_resume_is_a_gap() -> None:
+    """Refused, it asks for what is new from now on, and says that all in between is lost."""
+    sink, link = Sink(), Link()
+    hub = HubClient("", sink, 5)
+    hub.take(link, reply(False, 3))  # type: ignore[arg-type]
+    assert sink.told == [("gap", 6, 3)] and not hub.connected
+    (asked,) = link.sent
+    assert not hub_pb2.SubscribeEvent.FromString(asked.payload).HasField("resume_after")
+    hub.take(link, reply(True, 3))  # type: ignore[arg-type]
+    assert hub.connected and hub.last == 3
+    hub.take(link, event(4))  # type: ignore[arg-type]
+    assert sink.told[1:] == [("Topic", b"x", 4)]
+
+
+def test_after_a_gap_reading_goes_on_behind_it() -> None:
+    """The end of the gap is where a reconnect resumes."""
+    sink, link = Sink(), Link()
+    hub = HubClient("", sink, 5)
+    gap = hub_pb2.Gap(first=6, last=9)
+    hub.take(link, outport.payload_envelope("gap", gap.SerializeToString(), 0))  # type: ignore[arg-type]
+    assert sink.told == [("gap", 6, 9)]
+    wish = hub_pb2.SubscribeEvent.FromString(outport.decode_envelope(hub.subscription()).payload)
+    assert wish.resume_after == 9
