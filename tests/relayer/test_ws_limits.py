@@ -151,3 +151,29 @@ async def test_row_26_half_a_message_to_the_statistics_stream(world: Any) -> Non
         while (message := await asyncio.wait_for(client.socket.receive(), 10)).type is aiohttp.WSMsgType.TEXT:
             pass
         assert message.data == 1009
+
+
+async def test_row_34_a_header_of_several_lines(world: Any) -> None:
+    """A proxy may add a line of its own to those a client made up: the last hop of the last line counts."""
+    await world.start(**PROXY, submit_rate=0.001, submit_burst=1, max_batch=1)
+    lines = "X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-For: {}\r\nX-Forwarded-For: 127.0.0.2\r\n"
+    body = b'{"transactions":[{}]}'
+    head = "POST /v1/broadcast HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    statuses = []
+    for client in ("1.2.3.4", "1.2.3.4", "5.6.7.8"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.service.http_port)
+        writer.write(f"{head}{lines.format(client)}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        statuses.append((await reader.readline()).split()[1])
+        writer.close()
+        await writer.wait_closed()
+    assert statuses == [b"200", b"429", b"200"]
+    upgrade = (
+        "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    )
+    key = "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.service.port)
+    writer.write(f"{upgrade}{key}{lines.format('9.9.9.9')}\r\n".encode())
+    assert (await reader.readline()).split()[1] == b"101"
+    await until(lambda: world.service.gateway.doors._open["9.9.9.9"] == 1)
+    writer.close()
+    await writer.wait_closed()

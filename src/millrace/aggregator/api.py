@@ -25,7 +25,15 @@ from millrace.aggregator.snapshot import Snapshot
 from millrace.aggregator.stream import Streams
 from millrace.runtime.client_address import ClientAddress
 from millrace.runtime.doors import Doors
-from millrace.runtime.http import error_response, json_body, json_response, make_app, metrics_handler, read_body
+from millrace.runtime.http import (
+    error_response,
+    forwarded_for,
+    json_body,
+    json_response,
+    make_app,
+    metrics_handler,
+    read_body,
+)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAX_QUERY = 8192
@@ -82,7 +90,7 @@ class Api:
 
     def _client(self, request: web.Request) -> str:
         """Whom limits count."""
-        return self._clients.of(request.remote or "", request.headers.get("X-Forwarded-For"))
+        return self._clients.of(request.remote or "", forwarded_for(request))
 
     def _asker(self, request: web.Request) -> Asker:
         client = self._client(request)

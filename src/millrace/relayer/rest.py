@@ -99,7 +99,7 @@ class RestApi:
     async def _submit(self, request: web.Request, kind: Kind) -> list[Result]:
         if request.content_type != "application/json":
             raise Refused(reasons.INVALID_MESSAGE.but("send application/json"))
-        remote = self._clients.of(request.remote or "", request.headers.get("X-Forwarded-For"))
+        remote = self._clients.of(request.remote or "", http.forwarded_for(request))
         transactions = await self._read(await self._receive(request, remote), remote)
         _charge(self._submissions, remote, len(transactions), "too many transactions from this address")
         batch = await self._submitter.take(Origin(kind, remote), transactions)

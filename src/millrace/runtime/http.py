@@ -142,6 +142,11 @@ async def _read_parts(request: web.Request, on_part: Callable[[int], None]) -> b
     return bytes(body)
 
 
+def forwarded_for(request: web.Request) -> str:
+    """Every hop that `X-Forwarded-For` names: a proxy may add a line of its own below one that the client made up."""
+    return ",".join(request.headers.getall("X-Forwarded-For", ()))
+
+
 def route_of(request: web.Request) -> str:
     """The route's template: a bounded label for metrics and logs, unlike the raw path."""
     resource = request.match_info.route.resource

@@ -33,7 +33,7 @@ class Request(NamedTuple):
     """Path without the query."""
     query: str
     headers: dict[str, str]
-    """Names in lower case."""
+    """Names in lower case; lines of one name are one line, with commas."""
 
 
 class Refuse(Exception):
@@ -116,7 +116,9 @@ class WsServer:
 
     def _upgrade(self, request: picows.WSUpgradeRequest) -> picows.WSListener | picows.WSUpgradeResponseWithListener:
         path, _, query = request.path.decode("latin-1").partition("?")
-        headers = {name.lower(): value for name, value in request.headers.items()}
+        headers: dict[str, str] = {}
+        for name, value in request.headers.items():
+            headers[name.lower()] = f"{headers[name.lower()]}, {value}" if name.lower() in headers else value
         try:
             if len(self.sessions) >= self._max_sessions:
                 raise Refuse(503, "too many connections")
