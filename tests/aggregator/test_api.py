@@ -19,6 +19,7 @@ import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
+from multidict import CIMultiDict
 
 from millrace.aggregator import answering, snapshot
 from millrace.aggregator.app import run
@@ -404,6 +405,25 @@ async def test_more_than_the_rate_gets_429_with_retry_after() -> None:
         assert answers[-1][1] == {"error": "rate limit exceeded"}
         async with running.session.get(running.base + "/api/v1/quote") as answer:
             assert int(answer.headers["Retry-After"]) >= 1
+    finally:
+        stop.set()
+        await task
+        await running.session.close()
+        await server.stop()
+
+
+async def test_the_rate_is_of_the_address_the_last_proxy_names() -> None:
+    """A header line that the client made up above the proxy's own gains it no further requests."""
+    running, stop, task, server = await start(requests_per_second=5, trusted_proxies=("127.0.0.0/8",))
+    statuses = []
+    try:
+        for number in range(8):
+            lines = [("X-Forwarded-For", f"9.9.9.{number}"), ("X-Forwarded-For", "1.2.3.4")]
+            async with running.session.get(
+                running.base + "/api/v1/pair-config", params=GOOD, headers=CIMultiDict(lines)
+            ) as answer:
+                statuses.append(answer.status)
+        assert statuses.count(429) == 3
     finally:
         stop.set()
         await task

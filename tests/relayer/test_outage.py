@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from relayer_support import RELAYERS, BlockMaker, start, submit, transfer, wallet
+from relayer_support import RELAYERS, BlockMaker, settings, start, submit, transfer, wallet
 
 from millrace.chain.keys import verify
 from millrace.chain.proto import outport_pb2 as pb
@@ -226,3 +226,36 @@ async def test_row_48_a_journal_that_cannot_be_read(world: Any, monkeypatch: pyt
     keeper.cancel()
     monkeypatch.setattr(service.journal, "_reader", really)
     assert await submit(world, tx) == ["ok"]
+
+
+async def test_keys_are_read_again_once_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often SIGHUP comes there is one new signing process at a time, and one more for what came meanwhile."""
+    begun, go_on = asyncio.Semaphore(0), asyncio.Semaphore(0)
+    running: list[int] = []
+
+    async def rotate(_: app.Service) -> None:
+        running.append(len(running))
+        begun.release()
+        await go_on.acquire()
+
+    monkeypatch.setattr(app.Service, "rotate", rotate)
+    stop = asyncio.Event()
+    handlers: list[Any] = []
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "add_signal_handler", lambda number, handler: handlers.append(handler))
+    task = asyncio.create_task(app.run(settings(tmp_path, key_files=()), stop))
+    async with asyncio.timeout(20):
+        while not handlers:
+            await asyncio.sleep(0.01)
+        handlers[0]()
+        await begun.acquire()
+        for _ in range(5):
+            handlers[0]()
+        assert len(running) == 1
+        go_on.release()
+        await begun.acquire()
+        assert len(running) == 2
+        go_on.release()
+        stop.set()
+        await task
+    assert len(running) == 2

@@ -28,6 +28,7 @@ from millrace.relayer.hub_client import HubClient
 from millrace.relayer.inflight import Entry
 from millrace.relayer.journal import Journal
 from millrace.relayer.journal_writer import JournalError
+from millrace.relayer.limits import TokenBuckets
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.rest import RestApi
 from millrace.relayer.settings import RelayerSettings
@@ -64,13 +65,12 @@ async def run(settings: RelayerSettings, stop: asyncio.Event) -> None:
     # about a millisecond while it is young, and hardly ever as a whole.
     gc.set_threshold(5_000, 20, 500)
     loop = asyncio.get_running_loop()
-    rotations: set[asyncio.Task[None]] = set()
     try:
         try:
             await service.start()
         except (SignerError, JournalError, ValueError) as error:
             raise OSError(str(error)) from error
-        loop.add_signal_handler(signal.SIGHUP, lambda: rotations.add(asyncio.ensure_future(service.rotate())))
+        loop.add_signal_handler(signal.SIGHUP, service.keys_changed.set)
         await wait_first(stop, *service.endless())
     finally:
         loop.remove_signal_handler(signal.SIGHUP)
@@ -96,6 +96,8 @@ class Service:
         self._policy_file = policy.PolicyFile(settings.policy_file)
         self._keys = where_keys_are(settings, self.journal.path)
         self._background: set[asyncio.Task[None]] = set()
+        self.keys_changed = asyncio.Event()
+        """Set to have the key files read again."""
 
     async def start(self) -> None:
         """Bring everything up, in the order of need."""
@@ -148,6 +150,7 @@ class Service:
             self.broadcaster.run(),
             self._keep_cursor(),
             self._keep_policy(),
+            self._keep_keys(),
             self._keep_balances(),
             self._tidy(),
             self._keep_history(),
@@ -200,7 +203,11 @@ class Service:
             return
         signer = SigningProcess(self._keys, self.settings.signer_timeout)
         signer.on_return = self._sign_missed
-        await signer.start()
+        try:
+            await signer.start()
+        except asyncio.CancelledError:
+            await signer.stop()
+            raise
         self.signer, old = signer, self.signer
         log.info("keys are loaded", extra={"shards": sorted(signer.relayers)})
         if old is not None:
@@ -264,6 +271,7 @@ class Service:
         app = http.make_app(max_body=self.settings.max_message_bytes)
         rest = RestApi(
             self.submitter,
+            TokenBuckets(self.settings.request_rate, self.settings.request_burst),
             self.gateway.submissions,
             self.gateway.bytes,
             self.gateway.unfinished,
@@ -274,6 +282,7 @@ class Service:
             self.gateway.count,
             lambda start, end, step: self.history.query(start, end, step, time.time_ns() // 1_000_000),
         )
+        app.middlewares.append(rest.guard)
         app.add_routes(rest.routes(make_registry(self)))
         self.http = http.HttpServer(app, doors=self.http_doors)
         http_port = await self.http.start(self.settings.host, self.settings.http_port)
@@ -354,6 +363,13 @@ class Service:
                 if str(error) != wrong:
                     log.error("the policy file is not used: the last good one holds", extra={"error": str(error)})
                 wrong = str(error)
+
+    async def _keep_keys(self) -> None:
+        """Read the key files again when that is asked for, once at a time however often it is asked."""
+        while True:
+            await self.keys_changed.wait()
+            self.keys_changed.clear()
+            await self.rotate()
 
     def _read_policy(self) -> None:
         """Take over the policy file if it changed. Raises `PolicyError` when it cannot be used."""

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from msgspec import Raw
 from prometheus_client import CollectorRegistry
 
@@ -21,7 +22,7 @@ from millrace.relayer.stages import Kind, Origin
 from millrace.relayer.submission import Submitter
 from millrace.relayer.traffic import HeldBytes
 from millrace.runtime import http
-from millrace.runtime.client_address import ClientAddress
+from millrace.runtime.client_address import ClientAddress, is_local
 
 _STATUS = {
     reasons.RATE_LIMIT.code: 429,
@@ -32,12 +33,17 @@ _STATUS = {
 }
 
 
+_COSTS = {"/metrics": 20.0}
+"""What a request counts whose answer takes longer than most: that of the metrics is made from a thousand numbers."""
+
+
 class RestApi:
     """Handlers of the service's HTTP port."""
 
     def __init__(
         self,
         submitter: Submitter,
+        requests: TokenBuckets,
         submissions: TokenBuckets,
         received: TokenBuckets,
         unfinished: HeldBytes,
@@ -49,6 +55,7 @@ class RestApi:
         history: Callable[[int | None, int | None, int | None], Awaitable[bytes]],
     ) -> None:
         self._submitter = submitter
+        self._requests = requests
         self._submissions = submissions
         self._bytes = received
         self._unfinished = unfinished
@@ -62,8 +69,8 @@ class RestApi:
     def routes(self, registry: CollectorRegistry) -> list[web.RouteDef]:
         """What to add to the application."""
         return [
-            web.post("/v1/sign", self._guarded(self._sign)),
-            web.post("/v1/broadcast", self._guarded(self._broadcast)),
+            web.post("/v1/sign", self._sign),
+            web.post("/v1/broadcast", self._broadcast),
             web.get("/v1/network-stats/history", self._get_history),
             web.get("/health", self._get_health),
             web.get("/ready", self._get_ready),
@@ -72,22 +79,24 @@ class RestApi:
             web.get("/asyncapi.json", _document(schema.asyncapi())),
         ]
 
-    def _guarded(
-        self, handler: Callable[[web.Request], Awaitable[web.Response]]
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """Turn refusals of a whole request into the error body."""
+    @web.middleware
+    async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Bound the requests of each client, of paths that there are not too; refusals are the error body."""
+        client = self._client(request)
+        try:
+            if not is_local(client):
+                _charge(self._requests, client, _COSTS.get(request.path, 1.0), "too many requests from this address")
+            return await handler(request)
+        except Refused as refusal:
+            reason = self._count(refusal.reason)
+            text = reason.reason + (f": {reason.detail}" if reason.detail else "")
+            wait = reason.retry_after_ms
+            headers = {"Retry-After": str(math.ceil(wait / 1000))} if wait else None
+            return http.error_response(text, _STATUS.get(reason.code, 400), headers)
 
-        async def handle(request: web.Request) -> web.StreamResponse:
-            try:
-                return await handler(request)
-            except Refused as refusal:
-                reason = self._count(refusal.reason)
-                text = reason.reason + (f": {reason.detail}" if reason.detail else "")
-                wait = reason.retry_after_ms
-                headers = {"Retry-After": str(math.ceil(wait / 1000))} if wait else None
-                return http.error_response(text, _STATUS.get(reason.code, 400), headers)
-
-        return handle
+    def _client(self, request: web.Request) -> str:
+        """Whom limits count."""
+        return self._clients.of(request.remote or "", http.forwarded_for(request))
 
     async def _sign(self, request: web.Request) -> web.Response:
         return http.json_response(sign_reply(await self._submit(request, "sign")))
@@ -99,7 +108,7 @@ class RestApi:
     async def _submit(self, request: web.Request, kind: Kind) -> list[Result]:
         if request.content_type != "application/json":
             raise Refused(reasons.INVALID_MESSAGE.but("send application/json"))
-        remote = self._clients.of(request.remote or "", http.forwarded_for(request))
+        remote = self._client(request)
         transactions = await self._read(await self._receive(request, remote), remote)
         _charge(self._submissions, remote, len(transactions), "too many transactions from this address")
         batch = await self._submitter.take(Origin(kind, remote), transactions)

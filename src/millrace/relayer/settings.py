@@ -95,6 +95,11 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Bytes one IP address may send at once after a pause; at least `max_message_bytes`."""
     unfinished_bytes: int = 256 * 1024 * 1024
     """Bytes of all messages and bodies that have not wholly come; of one IP address at most `receive_burst`."""
+    request_rate: float = 1_000.0
+    """HTTP requests a second of one client address, sustained, `/metrics` as 20; those of this machine are not
+    bounded by it."""
+    request_burst: int = 4_000
+    """HTTP requests one client address may make at once after a pause."""
     control_rate: float = 1_000.0
     """Topics a second that one client address may subscribe to or unsubscribe from, sustained; those of this machine
     are not bounded by it."""
