@@ -72,6 +72,17 @@ def ask(store: Points, start: int | None, end: int | None, resolution: int | Non
     return msgspec.json.decode(query(store, start, end, resolution, now_ms))
 
 
+def test_row_44_a_clock_that_was_ahead(place: Place) -> None:
+    """After a moment in the future, or a step back, points are rolled up, found and forgotten as before."""
+    store = place.open()
+    for second in (0, 10**9, *range(1, 25), 18, 19, *range(20, 31)):
+        fill(store, range(second, second + 1))
+    points = ask(store, START * 1000, (START + 29) * 1000, 10)["points"]
+    assert [(point["ts"] // 1000 - START, point["currentTps"]) for point in points] == [(0, 4.5), (10, 14.5), (20, 24.5)]
+    fill(store, range(7200, 7221))
+    assert store.read(1, START, START + 100, 100) == [], "seconds are kept for an hour"
+
+
 def test_rollups_are_exact_across_a_restart(place: Place) -> None:
     """Averages, minima and maxima of coarser points are those of their seconds, restart or not."""
     fill(place.open(), range(305))

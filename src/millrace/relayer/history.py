@@ -98,11 +98,13 @@ class Recorder:
         oldest: dict[int, int] = {}
         for finer, coarser in pairwise(RESOLUTIONS):
             complete, done = second // coarser * coarser, rolled.get(coarser, 0)
-            if complete > done:
-                self._roll_up(fresh, finer, coarser, done, complete)
+            if complete != done:
+                if complete > done:  # else the clock was ahead: from here on points are made again
+                    self._roll_up(fresh, finer, coarser, done, complete)
                 made[coarser] = complete
                 for resolution in (finer, coarser):
-                    oldest[resolution] = second - RETENTION_SECONDS[resolution]
+                    # Not by this second alone, which a clock set forward for a moment would have named.
+                    oldest[resolution] = min(second, done) - RETENTION_SECONDS[resolution]
         self._store.write(list(fresh.values()), made, oldest)
         self._waiting.clear()
 
