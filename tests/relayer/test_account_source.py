@@ -10,7 +10,16 @@ from relayer_support import Chain, start, submit, transfer, wallet
 from millrace.chain import address
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import chain_hash
-from millrace.relayer.account_source import GUARDED_SECONDS, LAG_SECONDS
+from millrace.relayer.account_source import (
+    GUARDED_SECONDS,
+    LAG_SECONDS,
+    PAYER_SECONDS,
+    SILENT_SECONDS,
+    AccountSource,
+)
+from millrace.relayer.accounts import AccountBook
+from millrace.relayer.chain_api import ChainAccount, ChainApiError
+from millrace.relayer.reasons import Refused
 
 ALICE, BOB, GUARDIAN = wallet(1), wallet(1, 1), wallet(0, 30)
 NAME = address.encode(ALICE.public)
@@ -113,3 +122,41 @@ async def test_guarded_accounts_are_asked_for_now_and_then(world: Any) -> None:
     clock.now += GUARDED_SECONDS
     await world.service.accounts.know(ALICE.public)
     assert len(world.api.asked) == asked + 1, "without a guardian nothing can change unnoticed"
+
+
+class Api:
+    """A chain API by itself: counts its questions, and fails while it is `down`."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.down = False
+
+    async def account(self, pubkey: bytes) -> ChainAccount:
+        self.asked += 1
+        if self.down:
+            raise ChainApiError("down")
+        return ChainAccount(1, 10**18, b"")
+
+
+async def test_a_payers_balance_is_asked_for_again() -> None:
+    """What a foreign relayer has is asked for when it is ten seconds old, as no event tells of fees it pays."""
+    api, now = Api(), 100.0
+    source = AccountSource(AccountBook(), api, lambda: now)  # type: ignore[arg-type]
+    for after, asked in ((0.0, 1), (PAYER_SECONDS - 0.1, 1), (PAYER_SECONDS, 2), (PAYER_SECONDS, 2)):
+        now = 100.0 + after
+        assert (await source.know_payer(ALICE.public)).nonce == 1
+        assert api.asked == asked
+
+
+async def test_an_api_that_failed_is_left_alone_for_a_moment() -> None:
+    """After a failure nobody waits for another: for half a second unknown accounts are refused without a question."""
+    api, now = Api(), 100.0
+    source = AccountSource(AccountBook(), api, lambda: now)  # type: ignore[arg-type]
+    api.down = True
+    for number in range(3):
+        with pytest.raises(Refused, match="account state unavailable"):
+            await source.know(wallet(1, number).public)
+    assert api.asked == source.failures == 1 and source.is_silent
+    now += SILENT_SECONDS
+    api.down = False
+    assert (await source.know(ALICE.public)).nonce == 1

@@ -78,7 +78,11 @@ def test_row_44_a_clock_that_was_ahead(place: Place) -> None:
     for second in (0, 10**9, *range(1, 25), 18, 19, *range(20, 31)):
         fill(store, range(second, second + 1))
     points = ask(store, START * 1000, (START + 29) * 1000, 10)["points"]
-    assert [(point["ts"] // 1000 - START, point["currentTps"]) for point in points] == [(0, 4.5), (10, 14.5), (20, 24.5)]
+    assert [(point["ts"] // 1000 - START, point["currentTps"]) for point in points] == [
+        (0, 4.5),
+        (10, 14.5),
+        (20, 24.5),
+    ]
     fill(store, range(7200, 7221))
     assert store.read(1, START, START + 100, 100) == [], "seconds are kept for an hour"
 

@@ -101,6 +101,14 @@ async def test_row_10_nothing_outside_the_journal(desk: Desk) -> None:
     assert await desk.ask(transfer(ALICE, gas_limit=200_000), write=False) == "not in the journal"
 
 
+async def test_row_10_nothing_that_is_signed_already(desk: Desk) -> None:
+    """What comes with a relayer's signature is none of the service's requests, and gets no other."""
+    tx = transfer(ALICE)
+    await desk.ask(tx)
+    again = await desk.ask(msgspec.structs.replace(tx, relayer_signature=b"\7" * 64), write=False)
+    assert isinstance(again, str)
+
+
 @pytest.mark.parametrize("state", ["finished", "superseded", "dropped"])
 async def test_row_10_nothing_that_is_over(desk: Desk, state: str) -> None:
     """What has ended has given its reservation back, or used it: it is not signed any more."""

@@ -145,6 +145,7 @@ def test_guarded_accounts() -> None:
     assert outcome(guarded(guardian_signature=b"\1" * 64)) == "invalid guardian signature"
     assert outcome(sign(guarded(), ALICE, guardian=b"")) == "invalid guardian"
     assert outcome(sign(guarded(), ALICE, options=0)) == "invalid guardian"
+    assert outcome(msgspec.structs.replace(transfer(ALICE), guardian_signature=b"\1" * 64)) == "invalid guardian"
 
 
 def test_broadcast_of_relayed_needs_its_signature() -> None:
@@ -158,6 +159,39 @@ def test_broadcast_of_relayed_needs_its_signature() -> None:
     assert outcome(sign(whole, ALICE, relayer=b""), "broadcast") == "relayer field missing"
     elsewhere = sign(tx, ALICE, relayer=wallet(2, 9).public)
     assert outcome(elsewhere, "broadcast") == "invalid relayer address"
+
+
+def test_a_guardian_does_not_pay_for_whom_it_guards() -> None:
+    """A broadcast whose relayer is its guardian is refused, as every node would."""
+    guardian = wallet(1, 9)
+    tx = sign(guarded(), ALICE, guardian=guardian.public, relayer=guardian.public)
+    signature = guardian.sign(signing_message(tx))
+    whole = msgspec.structs.replace(tx, guardian_signature=signature, relayer_signature=signature)
+    assert outcome(whole, "broadcast") == "invalid relayer address"
+
+
+def test_a_relayer_signature_that_comes_along_is_made_anew() -> None:
+    """Bytes that were co-signed before, as by /v1/sign, are the same request with the same client hash."""
+    tx = transfer(ALICE)
+    whole = msgspec.structs.replace(tx, relayer_signature=b"\7" * 64)
+    for kind in ("relay", "sign"):
+        first, again = (stages.parse(raw(item), Origin(kind, "ip")) for item in (tx, whole))  # type: ignore[arg-type]
+        assert again == first and again.tx.relayer_signature == b""
+
+
+def test_no_account_can_hold_more_than_exists() -> None:
+    """A value of all the coins there are is a value; one more is none."""
+    assert outcome(sign(transfer(ALICE), ALICE, value=stages.GENESIS_SUPPLY)) == "ok"
+    assert outcome(sign(transfer(ALICE), ALICE, value=stages.GENESIS_SUPPLY + 1)) == "invalid value"
+
+
+@pytest.mark.parametrize("verdict", ["invalid signature", "relayer key as party", "what nobody has ever said"])
+def test_row_2_any_objection_of_the_signing_process_counts(verdict: str) -> None:
+    """Only silence of the signing process vouches for a transaction, whatever else it says."""
+    examined = stages.examine(stages.parse(raw(transfer(ALICE)), Origin("relay", "")), NETWORK, OURS)
+    assert type(stages.vouched(examined, "")) is stages.Authenticated
+    with pytest.raises(Refused):
+        stages.vouched(examined, verdict)
 
 
 def test_row_15_nested_relayed_calls() -> None:

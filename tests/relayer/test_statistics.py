@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
+from typing import Any
 
 import msgspec
 import pytest
+from relayer_support import BlockMaker, transfer, wallet
 
 from millrace.chain.shard import METACHAIN
 from millrace.relayer.blocks import BlockFacts, BlockHeader, TxFact
 from millrace.relayer.gas_stats import BUCKET_SECONDS, WINDOW_SECONDS, GasStats
-from millrace.relayer.network_stats import NetworkStats, PeerNumbers
+from millrace.relayer.network_stats import LATE_SECONDS, NetworkStats, PeerNumbers
 
 
 def test_gas_percentiles_are_nearest_rank() -> None:
@@ -147,3 +151,38 @@ def test_completeness() -> None:
                 total, known = total + 1, known + (value is not None)
     assert data["health"]["dataCompleteness"] == pytest.approx(known / total, abs=1e-4)
     assert data["network"]["currentTps"] is None and data["health"]["streamSubscribers"] == 3
+
+
+def test_blocks_read_late_are_of_no_rate_of_now() -> None:
+    """What is read after an outage moves the newest block on, and counts in no rate, gap or block time of now."""
+    stats = NetworkStats(3, 0.0)
+    for nonce in range(1, 200):
+        stats.block_saved(block(0, nonce, at_ms=nonce * 6000, executed=50), 100.0, age=LATE_SECONDS + 600)
+    stats.block_saved(block(0, 250, at_ms=1_500_000, executed=5), 100.0, age=LATE_SECONDS)
+    stats.block_saved(block(0, 250, at_ms=1_500_000, fork=1), 100.0, age=LATE_SECONDS)
+    stats.block_saved(block(0, 251, at_ms=1_506_000, executed=30), 100.0, age=LATE_SECONDS - 1)
+    shown = numbers(stats, 100.0)
+    assert shown["network"]["avgTps10s"] == 3.0 and shown["network"]["avgTps30s"] == 1.0
+    assert shown["network"]["currentTps"] == 5.0
+    assert shown["blocks"]["nonceGapEvents1m"] == shown["blocks"]["duplicateNonceEvents1m"] == 0
+    assert shown["blocks"]["blockTimeMsP50ByShard"]["0"] == 6000
+    assert shown["mempool"]["inclusionTps"] == 3.0
+
+
+async def test_what_the_hub_had_before_is_late(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of an hour ago that a hub hands over after an outage are none of this moment; what comes then is."""
+    service = await world.start()
+    await world.stop()
+    maker = BlockMaker(1)
+    txs = [transfer(wallet(1), nonce) for nonce in range(7)]
+    world.hub.save(maker.block(txs[:5]))
+    service = await world.start()
+    ages: list[float] = []
+    told = service.statistics.block_saved
+    monkeypatch.setattr(service.statistics, "block_saved", lambda *of: (ages.append(of[-1]), told(*of)))
+    world.hub.save(maker.block(txs[5:]))
+    async with asyncio.timeout(10):
+        while service.statistics.numbers.data(time.monotonic(), 0).blocks.latest_shard.nonce != 2:
+            await asyncio.sleep(0.01)
+    assert ages[-1] == 0.0, "live"
+    assert service.events.taken == 4 and service.statistics.numbers._inclusion.total == 2

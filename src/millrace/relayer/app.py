@@ -140,6 +140,7 @@ class Service:
         if settings.hub_url:
             self.desk.treasury.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         self.hub = HubClient(settings.hub_url, self.events, self.journal.cursor())
+        self.events.head = lambda: self.hub.head
         await self._start_gossip()
         await self.cosigner.recover()
         await self._serve()

@@ -37,8 +37,8 @@ class Publisher(Protocol):
 class Observer(Protocol):
     """Hears of everything for statistics."""
 
-    def block_saved(self, block: BlockFacts, now: float) -> None:
-        """A block was saved, final or not."""
+    def block_saved(self, block: BlockFacts, now: float, age: float) -> None:
+        """A block was saved, final or not; `age` seconds ago, where it is read late."""
 
     def block_final(self, block: BlockFacts, now: float) -> None:
         """A saved block became final."""
@@ -74,6 +74,8 @@ class Events:
         self.unreadable = 0
         self.statuses_told = 0
         self.gaps = 0
+        self.head: Callable[[], int] = lambda: 0
+        """The newest event that there was when reading (again) began: what comes up to it comes late."""
         self._held_accounts = HeldAccounts()
         self._started = clock()
         self.block_at: dict[int, float] = {}
@@ -104,7 +106,7 @@ class Events:
             case outport.SAVE_BLOCK:
                 block = read_block(pb.OutportBlock.FromString(payload), self._network)
                 self.block_at[block.shard] = now
-                self._observer.block_saved(block, now)
+                self._observer.block_saved(block, now, self._age(block, sequence))
                 self._release(self._tracker.save(block, sequence, now), now)
             case outport.FINALIZED_BLOCK:
                 message = pb.FinalizedBlock.FromString(payload)
@@ -124,6 +126,10 @@ class Events:
                     self._account(fact, accounts.shardID, stamp, "")
             case outport.SAVE_VALIDATORS_PUB_KEYS:
                 self._observer.validators(pb.ValidatorsPubKeys.FromString(payload))
+
+    def _age(self, block: BlockFacts, sequence: int) -> float:
+        """How long ago a block was made that is read after the relayer, or the hub, was away; 0 of any other."""
+        return max(0.0, time.time() - block.timestamp_ms / 1000) if sequence <= self.head() else 0.0
 
     def _release(self, release: Release, now: float) -> None:
         """Something became final. First what is in flight, then the accounts, then the words to clients."""

@@ -14,6 +14,8 @@ from millrace.relayer.blocks import BlockFacts
 SCHEMA_VERSION = "1.1.0"
 ONLINE_SECONDS = 900.0
 """A node silent for longer is offline (the nodes' own limit)."""
+LATE_SECONDS = 10.0
+"""A block that is read so long after it was made, as after an outage, would make a rate of now of old blocks."""
 MAX_WAITING = 200_000
 WAITING_SECONDS = 600.0
 
@@ -159,33 +161,36 @@ class NetworkStats:
 
     # ---- observations
 
-    def block_saved(self, block: BlockFacts, now: float) -> None:
-        """A block was saved."""
+    def block_saved(self, block: BlockFacts, now: float, age: float = 0.0) -> None:
+        """A block was saved, `age` seconds ago: one that is read so late is of no rate of now."""
         shard = self._seen.setdefault(block.shard, _Shard())
         other = shard.by_nonce.get(block.nonce)
         if other == block.block_hash:
             return
-        if other is not None:
+        counts = age < LATE_SECONDS
+        if other is not None and counts:
             self._doubles.add(1, now)
         shard.by_nonce[block.nonce] = block.block_hash
         if len(shard.by_nonce) > 1024:
             shard.by_nonce.popitem(last=False)
         if shard.last_nonce and block.nonce > shard.last_nonce:
-            if block.shard != METACHAIN and block.nonce > shard.last_nonce + 1:
+            if block.shard != METACHAIN and block.nonce > shard.last_nonce + 1 and counts:
                 self._gaps.add(block.nonce - shard.last_nonce - 1, now)
             took = block.timestamp_ms - shard.last_timestamp
             if took > 0:
-                shard.intervals.append((now, took // (block.nonce - shard.last_nonce)))
+                if counts:
+                    shard.intervals.append((now, took // (block.nonce - shard.last_nonce)))
                 shard.tps = block.executed * 1000 / took
         if block.nonce >= shard.last_nonce:
             shard.last_nonce, shard.last_timestamp = block.nonce, block.timestamp_ms
             shard.signers = block.signers
-        self._tps_10.add(block.executed, now)
-        self._tps_30.add(block.executed, now)
-        for fact in block.transactions:
-            if fact.included:
-                self._inclusion.add(1, now)
-                self._waiting.pop(fact.tx_hash, None)
+        included = [fact.tx_hash for fact in block.transactions if fact.included]
+        for tx_hash in included:
+            self._waiting.pop(tx_hash, None)
+        if counts:
+            self._tps_10.add(block.executed, now)
+            self._tps_30.add(block.executed, now)
+            self._inclusion.add(len(included), now)
 
     def block_final(self, block: BlockFacts) -> None:
         """A saved block became final."""

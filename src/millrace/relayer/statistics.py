@@ -17,7 +17,7 @@ from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
 from millrace.relayer import messages, topics
 from millrace.relayer.blocks import BlockFacts
-from millrace.relayer.gas_stats import GasStats
+from millrace.relayer.gas_stats import WINDOW_SECONDS, GasStats
 from millrace.relayer.network_stats import (
     SCHEMA_VERSION,
     NetworkStats,
@@ -59,9 +59,10 @@ class Statistics:
 
     # ---- observer
 
-    def block_saved(self, block: BlockFacts, now: float) -> None:
-        self.numbers.block_saved(block, now)
-        self.gas.add(block.shard, block.gas_prices, now)
+    def block_saved(self, block: BlockFacts, now: float, age: float) -> None:
+        self.numbers.block_saved(block, now, age)
+        if age < WINDOW_SECONDS:
+            self.gas.add(block.shard, block.gas_prices, now)
 
     def block_final(self, block: BlockFacts, now: float) -> None:
         self.numbers.block_final(block)
