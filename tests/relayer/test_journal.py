@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from relayer_support import entry_of, start, submit, transfer, wallet
 from millrace.chain import address
 from millrace.chain.transaction import client_hash, to_proto
 from millrace.relayer import audit, checkpoints
+from millrace.relayer.checkpoints import Checkpoints
 from millrace.relayer.journal import Journal, _connect
 from millrace.relayer.journal_writer import JournalError, NonceTaken
 from millrace.relayer.records import Record
@@ -225,6 +227,50 @@ async def test_the_log_is_copied_beside_the_commits(tmp_path: Path, monkeypatch:
     assert len(log.read_bytes() if log.exists() else b"") == 0
     connection = sqlite3.connect(tmp_path / "journal.sqlite")
     assert connection.execute("SELECT count(*) FROM submissions").fetchone() == (written,)
+    connection.close()
+
+
+class Crowded:
+    """A connection during whose every copy of the log, but for those of the thread that commits, somebody commits."""
+
+    def __init__(self, path: Path, commit: Callable[[], None]) -> None:
+        self._connection = _connect(path)
+        self._commit = commit
+        self.close = self._connection.close
+
+    def execute(self, sql: str) -> sqlite3.Cursor:
+        if threading.current_thread() is not threading.main_thread():
+            self._commit()
+        found = self._connection.execute(sql)
+        if threading.current_thread() is not threading.main_thread():
+            self._commit()
+        return found
+
+
+async def test_the_log_begins_anew_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where something is committed during each copy the log does not grow for ever: the rest is copied between."""
+    monkeypatch.setattr(checkpoints, "COMMITS", 10)
+    path, log = tmp_path / "file.sqlite", tmp_path / "file.sqlite-wal"
+    connection = _connect(path)
+    connection.execute("CREATE TABLE words (word TEXT)")
+
+    def commit() -> None:
+        connection.execute("INSERT INTO words VALUES ('word')")
+
+    copier = Checkpoints(lambda: cast(sqlite3.Connection, Crowded(path, commit)))
+    copier.start()
+    for _ in range(3):
+        generation = log.read_bytes()[16:24]
+        for _ in range(10):
+            commit()
+            copier.committed()
+        async with asyncio.timeout(10):
+            while not copier._is_copied:
+                await asyncio.sleep(0.001)
+        copier.committed()
+        commit()
+        assert log.read_bytes()[16:24] != generation
+    copier.stop()
     connection.close()
 
 

@@ -1,8 +1,10 @@
 """Copies what SQLite's write-ahead log has gathered into the database, beside the thread that commits.
 
 A commit that has to copy the log first takes tens of milliseconds, and everybody who waits for the disk waits with it.
-A passive checkpoint of another connection copies while commits go on; when one of them has left nothing over, the next
-commit begins the log anew.
+So a passive checkpoint of another connection copies while commits go on. What they add meanwhile, some pages, the
+thread that commits copies itself between two of them: only when nothing is left over does the next commit begin the log
+anew, and under load there is always something left over by the time a copy beside the commits is done. Else the log
+would grow for as long as the load lasts.
 """
 
 from __future__ import annotations
@@ -17,15 +19,23 @@ log = logging.getLogger(__name__)
 COMMITS = 500
 """Commits after which the log is copied."""
 TRIES = 4
-"""How often at once: each try has only to copy what was committed during the one before."""
+"""How often at once: each try has only to copy what was committed during the one before …"""
+FEW = 128
+"""… until that is no more than so many pages, which take a millisecond or two."""
 
 
 class Checkpoints:
-    """A thread with a connection of its own. `start` it; `stop` it when nothing is committed any more."""
+    """A thread with a connection of its own. `start` it; `stop` it when nothing is committed any more.
+
+    The connection belongs to the thread from when `committed` wakes it until it has set `_is_copied`, and else to the
+    thread that commits.
+    """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
+        self._connection: sqlite3.Connection | None = None
         self._commits = 0
+        self._is_copied = False
         self._wake = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
@@ -35,10 +45,13 @@ class Checkpoints:
         self._thread.start()
 
     def committed(self) -> None:
-        """One more commit, told by the one thread that commits."""
-        self._commits += 1
-        if self._commits >= COMMITS:
+        """One more commit, told by the one thread that commits when nobody waits for it any more."""
+        if self._is_copied:
+            self._is_copied = False
             self._commits = 0
+            self._copy(1)
+        self._commits += 1
+        if self._commits == COMMITS:
             self._wake.set()
 
     def stop(self) -> None:
@@ -50,18 +63,27 @@ class Checkpoints:
 
     def _run(self) -> None:
         try:
-            connection = self._connect()
+            self._connection = self._connect()
         except sqlite3.Error as error:
             log.warning("the journal's log is copied by its commits", extra={"error": str(error)})
             return
         while not self._stopping:
             self._wake.wait()
             self._wake.clear()
-            try:
-                for _ in range(TRIES):
-                    _, frames, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-                    if self._stopping or frames == copied:
-                        break
-            except sqlite3.Error as error:  # a full disk, a lock: later commits copy themselves what is too much
-                log.warning("the journal's log was not copied", extra={"error": str(error)})
-        connection.close()
+            if not self._stopping:
+                self._copy(TRIES)
+                self._is_copied = True
+        self._connection.close()
+
+    def _copy(self, tries: int) -> None:
+        """Copy the log, again until hardly anything was added meanwhile."""
+        assert self._connection is not None
+        before = 0
+        try:
+            for _ in range(tries):
+                _, pages, _ = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                if pages - before <= FEW:
+                    break
+                before = pages
+        except sqlite3.Error as error:  # a full disk, a lock: later commits copy themselves what is too much
+            log.warning("the journal's log was not copied", extra={"error": str(error)})

@@ -130,7 +130,6 @@ class Writer:
         results: list[JournalError | None] = [error] * len(group)
         if error is not None and len(group) > 1:
             results = self._one_by_one(group)
-        self._on_commit()
         self._note([result for result in results if result is not None and not isinstance(result, NonceTaken)])
         pairs = list(zip(group, results, strict=True))
         self._kept = [change for change, result in pairs if change.done is None and isinstance(result, _DiskError)]
@@ -139,6 +138,7 @@ class Writer:
         told = [(change.done, result) for change, result in pairs if change.done is not None]
         if told and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_tell, told)
+        self._on_commit()
 
     def _one_by_one(self, group: list[_Change]) -> list[JournalError | None]:
         """Each change alone. Once the disk fails nothing further is tried, or later ones would pass earlier ones."""
