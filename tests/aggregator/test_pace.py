@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millrace.aggregator import pace
-from millrace.aggregator.pace import REST, SLICE, Pace
+from millrace.aggregator.pace import RECENT, REST, SLICE, Pace
 
 
 class Clock:
@@ -40,7 +40,7 @@ def test_work_goes_on_while_nobody_asks(clock: Clock) -> None:
 def test_work_rests_after_every_slice_while_quotes_are_computed(clock: Clock) -> None:
     """While the loop is busy a slice of work is followed by a rest, however often it is asked for."""
     pacer = Pace()
-    pacer.busy = True
+    pacer.begin()
     worked, start = 0.0, clock.now
     while worked < 0.02:
         clock.now += SLICE / 10
@@ -49,3 +49,19 @@ def test_work_rests_after_every_slice_while_quotes_are_computed(clock: Clock) ->
     rested = clock.now - start - worked
     assert rested == pytest.approx(pacer.rests * REST)
     assert 0.9 * worked / SLICE <= pacer.rests <= 1.1 * worked / SLICE
+
+
+def test_work_rests_between_two_quotes(clock: Clock) -> None:
+    """After a quote work still rests, as the next one may come at once; when none has come for a while it goes on."""
+    pacer = Pace()
+    pacer.begin()
+    pacer.end()
+    while clock.now < 100.0 + RECENT:
+        clock.now += SLICE
+        pacer.pause()
+    rests = pacer.rests
+    assert rests > 0
+    for _ in range(100):
+        clock.now += SLICE
+        pacer.pause()
+    assert pacer.rests == rests

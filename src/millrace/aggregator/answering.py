@@ -100,7 +100,7 @@ class Answering:
         """The answer to a question. Raises `ApiError`."""
         snapshot, question, planner, long, asker = asked
         if not long:
-            self._pace.busy = True
+            self._pace.begin()
             try:
                 deadline = time.monotonic() + self._settings.quote_deadline_seconds
                 return _in_time(
@@ -109,7 +109,7 @@ class Answering:
             except NeedsTime:
                 asker.charge(SEARCH_WEIGHT)
             finally:
-                self._pace.busy = False
+                self._pace.end()
 
         def job(deadline: float) -> Answer:
             twin = snapshot.twin(planner)

@@ -7,29 +7,42 @@ whether to rest: not at all while nobody asks for quotes, and for most of the ti
 
 from __future__ import annotations
 
+import math
 import time
 
 SLICE = 0.0002
 """Seconds of work between two looks."""
 REST = 0.001
 """Seconds of rest while quotes are computed: slow work then gets at least a tenth of the time, so it always ends."""
+RECENT = 0.002
+"""Seconds after a quote in which the next one is expected: between two of them the loop reads and writes requests."""
 
 
 class Pace:
-    """One per process. The loop says when it is `busy`; the slow thread calls `pause` at every step."""
+    """One per process. The loop says when a quote begins and ends; the slow thread calls `pause` at every step."""
 
     def __init__(self) -> None:
-        self.busy = False
-        """Whether the loop computes a quote at present."""
         self.rests = 0
         """How often slow work has stepped aside."""
-        self._looked = 0.0
+        self._computing = False
+        self._computed = -math.inf  # when the last quote was
+        self._looked = -math.inf
+
+    def begin(self) -> None:
+        """A quote is being computed from now on."""
+        self._computing = True
+
+    def end(self) -> None:
+        """It is done."""
+        self._computing = False
+        self._computed = time.perf_counter()
 
     def pause(self) -> None:
-        """Rest for a moment if a slice of work is done and the loop is busy."""
-        if time.perf_counter() - self._looked < SLICE:
+        """Rest for a moment if a slice of work is done, and a quote is being computed or was a moment ago."""
+        now = time.perf_counter()
+        if now - self._looked < SLICE:
             return
-        if self.busy:
+        if self._computing or now - self._computed < RECENT:
             self.rests += 1
             time.sleep(REST)
         self._looked = time.perf_counter()

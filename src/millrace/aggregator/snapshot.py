@@ -62,14 +62,18 @@ class Snapshot:
         """Which market state this is, for answers."""
         self.tokens = {info.identifier: info for info in document.tokens}
         self._decimals = {NATIVE: 18} | {info.identifier: info.decimals for info in document.tokens}
+        pause()
         self.market = DictMarket(document.pools, self.wrapped)
+        pause()
         self._curves = curves or CurveCache()
         self._pause = pause
         self._planners: OrderedDict[Filter, Planner] = OrderedDict()
         self._twins: OrderedDict[Planner, Planner] = OrderedDict()
         self.main = self.make(_ALL)
         """The planner of all pools."""
+        pause()
         self.main.router.warm()
+        pause()
         self._curves.forget_all_but(document.pools)
 
         self._answers: OrderedDict[str, bytes] = OrderedDict()  # unlike a dict it finds its oldest entry at once
@@ -145,7 +149,7 @@ def identify(data: bytes) -> str:
 def build(
     data: bytes, received: float, curves: CurveCache | None = None, pause: Callable[[], None] = never
 ) -> Snapshot:
-    """Decode and check a document and build its graph. Raises `DocumentError`. `pause` is called at every pool."""
+    """Decode and check a document and build its graph. Raises `DocumentError`. `pause` is called at every step."""
     document = decode(data, pause=pause)
     if not document.pools:
         raise DocumentError("$.pools: there is none; a market without pools is taken for a fault of the upstream")

@@ -88,7 +88,7 @@ def _go_on() -> None:
 def decode(data: bytes, max_bytes: int = MAX_BYTES, pause: Callable[[], None] = _go_on) -> PoolDocument:
     """Parse and check a document. Raises `DocumentError`, whose text names the path and the fault.
 
-    `pause` is called at every pool: a thread that reads in the background can rest there.
+    `pause` is called at every step: a thread that reads in the background can rest there.
     """
     if len(data) > max_bytes:
         raise DocumentError(f"$: the document has {len(data)} bytes, at most {max_bytes} are taken")
@@ -98,6 +98,7 @@ def decode(data: bytes, max_bytes: int = MAX_BYTES, pause: Callable[[], None] = 
     for field, items in (("tokens", parsed.tokens), ("pools", parsed.pools)):
         if len(items) > MAX_ITEMS:
             raise DocumentError(f"$.{field}: {len(items)} items, at most {MAX_ITEMS} are taken")
+    pause()
     decimals = _decimals(parsed.tokens)
     if parsed.wrapped_native_token not in decimals:
         raise DocumentError("$.wrappedNativeToken: not one of the document's tokens")
@@ -108,7 +109,9 @@ def decode(data: bytes, max_bytes: int = MAX_BYTES, pause: Callable[[], None] = 
     for k, raw in enumerate(parsed.pools):
         pause()
         built.append(entries.build(raw, context, f"$.pools[{k}]"))
+    pause()
     _check_unique(built)
+    pause()
     return PoolDocument(
         block=parsed.block,
         native_token=parsed.native_token,

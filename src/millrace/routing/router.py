@@ -7,6 +7,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from millrace.routing.kernelsearch import Found, KernelSearch, Split
 from millrace.routing.kernelsearch import Limits as Limits  # callers know it from here
 from millrace.routing.lpedges import lp_edges
 from millrace.routing.plan import Execution, PlanError
-from millrace.routing.spot import SpotGraph
+from millrace.routing.spot import SpotGraph, scale_of
 from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out
 from millrace.routing.widepath import WideSearch, mispriced
 
@@ -79,15 +80,20 @@ class Router(SpotGraph):
         index = {token: k for k, token in enumerate(names)}
         more = lp_edges(chosen, market, index) if liquidity else []
         self.has_liquidity = bool(more)
+        pause()
         clean, dust = sort_out(chosen, market)
         edges, trades = list_edges(clean, index, curves or CurveCache(), more, pause)
+        pause()
         super().__init__(index, nets.build(len(index), edges), trades)
+        pause()
         self._finder = PathFinder(self._graph, self._trades)
         self._mispriced = mispriced(self._graph.net)
         self._second_looks = SECOND_LOOKS if edges.curves else 0
         self._clearly = CLEARLY_TABULATED if edges.curves else CLEARLY
         self._slightly = CLEARLY_TABULATED / 2.0 if edges.curves else SLIGHTLY
+        pause()
         self._favours = None if self.has_liquidity else Favours(self._graph, self._trades)
+        pause()
         self._dust = Dust(dust, index, self._graph.scale)
         self._tables = make_tables(self._graph, self._trades)
         self._scratch()
@@ -97,7 +103,9 @@ class Router(SpotGraph):
         self.forget()
         self._kernels = KernelSearch(self._graph, self._trades)
         self._wide = WideSearch(self._graph.net)
-        self._plans = Plans(self.scale, FlowWalker(self._tables), has_liquidity=self.has_liquidity)
+        self._plans = Plans(
+            partial(scale_of, self._graph, self.index), FlowWalker(self._tables), has_liquidity=self.has_liquidity
+        )
 
     def twin(self) -> Router:
         """The same graph with scratch memory of its own, for another thread."""

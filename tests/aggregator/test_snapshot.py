@@ -1,0 +1,57 @@
+"""Snapshots: built in steps between which other work goes on, and gone with their last user."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from millrace.aggregator.query import QuoteRequest
+from millrace.aggregator.quote import answer
+from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.snapshot import Filter, build
+from millrace.dex.document import encode
+from millrace.routing.synthetic import make_market
+
+MARKET = make_market(40, seed=19, traded_lp=2)
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """No garbage is collected."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_snapshot_is_freed_with_its_last_user() -> None:
+    """Nothing in a snapshot holds itself, whatever it was asked: its memory is free as soon as nobody uses it."""
+    snapshot = build(encode(MARKET), 0.0)
+    first, last = MARKET.pools[0].tokens[0], MARKET.pools[-1].tokens[1]
+    question = QuoteRequest(token_in=first, token_out=last, amount_in=10**15)
+    answer(snapshot, question, AggregatorSettings())
+    chosen = Filter(without_pools=(MARKET.pools[0].id,))
+    snapshot.keep(chosen, snapshot.make(chosen))
+    snapshot.twin(snapshot.main)
+    left = [weakref.ref(thing) for thing in (snapshot, snapshot.main, snapshot.main.router, snapshot.market)]
+    left += [
+        weakref.ref(planner.router) for planner in (snapshot.find(chosen), snapshot.twin(snapshot.main)) if planner
+    ]
+    assert len(left) == 6
+    del snapshot
+    assert [reference() for reference in left] == [None] * 6
+
+
+def test_building_can_rest_at_every_step() -> None:
+    """The pause is called at every pool, as it is read and as its trades are listed, and between all other steps."""
+    calls = 0
+
+    def pause() -> None:
+        nonlocal calls
+        calls += 1
+
+    build(encode(MARKET), 0.0, pause=pause)
+    assert calls > 2 * len(MARKET.pools) + 8
