@@ -146,3 +146,14 @@ def test_the_largest_honest_batch_passes() -> None:
     one = json.dumps(as_json(transfer(wallet(1))) | {"data": "A" * 40_000}).encode()
     data = b'{"action":"relay","txs":[' + b",".join([one] * 100) + b"]}"
     assert isinstance(messages.decode_request(data, 100), messages.Relay)
+
+
+@pytest.mark.parametrize("number", ["9" * 256, "-" + "9" * 256, '"%s"' % ("x" * 256)])
+def test_request_ids_are_bounded(number: str) -> None:
+    """A request id of 256 characters is echoed, whether it is text or a number; a longer one is refused."""
+    message = '{"action":"subscribe","topic":"x","requestId":%s}'
+    assert messages.decode_request((message % number).encode(), 1).request_id is not None
+    longer = number.replace("9", "99", 1).replace("x", "xx", 1)
+    with pytest.raises(Refused, match="invalid message"):
+        messages.decode_request((message % longer).encode(), 1)
+    assert messages.decode_envelope((message % longer).encode())[1] is None

@@ -109,6 +109,13 @@ async def test_row_10_nothing_that_is_signed_already(desk: Desk) -> None:
     assert isinstance(again, str)
 
 
+async def test_row_2_a_check_vouches_for_the_very_bytes(desk: Desk) -> None:
+    """That one transaction was verified says nothing of the same one with another signature of its sender."""
+    tx = transfer(ALICE)
+    assert await desk.process.check([to_proto(tx)]) == [""]
+    assert await desk.ask(msgspec.structs.replace(tx, signature=b"\1" * 64)) == "invalid signature"
+
+
 @pytest.mark.parametrize("state", ["finished", "superseded", "dropped"])
 async def test_row_10_nothing_that_is_over(desk: Desk, state: str) -> None:
     """What has ended has given its reservation back, or used it: it is not signed any more."""

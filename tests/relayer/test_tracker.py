@@ -181,6 +181,17 @@ def test_low_water_is_the_oldest_event_still_needed() -> None:
     assert tracker.low_water is None
 
 
+def test_low_water_when_a_later_block_is_final_first() -> None:
+    """Shards become final in any order: what is needed reaches back to the oldest block, whichever was final first."""
+    tracker = Tracker()
+    other = TxFact(b"\x08" * 32, included=True, is_call=True)
+    tracker.save(block(0, 1, SOURCE), 10, 0.0)
+    tracker.save(block(1, 1, other), 20, 0.0)
+    tracker.finalise(1, bytes((1, 1, 0)), 0.0)
+    tracker.finalise(0, bytes((0, 1, 0)), 0.0)
+    assert tracker.low_water == 10
+
+
 def test_low_water_of_a_disputed_block_is_its_first_telling() -> None:
     """Both tellings of a block are needed after a restart, or the second alone would be believed."""
     tracker = Tracker()

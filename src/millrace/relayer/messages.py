@@ -17,6 +17,7 @@ from millrace.relayer.reasons import Reason, Refused
 
 RequestId = str | int
 MAX_REQUEST_ID = 256
+_LONGEST_NUMBER = 10**MAX_REQUEST_ID
 MAX_ECHO = 128
 MAX_TOPICS_NAMED = 128
 """Topics in one subscribe or unsubscribe message; each gets an answer of its own."""
@@ -93,13 +94,19 @@ def decode_request(data: bytes, max_batch: int, marked: int | None = None) -> Re
 def typed_request(data: bytes, marked: int, max_batch: int) -> Request:
     """The same before anybody has looked for keys that stand twice."""
     request = strict_json.decode(data, _requests, marked)
-    if isinstance(request.request_id, str) and len(request.request_id) > MAX_REQUEST_ID:
+    if _is_too_long(request.request_id):
         raise Refused(reasons.INVALID_MESSAGE.but(f"requestId: at most {MAX_REQUEST_ID} characters"))
     if isinstance(request, Relay | Broadcast):
         _check_batch(len(transactions_of(request)), max_batch)
     else:
         _check_control(request)
     return request
+
+
+def _is_too_long(request_id: RequestId | None) -> bool:
+    if isinstance(request_id, str):
+        return len(request_id) > MAX_REQUEST_ID
+    return request_id is not None and abs(request_id) >= _LONGEST_NUMBER
 
 
 def decode_rest_submission(data: bytes, max_batch: int, marked: int | None = None) -> list[Raw]:

@@ -70,7 +70,7 @@ class _Pending(msgspec.Struct):
 
     fact: TxFact
     sequence: int
-    """Where in the event stream the first fact came."""
+    """From where in the event stream on its facts are, or earlier; never less than that of an older one."""
     since: float
 
 
@@ -184,6 +184,8 @@ class Tracker:
             log.critical("two blocks of one height are final", extra={"shard": shard, "nonce": top.nonce})
             del held[block_hash]
             return Release()
+        # The first of the unfinished has to be the oldest: what others wait for in blocks not final yet counts too.
+        oldest = min(item.sequence for blocks in self._held.values() for item in blocks.values())
         chain = []
         link = block_hash
         while link in held:
@@ -202,7 +204,7 @@ class Tracker:
                 heights[block.facts.nonce] = block.facts.block_hash
                 _trim(heights, MAX_HELD_PER_SHARD)
             for fact in block.facts.transactions:
-                self._apply(fact, block.sequence, included, outcomes)
+                self._apply(fact, oldest, included, outcomes)
         blocks = tuple(block.facts for block in reversed(chain))
         return Release(blocks, chain[0].saved_at, tuple(included), tuple(outcomes))
 
