@@ -9,12 +9,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from relayer_support import BlockMaker, transfer, wallet
+from relayer_support import NETWORK, BlockMaker, transfer, wallet
 
+from millrace.chain import gossip
 from millrace.chain.shard import METACHAIN
+from millrace.chain.transaction import to_proto
 from millrace.relayer.blocks import BlockFacts, BlockHeader, TxFact
 from millrace.relayer.gas_stats import BUCKET_SECONDS, WINDOW_SECONDS, GasStats
 from millrace.relayer.network_stats import LATE_SECONDS, NetworkStats, PeerNumbers
+from millrace.relayer.statistics import Statistics
 
 
 def test_gas_percentiles_are_nearest_rank() -> None:
@@ -186,3 +189,14 @@ async def test_what_the_hub_had_before_is_late(world: Any, monkeypatch: pytest.M
             await asyncio.sleep(0.01)
     assert ages[-1] == 0.0, "live"
     assert service.events.taken == 4 and service.statistics.numbers._inclusion.total == 2
+
+
+def test_what_is_too_short_for_a_transaction_is_none() -> None:
+    """A gossip message of many crumbs costs no hashes and makes no queue; a transaction among them counts."""
+    stats = Statistics(NETWORK)
+    crumbs = [number.to_bytes(3, "big") for number in range(1, 100_000)]
+    real = to_proto(transfer(wallet(1)))
+    for batch in (crumbs, [*crumbs[:10], real, real]):
+        stats.gossip_message("transactions_1_1", gossip.wrap_transactions(batch, int(time.time())))
+    mempool = stats.payload(0)["mempool"]
+    assert mempool["estimatedQueue"] == 1 and stats.numbers._ingress.total == 1

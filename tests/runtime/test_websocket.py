@@ -181,6 +181,46 @@ async def test_row_32_silent_peer_is_closed_with_4012() -> None:
             client.close()
 
 
+async def pings(reader: asyncio.StreamReader, count: int) -> None:
+    """Read so many pings, and nothing else."""
+    assert await asyncio.wait_for(reader.readexactly(2 * count), 5) == b"\x89\0" * count
+
+
+async def test_row_32_a_peer_is_asked_again_and_again() -> None:
+    """Whoever answered is asked again; only a pong is an answer, however much else is sent."""
+    session = Recorder()
+    async with serving(lambda _: session) as server, raw_client(server.port) as (reader, writer):
+        now = asyncio.get_running_loop().time()
+        for cycle in range(3):
+            server._ping_once(now + cycle * 31 + 31)
+            await pings(reader, 1)
+            writer.write(masked(0x8A, b"") + masked(0x81, b"pong"))
+            await asyncio.wait_for(session.messages.get(), 5)
+            server._ping_once(now + cycle * 31 + 52)
+            assert not session.closed
+        server._ping_once(now + 4 * 31)
+        writer.write(masked(0x81, b"no pong"))
+        await asyncio.wait_for(session.messages.get(), 5)
+        server._ping_once(now + 4 * 31 + 21)
+        await pings(reader, 1)
+        assert await close_code_of(reader) == 4012
+
+
+async def test_row_32_further_pings_do_not_put_off_the_end() -> None:
+    """Pinged more often than it may take to answer, a silent peer is closed when its first answer is due."""
+    session = Recorder()
+    async with (
+        serving(lambda _: session, ping_interval=5.0, pong_timeout=20.0) as server,
+        raw_client(server.port) as (reader, _),
+    ):
+        now = asyncio.get_running_loop().time()
+        for after in (6, 12, 18, 24):
+            server._ping_once(now + after)
+            await pings(reader, 1)
+        server._ping_once(now + 27)
+        assert session.close_code == 4012
+
+
 async def test_slow_reader_is_closed_with_4008() -> None:
     """A peer that does not read is cut once its send buffer passes the bound, and memory stays bounded."""
     session = Recorder()

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 GAS_SECONDS, NETWORK_SECONDS = 0.05, 0.25
 """Cadences of the public interface."""
+SHORTEST_TRANSACTION = 128
+"""Bytes of two addresses and a signature. Anybody can gossip what is shorter, hundreds of thousands in one message."""
 
 
 class Statistics:
@@ -92,7 +94,8 @@ class Statistics:
                 self.numbers.heartbeat(shard, gossip.unwrap_heartbeat(data, int(time.time())).public_key, now)
             else:
                 for item in gossip.unwrap_transactions(data, int(time.time())):
-                    self.numbers.transaction_arrived(hashlib.blake2b(item, digest_size=32).digest(), now)
+                    if len(item) >= SHORTEST_TRANSACTION:
+                        self.numbers.transaction_arrived(hashlib.blake2b(item, digest_size=32).digest(), now)
         except gossip.GossipError as error:
             log.debug("a gossip message breaks a rule", extra={"topic": topic, "error": str(error)})
 
