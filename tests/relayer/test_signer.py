@@ -84,6 +84,23 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
         await made.journal.close()
 
 
+async def test_row_38_no_secret_of_ours_in_its_environment(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signing process is given what a Python process needs to run, and none of the service's other variables."""
+    given: list[dict[str, str]] = []
+    real = asyncio.create_subprocess_exec
+
+    async def launch(*command: Any, **options: Any) -> Any:
+        given.append(options["env"])
+        return await real(*command, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", launch)
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    other = SigningProcess(desk.start, timeout=5.0)
+    await other.start()
+    await other.stop()
+    assert len(given) == 1 and "PATH" in given[0] and "PGPASSWORD" not in given[0]
+
+
 async def test_signs_what_is_journalled(desk: Desk) -> None:
     """A journalled transaction gets its shard's signature; the same one again gets the same."""
     tx = transfer(ALICE)
