@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from millrace.relayer import journal_writer
-from millrace.relayer.journal_writer import JournalError, JournalFull, Writer
+from millrace.relayer.journal_writer import JournalError, JournalFull, NonceTaken, Writer
 
 
 class Disk:
@@ -71,6 +71,39 @@ async def test_row_48_changes_outlive_a_full_disk(disk: Disk) -> None:
     await disk.until(lambda: disk.writer.failed is None)
     await disk.writer.commit(word("third"))
     assert disk.words() == ["first", "second", "third"] and disk.writer.waiting == 0
+
+
+async def test_row_48_nothing_passes_what_the_disk_did_not_take(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the disk fails for a moment, what comes later waits behind what it did not take, though it could be made."""
+    monkeypatch.setattr(journal_writer, "LAZY_SECONDS", 3600.0)
+    failures = ["alone", "with its group"]
+
+    def first(connection: sqlite3.Connection) -> None:
+        if failures:
+            error = sqlite3.OperationalError(failures.pop())
+            error.sqlite_errorname = "SQLITE_FULL"
+            raise error
+        word("first")(connection)
+
+    disk.writer.change(first)
+    disk.writer.change(word("second"))
+    with pytest.raises(JournalError, match="alone"):
+        await disk.writer.commit(word("refused"))
+    await disk.until(lambda: disk.writer.waiting == 0)
+    assert disk.words() == ["first", "second"] and disk.writer.failed is None
+
+
+async def test_a_taken_nonce_is_no_trouble_of_the_disk(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    """Who asks for a nonce that is taken is told so; nobody else hears of it, and the log is not filled with it."""
+
+    def taken(_: sqlite3.Connection) -> None:
+        raise NonceTaken("taken")
+
+    results = await asyncio.gather(
+        disk.writer.commit(word("a")), disk.writer.commit(taken), disk.writer.commit(word("b")), return_exceptions=True
+    )
+    assert [type(result) for result in results] == [type(None), NonceTaken, type(None)]
+    assert disk.words() == ["a", "b"] and disk.writer.failed is None and not caplog.records
 
 
 async def test_a_defect_is_not_tried_for_ever(disk: Disk) -> None:

@@ -66,7 +66,7 @@ async def test_row_40_only_hosts_of_the_settings(trap: tuple[str, list[str]]) ->
     """A URL of another host, or of another scheme, is not fetched."""
     api = ChainApi("http://localhost:1", 3.0)
     try:
-        for url in (trap[0], "file:///etc/passwd", "http://localhost.evil.example/"):
+        for url in (trap[0], "file:///etc/passwd", "ftp://localhost:1/", "http://localhost.evil.example/"):
             with pytest.raises(ChainApiError, match="no host of the settings"):
                 await api.gossip_peers(url)
     finally:
@@ -108,6 +108,24 @@ class Rebinding(AbstractResolver):
         pass
 
 
+class Both(Rebinding):
+    """A name server that gives all its answers at once."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        return [(await super(Both, self).resolve(host, port, family))[0] for _ in range(len(self.answers))]
+
+
+async def test_row_40_a_name_of_several_addresses() -> None:
+    """Of a name's addresses only those that may be connected to are handed out."""
+    public = ("93.184.216.34", "2606:2800:220:1::1")
+    for private, allowed in ((False, public), (True, ("10.0.0.1", *public))):
+        names = Both("169.254.169.254", "10.0.0.1", *public)
+        results = await outgoing.CheckedResolver(names, private=private).resolve("api.example")
+        assert tuple(result["host"] for result in results) == allowed
+
+
 async def test_row_40_dns_rebinding(trap: tuple[str, list[str]]) -> None:
     """A public name that turns out to be a private address is not connected to; nor is it at the second look."""
     port = trap[0].rpartition(":")[2]
@@ -120,3 +138,24 @@ async def test_row_40_dns_rebinding(trap: tuple[str, list[str]]) -> None:
     async with outgoing.session(2.0, private=True, resolver=Rebinding("127.0.0.1")) as client:
         async with client.get(f"http://api.example:{port}/") as response:
             assert response.status == 200, "where private addresses are meant, the same name is reached"
+
+
+async def test_row_40_neither_proxies_nor_cookies(trap: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy in the environment is not asked, and what a server wants remembered is not brought back to it."""
+    brought: list[str | None] = []
+
+    async def remember(request: web.Request) -> web.Response:
+        brought.append(request.headers.get("Cookie"))
+        return web.Response(headers={"Set-Cookie": "who=you"})
+
+    app = http.make_app()
+    app.router.add_get("/", remember)
+    server = http.HttpServer(app)
+    url = f"http://localhost:{await server.start('127.0.0.1', 0)}/"
+    monkeypatch.setenv("http_proxy", trap[0])
+    async with outgoing.session(5.0, private=True) as client:
+        for _ in range(2):
+            async with client.get(url) as response:
+                assert response.status == 200
+    await server.stop()
+    assert trap[1] == [] and brought == [None, None]

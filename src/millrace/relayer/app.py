@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import random
 import signal
 import time
 from pathlib import Path
@@ -49,6 +50,8 @@ POLICY_SECONDS = 1.0
 BALANCE_SECONDS = 15.0
 RETRY_SECONDS = 1.0
 PEERS_SECONDS = 2.0
+PEERS_AT_ONCE = 16
+"""Of a long list of gossip peers so many are dialled in a round, others in the next."""
 COUNT_SECONDS = 1.0
 HISTORY_SECONDS = 1.0
 TIDY_SECONDS = 60.0
@@ -331,11 +334,20 @@ class Service:
             try:
                 stats = await self.gossip.stats()
                 if stats.connected_peers == 0:
-                    for peer in await self.api.gossip_peers(self.settings.gossip_bootstrap_url):
-                        await self.gossip.dial(peer)
-            except (ChainApiError, GossipError) as error:
+                    peers = await self.api.gossip_peers(self.settings.gossip_bootstrap_url)
+                    for peer in random.sample(peers, min(len(peers), PEERS_AT_ONCE)):
+                        await self._dial(peer)
+            except ChainApiError as error:
                 log.debug("no gossip peers yet", extra={"error": str(error)[:200]})
             await asyncio.sleep(PEERS_SECONDS)
+
+    async def _dial(self, peer: str) -> None:
+        """Try one of several peers; that it cannot be reached says nothing of the others."""
+        assert self.gossip is not None
+        try:
+            await self.gossip.dial(peer)
+        except GossipError as error:
+            log.debug("a gossip peer cannot be reached", extra={"peer": peer[:200], "error": str(error)[:200]})
 
     async def _keep_cursor(self) -> None:
         while True:
