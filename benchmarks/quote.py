@@ -362,8 +362,9 @@ def measure_service(report: Report, seed: int) -> None:
     report.add("HTTP: quotes per second of the server's CPU", found["per_cpu_second"], ">=", 2000.0)
     report.add("HTTP: quotes per second, service on one core, client on another", found["per_second"])
     report.add("HTTP: p99 ms", found["p99_ms"], "<=", 5.0)
-    ratio = found["p99_refresh_ms"] / found["p99_ms"]
-    report.add("HTTP: p99 while refreshing / p99", ratio, "<=", 2.0)
+    report.add("HTTP: p99 ms while refreshing", found["p99_refresh_ms"])
+    report.add("HTTP: refreshes a second meanwhile", found["refreshes_per_second"])
+    report.add("HTTP: p99 while refreshing / p99", found["refresh_ratio"], "<=", 2.0)
     report.add("snapshot of 1000 pools, ms of CPU", found["build_ms"], "<=", 50.0)
     report.add("ready with a warm cache, s", found["ready_s"], "<=", 3.0)
 

@@ -23,7 +23,8 @@ from millrace.dex.pool import Pool, PoolError
 
 CONNECTIONS = 4
 SECONDS = 2.0  # of one round of load
-ROUNDS = 3
+ROUNDS = 5
+SETTLE = 1.0  # until the last refresh with a changed market is over
 PER_SECOND = 5_000  # distinct questions at hand; nothing that remembers answers would help
 SERVICE_CORE, CLIENT_CORE = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
 
@@ -42,7 +43,8 @@ run_service(lambda stop: run(settings, stop), uvloop=True)
 async def measure_http(first: bytes, second: bytes) -> dict[str, float]:
     """Quotes per second, p99 with and without refreshes, time to build a snapshot, time to be ready.
 
-    The service has one core, the client another. No question is asked twice. Of several rounds the median counts.
+    The service has one core, the client another. No question is asked twice. Rounds with and without refreshes take
+    turns, as the machine's speed moves; what is compared is of the same turn, and of all turns the median counts.
     """
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {CLIENT_CORE})
@@ -66,11 +68,17 @@ async def _measured(first: bytes, second: bytes) -> dict[str, float]:
         ready = time.monotonic() - started
         requests = itertools.cycle(_requests(first, port, int(PER_SECOND * SECONDS * (2 * ROUNDS + 1))))
         await _load(port, requests, SECONDS)
-        cpu = _cpu_seconds(process.pid)
-        quiet = [await _load(port, requests, SECONDS) for _ in range(ROUNDS)]
-        cpu = _cpu_seconds(process.pid) - cpu
-        upstream.documents = [first, second]  # from now on every refresh brings a changed market
-        busy = [await _load(port, requests, SECONDS) for _ in range(ROUNDS)]
+        cpu, refreshed, quiet, busy = 0.0, 0.0, [], []
+        for _ in range(ROUNDS):
+            upstream.documents = [first]
+            await asyncio.sleep(SETTLE)
+            cpu -= _cpu_seconds(process.pid)
+            quiet.append(await _load(port, requests, SECONDS))
+            cpu += _cpu_seconds(process.pid)
+            upstream.documents = [first, second]  # every refresh brings a changed market
+            refreshed -= await _metric(base, "aggregator_refreshes")
+            busy.append(await _load(port, requests, SECONDS))
+            refreshed += await _metric(base, "aggregator_refreshes")
         build = await _metric(base, "aggregator_build_seconds")
     finally:
         process.terminate()
@@ -82,6 +90,8 @@ async def _measured(first: bytes, second: bytes) -> dict[str, float]:
         "per_cpu_second": sum(len(times) for times in quiet) / cpu,
         "p99_ms": statistics.median(_p99(times) for times in quiet) * 1e3,
         "p99_refresh_ms": statistics.median(_p99(times) for times in busy) * 1e3,
+        "refresh_ratio": statistics.median(_p99(b) / _p99(q) for q, b in zip(quiet, busy, strict=True)),
+        "refreshes_per_second": refreshed / (SECONDS * ROUNDS),
         "build_ms": build * 1e3,
     }
 
