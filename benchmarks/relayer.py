@@ -36,7 +36,8 @@ from millrace.gossip.settings import GossipSettings, PeerSettings
 from millrace.runtime import http, websocket
 
 NETWORK: NetworkProfile = profile("documented", chain_id="local")
-RATE, CONNECTIONS, BATCH = 2_000, 20, 5
+GOAL, RATE, CONNECTIONS, BATCH = 2_000, 2_100, 20, 5
+"""More is offered than the goal asks for: what is offered can at best be reached."""
 BLOCK, BLOCK_SECONDS = 50, 0.2
 POLICY = """
 [budget]
@@ -260,7 +261,7 @@ async def submissions(report: Report, folder: Path, seconds: float) -> None:
         rate, times = await relay_steadily(running.port, first)
         between = cpu_seconds_of_all(running.pid)
         ordered = sorted(times)
-        report.add("relayed, durable", rate, "tx/s", (">=", 0.98 * RATE))
+        report.add(f"relayed, durable, of {RATE:,} offered", rate, "tx/s", (">=", GOAL))
         report.add("reply, median", ordered[len(ordered) // 2] * 1000, "ms")
         report.add("reply, 99 of 100", ordered[int(len(ordered) * 0.99)] * 1000, "ms", ("<=", 20.0))
         report.add("co-signed only", await sign_fast(running.http_port, second), "tx/s", (">=", 6_000))

@@ -118,6 +118,23 @@ async def test_row_10_nothing_outside_the_journal(desk: Desk) -> None:
     assert await desk.ask(transfer(ALICE, gas_limit=200_000), write=False) == "not in the journal"
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"client_hash": bytes(32)},
+        {"nonce": 1},
+        {"sender": wallet(1, 1).public},
+        {"relayer": RELAYERS[2].public},
+        {"relayer": None, "kind": "broadcast"},
+    ],
+)
+async def test_row_10_nothing_but_what_the_row_says(desk: Desk, changes: dict[str, Any]) -> None:
+    """A row of another payload, nonce, sender or relayer, or of what none of our keys was asked to sign, is no leave."""
+    tx = transfer(ALICE)
+    await desk.journal.append([record(tx, **changes)])
+    assert await desk.ask(tx, write=False) == "not in the journal"
+
+
 async def test_row_10_nothing_that_is_signed_already(desk: Desk) -> None:
     """What comes with a relayer's signature is none of the service's requests, and gets no other."""
     tx = transfer(ALICE)

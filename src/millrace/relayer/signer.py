@@ -17,7 +17,7 @@ import socket
 import sqlite3
 import sys
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence, Set
 from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
@@ -68,11 +68,9 @@ class _Checked(msgspec.Struct, frozen=True, gc=False):
     message: bytes
 
 
-_Nonce = tuple[bytes, int]
-"""A sender and a nonce."""
-_Payload = tuple[bytes, bytes | None]
-"""What the journal says of them: the client hash, which covers every byte to sign, and the key of ours that is asked
-to."""
+_Row = tuple[bytes, int, bytes, bytes]
+"""What of a transaction has to be in the journal: sender and nonce; its client hash, which covers every byte to sign;
+the key of ours that is asked to."""
 
 
 class Vault:
@@ -120,7 +118,7 @@ class Vault:
         with contextlib.suppress(policy.PolicyError):  # half written: the last good one holds; the service says so
             self._rules.refresh()
         checked = [self._approve(data) for data in items]
-        wanted = [(item.tx.sender, item.tx.nonce) for item in checked if not isinstance(item, Answer)]
+        wanted = [_row(item) for item in checked if not isinstance(item, Answer)]
         try:
             journalled = self._journalled(wanted)
         except sqlite3.Error:
@@ -138,10 +136,10 @@ class Vault:
             return Answer(refusal=str(refusal))
         return checked
 
-    def _sign(self, checked: _Checked, journalled: Mapping[_Nonce, _Payload]) -> Answer:
+    def _sign(self, checked: _Checked, journalled: Set[bytes]) -> Answer:
         """Sign what holds its (sender, nonce) on disk: this very payload, with us as the one to sign."""
-        tx, item = checked.tx, checked.authenticated
-        if journalled.get((tx.sender, tx.nonce)) != (item.parsed.client_hash, tx.relayer):
+        item = checked.authenticated
+        if item.parsed.client_hash not in journalled:
             return Answer(refusal=str(Refused(NOT_JOURNALLED)))
         return Answer(signature=self._pairs[item.sender_shard].sign(checked.message))
 
@@ -167,27 +165,32 @@ class Vault:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
 
-    def _journalled(self, nonces: Sequence[_Nonce]) -> dict[_Nonce, _Payload]:
-        """What is committed now under these senders and nonces. Raises `sqlite3.Error`."""
+    def _journalled(self, wanted: Sequence[_Row]) -> set[bytes]:
+        """The client hashes of those that are committed now. Raises `sqlite3.Error`."""
         if self._journal is None:
             self._journal = sqlite3.connect(f"file:{self._journal_path}?mode=ro", uri=True, isolation_level=None)
-        found: dict[_Nonce, _Payload] = {}
-        possible = [item for item in nonces if item[1] < 2**63]  # no row has another
+        found: set[bytes] = set()
+        possible = [item for item in wanted if item[1] < 2**63]  # no row has another
         for start in range(0, len(possible), ROWS_AT_ONCE):
             part = possible[start : start + ROWS_AT_ONCE]
-            rows = self._journal.execute(_payloads(len(part)), [value for item in part for value in item])
-            found |= {(sender, nonce): (client_hash, relayer) for sender, nonce, client_hash, relayer in rows}
+            rows = self._journal.execute(_those_of(len(part)), [value for item in part for value in item])
+            found.update([client_hash for (client_hash,) in rows])
         return found
 
 
 @lru_cache(ROWS_AT_ONCE)
-def _payloads(count: int) -> str:
-    """The question for what may be signed under so many senders and nonces."""
+def _those_of(count: int) -> str:
+    """The question which of so many `_Row`s are in the journal and may be signed."""
     return (
-        "SELECT sender, nonce, client_hash, relayer "
-        f"FROM (VALUES {', '.join(['(?, ?)'] * count)}) CROSS JOIN submissions ON sender = column1 AND nonce = column2 "
-        "WHERE state IN ('journalled', 'signed', 'expired')"
+        f"SELECT client_hash FROM (VALUES {', '.join(['(?, ?, ?, ?)'] * count)}) "
+        "CROSS JOIN submissions ON sender = column1 AND nonce = column2 "
+        "WHERE client_hash = column3 AND relayer = column4 AND state IN ('journalled', 'signed', 'expired')"
     )
+
+
+def _row(checked: _Checked) -> _Row:
+    tx = checked.tx
+    return tx.sender, tx.nonce, checked.authenticated.parsed.client_hash, tx.relayer
 
 
 def serve(connection: socket.socket, *, locked: bool = False) -> None:
