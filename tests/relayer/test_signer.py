@@ -129,7 +129,7 @@ async def test_row_10_nothing_outside_the_journal(desk: Desk) -> None:
     ],
 )
 async def test_row_10_nothing_but_what_the_row_says(desk: Desk, changes: dict[str, Any]) -> None:
-    """A row of another payload, nonce, sender or relayer, or of what none of our keys was asked to sign, is no leave."""
+    """A row of another payload, nonce, sender or relayer, or of what is not ours to sign, is no leave."""
     tx = transfer(ALICE)
     await desk.journal.append([record(tx, **changes)])
     assert await desk.ask(tx, write=False) == "not in the journal"
