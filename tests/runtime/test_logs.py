@@ -52,11 +52,13 @@ def test_text_lines_are_for_people() -> None:
 
 
 def test_mistakes_of_peers_are_not_logged() -> None:
-    """What the WebSocket library says of a peer's bad frame makes no line; a failure of its own does."""
+    """What libraries say of a peer's bad frame, or of one that is gone, makes no line; a failure of their own does."""
     stream = io.StringIO()
     logs.configure("relayer", stream=stream)
     library = logging.getLogger("picows.server")
     library.error("WS parser error: no such opcode")
+    logging.getLogger("aiofastnet").warning("write() called after connection lost.")
+    logging.getLogger("asyncio").warning("socket.send() raised exception.")
     try:
         raise ValueError("broken")
     except ValueError:

@@ -65,8 +65,13 @@ def configure(service: str, level: str = "info", *, json: bool = True, stream: T
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Whether to log a record. picows reports each peer's bad frame as an error: anybody could fill the disk."""
-    return not record.name.startswith("picows") or record.exc_info is not None
+    """Whether to log a record. What peers do must not make lines, or anybody could fill the disk.
+
+    picows reports each peer's bad frame as an error, transports each write to a peer that is gone already as a warning.
+    """
+    if record.exc_info is not None:
+        return True
+    return not record.name.startswith(("picows", "aiofastnet")) and record.msg != "socket.send() raised exception."
 
 
 def _context(record: logging.LogRecord) -> dict[str, object]:
