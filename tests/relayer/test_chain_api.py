@@ -56,7 +56,8 @@ async def test_an_answer_without_end(answering: tuple[ChainApi, Serve]) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["", "[]", "{", '{"nonce":"1","balance":"1"}', '{"nonce":1}', '{"nonce":1,"balance":"x"}']
+    "body",
+    ["", "[]", "{", '{"x":' + "[" * 100_000, '{"nonce":"1","balance":"1"}', '{"nonce":1}', '{"nonce":1,"balance":"x"}'],
 )
 async def test_answers_that_are_no_account(answering: tuple[ChainApi, Serve], body: str) -> None:
     """Nonsense is the chain API's failure, never an account."""
@@ -84,3 +85,25 @@ async def test_a_refusal_is_judged_by_all_its_words(answering: tuple[ChainApi, S
     assert await api.submit(transfer(ALICE)) == "later"
     serve(400, '{"message":"nobody understands this"}')
     assert await api.submit(transfer(ALICE)) == "never"
+
+
+async def test_refusals_make_a_line_a_second(
+    answering: tuple[ChainApi, Serve], caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many transactions are not taken, which clients decide, the log says so once in a while."""
+    api, serve = answering
+    serve(400, '{"message":"invalid signature"}')
+    for nonce in range(20):
+        assert await api.submit(transfer(ALICE, nonce)) == "never"
+    assert api.refused == 20 and 1 <= len(caplog.records) <= 10
+
+
+async def test_a_list_of_peers_that_is_none(answering: tuple[ChainApi, Serve]) -> None:
+    """Nonsense instead of a list of peers is the chain API's failure."""
+    api, serve = answering
+    for body in ("", "[]", '{"peers":[1]}', '{"x":' + "[" * 100_000):
+        serve(200, body)
+        with pytest.raises(ChainApiError):
+            await api.gossip_peers(f"{api._base_url}/peers")
+    serve(200, '{"peers":["/ip4/1.2.3.4"]}')
+    assert await api.gossip_peers(f"{api._base_url}/peers") == ("/ip4/1.2.3.4",)

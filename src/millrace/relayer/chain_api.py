@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Annotated, Literal, NamedTuple
 
 import aiohttp
@@ -18,6 +19,7 @@ log = logging.getLogger(__name__)
 MAX_ANSWER = 1024 * 1024
 MAX_TEXT = 4096
 MAX_CONCURRENT = 32
+TELL_SECONDS = 1.0
 
 Taken = Literal["taken", "never", "later"]
 
@@ -73,6 +75,7 @@ class ChainApi:
         """Answers, or their absence, that speak of the API's own trouble."""
         self.refused = 0
         """Transactions it will never take, or requests it does not understand."""
+        self._told_at = -TELL_SECONDS
 
     async def close(self) -> None:
         """Close the connections."""
@@ -88,7 +91,7 @@ class ChainApi:
             if not (account.balance.isascii() and account.balance.isdigit()):
                 raise ValueError(account.balance)
             return ChainAccount(account.nonce, int(account.balance), account.guardian())
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ChainApiError("the chain API answered something that is no account") from None
 
     async def submit(self, tx: Transaction) -> Taken:
@@ -108,12 +111,19 @@ class ChainApi:
                 kind = node_errors.classify(response.status, text)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             kind, text = "provider", str(error)
-        log.warning("the chain API did not take a transaction", extra={"kind": kind, "error": text[:200]})
+        self._tell(kind, text)
         if kind in ("transaction", "request"):
             self.refused += 1
             return "never"
         self.failures += 1
         return "later"
+
+    def _tell(self, kind: str, text: str) -> None:
+        """Log that a transaction was not taken, once a second: clients can send many that never are."""
+        now = time.monotonic()
+        if now - self._told_at >= TELL_SECONDS:
+            self._told_at = now
+            log.warning("the chain API did not take a transaction", extra={"kind": kind, "error": text[:200]})
 
     async def gossip_peers(self, url: str) -> tuple[str, ...]:
         """The multiaddresses that `url` lists. Raises `ChainApiError`."""
@@ -124,7 +134,7 @@ class ChainApi:
         status, body = await self._get(url)
         try:
             return tuple(msgspec.json.decode(body, type=_PeersJson).peers)
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             raise ChainApiError(f"{url} answered {status} and no list of peers") from None
 
     async def _get(self, url: str) -> tuple[int, bytes]:

@@ -357,10 +357,9 @@ def _size(items: Sequence[Taken], stretch: int) -> int:
 
 
 def _why(error: JournalError) -> Reason:
-    """Why nothing is accepted that the journal does not take."""
+    """Why nothing is accepted that the journal does not take; its writer has logged that, once and not for each."""
     if isinstance(error, JournalFull):
         return reasons.BUSY.but("the journal is full", 1_000)
-    log.error("nothing can be accepted: the journal fails", extra={"error": str(error)})
     return reasons.NOT_READY.but("the journal cannot be written", 5_000)
 
 
