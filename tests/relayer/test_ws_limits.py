@@ -198,3 +198,16 @@ async def test_row_23_http_requests_of_an_address(world: Any) -> None:
             assert (answer.status, list(await answer.json())) == (429, ["error"])
         assert (await ask("/metrics", "5.6.7.8"))[0] == 200
         assert [(await ask("/health", None))[0] for _ in range(40)] == [200] * 40
+
+
+async def test_row_22_bytes_of_an_address_by_http(world: Any) -> None:
+    """Bodies are read from each address at a bounded rate; what one has sent costs no other."""
+    await world.start(**PROXY, max_message_bytes=2_000, receive_rate=0.001, receive_burst=2_000.0)
+    body = b'{"transactions":[{}]}'.ljust(1_200)
+    statuses = []
+    async with aiohttp.ClientSession() as client:
+        for address in ("1.2.3.4", "1.2.3.4", "5.6.7.8"):
+            headers = {"X-Forwarded-For": address, "Content-Type": "application/json"}
+            async with client.post(f"{world.http}/v1/broadcast", data=body, headers=headers) as answer:
+                statuses.append(answer.status)
+    assert statuses == [200, 429, 200]
