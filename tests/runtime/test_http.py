@@ -77,7 +77,7 @@ async def test_a_compressed_body_is_refused(base: str, encoding: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-async def test_nothing_is_unpacked(encoding: str) -> None:
+async def test_row_22_nothing_is_unpacked(encoding: str) -> None:
     """A few bytes stay a few bytes: nobody's megabytes are unpacked, whether their request is wanted or not."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31 if encoding == "gzip" else 15)
     packed = packer.compress(b" " * 10_000_000) + packer.flush()
