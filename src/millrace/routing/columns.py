@@ -19,8 +19,9 @@ from millrace.routing.work import EDGES, ITERATIONS, LISTED, OUTSIDE, PAIRS, TOK
 ADDED = 48  # edges added per round, or as many as are present if that is more
 ROUNDS = 12
 MISSED = 1e-7  # stop when what is left out is worth less than this part of the output
+GAINED = 3e-4  # stop when the set is full and exchanging edges has gained less than this part of the output
 TOLERANCE = 1e-8
-ROUGH = 1e-4  # tolerance while edges are still being added
+ROUGH = 1e-4  # tolerance while edges are still being added, where looking for them takes less than solving
 NEWTON_STEPS = 60
 ROUGH_STEPS = 10
 FETCH_ROUNDS = 4
@@ -153,15 +154,26 @@ def _add_columns(net: Net, w: Work, q: Search, count: int) -> int:
     return int(w.n[EDGES] - edges)
 
 
+@inlined
+def is_full(w: Work) -> bool:
+    """Whether the working set has no room for another token or edge."""
+    return bool(w.n[EDGES] == w.e_edge.size or w.n[TOKENS] == w.t_token.size)
+
+
 @kernel
-def generate(net: Net, w: Work, q: Search) -> tuple[float, float]:
-    """Solve the dual over the graph; returns its value on the working set and what was seen to be missed."""
+def generate(net: Net, w: Work, q: Search) -> tuple[float, bool]:
+    """Solve the dual over the graph; returns its value on the working set.
+
+    True says that the profitable pairs at the prices it leaves are listed already.
+    """
     first_set(net, w, q)
-    missed = 0.0
+    value, tolerance = 0.0, TOLERANCE if q.closed else ROUGH
     for attempt in range(ROUNDS + 1):
         before, limit = w.n[ITERATIONS], NEWTON_STEPS if attempt == ROUNDS else ROUGH_STEPS
-        minimise(net, w, ROUGH, limit)
+        last, value = value, minimise(net, w, tolerance, limit)
         settled = w.n[ITERATIONS] < before + limit  # if not, prices are still on their way
+        if settled and is_full(w) and abs(value - last) < GAINED * value:
+            break
         level = marginal(net, w, q)
         if q.closed:
             list_profitable(net, w, q, level)
@@ -170,13 +182,15 @@ def generate(net: Net, w: Work, q: Search) -> tuple[float, float]:
                 list_candidates(net, w, q, level - 0.2 * abs(q.top - level))
             price_tokens(net, w, q, level)
         count, missed = sweep(net, w)
-        if attempt == ROUNDS or ((missed < MISSED * value_of_prices(w) or count == 0) and settled):
+        if settled and (missed < MISSED * value_of_prices(w) or count == 0):
+            return (value, True) if q.closed else (minimise(net, w, TOLERANCE, NEWTON_STEPS), False)
+        if attempt == ROUNDS:
             break
         if w.n[EDGES] > LARGE_SET or w.n[TOKENS] > w.t_token.size // 2:
             compact(w, q.sources.size, NEARLY)
         if count > 0 and _add_columns(net, w, q, count) == 0:
             break
-    return minimise(net, w, TOLERANCE, NEWTON_STEPS), missed
+    return minimise(net, w, TOLERANCE, NEWTON_STEPS), False
 
 
 @inlined

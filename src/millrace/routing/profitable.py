@@ -23,6 +23,7 @@ CHEAP = 4  # mark of tokens whose neighbours do not know yet what they cost
 GROWTH = 1.0 + 1e-12  # what a token fetches grows by at least this
 FEW = 8  # costs are followed from tokens that have no more than this part of all neighbours of the set
 HALVINGS = 10
+UNKNOWN = 1e300  # cost of a token that nothing in the set sells
 
 
 @kernel
@@ -168,7 +169,7 @@ def _look_around(net: Net, w: Work, q: Search, token: int, floor: float) -> None
 
 @inlined
 def _spread(net: Net, w: Work, q: Search, floor: float) -> None:
-    """Let tokens that sell to tokens outside of the set fetch what those do."""
+    """Let tokens that sell to others outside of the set fetch what those do; `n_paid` is what they cost in the set."""
     changed = True
     while changed:
         changed = False
@@ -177,22 +178,28 @@ def _spread(net: Net, w: Work, q: Search, floor: float) -> None:
             if w.n_mark[t] != QUEUED:
                 continue
             w.n_mark[t] = TOLD
+            cost = UNKNOWN
             for k in range(net.pptr[t], net.pcore[t]):
-                if w.n_sell[net.pdst[k]] < 0 and _offer(w, q, net.pdst[k], net.pback[k] * w.n_price[t], floor):
-                    changed = True
+                other = net.pdst[k]
+                if w.n_sell[other] < 0:
+                    changed = _offer(w, q, other, net.pback[k] * w.n_price[t], floor) or changed
+                elif 0.0 < w.n_price[other] < cost * net.pback[k]:
+                    cost = w.n_price[other] / net.pback[k]
+            w.n_paid[t] = cost
 
 
 @inlined
 def _settle_outside(net: Net, w: Work, q: Search, floor: float) -> None:
     """Price tokens outside of the set between what they fetch and what they cost there: then neither side earns."""
+    for source in q.sources:  # the one token of the set that is no core token and sells
+        k = net.pptr[source]
+        only, cost = net.pdst[k], w.n_price[source] / net.prate[k]
+        if not net.core[source] and w.n_mark[only] == TOLD:
+            w.n_paid[only] = min(w.n_paid[only], cost)
     for i in range(w.n[OUTSIDE]):
         t = w.t_outside[i]
         w.n_mark[t] = 0
-        cost = w.n_price[t]
-        for k in range(net.pptr[t], net.pptr[t + 1]):
-            other = net.pdst[k]
-            if w.n_sell[other] >= 0 and 0.0 < w.n_price[other] < cost * net.pback[k]:
-                cost = w.n_price[other] / net.pback[k]
+        cost = min(w.n_price[t], w.n_paid[t])
         w.n_paid[t] = max(math.sqrt(w.n_price[t] * cost), _least_cost(w, q, t, floor))
     for i in range(w.n[OUTSIDE]):
         w.n_price[w.t_outside[i]] = w.n_paid[w.t_outside[i]]

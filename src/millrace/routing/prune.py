@@ -39,9 +39,19 @@ def order_edges(w: Work, sources: int) -> int:
     tokens = w.n[TOKENS]
     for t in range(tokens):
         w.t_in[t] = 0
+        w.t_out[t] = 0
     for e in range(w.n[EDGES]):
         if w.e_use[e]:
             w.t_in[w.e_b[e]] += 1
+            w.t_out[w.e_a[e]] += 1
+    sold = 0  # the sales of token t are those up to t_out[t] in c_edge, in the order of edges
+    for t in range(tokens):
+        sold += w.t_out[t]
+        w.t_out[t] = sold - w.t_out[t]
+    for e in range(w.n[EDGES]):
+        if w.e_use[e]:
+            w.c_edge[w.t_out[w.e_a[e]]] = e
+            w.t_out[w.e_a[e]] += 1
     tail = 0
     for t in range(tokens):
         if w.t_in[t] == 0:
@@ -51,14 +61,14 @@ def order_edges(w: Work, sources: int) -> int:
     while head < tail:
         t = w.t_queue[head]
         head += 1
-        for e in range(w.n[EDGES]):
-            if w.e_use[e] and w.e_a[e] == t:
-                w.e_order[count] = e
-                count += 1
-                w.t_in[w.e_b[e]] -= 1
-                if w.t_in[w.e_b[e]] == 0:
-                    w.t_queue[tail] = w.e_b[e]
-                    tail += 1
+        for i in range(w.t_out[t - 1] if t > 0 else 0, w.t_out[t]):
+            e = w.c_edge[i]
+            w.e_order[count] = e
+            count += 1
+            w.t_in[w.e_b[e]] -= 1
+            if w.t_in[w.e_b[e]] == 0:
+                w.t_queue[tail] = w.e_b[e]
+                tail += 1
     return count
 
 

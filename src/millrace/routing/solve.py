@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 from millrace.routing.candidates import Search, is_source, list_candidates
-from millrace.routing.columns import generate, marginal, price_tokens
+from millrace.routing.columns import generate, is_full, marginal, price_tokens
 from millrace.routing.edge import curve_error, curve_trade
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import settle_flows
 from millrace.routing.profitable import list_profitable
 from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, refine, trim
-from millrace.routing.work import EDGES, HOLD, PAIRS, TOKENS, Work, compact
+from millrace.routing.work import HOLD, PAIRS, TOKENS, Work, compact
 
 UPPER, LEVEL, UPPER_PATH = range(3)  # slots of the report
 LOOSE = 1e-6  # a bound this much (relative) above the working set's value deserves better prices
@@ -32,8 +32,8 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> float:
     level = marginal(net, w, q)
     if q.closed:
         bound, more = _bound_of_listed(net, w, q)
-        full = w.n[EDGES] == w.e_edge.size  # then what is missing makes the bound loose, not the prices
-        if bound <= value * (1.0 + LOOSE) or full:
+        # Of a full set what is missing makes the bound loose, not the prices.
+        if bound <= value * (1.0 + LOOSE) or is_full(w):
             return bound + more
     list_candidates(net, w, q, 0.0)
     price_tokens(net, w, q, level)
@@ -245,11 +245,12 @@ def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
     `report` gets the upper bounds of the output of any split over the net and of a single path (scaled), and the
     pruning level.
     """
-    value, _ = generate(net, w, q)
+    value, listed = generate(net, w, q)
     settle_flows(w)
     report[UPPER_PATH] = 1e300
     if q.closed:
-        list_profitable(net, w, q, marginal(net, w, q))
+        if not listed:
+            list_profitable(net, w, q, marginal(net, w, q))
         report[UPPER_PATH] = bound_of_path(net, w, q) * w.unit[0]
     report[UPPER] = upper_bound(net, w, q, value) * w.unit[0]
     report[LEVEL] = marginal(net, w, q)
