@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import MILLION
@@ -62,7 +62,7 @@ class Walked(NamedTuple):
         return lost / self.amount_out
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """The trades numbered `args[0]` cannot be executed, in execution order."""
 
     def few(self, trades: int) -> list[int]:
@@ -92,10 +92,10 @@ def execute(
         modes, values = _modes(kept, parts, token_in, amount_in, whole)
         try:
             return _run(kept, modes, values, token_in, token_out, amount_in)
-        except _Refused as refused:
+        except Refused as refused:
             for k in reversed(refused.few(len(kept))):
                 del kept[k], parts[k]
-            drop_dead_ends(kept, parts, token_out)
+            drop_dead_ends(kept, token_out, parts)
     raise PlanError("no pool on the route can execute this amount")
 
 
@@ -131,7 +131,7 @@ def _run(
     token_out: str,
     amount_in: int,
 ) -> Walked:
-    """Walk the trades. Raises `_Refused` for those whose input or output is nothing."""
+    """Walk the trades. Raises `Refused` for those whose input or output is nothing."""
     balances = {token_in: amount_in}
     uses = repeated([trade.pool.id for trade in trades])
     touched: dict[str, Pool] = {}
@@ -164,7 +164,7 @@ def _run(
         balances[token] = have - amount
         balances[gained] = balances[gained] + paid if gained in balances else paid
     if refused:
-        raise _Refused(refused)
+        raise Refused(refused)
     amount_out = balances.get(token_out, 0)
     if amount_out <= 0:
         raise PlanError("the route pays nothing")
@@ -221,16 +221,17 @@ def execute_paths(
             modes[starts[-1]], values[starts[-1]] = contract.ALL, 0
         try:
             return _run(trades, modes, values, token_in, token_out, amount_in)
-        except _Refused as refused:
+        except Refused as refused:
             del kept[sum(start <= refused.args[0][0] for start in starts) - 1]
     raise PlanError("no path can execute this amount")
 
 
-def drop_dead_ends(trades: list[Trade], flows: list[float], sink: str) -> None:
-    """Leave out trades that buy what no later trade sells."""
+def drop_dead_ends(trades: list[Trade], sink: str, *columns: list[Any]) -> None:
+    """Leave out trades that buy what no later trade sells, and their entries in other columns."""
     sold = {sink}
     for k in range(len(trades) - 1, -1, -1):
         if trades[k].token_out in sold:
             sold.add(trades[k].token_in)
         else:
-            del trades[k], flows[k]
+            for column in (trades, *columns):
+                del column[k]

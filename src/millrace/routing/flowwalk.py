@@ -1,7 +1,7 @@
 """The walk of a flow of constant-product trades in compiled code: the same integers as `execution.py`, sooner.
 
 Plans of hundreds of pools take Python longer to walk than the search takes to find them. What is rare is left to
-Python: curved pools, pools used twice, trades too thin for integers, and amounts of more than `BITS` bits.
+Python: curved pools, pools used twice, and amounts of more than `BITS` bits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.routing.candidates import Search
-from millrace.routing.execution import FINE_RESOLUTION, RESOLUTION, Walked
+from millrace.routing.execution import FINE_RESOLUTION, RESOLUTION, Refused, Walked, drop_dead_ends
 from millrace.routing.jit import entry, high_word, inlined, kernel
 from millrace.routing.kernelsearch import Flow
 from millrace.routing.net import Floats, Graph, Ints, Net
@@ -31,7 +31,7 @@ MOST_BASE = 1 << 20
 WORD = (1 << 64) - 1
 ALL, FIXED, PPM = contract.ALL, contract.FIXED, contract.PPM
 MILLION = contract.MILLION
-DONE, TOO_LONG, OTHER = range(3)  # what becomes of a walk
+DONE, REFUSED, TOO_LONG, OTHER = range(4)  # what becomes of a trade or walk
 PYTHON, WEIGHTED, FEE_ON_INPUT, FEE_ON_OUTPUT = range(4)  # kinds of trades
 KIND, FEE, SECOND, BASE, IN, OUT = 0, 1, 2, 3, 4, 6  # columns of `terms`; reserves take two
 NOT_HERE = (PYTHON, 0, 0, 0, 0, 0)
@@ -154,40 +154,51 @@ def _amount(x: Walk, k: int, have: Wide) -> Wide:
 
 
 @inlined
-def _trade(x: Walk, k: int) -> bool:
-    """Make a trade; False if it cannot be, or not here."""
+def _trade(x: Walk, k: int) -> int:
+    """Make a trade. One that is refused, as it sells or pays nothing, has bought nothing and moves nothing."""
     e = x.edge[k]
     a, b = x.src[e], x.dst[e]
     have = (x.held[a, 0], x.held[a, 1])
     amount = _amount(x, k, have)
-    if x.terms[e, KIND] == PYTHON or x.used[x.pool[e]] or amount[0] | amount[1] == 0 or less(have, amount):
-        return False
-    paid = _pays(x, e, amount)
+    x.bought[0, k], x.bought[1, k] = 0, 0
+    x.depth[b] = max(x.depth[b], x.depth[a] + 1)
+    if x.terms[e, KIND] == PYTHON or x.used[x.pool[e]]:
+        return OTHER
     x.used[x.pool[e]] = True
+    if amount[0] | amount[1] == 0 or less(have, amount):
+        return REFUSED
+    paid = _pays(x, e, amount)
+    if paid[0] | paid[1] == 0:
+        return REFUSED
     x.sold[0, k], x.sold[1, k] = amount
     x.bought[0, k], x.bought[1, k] = paid
     x.held[a, 0], x.held[a, 1] = minus(have, amount)
     x.held[b, 0], x.held[b, 1] = plus((x.held[b, 0], x.held[b, 1]), paid)
-    x.depth[b] = max(x.depth[b], x.depth[a] + 1)
-    return bool(paid[0] | paid[1] > 0 and x.held[b, 0] >> np.uint64(BITS - 64) == 0)
+    return DONE if x.held[b, 0] >> np.uint64(BITS - 64) == 0 else OTHER
 
 
 @kernel
 def walk_flow(x: Walk, count: int, source: int, sink: int, hops: int, whole: float) -> int:
     """Walk the first `count` trades with `amount`; DONE with all columns filled, or why not.
 
+    REFUSED: those that have bought nothing were refused, and the others walked without them.
     `whole` is the flow that stands for all of the amount, for cycles; 0 for others.
     """
     _forget(x, count)
     _choose_modes(x, count, source, whole)
     x.held[source, 0], x.held[source, 1] = x.amount[0], x.amount[1]
+    end = DONE
     for k in range(count):
-        if not _trade(x, k):
+        made = _trade(x, k)
+        if made == OTHER:
             return OTHER
         if x.depth[x.dst[x.edge[k]]] > hops:
             return TOO_LONG
-    x.amount[0], x.amount[1] = x.held[sink, 0], x.held[sink, 1]
-    return DONE if x.amount[0] | x.amount[1] > 0 else OTHER
+        end = max(end, made)
+    if end == DONE:
+        x.amount[0], x.amount[1] = x.held[sink, 0], x.held[sink, 1]
+        return DONE if x.amount[0] | x.amount[1] > 0 else OTHER
+    return end
 
 
 class Tables(NamedTuple):
@@ -224,23 +235,42 @@ class FlowWalker:
         self._call = entry(walk_flow, self._walk, 0, 0, 0, 0, 0.0)
 
     def walk(self, flow: Flow, search: Search, amount_in: int, hops: int) -> Walked | None:
-        """The walked plan of a flow; None where Python has to walk it.
+        """The walked plan of a flow; None where Python has to walk it. Trades too thin for integers are dropped.
 
         Raises `PlanError` if a path of it uses more than `hops` pools.
         """
-        trades, edges, inputs = flow
-        count = len(trades)
-        if count < FEW or amount_in >> BITS:
-            return None
-        x = self._walk
-        x.edge[:count], x.flow[:count] = edges, inputs
-        x.amount[:] = amount_in >> 64, amount_in & WORD
-        whole = float(search.amounts[0]) if search.cycle else 0.0
-        end = self._call(x, count, int(search.sources[0]), search.sink, hops, whole)
+        end = self._run(flow, search, amount_in, hops)
+        while end == REFUSED:
+            flow = self._without_refused(flow)
+            end = self._run(flow, search, amount_in, MAX_EDGES)
         if end == TOO_LONG:
             raise PlanError("a path of the flow uses too many pools")
-        if end != DONE:
-            return None
+        return self._walked(flow.trades, amount_in) if end == DONE else None
+
+    def _run(self, flow: Flow, search: Search, amount_in: int, hops: int) -> int:
+        """Walk a flow; what becomes of it."""
+        count, x = len(flow.trades), self._walk
+        if count < FEW or amount_in >> BITS:
+            return OTHER
+        x.edge[:count], x.flow[:count] = flow.edges, flow.inputs
+        x.amount[:] = amount_in >> 64, amount_in & WORD
+        whole = float(search.amounts[0]) if search.cycle else 0.0
+        end: int = self._call(x, count, int(search.sources[0]), search.sink, hops, whole)
+        return end
+
+    def _without_refused(self, flow: Flow) -> Flow:
+        """What is left of a flow without trades that were refused, and without those that led nowhere else."""
+        count = len(flow.trades)
+        refused = np.nonzero(~self._walk.bought[:, :count].any(axis=0))[0].tolist()
+        trades, edges, inputs = list(flow.trades), list(flow.edges), list(flow.inputs)
+        for k in reversed(Refused(refused).few(count)):
+            del trades[k], edges[k], inputs[k]
+        drop_dead_ends(trades, flow.trades[-1].token_out, edges, inputs)
+        return Flow(trades, edges, inputs)
+
+    def _walked(self, trades: Sequence[Trade], amount_in: int) -> Walked:
+        """The plan as the kernel has left it."""
+        x, count = self._walk, len(trades)
         sold, bought = _numbers(x.sold[:, :count]), _numbers(x.bought[:, :count])
         modes, values = x.mode[:count].tolist(), x.ppm[:count].tolist()
         for k in np.nonzero(x.mode[:count] == FIXED)[0].tolist():

@@ -36,7 +36,7 @@ def sell_flow(
         if failed < 0:
             return done
         del kept[failed], parts[failed]
-        drop_dead_ends(kept, parts, sink)
+        drop_dead_ends(kept, sink, parts)
     raise PlanError("no pool on the route can execute this amount")
 
 
