@@ -366,6 +366,11 @@ def test_row_41_balances_that_are_none(balance: str) -> None:
     block = BlockMaker(1).block(accounts={SENDER.public: (3, 7), ELSEWHERE: (1, 1)})
     block.alteredAccounts[address.encode(ELSEWHERE)].balance = balance
     assert [fact.pubkey for fact in read_block(block, NETWORK).accounts] == [SENDER.public]
+    tokens = block.alteredAccounts[address.encode(SENDER.public)].tokens
+    tokens.append(pb.AccountTokenData(identifier="LIE-123456", balance=balance))
+    tokens.append(pb.AccountTokenData(identifier="USDC-c76f1f", balance="5"))
+    tokens.append(pb.AccountTokenData(identifier="GONE-123456"))
+    assert read_block(block, NETWORK).accounts[0].tokens == {"USDC-c76f1f": "5", "GONE-123456": "0"}
 
 
 @pytest.mark.parametrize("fee", [0, -1, -(10**30)])

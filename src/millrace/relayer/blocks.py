@@ -26,6 +26,7 @@ GUARDING = frozenset((b"SetGuardian", b"GuardAccount", b"UnGuardAccount"))
 """Built-in functions that change who has to sign for an account; the chain writes an event of the same name."""
 GAS_REFUND = b"gas refund for relayer"
 MAX_REASON = 256
+_AMOUNT = re.compile("[0-9]{1,80}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
@@ -136,19 +137,19 @@ def time_of(data: pb.BlockData) -> int:
 
 
 def read_accounts(altered: Iterable[pb.AlteredAccount]) -> tuple[AccountFact, ...]:
-    """The accounts a block changed; an entry with an impossible address or balance is left out."""
+    """The accounts a block changed; an entry with an impossible address or balance is left out, a token's alone."""
     facts = []
     for account in altered:
         digits = account.balance or "0"
         try:
             pubkey = address.decode(account.address)
-            if not (digits.isascii() and digits.isdigit()):
-                continue
-            balance = int(digits)
-        except ValueError:
+        except address.AddressError:
             continue
-        tokens = {_token_name(token): token.balance for token in account.tokens}
-        facts.append(AccountFact(pubkey, account.nonce, balance, tokens))
+        if not _AMOUNT.fullmatch(digits):
+            continue
+        tokens = {_token_name(token): token.balance or "0" for token in account.tokens}
+        possible = {name: held for name, held in tokens.items() if _AMOUNT.fullmatch(held)}
+        facts.append(AccountFact(pubkey, account.nonce, int(digits), possible))
     return tuple(facts)
 
 
