@@ -21,7 +21,7 @@ from millrace.relayer.journal import MAX_NONCE, Journal, drop_write_off, transac
 from millrace.relayer.policy import target_of
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.records import Record
-from millrace.relayer.stages import Approved, Authenticated, hash_of
+from millrace.relayer.stages import Approved, Authenticated, Origin, hash_of
 from millrace.relayer.treasury import Treasury
 
 
@@ -48,11 +48,12 @@ class Desk:
 
     def existing(self, item: Authenticated) -> Entry | None:
         """The entry of the same bytes. Raises `Refused` when others hold its (sender, nonce)."""
-        entry = self.inflight.of_sender(item.tx.sender).get(item.tx.nonce)
+        tx = item.tx
+        entry = self.inflight.of_sender(tx.sender).get(tx.nonce)
         if entry is None or entry.client_hash == item.parsed.client_hash:
             return entry
         known = (entry.chain_hash or entry.client_hash).hex()
-        raise Refused(reasons.CONFLICTING.but(f"nonce {item.tx.nonce} is held by {known}, which may still run"))
+        raise Refused(reasons.CONFLICTING.but(f"nonce {tx.nonce} is held by {known}, which may still run"))
 
     def approve_again(self, item: Authenticated, entry: Entry) -> Approved:
         """The same bytes as an entry's: what was approved stays approved."""
@@ -63,7 +64,7 @@ class Desk:
 
         `payer` is the relayer's account where a `broadcast` names one.
         """
-        tx = item.tx
+        tx, origin = item.tx, item.parsed.origin
         if tx.nonce < account.nonce:
             raise Refused(reasons.NONCE_TOO_LOW.but(f"the next nonce is {account.nonce}"))
         expected = self.inflight.expected_nonce(tx.sender, account.nonce)
@@ -71,10 +72,11 @@ class Desk:
             raise Refused(reasons.NONCE_TOO_HIGH.but(f"the next nonce is {expected}"))
         if tx.nonce > MAX_NONCE:
             raise Refused(reasons.INVALID_NONCE.but(f"at most {MAX_NONCE}"))
-        self._check_sign_only(item, account)
+        if origin.kind == "sign":
+            self._check_sign_only(tx, account)
         _check_guardian(tx, account)
-        self._check_room(item)
-        sponsored = item.parsed.origin.is_sponsored
+        self._check_room(tx.sender, origin)
+        sponsored = origin.is_sponsored
         fee = 0 if sponsored else initially_paid_fee(tx, self._network.gas)
         cost = tx.value + (0 if tx.is_relayed else fee)
         committed = self.inflight.committed(tx.sender, account.nonce) + self.inflight.owed(tx.sender)
@@ -88,20 +90,20 @@ class Desk:
             fee = self.treasury.check(item)
         return Approved(item, fee)
 
-    def _check_room(self, item: Authenticated) -> None:
+    def _check_room(self, sender: bytes, origin: Origin) -> None:
         """Nobody may fill the table for the others: not a sender, not an address, not what is free of charge."""
-        origin, quotas = item.parsed.origin, self.treasury.policy.quotas
+        quotas = self.treasury.policy.quotas
         if not self.inflight.has_room(origin.kind):
             raise Refused(reasons.BUSY.but("too many transactions are in flight", 1_000))
-        if len(self.inflight.of_sender(item.tx.sender)) >= quotas.sender_in_flight:
+        if len(self.inflight.of_sender(sender)) >= quotas.sender_in_flight:
             raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("wait for earlier ones", 1_000))
         if self.inflight.of_ip(origin.ip) >= quotas.ip_in_flight:
             raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("of this address; wait for earlier ones", 1_000))
 
-    def _check_sign_only(self, item: Authenticated, account: Account) -> None:
+    def _check_sign_only(self, tx: Transaction, account: Account) -> None:
         """A signature to be broadcast by others must not be good for a nonce that lies far ahead."""
         highest = account.nonce + self.treasury.policy.quotas.sign_only_ahead
-        if item.parsed.origin.kind == "sign" and item.tx.nonce > highest:
+        if tx.nonce > highest:
             raise Refused(reasons.NONCE_TOO_HIGH.but(f"up to {highest} is signed without being broadcast", 10_000))
 
     def reserve(self, approved: Approved) -> Entry:
