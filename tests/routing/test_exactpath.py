@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -160,3 +161,42 @@ def test_two_pools_that_round_in_favour_of_one_token_are_found(
     for trade in path:
         paid = trade.pays(paid)
     assert router.forward(token_in, token_out, amount, Limits(), "hybrid").execution.amount_out >= paid
+
+
+def test_a_hub_with_many_pools_takes_no_more_than_twice_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a token with hundreds of pools only the most promising are looked at; with budget enough the path is found."""
+    spokes = [f"SPOKE{chr(65 + k // 26)}{chr(65 + k % 26)}-000000" for k in range(300)]
+    pools: list[Pool] = [
+        XExchangePool(
+            id=f"{end}:{spoke}",
+            address=(2 * number + end + 1).to_bytes(32, "big"),
+            tokens=(TOKENS[end], spoke),
+            reserves=(10**24, 10**24 + number),
+            total_fee=300,
+            special_fee=50,
+        )
+        for number, spoke in enumerate(spokes)
+        for end in (0, 1)
+    ]
+    router = Router(pools, DictMarket(pools, WRAPPED))
+    looks = 0
+
+    def counted(trade: Trade) -> Callable[[int], int]:
+        exact = trade.pays
+
+        def pays(amount: int) -> int:
+            nonlocal looks
+            looks += 1
+            return exact(amount)
+
+        return pays
+
+    for trade in router._finder.trades:
+        monkeypatch.setattr(trade, "pays", counted(trade))
+    assert router.exact_path(TOKENS[0], TOKENS[1], 10**20, Limits(), budget=40) is None
+    assert 40 <= looks <= 80
+    looks = 0
+    path = router.exact_path(TOKENS[0], TOKENS[1], 10**20, Limits(), budget=400)
+    assert path is not None
+    assert len(path) == 2
+    assert looks <= 800

@@ -66,8 +66,8 @@ class PathFinder:
         """The path of at most `hops` pools that pays most for `amount`, and what it pays; None up to `floor`.
 
         `behind` are the best spot rates of all tokens to the sink (scaled). With `source == sink` it is the
-        best cycle. No token and no pool is visited twice. It evaluates up to `budget` trades; `NeedsTime` is raised
-        where it goes on after `allowed` ones.
+        best cycle. No token and no pool is visited twice. It ends after `budget` trades (or, as a hub's trades are
+        looked at together, at most twice as many); `NeedsTime` is raised where it goes on after `allowed` ones.
         """
         worth = behind * self._scale / self._scale[sink] * MARGIN  # of a smallest unit, in units of the sink
         best, spent = floor, 0
@@ -80,7 +80,7 @@ class PathFinder:
                 break
             if spent > allowed:
                 raise NeedsTime
-            for e in self._promising(label, worth, best):
+            for e in self._promising(label, worth, best)[: 2 * budget - spent]:
                 v = self._targets[e]
                 if self._visited(label, e, v, sink) or (v != sink and len(label.path) == hops - 1):
                     continue
