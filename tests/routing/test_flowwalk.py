@@ -62,7 +62,7 @@ class Market:
         amounts = np.array([0.0 if whole is None else whole])
         source = np.zeros(1, np.int32)
         search = Search(source, amounts, sink, whole is not None, -1, -1, none, none, 1.0, closed=False)
-        return self.walker.walk(flow, search, amount, hops)
+        return self.walker.walk(flow, search, TOKENS[sink], amount, hops)
 
 
 def plan(walked: Walked | None) -> tuple[object, ...] | None:

@@ -51,7 +51,7 @@ class Plans:
         trades, _, inputs = flow
         whole = float(ask.search.amounts[0]) if ask.search.cycle else None
         try:
-            walked = self._walker.walk(flow, ask.search, ask.amount_in, ask.limits.hops)
+            walked = self._walker.walk(flow, ask.search, ask.token_out, ask.amount_in, ask.limits.hops)
             if walked is not None:
                 return walked
             if not trades or (len(trades) > ask.limits.hops and longest(trades) > ask.limits.hops):

@@ -234,14 +234,14 @@ class FlowWalker:
         )  # fmt: skip
         self._call = entry(walk_flow, self._walk, 0, 0, 0, 0, 0.0)
 
-    def walk(self, flow: Flow, search: Search, amount_in: int, hops: int) -> Walked | None:
+    def walk(self, flow: Flow, search: Search, token_out: str, amount_in: int, hops: int) -> Walked | None:
         """The walked plan of a flow; None where Python has to walk it. Trades too thin for integers are dropped.
 
         Raises `PlanError` if a path of it uses more than `hops` pools.
         """
         end = self._run(flow, search, amount_in, hops)
         while end == REFUSED:
-            flow = self._without_refused(flow)
+            flow = self._without_refused(flow, token_out)
             end = self._run(flow, search, amount_in, MAX_EDGES)
         if end == TOO_LONG:
             raise PlanError("a path of the flow uses too many pools")
@@ -258,14 +258,14 @@ class FlowWalker:
         end: int = self._call(x, count, int(search.sources[0]), search.sink, hops, whole)
         return end
 
-    def _without_refused(self, flow: Flow) -> Flow:
+    def _without_refused(self, flow: Flow, token_out: str) -> Flow:
         """What is left of a flow without trades that were refused, and without those that led nowhere else."""
         count = len(flow.trades)
         refused = np.nonzero(~self._walk.bought[:, :count].any(axis=0))[0].tolist()
         trades, edges, inputs = list(flow.trades), list(flow.edges), list(flow.inputs)
         for k in reversed(Refused(refused).few(count)):
             del trades[k], edges[k], inputs[k]
-        drop_dead_ends(trades, flow.trades[-1].token_out, edges, inputs)
+        drop_dead_ends(trades, token_out, edges, inputs)
         return Flow(trades, edges, inputs)
 
     def _walked(self, trades: Sequence[Trade], amount_in: int) -> Walked:
