@@ -7,7 +7,6 @@ from typing import Any
 
 import aiohttp
 import msgspec
-import pytest
 from relayer_support import (
     GAS_PRICE,
     RELAYERS,
@@ -21,8 +20,6 @@ from relayer_support import (
 from millrace.chain import address
 from millrace.chain.keys import verify
 from millrace.chain.transaction import chain_hash, client_hash, from_json, signing_message
-from millrace.gossip.child import GossipError
-from millrace.gossip.wire import GossipStats
 from millrace.relayer.messages import TransactionJson
 
 
@@ -95,35 +92,3 @@ async def test_restart_keeps_promises(world: Any) -> None:
         refused = await client.ask(action="relay", tx=as_json(other))
         assert refused["failed"][0]["reason"] == "conflicting transaction"
     await asyncio.sleep(0)
-
-
-async def test_peers_behind_one_that_is_dead(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the gossip peers that are listed each is dialled, whichever of them cannot be reached."""
-    service = await world.start()
-    dialled: list[str] = []
-    round_over = asyncio.Event()
-
-    class Gossip:
-        async def stats(self) -> GossipStats:
-            return GossipStats(connected_peers=0)
-
-        async def dial(self, address: str) -> None:
-            dialled.append(address)
-            if len(dialled) == 3:
-                round_over.set()
-            if address != "alive":
-                raise GossipError("nobody there")
-
-    async def listed(url: str) -> tuple[str, ...]:
-        return ("dead", "alive", "dead too")
-
-    monkeypatch.setattr(service.api, "gossip_peers", listed)
-    service.gossip, real = Gossip(), service.gossip
-    finding = asyncio.create_task(service._find_peers())
-    try:
-        await asyncio.wait_for(round_over.wait(), 10)
-        assert sorted(dialled) == ["alive", "dead", "dead too"]
-    finally:
-        finding.cancel()
-        await asyncio.gather(finding, return_exceptions=True)
-        service.gossip = real

@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import random
 import signal
 import time
 from pathlib import Path
 
 from millrace.chain.network import NetworkProfile
-from millrace.gossip.child import GossipError
-from millrace.gossip.handle import GossipHandle, GossipMessage
-from millrace.gossip.settings import GossipSettings, PeerSettings
 from millrace.relayer import policy
 from millrace.relayer.account_source import AccountSource
 from millrace.relayer.accounts import AccountBook
@@ -31,6 +27,7 @@ from millrace.relayer.journal import Journal
 from millrace.relayer.journal_writer import JournalError
 from millrace.relayer.limits import TokenBuckets
 from millrace.relayer.metrics import make_registry
+from millrace.relayer.peer import Peer
 from millrace.relayer.rest import RestApi
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.signing import SignerError, SigningProcess, where_keys_are
@@ -49,10 +46,6 @@ CURSOR_SECONDS = 1.0
 POLICY_SECONDS = 1.0
 BALANCE_SECONDS = 15.0
 RETRY_SECONDS = 1.0
-PEERS_SECONDS = 2.0
-PEERS_AT_ONCE = 16
-"""Of a long list of gossip peers so many are dialled in a round, others in the next."""
-COUNT_SECONDS = 1.0
 HISTORY_SECONDS = 1.0
 TIDY_SECONDS = 60.0
 TIDY_ACCOUNTS = 64
@@ -90,7 +83,7 @@ class Service:
         self.journal = Journal(Path(settings.data_dir) / "journal.sqlite")
         self.api: ChainApi | None = None
         self.signer: SigningProcess | None = None
-        self.gossip: GossipHandle | None = None
+        self.peer: Peer | None = None
         self.desk = Desk(self.network, self.journal, max_nonce_gap=settings.max_nonce_gap)
         self.statistics = Statistics(self.network)
         self.desk.treasury.p90 = self.statistics.gas.p90
@@ -119,9 +112,11 @@ class Service:
         self._restore()
         self.accounts = AccountSource(self.book, self.api)
         self.accounts.on_nonce = self.desk.nonce_heard
+        if settings.gossip:
+            self.peer = Peer(settings, self.network, self.statistics, self.api)
         self.broadcaster = Broadcaster(
             self.network,
-            self._publish,
+            self.peer.publish if self.peer is not None else _publish_nowhere,
             self.api.submit if self.api is not None else None,
             is_wanted=self.desk.is_wanted,
             on_expired=self.desk.expire,
@@ -144,7 +139,8 @@ class Service:
             self.desk.treasury.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         self.hub = HubClient(settings.hub_url, self.events, self.journal.cursor())
         self.events.head = lambda: self.hub.head
-        await self._start_gossip()
+        if self.peer is not None:
+            await self.peer.start()
         await self.cosigner.recover()
         await self._serve()
 
@@ -163,10 +159,8 @@ class Service:
         ]
         if self.settings.hub_url:
             work.append(self.hub.run())
-        if self.gossip is not None:
-            work.append(self._count_peers())
-            if self.settings.gossip_bootstrap_url and self.api is not None:
-                work.append(self._find_peers())
+        if self.peer is not None:
+            work += self.peer.endless()
         return [asyncio.ensure_future(item) for item in work]
 
     async def stop(self) -> None:
@@ -177,8 +171,8 @@ class Service:
             await self.http.stop()
         if hasattr(self, "broadcaster"):
             await self.broadcaster.stop()
-        if self.gossip is not None:
-            await self.gossip.stop()
+        if self.peer is not None:
+            await self.peer.stop()
         if self.signer is not None:
             await self.signer.stop()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -249,27 +243,6 @@ class Service:
         if records:
             log.info("transactions in flight taken over from the journal", extra={"count": len(records)})
 
-    async def _start_gossip(self) -> None:
-        settings = self.settings
-        if not settings.gossip:
-            return
-        key_file = settings.gossip_key_file or str(Path(settings.data_dir) / "gossip.key")
-        shards = range(self.network.shards)
-        topics = [topic for shard in shards for topic in self.network.transactions_topics(shard)]
-        heartbeats = [self.network.heartbeat_topic(shard) for shard in (*shards, 0xFFFFFFFF)]
-        peer = PeerSettings(
-            key_file=key_file,
-            listen=settings.gossip_listen,
-            bootstrap=settings.gossip_bootstrap,
-            subscribe=(*dict.fromkeys(topics), *heartbeats),
-            dht=settings.gossip_dht,
-        )
-        self.gossip = GossipHandle(GossipSettings(peers=(peer,)), self._on_gossip)
-        try:
-            await self.gossip.start()
-        except GossipError as error:
-            raise OSError(f"the gossip peer does not start: {error}") from error
-
     async def _serve(self) -> None:
         port = await self.gateway.start(self.ws_doors)
         app = http.make_app(max_body=self.settings.max_message_bytes)
@@ -305,49 +278,9 @@ class Service:
 
     # ---- what runs on
 
-    async def _publish(self, topic: str, data: bytes) -> int:
-        if self.gossip is None:
-            return 0
-        try:
-            return await self.gossip.publish(topic, data)
-        except GossipError:
-            return 0
-
     def _send(self, entry: Entry) -> None:
         self.statistics.submitted(entry.chain_hash)
         self.broadcaster.send(entry)
-
-    def _on_gossip(self, message: GossipMessage) -> None:
-        self.statistics.gossip_message(message.topic, message.data)
-
-    async def _count_peers(self) -> None:
-        assert self.gossip is not None
-        while True:
-            stats = await self.gossip.stats()
-            self.statistics.gossip_counters(stats.connected_peers, stats.delivered, stats.duplicates)
-            await asyncio.sleep(COUNT_SECONDS)
-
-    async def _find_peers(self) -> None:
-        """Ask for gossip peers until there are some, and again whenever all are lost."""
-        assert self.gossip is not None and self.api is not None
-        while True:
-            try:
-                stats = await self.gossip.stats()
-                if stats.connected_peers == 0:
-                    peers = await self.api.gossip_peers(self.settings.gossip_bootstrap_url)
-                    for peer in random.sample(peers, min(len(peers), PEERS_AT_ONCE)):
-                        await self._dial(peer)
-            except ChainApiError as error:
-                log.debug("no gossip peers yet", extra={"error": str(error)[:200]})
-            await asyncio.sleep(PEERS_SECONDS)
-
-    async def _dial(self, peer: str) -> None:
-        """Try one of several peers; that it cannot be reached says nothing of the others."""
-        assert self.gossip is not None
-        try:
-            await self.gossip.dial(peer)
-        except GossipError as error:
-            log.debug("a gossip peer cannot be reached", extra={"peer": peer[:200], "error": str(error)[:200]})
 
     async def _keep_cursor(self) -> None:
         while True:
@@ -454,3 +387,7 @@ class Service:
             "inFlight": len(self.desk.inflight),
             "connections": self.gateway.connections,
         }
+
+
+async def _publish_nowhere(topic: str, data: bytes) -> int:
+    return 0
