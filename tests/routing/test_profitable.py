@@ -13,6 +13,7 @@ from millrace.routing.candidates import Search
 from millrace.routing.columns import generate, marginal
 from millrace.routing.find import SLOTS, find
 from millrace.routing.jit import kernel
+from millrace.routing.moves import make_moves
 from millrace.routing.net import Graph, Net
 from millrace.routing.pathsearch import find_single, make_path_work
 from millrace.routing.profitable import list_profitable
@@ -96,7 +97,7 @@ def test_no_single_path_pays_more_than_its_bound(pools: int, seed: int, curved: 
     spared = 0
     for question in asked:
         q = spot.search(*question)
-        find(net, work, paths, q, 1000, 1000, 10, 0, 0.999, edges, flows, report)
+        find(net, work, make_moves(), paths, q, 1000, 1000, 10, 0, 0.999, edges, flows, report)
         length = find_single(net, paths, q, 10, 0.0)
         amount = float(q.amounts[0])
         for e in paths.single[:length]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millrace.routing.candidates import Search
 from millrace.routing.jit import inlined, kernel
+from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_beam, split_greedy
 from millrace.routing.solve import UPPER, UPPER_PATH, extract, solve
@@ -26,13 +27,14 @@ def find_paths(
     report[LENGTH] = find_single(net, pw, q, hops, floor)
     report[SPLIT] = 0
     if chunks > 0:
-        report[SPLIT] = split_greedy(net, pw, pw.every, q, hops, chunks, min(paths, MAX_PATHS - 1), pools)
+        report[SPLIT] = split_greedy(net, pw, pw.every, q, hops, chunks, min(paths, MAX_PATHS - 1), pools, 0.0)
 
 
 @kernel
 def find(
     net: Net,
     w: Work,
+    m: Moves,
     pw: PathWork,
     q: Search,
     pools: int,
@@ -47,12 +49,13 @@ def find(
     """The flow of the dual within the limits, as `extract` writes it, and what `find_paths` finds, if it may be better.
 
     With `chunks` below 0 the flow is all. Single paths that pay less than the part `nearly` of it are not looked for,
-    nor is a split if the bound says that it could not be better. In a large market where no cycle earns, the split is
+    nor is a split if the bound says that it could not be better, nor one to its end once it is clear that it pays less
+    than that part. In a large market where no cycle earns, the split is
     looked for among the pairs of the dual's working set and of the single path. `report` gets what the flow pays, too
     (scaled).
     """
     solve(net, w, q, report)
-    count = extract(net, w, q.sources.size, pools, paths, edges, flows)
+    count = extract(net, w, m, q.sources.size, pools, paths, edges, flows)
     if chunks < 0:
         return count
     report[PAID] = _paid(w) if count > 0 else 0.0
@@ -65,7 +68,7 @@ def find(
         if q.closed and net.src.size > LARGE:
             make_beam(net, pw, w.e_edge, w.n[EDGES], length)
             where = pw.beam
-        report[SPLIT] = split_greedy(net, pw, where, q, hops, chunks, min(paths, MAX_PATHS - 1), pools)
+        report[SPLIT] = split_greedy(net, pw, where, q, hops, chunks, min(paths, MAX_PATHS - 1), pools, floor)
     return count
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from millrace.routing.candidates import Search
 from millrace.routing.find import LENGTH, SLOTS, SPLIT, find, find_paths
 from millrace.routing.jit import entry
+from millrace.routing.moves import Moves, make_moves
 from millrace.routing.net import Graph, Ints
 from millrace.routing.pathsearch import MAX_HOPS, PathWork, make_path_work
 from millrace.routing.solve import LEVEL, UPPER
@@ -66,7 +67,7 @@ class KernelSearch:
         self._net = graph.net
         self.trades = [trades[k] for k in graph.original.tolist()]
         """The trade of each edge of the net."""
-        self._scratch: tuple[Work, PathWork] | None = None
+        self._scratch: tuple[Work, Moves, PathWork] | None = None
         self._entries: dict[Any, Callable[..., Any]] = {}
         self._edges = np.zeros(MAX_EDGES, np.int32)
         self._flows = np.zeros(MAX_EDGES)
@@ -77,7 +78,7 @@ class KernelSearch:
 
         Single paths that pay less than the part `nearly` of what the flow does are not looked for.
         """
-        _, path_work = self._memory()
+        _, _, path_work = self._memory()
         within = *_within(limits), CHUNKS if split else 0, nearly
         count = self._find(search, within)
         upper, level, _, paid, length, parts = self._report.tolist()
@@ -90,15 +91,14 @@ class KernelSearch:
 
     def _find(self, search: Search, within: tuple[int, int, int, int, float]) -> int:
         """Run the whole search; the number of the flow's trades."""
-        work, path_work = self._memory()
         count: int = self._call(
-            find, self._net, work, path_work, search, *within, self._edges, self._flows, self._report
+            find, self._net, *self._memory(), search, *within, self._edges, self._flows, self._report
         )
         return count
 
     def paths(self, search: Search, limits: Limits, floor: float, *, split: bool) -> tuple[list[Trade], Split]:
         """The best single path that pays more than `floor` (scaled), and the greedy split, over all of the net."""
-        _, work = self._memory()
+        _, _, work = self._memory()
         within = *_within(limits), CHUNKS if split else 0, floor
         self._call(find_paths, self._net, work, search, *within, self._report)
         single = self._list(work.single[: int(self._report[LENGTH])])
@@ -108,9 +108,10 @@ class KernelSearch:
         """The bound (scaled) and the pruning level of the flow found last."""
         return float(self._report[UPPER]), float(self._report[LEVEL])
 
-    def _memory(self) -> tuple[Work, PathWork]:
+    def _memory(self) -> tuple[Work, Moves, PathWork]:
         if self._scratch is None:
-            self._scratch = make_work(self._net.core.size, self._net.src.size), make_path_work(self._net)
+            work = make_work(self._net.core.size, self._net.src.size)
+            self._scratch = work, make_moves(), make_path_work(self._net)
         return self._scratch
 
     def _call(self, kernel: Callable[..., Any], *arguments: object) -> Any:

@@ -115,3 +115,18 @@ def inverse_norm(m: Matrix, last: int, x: Floats) -> float:
             for p in range(m.begin[k], m.end[k]):
                 x[m.columns[p]] -= m.h[k, m.columns[p]] * xk
     return total
+
+
+@inlined
+def inverse_times(m: Matrix, size: int, x: Floats) -> None:
+    """Replace `x` by `m^-1 x`, with the factors that `factor_solve` left in `m`."""
+    for k in range(size - 1, -1, -1):
+        if x[k] != 0.0:
+            xk = x[k] / m.h[k, k]
+            for p in range(m.begin[k], m.end[k]):
+                x[m.columns[p]] -= m.h[k, m.columns[p]] * xk
+    for k in range(size):
+        value = x[k]
+        for p in range(m.begin[k], m.end[k]):
+            value -= m.h[k, m.columns[p]] * x[m.columns[p]]
+        x[k] = value / m.h[k, k]

@@ -221,18 +221,28 @@ def find_single(net: Net, pw: PathWork, q: Search, hops: int, floor: float) -> i
 
 @kernel
 def split_greedy(
-    net: Net, pw: PathWork, where: Beam, q: Search, hops: int, chunks: int, max_paths: int, max_pools: int
+    net: Net,
+    pw: PathWork,
+    where: Beam,
+    q: Search,
+    hops: int,
+    chunks: int,
+    max_paths: int,
+    max_pools: int,
+    floor: float,
 ) -> int:
     """Send the amount in equal chunks, each along the path that is best by then; returns the number of paths.
 
     Once `max_paths` different paths or `max_pools` pools are in use, the rest goes along the known paths.
-    In a cycle it stops when a chunk no longer earns.
+    In a cycle it stops when a chunk no longer earns, else it gives up (0) when the split can no longer pay more than
+    `floor`: no chunk pays more than the one before it.
     """
     source, sink = q.sources[0], q.sink
-    count, pools, more = 0, 0, True
+    count, pools, more, paid = 0, 0, True, 0.0
     pw.work[0] = 0
+    hopeless = False
     chunk = q.amounts[0] / chunks
-    for _ in range(chunks):
+    for rest in range(chunks - 1, -1, -1):
         choice, best = -1, chunk if q.cycle else 0.0
         for k in range(count):
             out = run_path(net, pw, pw.paths[k], pw.length[k], chunk, False)
@@ -255,12 +265,16 @@ def split_greedy(
                 more = False
         if choice < 0:
             break
-        run_path(net, pw, pw.paths[choice], pw.length[choice], chunk, True)
+        out = run_path(net, pw, pw.paths[choice], pw.length[choice], chunk, True)
+        paid += out
         pw.flow[choice] += chunk
+        hopeless = not q.cycle and paid + rest * out < floor
+        if hopeless:
+            break
     for k in range(count):
         for h in range(pw.length[k]):
             pw.used[pw.paths[k, h]] = 0.0
-    return count
+    return 0 if hopeless else count
 
 
 @inlined

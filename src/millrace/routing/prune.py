@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from millrace.routing.columns import NEWTON_STEPS, TOLERANCE
-from millrace.routing.edge import curve_trade
 from millrace.routing.jit import kernel
 from millrace.routing.linear import factor_solve, inverse_norm
 from millrace.routing.net import Net
-from millrace.routing.newton import assemble, evaluate, minimise, settle_flows
+from millrace.routing.newton import assemble, minimise, settle_flows
 from millrace.routing.ranking import nth_largest
 from millrace.routing.work import EDGES, HOLD, TOKENS, Work
 
 LEAST_FLOW = 1e-9  # of the total value; thinner edges are dropped
 KEEP = 0.7  # part of the pools that stays in one round of pruning
 KEEP_FAR = 0.5  # the same while the route has more than four times the pools wanted
-EXCHANGES = 10  # rounds of exchange on a pruned route
-REVIVED = 12  # edges brought back in the first of them
 EXACT_LOSSES_UP_TO = 96  # pools; with more, edges are ranked by profit alone
 
 
@@ -197,7 +194,7 @@ def _profits(w: Work) -> None:
 
 
 @kernel
-def _count_paths(w: Work, sources: int, used: int) -> int:
+def count_paths(w: Work, sources: int, used: int) -> int:
     """Most paths the used edges decompose into: edges - tokens + 2, with one source."""
     for t in range(w.n[TOKENS]):
         w.t_mark[t] = 0
@@ -220,7 +217,7 @@ def prune(net: Net, w: Work, sources: int, pools: int, paths: int) -> bool:
     for attempt in range(60):
         settle_flows(w)
         used = mark_carrying(w)
-        excess = max(used - pools, _count_paths(w, sources, used) - paths)
+        excess = max(used - pools, count_paths(w, sources, used) - paths)
         if used == 0:
             return False
         if excess <= 0:
@@ -264,77 +261,3 @@ def _keep_best(w: Work, target: int) -> None:
         if w.e_use[e] and w.e_loss[e] <= threshold:
             w.e_use[e] = w.e_loss[e] == threshold and ties > 0
             ties -= w.e_use[e]
-
-
-@kernel
-def refine(net: Net, w: Work, sources: int, pools: int, paths: int) -> None:
-    """Improve a pruned route by exchange: revive the dropped edges that would earn most, prune again.
-
-    At the optimum of a set of edges the dual value is its output, so values compare routes directly.
-    Keeps the best set; the number of revived edges is halved whenever a round does not help.
-    """
-    best = evaluate(net, w)
-    _remember(w)
-    revive = max(2, min(REVIVED, mark_carrying(w)))
-    for _ in range(EXCHANGES):
-        if _revive(net, w, revive) == 0:
-            break
-        minimise(net, w, TOLERANCE, NEWTON_STEPS)
-        value = -1.0
-        if prune(net, w, sources, pools, paths):
-            value = evaluate(net, w)
-        if value > best * (1.0 + 1e-9):
-            best = value
-            _remember(w)
-        else:
-            _recall(w)
-            evaluate(net, w)
-            if revive == 1:
-                break
-            revive //= 2
-    _recall(w)
-    evaluate(net, w)
-
-
-@kernel
-def _remember(w: Work) -> None:
-    for e in range(w.n[EDGES]):
-        w.e_best[e] = w.e_alive[e]
-    for t in range(w.n[TOKENS]):
-        w.t_best[t] = w.t_s[t]
-
-
-@kernel
-def _recall(w: Work) -> None:
-    for e in range(w.n[EDGES]):
-        w.e_alive[e] = w.e_best[e]
-    for t in range(w.n[TOKENS]):
-        w.t_s[t] = w.t_best[t]
-
-
-@kernel
-def _revive(net: Net, w: Work, wanted: int) -> int:
-    """Make the dropped edges alive again that earn most at the present prices; returns how many."""
-    edges = w.n[EDGES]
-    for e in range(edges):
-        w.e_loss[e] = 0.0
-        if w.e_alive[e]:
-            continue
-        sa, sb = w.t_s[w.e_a[e]], w.t_s[w.e_b[e]]
-        if w.e_curve[e] < 0:
-            z = w.e_cb[e] * sb - w.e_ca[e] * sa
-            w.e_loss[e] = z * z if z > 0.0 else 0.0
-        else:
-            curve_trade(net, w.e_curve[e], sa * sa / (sb * sb), w.point)
-            w.e_loss[e] = (sb * sb * w.point[1] - sa * sa * w.point[0]) / w.unit[0]
-    threshold = 0.0
-    if edges > wanted:
-        for e in range(edges):
-            w.c_level[e] = w.e_loss[e]
-        threshold = nth_largest(w.c_level, edges, wanted)
-    count = 0
-    for e in range(edges):
-        if w.e_loss[e] > 0.0 and w.e_loss[e] >= threshold and count < wanted:
-            w.e_alive[e] = True
-            count += 1
-    return count

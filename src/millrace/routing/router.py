@@ -251,7 +251,8 @@ class Router(SpotGraph):
 
         Where the flow pays in integers what it was thought to, they have been found already. Else single paths are
         looked for that pay more in floating point: integers can only be less, but for what rounding can add. A split
-        that the bound left no room for is looked for once more, unless the market is large.
+        that the bound or the flow left no room for is looked for once more, unless the market is large and little was
+        lost.
         """
         if flow is None or found is None:
             return self._kernels.paths(ask.search, ask.limits, 0.0, split=split)
@@ -259,7 +260,8 @@ class Router(SpotGraph):
         gained = self._gained(ask, flow)
         if paid >= found.paid * (1.0 - self._slightly) and gained < self._clearly / 4.0:
             return found.single, found.split
-        again = split and not found.split.paths and len(self._trades) <= LARGE_NET
+        missed = len(self._trades) <= LARGE_NET or paid < found.paid * (1.0 - self._clearly)
+        again = split and not found.split.paths and missed
         floor = paid * (1.0 - self._slightly) / (1.0 + gained)
         single, other = self._kernels.paths(ask.search, ask.limits, floor, split=again)
         return single, other if again else found.split

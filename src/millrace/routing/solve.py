@@ -8,10 +8,12 @@ from millrace.routing.candidates import Search, is_source, list_candidates
 from millrace.routing.columns import generate, is_full, marginal, price_tokens
 from millrace.routing.edge import curve_error, curve_trade
 from millrace.routing.jit import inlined, kernel
+from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import settle_flows
 from millrace.routing.profitable import list_profitable
-from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, refine, trim
+from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, trim
+from millrace.routing.refine import refine
 from millrace.routing.work import HOLD, PAIRS, TOKENS, Work, compact
 
 UPPER, LEVEL, UPPER_PATH = range(3)  # slots of the report
@@ -259,7 +261,7 @@ def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
 
 
 @kernel
-def extract(net: Net, w: Work, sources: int, pools: int, paths: int, edges: Ints, flows: Floats) -> int:
+def extract(net: Net, w: Work, m: Moves, sources: int, pools: int, paths: int, edges: Ints, flows: Floats) -> int:
     """Prune the solved working set to the limits and write its flow in execution order.
 
     Writes net edges and their input flows (scaled units); returns their number, 0 if the limits leave no route.
@@ -268,7 +270,7 @@ def extract(net: Net, w: Work, sources: int, pools: int, paths: int, edges: Ints
     if not prune(net, w, sources, pools, paths):
         return 0
     if mark_carrying(w) < before:
-        refine(net, w, sources, pools, paths)
+        refine(net, w, m, sources, pools, paths)
         make_acyclic(net, w, sources)  # revived edges may have closed a circle
     settle_flows(w)
     mark_carrying(w)

@@ -33,6 +33,7 @@ from millrace.routing import net as nets
 from millrace.routing.columns import generate
 from millrace.routing.find import find_paths
 from millrace.routing.jit import CACHE_DIRECTORY, CACHE_VARIABLE
+from millrace.routing.moves import make_moves
 from millrace.routing.pathsearch import make_path_work
 from millrace.routing.profitable import list_profitable
 from millrace.routing.router import Router
@@ -106,7 +107,7 @@ def parts() -> tuple[list[Part], list[Part]]:
             Part(find_paths, (net, paths, search, 1, 1, 1, 1, 1.0, report)),
         ],
         [
-            Part(extract, (net, work, 1, 1, 1, edges_out, flows_out)),
+            Part(extract, (net, work, make_moves(), 1, 1, 1, edges_out, flows_out)),
             Part(upper_bound, (net, work, search, 1.0)),
             Part(list_profitable, (net, work, search, 1.0)),
             Part(bound_of_path, (net, work, search)),

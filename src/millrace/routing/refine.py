@@ -1,0 +1,140 @@
+"""Improves a pruned route: edges are added and exchanged for dropped ones as long as that helps."""
+
+from __future__ import annotations
+
+from millrace.routing.columns import NEWTON_STEPS, TOLERANCE
+from millrace.routing.jit import inlined, kernel
+from millrace.routing.moves import Moves, best_addition, best_exchange, list_moves, make_move, weigh_moves
+from millrace.routing.net import Net
+from millrace.routing.newton import evaluate, minimise, settle_flows
+from millrace.routing.prune import count_paths, mark_carrying, prune, trim
+from millrace.routing.work import EDGES, TOKENS, Work
+
+STEPS = 64  # additions and exchanges tried in one climb
+REFUSALS = 3  # of them in a row that may fail; each leaves one edge out of the next ones
+KICK = 6  # moves made at once before pruning and climbing again
+SMALL = 24  # pools; pruning and climbing again takes too long for what it gains with more
+HELPS = 1e-9  # relative gain that is worth a step
+
+
+@kernel
+def refine(net: Net, w: Work, m: Moves, sources: int, pools: int, paths: int) -> None:
+    """Improve the route of the live edges by local search, within the limits.
+
+    At the optimum of a set of edges the dual value is its output, so values compare routes directly. Where the number
+    of pools is what binds, the route reached is pushed off its summit once.
+    """
+    best = -1.0
+    for attempt in range(2):
+        value, used = _climb(net, w, m, sources, pools, paths)
+        if value > best * (1.0 + HELPS):
+            best = value
+            for e in range(w.n[EDGES]):
+                m.summit[e] = w.e_best[e]
+            for t in range(w.n[TOKENS]):
+                m.summit_s[t] = w.t_best[t]
+        if attempt == 1 or used < pools or pools > SMALL:
+            break
+        for i in range(min(list_moves(net, w, m, sources), KICK)):
+            make_move(w, m, i)
+        minimise(net, w, TOLERANCE, NEWTON_STEPS)
+        if not prune(net, w, sources, pools, paths):
+            break
+    for e in range(w.n[EDGES]):
+        w.e_best[e] = m.summit[e]
+    for t in range(w.n[TOKENS]):
+        w.t_best[t] = m.summit_s[t]
+    _restore(net, w)
+
+
+@kernel
+def _climb(net: Net, w: Work, m: Moves, sources: int, pools: int, paths: int) -> tuple[float, int]:
+    """Add and exchange edges until nothing helps; returns the dual value and the number of pools.
+
+    The route reached is what is remembered, too.
+    """
+    value, used, refused = -1.0, 0, 0
+    reached, out = evaluate(net, w), -1
+    m.refused[:] = False
+    for _ in range(STEPS):
+        following = settle_route(w, sources)
+        spare = paths - count_paths(w, sources, following)
+        if value < 0.0 or (following <= pools and spare >= 0 and reached > value * (1.0 + HELPS)):
+            value, used = reached, following
+            _remember(w)
+            if refused > 0:
+                m.refused[:] = False
+                refused = 0
+        else:
+            _restore(net, w)
+            settle_route(w, sources)
+            spare = paths - count_paths(w, sources, used)
+            refused += 1
+            if out < 0 or refused > REFUSALS:
+                break
+            m.refused[out] = True
+        promising, out = _take_step(net, w, m, sources, pools - used, spare, value * HELPS)
+        if not promising:
+            break
+        reached = minimise(net, w, TOLERANCE, NEWTON_STEPS)
+    _restore(net, w)
+    settle_route(w, sources)
+    return value, used
+
+
+@inlined
+def _take_step(net: Net, w: Work, m: Moves, sources: int, room: int, spare: int, least: float) -> tuple[bool, int]:
+    """Make the best addition if there is room for it, else the best exchange; also returns the edge that goes, or -1.
+
+    False if nothing gains more than `least`.
+    """
+    count = list_moves(net, w, m, sources)
+    if count == 0:
+        return False, -1
+    weigh_moves(w, m, count)
+    choice = best_addition(m, count, room) if room > 0 and spare > 0 else -1
+    if choice >= 0:
+        make_move(w, m, choice)
+        return True, -1
+    gain, out, choice, also = best_exchange(net, w, m, sources, count, room, spare)
+    if choice < 0 or gain <= least:
+        return False, -1
+    w.e_alive[out] = False
+    make_move(w, m, choice)
+    if also >= 0:
+        make_move(w, m, also)
+    return True, out
+
+
+@kernel
+def settle_route(w: Work, sources: int) -> int:
+    """Let only what carries flow from the sources to the sink live on; returns how many edges that is."""
+    settle_flows(w)
+    mark_carrying(w)
+    trim(w, sources)
+    used = 0
+    for e in range(w.n[EDGES]):
+        w.e_alive[e] = w.e_use[e]
+        if w.e_use[e]:
+            used += 1
+        else:
+            w.e_z[e], w.e_d[e], w.e_y[e], w.e_w[e] = 0.0, 0.0, 0.0, 0.0
+    return used
+
+
+@inlined
+def _remember(w: Work) -> None:
+    for e in range(w.n[EDGES]):
+        w.e_best[e] = w.e_alive[e]
+    for t in range(w.n[TOKENS]):
+        w.t_best[t] = w.t_s[t]
+
+
+@kernel
+def _restore(net: Net, w: Work) -> None:
+    """Go back to the route that is remembered."""
+    for e in range(w.n[EDGES]):
+        w.e_alive[e] = w.e_best[e]
+    for t in range(w.n[TOKENS]):
+        w.t_s[t] = w.t_best[t]
+    evaluate(net, w)
