@@ -18,9 +18,9 @@ import numpy as np
 
 from millrace.routing.edge import curve_trade
 from millrace.routing.jit import inlined, kernel
-from millrace.routing.linear import factor_solve, inverse_norm, inverse_times
+from millrace.routing.linear import inverse_norm, inverse_times
 from millrace.routing.net import Bools, Floats, Ints, Net
-from millrace.routing.newton import assemble
+from millrace.routing.newton import factor_hessian
 from millrace.routing.work import EDGES, HOLD, MAX_EDGES, MAX_TOKENS, TOKENS, Work
 
 MOVES = 16  # listed: those with the largest profits
@@ -191,11 +191,7 @@ def _offer(
 def weigh_moves(w: Work, m: Moves, count: int) -> None:
     """Factor the Hessian at the route's prices, and write `M c` and `c' M c` of every listed move."""
     size = w.n[TOKENS]
-    assemble(w)
-    for t in range(size):
-        w.hess.h[t, t] = w.hess.h[t, t] * (1.0 + 1e-12) + 1e-12
-        w.t_step[t] = 0.0
-    factor_solve(w.hess, size, 1e-14, w.t_step)
+    factor_hessian(w)
     for i in range(count):
         for t in range(size):
             w.t_step[t] = 0.0

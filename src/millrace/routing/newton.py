@@ -171,6 +171,17 @@ def _line_search(net: Net, w: Work) -> float:
     return t
 
 
+@inlined
+def factor_hessian(w: Work) -> None:
+    """Factor the Hessian at the present prices, hardly damped, for `inverse_norm` and `inverse_times`."""
+    size = w.n[TOKENS]
+    assemble(w)
+    for t in range(size):
+        w.hess.h[t, t] = w.hess.h[t, t] * (1.0 + 1e-12) + 1e-12
+        w.t_step[t] = 0.0
+    factor_solve(w.hess, size, 1e-14, w.t_step)
+
+
 @kernel
 def minimise(net: Net, w: Work, tolerance: float, limit: int) -> float:
     """Minimise G from the present prices in at most `limit` steps; returns G.

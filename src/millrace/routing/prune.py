@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from millrace.routing.columns import NEWTON_STEPS, TOLERANCE
 from millrace.routing.jit import kernel
-from millrace.routing.linear import factor_solve, inverse_norm
+from millrace.routing.linear import inverse_norm
 from millrace.routing.net import Net
-from millrace.routing.newton import assemble, minimise, settle_flows
+from millrace.routing.newton import factor_hessian, minimise, settle_flows
 from millrace.routing.ranking import nth_largest
 from millrace.routing.work import EDGES, HOLD, TOKENS, Work
 
@@ -160,12 +160,7 @@ def _losses(w: Work) -> None:
 
     Exact for constant product while the set of active edges stays (rank-one downdate of the quadratic).
     """
-    size = w.n[TOKENS]
-    assemble(w)
-    for t in range(size):
-        w.hess.h[t, t] = w.hess.h[t, t] * (1.0 + 1e-12) + 1e-12
-        w.t_step[t] = 0.0
-    factor_solve(w.hess, size, 1e-14, w.t_step)
+    factor_hessian(w)
     for e in range(w.n[EDGES]):
         w.e_loss[e] = 0.0
         if not w.e_alive[e] or w.e_d[e] <= 0.0:
