@@ -528,6 +528,22 @@ async def test_a_stream_pushes_a_quote_per_snapshot(service: Service) -> None:
     assert first.split(b"\n")[1] != second.split(b"\n")[1]
 
 
+async def test_pages_of_other_sites_may_read_answers(service: Service) -> None:
+    """By default every answer, a stream too, may be read by the script of any page, which may post JSON as well."""
+    page = {"Origin": "https://app.example"}
+    for path, params in (
+        ("/api/v1/quote", GOOD),
+        ("/api/v1/quote", {}),
+        ("/api/v1/quote/stream", GOOD),
+        ("/health", {}),
+    ):
+        async with service.session.get(service.base + path, params=params, headers=page) as answer:
+            assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    asked = page | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+    async with service.session.options(service.base + "/api/v1/batch-quote", headers=asked) as answer:
+        assert (answer.status, answer.headers["Access-Control-Allow-Methods"]) == (204, "POST")
+
+
 async def test_a_stream_that_can_never_answer_is_refused(service: Service) -> None:
     """A question with an unknown token gets its error at once, not a stream of errors."""
     answer = await service.get("/api/v1/quote/stream", **(GOOD | {"from": "NOPE-123456"}))

@@ -682,6 +682,16 @@ async def test_row_31_any_origin_no_cookies(world: Any) -> None:
                 assert "Set-Cookie" not in answer.headers and "Access-Control-Allow-Origin" not in answer.headers
 
 
+async def test_row_31_listed_sites_may_use_rest(world: Any) -> None:
+    """Only pages of sites that the operator names may post JSON from a browser and read what comes of it."""
+    await start(world, allowed_origins=("https://wallet.example",))
+    for origin, status in (("https://wallet.example", 204), ("https://evil.example", 405)):
+        asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        async with aiohttp.ClientSession() as client, client.options(f"{world.http}/v1/sign", headers=asked) as answer:
+            assert answer.status == status
+            assert answer.headers.get("Access-Control-Allow-Origin") == (origin if status == 204 else None)
+
+
 async def test_row_33_gas_statistics_are_small(world: Any) -> None:
     """What one small subscription brings twenty times a second is at most 512 bytes for each shard."""
     await start(world)

@@ -13,6 +13,7 @@ from millrace.aggregator.feed import Feed
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.routing.warm import warm
 from millrace.runtime.http import HttpServer
+from millrace.runtime.origins import Origins
 from millrace.runtime.process import wait_first
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,8 @@ async def run(settings: AggregatorSettings, stop: asyncio.Event) -> None:
     log.info("kernels ready", extra={"seconds": round(time.monotonic() - started, 2)})
     feed = Feed(settings)
     api = Api(settings, feed)
-    server = HttpServer(api.application(), direct=True, doors=api.doors)
+    origins = Origins(settings.allowed_origins)
+    server = HttpServer(api.application(), direct=True, doors=api.doors, origins=origins)
     port = await server.start(settings.host, settings.port)
     log.info("ready", extra={"port": port, "source": settings.pools_url, "contract": settings.contract})
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from millrace.runtime.origins import Origins
+
 MAINNET_CONTRACT = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
 
 
@@ -42,6 +44,9 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Most open connections of one IP address; those of this machine and of trusted proxies only count in all."""
     trusted_proxies: tuple[str, ...] = ()
     """Networks (`10.0.0.0/8`) whose `X-Forwarded-For` is believed; the last untrusted hop is the client."""
+    allowed_origins: tuple[str, ...] = ("*",)
+    """Sites (`https://app.example`) whose pages may read the answers in a browser; `*` is every page, none at all is
+    no page."""
     referrals: dict[str, tuple[int, int]] = {}
     """What the contract has on file: referral id to its (static, referral) fee in basis points. The ids not
     named here are taken to be inactive: the contract then charges nothing."""
@@ -64,7 +69,8 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Most open quote streams of one IP address; further ones get 429."""
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for fees that would leave nothing of an output."""
+        """Raises `ValueError` for fees that would leave nothing of an output, and for origins that are none."""
+        Origins(self.allowed_origins)
         for name, (static, referral) in self.referrals.items():
             if min(static, referral) < 0 or static + referral >= 10_000:
                 raise ValueError(f"referrals: the fees of {name} must be from 0 and together below 10000 basis points")

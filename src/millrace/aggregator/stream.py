@@ -20,6 +20,7 @@ from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
+from millrace.runtime.http import origin_headers
 
 KEEP_ALIVE_SECONDS = 15.0
 WRITE_SECONDS = 10.0
@@ -61,7 +62,8 @@ class Streams:
             raise ApiError("rate limit exceeded: too many streams", 429, retry_after=5.0)
         if len(self._open) >= self._settings.max_streams:
             raise ApiError("service unavailable: too many streams", 503, retry_after=5.0)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        kind = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        response = web.StreamResponse(headers={**kind, **origin_headers(request)})
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)

@@ -38,6 +38,7 @@ from millrace.relayer.tracker import Tracker
 from millrace.relayer.ws import Gateway
 from millrace.runtime import http
 from millrace.runtime.doors import Doors, room_for_connections
+from millrace.runtime.origins import Origins
 from millrace.runtime.process import wait_first
 
 log = logging.getLogger(__name__)
@@ -261,7 +262,7 @@ class Service:
         )
         app.middlewares.append(rest.guard)
         app.add_routes(rest.routes(make_registry(self)))
-        self.http = http.HttpServer(app, doors=self.http_doors)
+        self.http = http.HttpServer(app, doors=self.http_doors, origins=Origins(self.settings.allowed_origins))
         http_port = await self.http.start(self.settings.host, self.settings.http_port)
         log.info(
             "ready",

@@ -76,6 +76,9 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Open HTTP connections, of all clients; those of one are bounded as WebSockets are."""
     trusted_proxies: tuple[str, ...] = ()
     """Networks whose `X-Forwarded-For` is believed: its last address that is in none of them is the client."""
+    allowed_origins: tuple[str, ...] = ()
+    """Sites (`https://app.example`) whose pages may use the REST interface in a browser; `*` is every page. WebSockets
+    are open to all."""
     max_topics: int = 64
     """Topics of one connection."""
     max_control_messages: int = 64

@@ -16,6 +16,7 @@ from aiohttp import HttpVersion11, http_exceptions, web
 from aiohttp.typedefs import Handler
 
 from millrace.runtime.doors import Doors
+from millrace.runtime.origins import Origins, preflight_headers
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ BODY_SECONDS = 30.0
 KEEP_ALIVE_SECONDS = 75.0
 """Time between a connection's requests."""
 MAX_LINE = 16 * 1024  # bytes of a request line or of one header
+_NOBODY = Origins()
 
 
 def json_response(body: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
@@ -50,8 +52,12 @@ class _JsonResponse(web.Response):
 
     def __init__(self, body: bytes, status: int, headers: Mapping[str, str]) -> None:
         super().__init__(body=body, status=status)
-        self._lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        self._lines = _lines(headers)
         self._stays = True
+
+    def add(self, headers: Mapping[str, str]) -> None:
+        """Say this too."""
+        self._lines += _lines(headers)
 
     @property
     def keep_alive(self) -> bool:
@@ -79,6 +85,11 @@ class _JsonResponse(web.Response):
         """Nothing is left to send."""
 
 
+def _lines(headers: Mapping[str, str]) -> str:
+    """Headers as they are sent."""
+    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+
+
 @lru_cache(maxsize=1)
 def _date(second: int) -> str:
     """A moment (s since 1970) in the form of HTTP."""
@@ -92,9 +103,18 @@ def error_response(text: str, status: int, headers: dict[str, str] | None = None
 
 @web.middleware
 async def _plain_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn aiohttp's own refusals and our defects into the documented error body."""
+    """Turn aiohttp's own refusals and our defects into the documented error body; tell browsers who may read it."""
     if isinstance(request.protocol, _Protocol):
         request.protocol.request_arrived()
+    response = await _answered(request, handler)
+    if isinstance(response, _JsonResponse):
+        response.add(origin_headers(request))
+    elif not response.prepared:
+        response.headers.update(origin_headers(request))
+    return response
+
+
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except (ConnectionError, web.RequestPayloadError):  # the client broke off, or sent what is no body
@@ -102,11 +122,32 @@ async def _plain_errors(request: web.Request, handler: Handler) -> web.StreamRes
     except web.HTTPException as refusal:
         if refusal.status < 400:
             raise
-        headers = {"Allow": refusal.headers["Allow"]} if "Allow" in refusal.headers else None
-        return error_response(refusal.reason.lower(), refusal.status, headers)
+        allow = refusal.headers.get("Allow")
+        if allow is not None and _is_preflight(request):
+            return web.Response(status=204, headers=preflight_headers(allow))
+        return error_response(refusal.reason.lower(), refusal.status, {"Allow": allow} if allow is not None else None)
     except Exception:
         log.exception("request failed", extra={"method": request.method, "route": _known(request)})
         return error_response("internal error", 500)
+
+
+def _is_preflight(request: web.Request) -> bool:
+    """Whether a browser asks what a page may send, and the page may."""
+    headers = request.headers
+    return (
+        request.method == "OPTIONS"
+        and "Access-Control-Request-Method" in headers
+        and _origins(request).allow(headers.get("Origin"))
+    )
+
+
+def _origins(request: web.Request) -> Origins:
+    return request.protocol.origins if isinstance(request.protocol, _Protocol) else _NOBODY
+
+
+def origin_headers(request: web.Request) -> Mapping[str, str]:
+    """Which page may read the answer: for answers that are sent before their handler has ended."""
+    return _origins(request).headers(request.headers.get("Origin"))
 
 
 def _known(request: web.Request) -> str:
@@ -179,6 +220,7 @@ class _Protocol(web.RequestHandler):
     """
 
     doors: Doors | None = None
+    origins: Origins = _NOBODY
     _deadline: asyncio.TimerHandle | None = None
     _peer = ""
 
@@ -238,13 +280,21 @@ class HttpServer:
 
     With `direct`, routes without variables are looked up in a dictionary instead of aiohttp's router, which costs a
     service of many small answers a noticeable part of its time. Their requests have no `match_info`. With `doors`, a
-    connection that may not enter is reset.
+    connection that may not enter is reset. `origins` are the pages that may read the answers in a browser.
     """
 
-    def __init__(self, app: web.Application, *, direct: bool = False, doors: Doors | None = None) -> None:
+    def __init__(
+        self,
+        app: web.Application,
+        *,
+        direct: bool = False,
+        doors: Doors | None = None,
+        origins: Origins = _NOBODY,
+    ) -> None:
         self._runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=5.0)
         self._direct = _plain_routes(app) if direct else {}
         self._doors = doors
+        self._origins = origins
         self._listener: asyncio.Server | None = None
         self.port = 0
 
@@ -288,6 +338,7 @@ class HttpServer:
             auto_decompress=False,  # it would unpack in the event loop, also what nobody has asked for
         )
         protocol.doors = self._doors
+        protocol.origins = self._origins
         return protocol
 
     async def stop(self) -> None:
