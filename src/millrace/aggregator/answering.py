@@ -77,19 +77,31 @@ class Answering:
         self.refused = 0
         """Jobs turned away because too many were waiting, or because their turn came too late."""
 
+    def ready(
+        self, snapshot: Snapshot, question: QuoteRequest, asker: Asker = NOBODY, items: int = 1
+    ) -> Prepared | None:
+        """A question (or `items` of its kind) with the graph it needs; None if that has to be built (`prepare`).
+
+        What it counts for besides itself is charged. Raises `ApiError`.
+        """
+        quote.require_known(snapshot, question)
+        planner = snapshot.find(quote.filter_of(question))
+        return None if planner is None else self._ready(snapshot, question, planner, asker, items)
+
     async def prepare(
         self, snapshot: Snapshot, question: QuoteRequest, asker: Asker = NOBODY, items: int = 1
     ) -> Prepared:
-        """Find, or build, the graph for a question (or for `items` of its kind). Raises `ApiError`.
-
-        What it counts for besides itself is charged before the work is done.
-        """
-        quote.require_known(snapshot, question)
-        chosen = quote.filter_of(question)
-        planner = snapshot.find(chosen)
-        if planner is None:
+        """The same, and the graph is built if it has to be. What it counts for is charged before the work is done."""
+        asked = self.ready(snapshot, question, asker, items)
+        if asked is None:
             asker.charge(FILTER_WEIGHT)
-            planner = await self._built(snapshot, chosen, asker.client)
+            planner = await self._built(snapshot, quote.filter_of(question), asker.client)
+            asked = self._ready(snapshot, question, planner, asker, items)
+        return asked
+
+    def _ready(
+        self, snapshot: Snapshot, question: QuoteRequest, planner: Planner, asker: Asker, items: int
+    ) -> Prepared:
         liquidity = quote.about_liquidity(snapshot, planner, question)
         weight = quote.weight(question, liquidity=liquidity)
         if weight:
@@ -98,18 +110,26 @@ class Answering:
 
     async def answer(self, asked: Prepared) -> Answer:
         """The answer to a question. Raises `ApiError`."""
-        snapshot, question, planner, long, asker = asked
-        if not long:
-            self._pace.begin()
-            try:
-                deadline = time.monotonic() + self._settings.quote_deadline_seconds
-                return _in_time(
-                    deadline, quote.answer(snapshot, question, self._settings, deadline, planner, hurry=True)
-                )
-            except NeedsTime:
-                asker.charge(SEARCH_WEIGHT)
-            finally:
-                self._pace.end()
+        return self.at_once(asked) or await self.in_thread(asked)
+
+    def at_once(self, asked: Prepared) -> Answer | None:
+        """The answer to a question that takes a moment only; None for others. Raises `ApiError`."""
+        if asked.long:
+            return None
+        self._pace.begin()
+        try:
+            deadline = time.monotonic() + self._settings.quote_deadline_seconds
+            body = quote.answer(asked.snapshot, asked.question, self._settings, deadline, asked.planner, hurry=True)
+            return _in_time(deadline, body)
+        except NeedsTime:
+            asked.asker.charge(SEARCH_WEIGHT)
+            return None
+        finally:
+            self._pace.end()
+
+    async def in_thread(self, asked: Prepared) -> Answer:
+        """The answer to a question that takes long. Raises `ApiError`."""
+        snapshot, question, planner, _, asker = asked
 
         def job(deadline: float) -> Answer:
             twin = snapshot.twin(planner)

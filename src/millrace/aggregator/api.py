@@ -6,29 +6,35 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from urllib.parse import parse_qsl
 
 import msgspec
 from aiohttp import web
 
 from millrace.aggregator import errors, quote
-from millrace.aggregator.answering import Answering, Asker
+from millrace.aggregator.answering import Answer, Answering, Asker, Prepared
 from millrace.aggregator.batch import BatchRequest, batch_quote, price_ladder
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.limiter import RateLimiter
 from millrace.aggregator.metrics import Metrics
 from millrace.aggregator.openapi import PAGE, document
-from millrace.aggregator.query import Query, parse_amounts, parse_pair, parse_quote, parse_slippage
+from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_pair, parse_quote, parse_slippage
 from millrace.aggregator.responses import Health, encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
 from millrace.aggregator.stream import Streams
+from millrace.runtime.answers import error_json
 from millrace.runtime.client_address import ClientAddress
 from millrace.runtime.doors import Doors
 from millrace.runtime.http import (
+    Ask,
+    AtOnce,
+    Json,
+    Later,
     error_response,
     forwarded_for,
-    json_body,
+    in_turn,
     json_response,
     make_app,
     metrics_handler,
@@ -55,12 +61,14 @@ class Api:
         self.answering = Answering(settings, feed.pace)
         self.metrics = Metrics(feed, self.answering, self.doors)
         self.streams = Streams(settings, feed, self.answering)
+        self.at_once: dict[str, AtOnce] = {"/api/v1/quote": self.quote}
+        """For plain requests that the same server answers as soon as they are read."""
         self._openapi = document(settings)
 
     def application(self) -> web.Application:
         """The routes. /health and /metrics are for operators and not rate limited."""
         app = make_app(max_body=1 << 20)
-        app.router.add_get("/api/v1/quote", self._guarded("quote", self.quote), allow_head=False)
+        app.router.add_get("/api/v1/quote", in_turn(self.quote), allow_head=False)
         app.router.add_get("/api/v1/pair-config", self._guarded("pair-config", self.pair_config), allow_head=False)
         app.router.add_get("/api/v1/price-ladder", self._guarded("ladder", self.ladder), allow_head=False)
         app.router.add_get("/api/v1/quote/stream", self._guarded("stream", self.stream), allow_head=False)
@@ -79,10 +87,7 @@ class Api:
                 self._admit(self._client(request))
                 response = await handler(request)
             except ApiError as error:
-                headers = None
-                if error.retry_after is not None:
-                    headers = {"Retry-After": str(max(1, math.ceil(error.retry_after)))}
-                response = error_response(error.text, error.status, headers)
+                response = error_response(error.text, error.status, _retry(error))
             self.metrics.requests[route, response.status] += 1
             return response
 
@@ -118,23 +123,58 @@ class Api:
             raise errors.unavailable()
         return snapshot
 
-    async def quote(self, request: web.Request) -> web.Response:
-        """GET /api/v1/quote."""
-        snapshot = self.usable()
-        text = request.rel_url.raw_query_string
-        body = snapshot.answered(text)
-        if body is None:
-            question = parse_quote(_query(request), self._settings)
-            asked = await self.answering.prepare(snapshot, question, self._asker(request))
-            started = time.perf_counter()
-            answer = await self.answering.answer(asked)
-            self.metrics.quote_took(time.perf_counter() - started)
-            body = encode(answer.body)
-            if answer.whole:  # one cut short by its deadline is no answer for whoever asks next
-                snapshot.remember(text, body)
-        else:
-            self.metrics.reused += 1
-        return json_body(body, headers=self._age(snapshot))
+    def quote(self, ask: Ask) -> Json | Later:
+        """GET /api/v1/quote: at once if it takes a moment only, else later."""
+        try:
+            client = self._clients.of(ask.peer, ask.forwarded)
+            self._admit(client)
+            snapshot = self.usable()
+            body = snapshot.answered(ask.query)
+            if body is not None:
+                self.metrics.reused += 1
+                return self._quoted(snapshot, body)
+            question = parse_quote(_parsed(ask.query), self._settings)
+            asker = Asker(client, partial(self._charge, client))
+            asked = self.answering.ready(snapshot, question, asker)
+            if asked is not None:
+                started = time.perf_counter()
+                answer = self.answering.at_once(asked)
+                if answer is not None:
+                    return self._computed(snapshot, ask.query, answer, started)
+        except ApiError as error:
+            return self._refused(error)
+        return partial(self._quote_later, snapshot, question, asker, asked, ask.query)
+
+    async def _quote_later(
+        self, snapshot: Snapshot, question: QuoteRequest, asker: Asker, asked: Prepared | None, text: str
+    ) -> Json:
+        """The answer to a question that takes long, or whose graph has to be built."""
+        try:
+            if asked is not None:
+                started = time.perf_counter()
+                answer = await self.answering.in_thread(asked)
+            else:
+                asked = await self.answering.prepare(snapshot, question, asker)
+                started = time.perf_counter()
+                answer = await self.answering.answer(asked)
+        except ApiError as error:
+            return self._refused(error)
+        return self._computed(snapshot, text, answer, started)
+
+    def _computed(self, snapshot: Snapshot, text: str, answer: Answer, started: float) -> Json:
+        self.metrics.quote_took(time.perf_counter() - started)
+        body = encode(answer.body)
+        if answer.whole:  # one cut short by its deadline is no answer for whoever asks next
+            snapshot.remember(text, body)
+        return self._quoted(snapshot, body)
+
+    def _quoted(self, snapshot: Snapshot, body: bytes) -> Json:
+        self.metrics.requests["quote", 200] += 1
+        return Json(body, headers=self._age(snapshot))
+
+    def _refused(self, error: ApiError) -> Json:
+        self.metrics.requests["quote", error.status] += 1
+        return error_json(error.text, error.status, _retry(error))
 
     async def pair_config(self, request: web.Request) -> web.Response:
         """GET /api/v1/pair-config."""
@@ -210,13 +250,22 @@ class Api:
         return {"X-Snapshot-Age": f"{snapshot.age(time.monotonic()):.3f}", "X-Snapshot-Id": snapshot.id}
 
 
+def _retry(error: ApiError) -> dict[str, str]:
+    """When to ask again, where the error says so."""
+    return {} if error.retry_after is None else {"Retry-After": str(max(1, math.ceil(error.retry_after)))}
+
+
 def _query(request: web.Request) -> Query:
-    raw = request.rel_url.raw_query_string
+    return _parsed(request.rel_url.raw_query_string)
+
+
+def _parsed(raw: str) -> Query:
+    """The values of each name of a query string. Raises `ApiError` for one that is too long."""
     if len(raw) > MAX_QUERY:
         raise ApiError(f"the query string is longer than {MAX_QUERY} bytes")
     query: dict[str, list[str]] = {}
     if "%" in raw or "+" in raw:
-        for name, value in request.query.items():
+        for name, value in parse_qsl(raw, keep_blank_values=True):
             query.setdefault(name, []).append(value)
         return query
     for pair in raw.split("&"):  # nothing to decode: the usual case, at a third of the price

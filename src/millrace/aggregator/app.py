@@ -37,7 +37,7 @@ async def run(settings: AggregatorSettings, stop: asyncio.Event) -> None:
     feed = Feed(settings)
     api = Api(settings, feed)
     origins = Origins(settings.allowed_origins)
-    server = HttpServer(api.application(), direct=True, doors=api.doors, origins=origins)
+    server = HttpServer(api.application(), at_once=api.at_once, doors=api.doors, origins=origins)
     port = await server.start(settings.host, settings.port)
     log.info("ready", extra={"port": port, "source": settings.pools_url, "contract": settings.contract})
     try:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping
-from email.utils import formatdate
-from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-import msgspec
 import prometheus_client
-from aiohttp import HttpVersion11, http_exceptions, web
+from aiohttp import EMPTY_PAYLOAD, HttpVersion11, http_exceptions, web
+from aiohttp.http import RawRequestMessage
 from aiohttp.typedefs import Handler
 
+from millrace.runtime.answers import Json as Json  # callers know these from here
+from millrace.runtime.answers import JsonResponse, error_json
+from millrace.runtime.answers import error_response as error_response
+from millrace.runtime.answers import json_body as json_body
+from millrace.runtime.answers import json_response as json_response
 from millrace.runtime.doors import Doors
 from millrace.runtime.origins import Origins, preflight_headers
 
 log = logging.getLogger(__name__)
 
-_encoder = msgspec.json.Encoder()
-_CONNECTION = {True: "Connection: keep-alive\r\n", False: "Connection: close\r\n"}
 _MAX_BODY = 4 * 1024 * 1024
 HEAD_SECONDS = 10.0
 """Time for the head of a connection's first request."""
@@ -33,72 +33,34 @@ MAX_LINE = 16 * 1024  # bytes of a request line or of one header
 _NOBODY = Origins()
 
 
-def json_response(body: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """Answer with `body` (msgspec structs included) as JSON."""
-    return json_body(_encoder.encode(body), status, headers)
+class Ask(NamedTuple):
+    """What of a GET request an `AtOnce` handler sees."""
+
+    query: str
+    """The query string as it came."""
+    peer: str
+    """The address that the connection comes from; empty if it is not known."""
+    forwarded: str
+    """Every hop that `X-Forwarded-For` names."""
 
 
-def json_body(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """Answer with what is JSON already."""
-    return _JsonResponse(body, status, headers or {})
+Later = Callable[[], Awaitable[Json]]
+AtOnce = Callable[[Ask], Json | Later]
+"""A handler that mostly need not wait; if it must, it returns what to wait for. It raises for defects only."""
 
 
-class _JsonResponse(web.Response):
-    """A response that is sent in one piece, its head written out at once.
+def in_turn(handler: AtOnce) -> Handler:
+    """The handler that aiohttp's router calls for requests that are not answered at once."""
 
-    aiohttp's own way, a dictionary of headers that is completed and serialized in several coroutines, takes as long as
-    all else it does for a request. `headers` are names and values of one line.
-    """
-
-    def __init__(self, body: bytes, status: int, headers: Mapping[str, str]) -> None:
-        super().__init__(body=body, status=status)
-        self._lines = _lines(headers)
-        self._stays = True
-
-    def add(self, headers: Mapping[str, str]) -> None:
-        """Say this too."""
-        self._lines += _lines(headers)
-
-    @property
-    def keep_alive(self) -> bool:
-        """Whether the connection stays open."""
-        return self._stays
-
-    def force_close(self) -> None:
-        """Close the connection after this answer."""
-        self._stays = False
-
-    async def prepare(self, request: web.BaseRequest) -> None:
-        """Send it all."""
-        body = self.body
-        assert isinstance(body, bytes)
-        self._stays = self._stays and request.keep_alive
-        connection = "" if request.version == HttpVersion11 and self._stays else _CONNECTION[self._stays]
-        head = (
-            f"HTTP/{request.version.major}.{request.version.minor} {self.status} {self.reason}\r\n{self._lines}"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{connection}"
-            f"Date: {_date(int(time.time()))}\r\n\r\n"
+    async def handle(request: web.Request) -> web.Response:
+        protocol = request.protocol
+        later = protocol.take_later() if isinstance(protocol, _Protocol) else None
+        answer: Json | Later = later or handler(
+            Ask(request.rel_url.raw_query_string, request.remote or "", forwarded_for(request))
         )
-        await request.writer.write_eof(head.encode() + (body if request.method != "HEAD" else b""))
+        return json_body(*(answer if isinstance(answer, Json) else await answer()))
 
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Nothing is left to send."""
-
-
-def _lines(headers: Mapping[str, str]) -> str:
-    """Headers as they are sent."""
-    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-
-
-@lru_cache(maxsize=1)
-def _date(second: int) -> str:
-    """A moment (s since 1970) in the form of HTTP."""
-    return formatdate(second, usegmt=True)
-
-
-def error_response(text: str, status: int, headers: dict[str, str] | None = None) -> web.Response:
-    """Answer with the error body of every millrace service: `{"error": text}`."""
-    return json_response({"error": text}, status, headers)
+    return handle
 
 
 @web.middleware
@@ -107,7 +69,7 @@ async def _plain_errors(request: web.Request, handler: Handler) -> web.StreamRes
     if isinstance(request.protocol, _Protocol):
         request.protocol.request_arrived()
     response = await _answered(request, handler)
-    if isinstance(response, _JsonResponse):
+    if isinstance(response, JsonResponse):
         response.add(origin_headers(request))
     elif not response.prepared:
         response.headers.update(origin_headers(request))
@@ -127,7 +89,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
             return web.Response(status=204, headers=preflight_headers(allow))
         return error_response(refusal.reason.lower(), refusal.status, {"Allow": allow} if allow is not None else None)
     except Exception:
-        log.exception("request failed", extra={"method": request.method, "route": _known(request)})
+        log.exception("request failed", extra={"method": request.method, "route": route_of(request)})
         return error_response("internal error", 500)
 
 
@@ -148,14 +110,6 @@ def _origins(request: web.Request) -> Origins:
 def origin_headers(request: web.Request) -> Mapping[str, str]:
     """Which page may read the answer: for answers that are sent before their handler has ended."""
     return _origins(request).headers(request.headers.get("Origin"))
-
-
-def _known(request: web.Request) -> str:
-    """The route of a request that may have been dispatched without the router."""
-    try:
-        return route_of(request)
-    except AssertionError:  # it was found by its very path
-        return request.path
 
 
 async def read_body(request: web.Request, on_part: Callable[[int], None] | None = None) -> bytes:
@@ -216,11 +170,15 @@ def metrics_handler(
 class _Protocol(web.RequestHandler):
     """aiohttp's connection, which must bring its first request soon.
 
-    What is no HTTP request is answered like every other error, and leaves no traceback.
+    What is no HTTP request is answered like every other error, and leaves no traceback. Where there is an `AtOnce`
+    handler, plain requests are answered as soon as they are read, without aiohttp's task for each of them.
     """
 
+    at_once: Mapping[str, AtOnce] = {}
+    """By path."""
     doors: Doors | None = None
     origins: Origins = _NOBODY
+    _later: Later | None = None
     _deadline: asyncio.TimerHandle | None = None
     _peer = ""
 
@@ -238,6 +196,59 @@ class _Protocol(web.RequestHandler):
         if self.doors is not None:
             self.doors.leave(self._peer)
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.at_once:
+            super().data_received(data)
+            return
+        idle, self._waiter = self._waiter, None  # aiohttp's task, which sleeps on as long as nothing is left for it
+        super().data_received(data)
+        self._waiter = idle
+        if idle is None or idle.done() or not self._messages:
+            return
+        if len(self._messages) > 1 or not self._answer_at_once():
+            idle.set_result(None)
+
+    def _answer_at_once(self) -> bool:
+        """Answer the one request there is, if a handler can and nothing about the request is out of the ordinary."""
+        message, payload = self._messages[0]
+        if payload is not EMPTY_PAYLOAD or not isinstance(message, RawRequestMessage):
+            return False
+        path, _, query = message.path.partition("?")
+        handler = self.at_once.get(path)
+        if (
+            handler is None
+            or message.method != "GET"
+            or message.version != HttpVersion11
+            or message.should_close
+            or message.upgrade
+            or "Expect" in message.headers
+            or "#" in query
+            or self.writing_paused
+        ):
+            return False
+        self.request_arrived()
+        peer = self.peername
+        forwarded = ",".join(message.headers.getall("X-Forwarded-For", ()))
+        try:
+            answer = handler(Ask(query, str(peer[0]) if peer else "", forwarded))
+        except Exception:
+            log.exception("request failed", extra={"method": "GET", "route": path})
+            answer = error_json("internal error", 500)
+        if not isinstance(answer, Json):
+            self._later = answer
+            return False
+        assert self._parser is not None and self.transport is not None  # the connection is open
+        self._messages.popleft()
+        self._parser.message_consumed()
+        self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_SECONDS
+        self.transport.write(answer.sent(self.origins.headers(message.headers.get("Origin"))))
+        return True
+
+    def take_later(self) -> Later | None:
+        """What the present request waits for, if its handler has been asked already."""
+        later, self._later = self._later, None
+        return later
 
     def request_arrived(self) -> None:
         """A whole request head is there; between later requests aiohttp's own timeout rules."""
@@ -266,33 +277,24 @@ class _Protocol(web.RequestHandler):
         return response
 
 
-def _plain_routes(app: web.Application) -> dict[tuple[str, str], Handler]:
-    """The handlers of the routes without variables, by method and path."""
-    return {
-        (route.method, route.resource.canonical): route.handler
-        for route in app.router.routes()
-        if isinstance(route.resource, web.PlainResource)
-    }
-
-
 class HttpServer:
     """A listening aiohttp application.
 
-    With `direct`, routes without variables are looked up in a dictionary instead of aiohttp's router, which costs a
-    service of many small answers a noticeable part of its time. Their requests have no `match_info`. With `doors`, a
-    connection that may not enter is reset. `origins` are the pages that may read the answers in a browser.
+    `at_once` are handlers by path for plain GET requests, which then are answered as soon as they are read. The
+    application needs these routes, too (`in_turn`): what is out of the ordinary goes there. With `doors`, a connection
+    that may not enter is reset. `origins` are the pages that may read the answers in a browser.
     """
 
     def __init__(
         self,
         app: web.Application,
         *,
-        direct: bool = False,
+        at_once: Mapping[str, AtOnce] | None = None,
         doors: Doors | None = None,
         origins: Origins = _NOBODY,
     ) -> None:
         self._runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=5.0)
-        self._direct = _plain_routes(app) if direct else {}
+        self._at_once = at_once or {}
         self._doors = doors
         self._origins = origins
         self._listener: asyncio.Server | None = None
@@ -301,28 +303,12 @@ class HttpServer:
     async def start(self, host: str, port: int) -> int:
         """Listen on `host:port` (0: any free port) and return the port. Raises `OSError` when it is taken."""
         await self._runner.setup()
-        if self._direct:
-            self._shorten()
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(
             lambda: self._connection(loop), host, port, backlog=1024, reuse_address=True
         )
         self.port = int(self._listener.sockets[0].getsockname()[1])
         return self.port
-
-    def _shorten(self) -> None:
-        """Put the dictionary in front of aiohttp's router."""
-        manager = self._runner.server
-        assert manager is not None  # it is set up
-        routed, direct = manager.request_handler, self._direct
-
-        async def dispatch(request: web.Request) -> web.StreamResponse:
-            handler = direct.get((request.method, request.path))
-            if handler is None or "Expect" in request.headers:
-                return await routed(request)
-            return await _plain_errors(request, handler)
-
-        manager.request_handler = cast(Any, dispatch)
 
     def _connection(self, loop: asyncio.AbstractEventLoop) -> _Protocol:
         manager = self._runner.server
@@ -337,6 +323,7 @@ class HttpServer:
             keepalive_timeout=KEEP_ALIVE_SECONDS,
             auto_decompress=False,  # it would unpack in the event loop, also what nobody has asked for
         )
+        protocol.at_once = self._at_once
         protocol.doors = self._doors
         protocol.origins = self._origins
         return protocol
