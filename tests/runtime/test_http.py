@@ -24,27 +24,40 @@ class Answer(msgspec.Struct, rename="camel"):
     big_number: str
 
 
-@pytest.fixture(params=[False, True], ids=["routed", "direct"])
+@pytest.fixture(params=[False, True], ids=["in turn", "at once"])
 async def base(request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """The address of a server with and without aiohttp's router in front of plain routes: nothing else differs."""
+    """The address of a server that answers plain requests in turn, or as soon as they are read; else they are equal."""
     registry = prometheus_client.CollectorRegistry()
     prometheus_client.Counter("things", "Things.", registry=registry).inc()
 
-    async def good(_: web.Request) -> web.Response:
-        return http.json_response(Answer("1"))
+    def good(_: http.Ask) -> http.Json:
+        return http.Json(msgspec.json.encode(Answer("1")))
 
-    async def broken(_: web.Request) -> web.Response:
+    def broken(_: http.Ask) -> http.Json:
         raise RuntimeError("secret detail")
+
+    def echo(ask: http.Ask) -> http.Json:
+        return http.Json(msgspec.json.encode(ask), 203, {"X-Query": ask.query})
+
+    def late(ask: http.Ask) -> http.Later:
+        async def answer() -> http.Json:
+            await asyncio.sleep(0)
+            if ask.query == "broken":
+                raise RuntimeError("secret detail")
+            return http.Json(msgspec.json.encode({"late": ask.query}))
+
+        return answer
 
     async def take(request: web.Request) -> web.Response:
         return http.json_response({"size": len(await http.read_body(request))})
 
     app = http.make_app(max_body=100)
-    app.router.add_get("/good", good)
-    app.router.add_get("/broken", broken)
+    handlers: dict[str, http.AtOnce] = {"/good": good, "/broken": broken, "/echo": echo, "/late": late}
+    for path, handler in handlers.items():
+        app.router.add_get(path, http.in_turn(handler))
     app.router.add_post("/take", take)
     app.router.add_get("/metrics", http.metrics_handler(registry))
-    server = http.HttpServer(app, direct=request.param)
+    server = http.HttpServer(app, at_once=handlers if request.param else None)
     port = await server.start("127.0.0.1", 0)
     yield f"http://127.0.0.1:{port}"
     await server.stop()
@@ -57,6 +70,8 @@ async def base(request: pytest.FixtureRequest) -> AsyncIterator[str]:
         ("GET", "/nowhere", 404, {"error": "not found"}),
         ("POST", "/good", 405, {"error": "method not allowed"}),
         ("GET", "/broken", 500, {"error": "internal error"}),
+        ("GET", "/late?x=1", 200, {"late": "x=1"}),
+        ("GET", "/late?broken", 500, {"error": "internal error"}),
     ],
 )
 async def test_every_answer_is_json(base: str, method: str, path: str, status: int, body: object) -> None:
@@ -170,6 +185,105 @@ async def test_the_head_of_an_answer(
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
     else:
         assert await reader.read() == b""
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("head", "query", "forwarded"),
+    [
+        ("GET /echo HTTP/1.1", "", ""),
+        ("GET /echo?a=%41+b&a=&c HTTP/1.1", "a=%41+b&a=&c", ""),
+        (
+            "GET /echo?a=b?c=d HTTP/1.1\r\nX-Forwarded-For: 1.2.3.4\r\nX-Forwarded-For: 5.6.7.8",
+            "a=b?c=d",
+            "1.2.3.4,5.6.7.8",
+        ),
+        ("GET /echo?a=b#c HTTP/1.1", "a=b", ""),
+        ("GET http://here/echo?a=b HTTP/1.1", "a=b", ""),
+        ("GET /echo?a=b HTTP/1.0", "a=b", ""),
+        ("GET /echo?a=b HTTP/1.1\r\nExpect: 100-continue", "a=b", ""),
+        ("GET /echo?a=b HTTP/1.1\r\nConnection: close", "a=b", ""),
+        ("GET /echo?a=b HTTP/1.1\r\nContent-Length: 0", "a=b", ""),
+    ],
+)
+async def test_a_handler_is_told_the_same_on_both_ways(base: str, head: str, query: str, forwarded: str) -> None:
+    """Query string, peer and proxies are the request's, whatever its form; status and headers are the answer's."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+    writer.write(f"{head}\r\nHost: here\r\n\r\n".encode())
+    if "Expect" in head:
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    body = msgspec.json.decode(await reader.readexactly(int(headers["content-length"])))
+    assert first.endswith(" 203 Non-Authoritative Information")
+    assert headers["x-query"] == query
+    assert body == [query, "127.0.0.1", forwarded]
+    writer.close()
+
+
+async def test_answers_come_in_the_order_of_the_questions(base: str) -> None:
+    """Requests sent together are answered one after the other, those that take longer and those with a body as well."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+    sent = [
+        b"GET /late?1 HTTP/1.1",
+        b"GET /echo?2 HTTP/1.1",
+        b"POST /take HTTP/1.1\r\nContent-Length: 3",
+        b"GET /good HTTP/1.1",
+    ]
+    got = []
+    for together in (sent, sent[:1], sent[1:2], sent[2:] + sent[:1]):
+        writer.write(b"".join(head + b"\r\nHost: x\r\n\r\n" + b"abc" * head.startswith(b"POST") for head in together))
+        for _ in together:
+            size = re.search(rb"content-length: (\d+)", (await reader.readuntil(b"\r\n\r\n")).lower())
+            got.append(msgspec.json.decode(await reader.readexactly(int(size[1]))))  # type: ignore[index]
+    late, echo, size, good = {"late": "1"}, ["2", "127.0.0.1", ""], {"size": 3}, {"bigNumber": "1"}
+    assert got == [late, echo, size, good, late, echo, size, good, late]
+    writer.close()
+
+
+async def test_who_reads_nothing_is_answered_no_more() -> None:
+    """A client that sends and does not read is answered until its buffers are full, and on when it reads again."""
+    asked = []
+
+    def answer(ask: http.Ask) -> http.Json:
+        asked.append(ask.query)
+        return http.Json(b"x" * 100_000)
+
+    app = http.make_app()
+    app.router.add_get("/", http.in_turn(answer))
+    server = http.HttpServer(app, at_once={"/": answer})
+    reader, writer = await asyncio.open_connection("127.0.0.1", await server.start("127.0.0.1", 0))
+    sent, turns = 0, 0
+    while turns < 100:  # of the event loop in which the last request has not been looked at
+        turns += 1
+        if len(asked) == sent:
+            sent, turns = sent + 1, 0
+            writer.write(b"GET /?%d HTTP/1.1\r\nHost: x\r\n\r\n" % sent)
+            assert sent < 1_000
+        await asyncio.sleep(0)
+    assert sent == len(asked) + 1
+    for _ in range(sent):
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(100_000)
+    assert asked == [str(k + 1) for k in range(sent)]
+    writer.close()
+    await server.stop()
+
+
+async def test_a_connection_in_use_stays_open(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time after which an idle connection is closed begins anew with every answer."""
+    loop, ahead = asyncio.get_running_loop(), [0.0]
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + ahead[0])
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+    for _ in range(3):
+        writer.write(b"GET /good HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
+        ahead[0] += http.KEEP_ALIVE_SECONDS * 0.7
+        for _ in range(10):  # what is due by now runs
+            await asyncio.sleep(0)
+    ahead[0] += http.KEEP_ALIVE_SECONDS
+    assert await reader.read() == b""
     writer.close()
 
 
