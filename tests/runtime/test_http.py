@@ -236,8 +236,8 @@ async def test_answers_come_in_the_order_of_the_questions(base: str) -> None:
         for _ in together:
             size = re.search(rb"content-length: (\d+)", (await reader.readuntil(b"\r\n\r\n")).lower())
             got.append(msgspec.json.decode(await reader.readexactly(int(size[1]))))  # type: ignore[index]
-    late, echo, size, good = {"late": "1"}, ["2", "127.0.0.1", ""], {"size": 3}, {"bigNumber": "1"}
-    assert got == [late, echo, size, good, late, echo, size, good, late]
+    late, echo, taken, good = {"late": "1"}, ["2", "127.0.0.1", ""], {"size": 3}, {"bigNumber": "1"}
+    assert got == [late, echo, taken, good, late, echo, taken, good, late]
     writer.close()
 
 

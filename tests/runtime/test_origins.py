@@ -18,20 +18,24 @@ PREFLIGHT = {"Origin": PAGE, "Access-Control-Request-Method": "POST", "Access-Co
 class Served:
     """A server with an answer of each kind."""
 
-    def __init__(self, allowed: Iterable[str], *, direct: bool) -> None:
+    def __init__(self, allowed: Iterable[str], *, at_once: bool) -> None:
         app = http.make_app()
-        app.router.add_get("/json", self._json)
+        handlers: dict[str, http.AtOnce] = {"/json": self._plain, "/broken": self._broken}
+        for path, handler in handlers.items():
+            app.router.add_get(path, http.in_turn(handler))
         app.router.add_post("/json", self._json)
         app.router.add_get("/page", self._page)
         app.router.add_get("/stream", self._stream)
-        app.router.add_get("/broken", self._broken)
-        self._server = http.HttpServer(app, direct=direct, origins=Origins(allowed))
+        self._server = http.HttpServer(app, at_once=handlers if at_once else None, origins=Origins(allowed))
 
     async def __aenter__(self) -> str:
         return f"http://127.0.0.1:{await self._server.start('127.0.0.1', 0)}"
 
     async def __aexit__(self, *_: object) -> None:
         await self._server.stop()
+
+    def _plain(self, _: http.Ask) -> http.Json:
+        return http.Json(b"{}", headers={"Retry-After": "1"})
 
     async def _json(self, _: web.Request) -> web.Response:
         return http.json_response({}, headers={"Retry-After": "1"})
@@ -45,7 +49,7 @@ class Served:
         await response.write(b"data")
         return response
 
-    async def _broken(self, _: web.Request) -> web.Response:
+    def _broken(self, _: http.Ask) -> http.Json:
         raise RuntimeError("detail")
 
 
@@ -55,7 +59,7 @@ def said(answer: aiohttp.ClientResponse) -> dict[str, list[str]]:
     return {name: answer.headers.getall(name) for name in names if name in answer.headers}
 
 
-@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("path", ["/json", "/page", "/stream", "/broken", "/nowhere"])
 @pytest.mark.parametrize(
     ("allowed", "origin", "expected"),
@@ -70,10 +74,10 @@ def said(answer: aiohttp.ClientResponse) -> dict[str, list[str]]:
     ],
 )
 async def test_every_answer_says_who_may_read_it(
-    direct: bool, path: str, allowed: list[str], origin: str | None, expected: tuple[str | None, str | None]
+    at_once: bool, path: str, allowed: list[str], origin: str | None, expected: tuple[str | None, str | None]
 ) -> None:
     """Each kind of answer, errors too, names the page of an allowed origin and no other, once."""
-    async with Served(allowed, direct=direct) as base, aiohttp.ClientSession() as client:
+    async with Served(allowed, at_once=at_once) as base, aiohttp.ClientSession() as client:
         async with client.get(base + path, headers={"Origin": origin} if origin else {}) as answer:
             reader, vary = expected
             whole = {
@@ -84,11 +88,11 @@ async def test_every_answer_says_who_may_read_it(
             assert said(answer) == {name: value for name, value in whole.items() if value}
 
 
-@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("allowed", [["*"], [PAGE]])
-async def test_a_page_may_ask_before_it_sends_json(allowed: list[str], direct: bool) -> None:
+async def test_a_page_may_ask_before_it_sends_json(allowed: list[str], at_once: bool) -> None:
     """A browser's question before a request that a form could not send names the methods of that path."""
-    async with Served(allowed, direct=direct) as base, aiohttp.ClientSession() as client:
+    async with Served(allowed, at_once=at_once) as base, aiohttp.ClientSession() as client:
         async with client.options(base + "/json", headers=PREFLIGHT) as answer:
             assert answer.status == 204 and await answer.read() == b""
             methods = set(answer.headers["Access-Control-Allow-Methods"].split(","))
@@ -109,7 +113,7 @@ async def test_a_page_may_ask_before_it_sends_json(allowed: list[str], direct: b
 )
 async def test_other_questions_are_refused(path: str, headers: dict[str, str], status: int) -> None:
     """OPTIONS is no method of the services: only a browser's question about a path that there is gets an answer."""
-    async with Served([PAGE], direct=False) as base, aiohttp.ClientSession() as client:
+    async with Served([PAGE], at_once=False) as base, aiohttp.ClientSession() as client:
         async with client.options(base + path, headers=headers) as answer:
             assert answer.status == status
             assert "Access-Control-Allow-Methods" not in answer.headers
