@@ -35,9 +35,9 @@ class GasSchedule(msgspec.Struct, frozen=True):
 def move_gas(tx: Transaction, gas: GasSchedule) -> int:
     """Gas for moving the transaction's bytes; a gas limit below it is invalid. Nodes: `ComputeGasLimit`."""
     total = gas.min_gas_limit + gas.gas_per_data_byte * len(tx.data)
-    if tx.is_guarded and tx.version >= 2:
+    if tx.options and tx.is_guarded and tx.version >= 2:
         total += gas.extra_guarded
-    if tx.is_relayed:
+    if tx.relayer or tx.relayer_signature:
         total += gas.extra_relayed
     return total
 

@@ -8,13 +8,14 @@ import ctypes
 import re
 import sys
 
-from nacl.bindings import crypto_sign, crypto_sign_open
-from nacl.exceptions import BadSignatureError
-from nacl.signing import SigningKey
+from nacl._sodium import ffi, lib  # type: ignore[import-not-found]
+from nacl.signing import SigningKey  # also makes libsodium ready
 
 from millrace.chain.address import encode
 
 SIGNATURE_SIZE = 64
+
+_BYTES = ffi.typeof("unsigned char[]")
 
 _PEM = re.compile(
     r"\s*-----BEGIN PRIVATE KEY for ([a-z0-9]+)-----\s*([A-Za-z0-9+/=\s]+?)\s*-----END PRIVATE KEY for \1-----"
@@ -76,7 +77,10 @@ class KeyPair:
 
     def sign(self, message: bytes) -> bytes:
         """The 64-byte signature of a message."""
-        return crypto_sign(message, self._signing._signing_key)[:SIGNATURE_SIZE]
+        signed = ffi.new(_BYTES, SIGNATURE_SIZE + len(message))
+        if lib.crypto_sign(signed, ffi.NULL, message, len(message), self._signing._signing_key):
+            raise RuntimeError("libsodium does not sign")
+        return bytes(ffi.buffer(signed, SIGNATURE_SIZE))
 
     def lock(self) -> bool:
         """Keep the secret out of swap for as long as this process lives; whether the kernel agreed."""
@@ -95,11 +99,11 @@ class KeyPair:
 
 
 def verify(pubkey: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether the signature is the key's; small-order keys and non-canonical signatures are refused."""
+    """Whether the signature is the key's; small-order keys and non-canonical signatures are refused.
+
+    libsodium's own function: the wrappers around it copy the message twice, into buffers they make for that.
+    """
     if len(signature) != SIGNATURE_SIZE or len(pubkey) != 32:
         return False
-    try:
-        crypto_sign_open(signature + message, pubkey)
-    except (BadSignatureError, ValueError):
-        return False
-    return True
+    signed = signature + message
+    return bool(lib.crypto_sign_open(ffi.NULL, ffi.NULL, signed, len(signed), pubkey) == 0)

@@ -164,32 +164,32 @@ def from_proto(data: bytes) -> Transaction:
     canonical form. Nodes hash the bytes as received and bear up to a tenth of padding; here one transaction has
     one form, and so one hash.
     """
-    message = outport_pb2.Transaction()
     try:
-        message.ParseFromString(data)
+        message = outport_pb2.Transaction.FromString(data)
     except DecodeError:
         raise TransactionError("transaction", "not a protobuf transaction") from None
     value = _decode_value(message.value)
-    tx = Transaction(
-        nonce=message.nonce,
-        value=value,
-        receiver=message.receiver,
-        sender=message.sender,
-        gas_price=message.gasPrice,
-        gas_limit=message.gasLimit,
-        chain_id=message.chainID.decode("latin-1"),  # `_check` refuses whatever is not ASCII
-        data=message.data,
-        version=message.version,
-        options=message.options,
-        sender_username=message.sndUserName,
-        receiver_username=message.rcvUserName,
-        guardian=message.guardian,
-        relayer=message.relayer,
-        signature=message.signature,
-        guardian_signature=message.guardianSignature,
-        relayer_signature=message.relayerSignature,
+    tx = Transaction(  # in order: names cost as much as the values
+        message.nonce,
+        value,
+        message.receiver,
+        message.sender,
+        message.gasPrice,
+        message.gasLimit,
+        message.chainID.decode("latin-1"),  # `_check_numbers` refuses whatever is not ASCII
+        message.data,
+        message.version,
+        message.options,
+        message.sndUserName,
+        message.rcvUserName,
+        message.guardian,
+        message.relayer,
+        message.signature,
+        message.guardianSignature,
+        message.relayerSignature,
     )
-    _check(tx)
+    _check_numbers(tx)
+    _check_sizes(tx)
     message.DiscardUnknownFields()
     if message.SerializeToString() != data or bigint.encode(value) != message.value:
         raise TransactionError("transaction", "not in the canonical protobuf form")
@@ -226,49 +226,49 @@ def from_json(obj: TransactionJson) -> Transaction:
     """
     if not _VALUE.fullmatch(obj.value):
         raise TransactionError("value", f"a decimal integer of at most {MAX_VALUE_DIGITS} digits")
-    tx = Transaction(
-        nonce=obj.nonce,
-        value=int(obj.value),
-        receiver=_address("receiver", obj.receiver),
-        sender=_address("sender", obj.sender),
-        gas_price=obj.gas_price,
-        gas_limit=obj.gas_limit,
-        chain_id=obj.chain_id,
-        data=_decode_base64("data", obj.data, MAX_DATA) if obj.data else b"",
-        version=obj.version,
-        options=obj.options,
-        sender_username=_username("senderUsername", obj.sender_username) if obj.sender_username else b"",
-        receiver_username=_username("receiverUsername", obj.receiver_username) if obj.receiver_username else b"",
-        guardian=_address("guardian", obj.guardian) if obj.guardian else b"",
-        relayer=_address("relayer", obj.relayer) if obj.relayer else b"",
-        signature=_signature("signature", obj.signature) if obj.signature else b"",
-        guardian_signature=_signature("guardianSignature", obj.guardian_signature) if obj.guardian_signature else b"",
-        relayer_signature=_signature("relayerSignature", obj.relayer_signature) if obj.relayer_signature else b"",
+    tx = Transaction(  # in order: names cost as much as the values
+        obj.nonce,
+        int(obj.value),
+        _address("receiver", obj.receiver),
+        _address("sender", obj.sender),
+        obj.gas_price,
+        obj.gas_limit,
+        obj.chain_id,
+        _decode_base64("data", obj.data, MAX_DATA) if obj.data else b"",
+        obj.version,
+        obj.options,
+        _username("senderUsername", obj.sender_username) if obj.sender_username else b"",
+        _username("receiverUsername", obj.receiver_username) if obj.receiver_username else b"",
+        _address("guardian", obj.guardian) if obj.guardian else b"",
+        _address("relayer", obj.relayer) if obj.relayer else b"",
+        _signature("signature", obj.signature) if obj.signature else b"",
+        _signature("guardianSignature", obj.guardian_signature) if obj.guardian_signature else b"",
+        _signature("relayerSignature", obj.relayer_signature) if obj.relayer_signature else b"",
     )
-    _check(tx)
+    _check_numbers(tx)  # of bytes every text was checked above
     return tx
 
 
 def to_json(tx: Transaction) -> TransactionJson:
     """The JSON object of a transaction; empty fields are left out when it is encoded."""
-    return TransactionJson(
-        nonce=tx.nonce,
-        value=str(tx.value),
-        receiver=address.encode(tx.receiver),
-        sender=address.encode(tx.sender),
-        gas_price=tx.gas_price,
-        gas_limit=tx.gas_limit,
-        version=tx.version,
-        chain_id=tx.chain_id,
-        sender_username=_base64(tx.sender_username),
-        receiver_username=_base64(tx.receiver_username),
-        data=_base64(tx.data),
-        options=tx.options,
-        guardian=address.encode(tx.guardian) if tx.guardian else "",
-        guardian_signature=tx.guardian_signature.hex(),
-        relayer=address.encode(tx.relayer) if tx.relayer else "",
-        relayer_signature=tx.relayer_signature.hex(),
-        signature=tx.signature.hex(),
+    return TransactionJson(  # in order: names cost as much as the values
+        tx.nonce,
+        str(tx.value),
+        address.encode(tx.receiver),
+        address.encode(tx.sender),
+        tx.gas_price,
+        tx.gas_limit,
+        tx.version,
+        tx.chain_id,
+        _base64(tx.sender_username) if tx.sender_username else "",
+        _base64(tx.receiver_username) if tx.receiver_username else "",
+        _base64(tx.data) if tx.data else "",
+        tx.options,
+        address.encode(tx.guardian) if tx.guardian else "",
+        tx.guardian_signature.hex(),
+        address.encode(tx.relayer) if tx.relayer else "",
+        tx.relayer_signature.hex(),
+        tx.signature.hex(),
     )
 
 
@@ -279,8 +279,8 @@ def _address(field: str, text: str) -> bytes:
         raise TransactionError(field, str(error)) from None
 
 
-def _check(tx: Transaction) -> None:
-    """What must hold of every transaction, wherever it comes from. Raises `TransactionError`.
+def _check_numbers(tx: Transaction) -> None:
+    """What must hold of every transaction's numbers and chain id, wherever it comes from. Raises `TransactionError`.
 
     Every transaction comes by here two or three times: one plain condition a line costs a quarter of calls or loops.
     """
@@ -289,10 +289,6 @@ def _check(tx: Transaction) -> None:
         raise _beyond("nonce", MAX_U64)
     if type(tx.value) is not int or not 0 <= tx.value <= MAX_VALUE:
         raise _beyond("value", MAX_VALUE)
-    if len(tx.receiver) != address.SIZE:
-        raise _missized("receiver", tx.receiver, address.SIZE)
-    if len(tx.sender) != address.SIZE:
-        raise _missized("sender", tx.sender, address.SIZE)
     if type(tx.gas_price) is not int or not 0 <= tx.gas_price <= MAX_U64:
         raise _beyond("gasPrice", MAX_U64)
     if type(tx.gas_limit) is not int or not 0 <= tx.gas_limit <= MAX_U64:
@@ -305,6 +301,14 @@ def _check(tx: Transaction) -> None:
         raise _beyond("options", MAX_U32)
     if tx.version < 1 or (tx.version == 1 and tx.options):
         raise TransactionError("version", "invalid transaction version: at least 1, and 2 with options")
+
+
+def _check_sizes(tx: Transaction) -> None:
+    """What must hold of every transaction's addresses, names and signatures. Raises `TransactionError`."""
+    if len(tx.receiver) != address.SIZE:
+        raise _missized("receiver", tx.receiver, address.SIZE)
+    if len(tx.sender) != address.SIZE:
+        raise _missized("sender", tx.sender, address.SIZE)
     if len(tx.sender_username) > MAX_USERNAME:
         raise TransactionError("senderUsername", f"at most {MAX_USERNAME} bytes")
     if len(tx.receiver_username) > MAX_USERNAME:
@@ -367,4 +371,4 @@ def _signature(field: str, text: str) -> bytes:
 
 
 def _base64(data: bytes) -> str:
-    return binascii.b2a_base64(data, newline=False).decode() if data else ""
+    return binascii.b2a_base64(data, newline=False).decode()

@@ -54,9 +54,9 @@ class AccountSource:
     def known(self, pubkey: bytes) -> Account | None:
         """The state of an account, as far as it can be relied on without asking anybody."""
         account = self.book.get(pubkey)
-        if account is None or self.book.doubted_since(pubkey) is not None or self._is_old(pubkey, account):
+        if account is None or self.book.doubted_since(pubkey) is not None:
             return None
-        return account
+        return None if account.guardian and self._is_old(pubkey, account) else account
 
     def _is_old(self, pubkey: bytes, account: Account) -> bool:
         """Whether to ask again because its guardian may be another one now."""

@@ -55,9 +55,10 @@ class _Window:
         self.total = 0
 
     def add(self, charge: _Charge) -> None:
-        if not self._charges:
+        charges = self._charges
+        if not charges:
             self._leaves = charge.time + self._seconds
-        self._charges.append(charge)
+        charges.append(charge)
         self.total += charge.amount
 
     def sum(self, now: float) -> int:
@@ -118,7 +119,7 @@ class Reservation(msgspec.Struct, eq=False, gc=False):
     """What one transaction has taken. Ends by exactly one of `Ledger.settle` and `Ledger.refund`."""
 
     account: _KeyAccount
-    quotas: tuple[_Quota, ...]
+    quotas: _OfWhom
     charge: _Charge
     sign_only: bool
     is_open: bool = True
@@ -269,8 +270,9 @@ class Ledger:
         for window in account.windows:
             window.shrink(charge, charge.amount - actual, now)
         for quota in reservation.quotas:
-            quota.window.shrink(charge, charge.amount - actual, now)
-            quota.at_risk_sign_only -= signed_only
+            if quota is not None:
+                quota.window.shrink(charge, charge.amount - actual, now)
+                quota.at_risk_sign_only -= signed_only
         charge.amount = actual
 
 
@@ -281,11 +283,11 @@ def _take(account: _KeyAccount, of_whom: _OfWhom, fee: int, now: float, sign_onl
         window.add(charge)
     account.at_risk += fee
     account.at_risk_sign_only += signed_only
-    quotas = tuple([quota for quota in of_whom if quota is not None])
-    for quota in quotas:
-        quota.window.add(charge)
-        quota.at_risk_sign_only += signed_only
-    return Reservation(account, quotas, charge, sign_only)
+    for quota in of_whom:
+        if quota is not None:
+            quota.window.add(charge)
+            quota.at_risk_sign_only += signed_only
+    return Reservation(account, of_whom, charge, sign_only)
 
 
 def _undecided(account: _KeyAccount, fee: int, now: float) -> Undecided:

@@ -48,9 +48,10 @@ class Desk:
 
     def existing(self, item: Authenticated) -> Entry | None:
         """The entry of the same bytes. Raises `Refused` when others hold its (sender, nonce)."""
-        tx = item.tx
+        parsed = item.examined.parsed
+        tx = parsed.tx
         entry = self.inflight.of_sender(tx.sender).get(tx.nonce)
-        if entry is None or entry.client_hash == item.parsed.client_hash:
+        if entry is None or entry.client_hash == parsed.client_hash:
             return entry
         known = (entry.chain_hash or entry.client_hash).hex()
         raise Refused(reasons.CONFLICTING.but(f"nonce {tx.nonce} is held by {known}, which may still run"))
@@ -64,7 +65,8 @@ class Desk:
 
         `payer` is the relayer's account where a `broadcast` names one.
         """
-        tx, origin = item.tx, item.parsed.origin
+        parsed = item.examined.parsed
+        tx, origin = parsed.tx, parsed.origin
         if tx.nonce < account.nonce:
             raise Refused(reasons.NONCE_TOO_LOW.but(f"the next nonce is {account.nonce}"))
         expected = self.inflight.expected_nonce(tx.sender, account.nonce)
@@ -110,19 +112,20 @@ class Desk:
         """Take (sender, nonce), budget and quotas: all of them, or none and `Refused`."""
         examined = approved.authenticated.examined
         parsed = examined.parsed
-        entry = Entry(
-            tx=parsed.tx,
-            proto=parsed.proto,
-            client_hash=parsed.client_hash,
-            kind=parsed.origin.kind,
-            sender_shard=examined.sender_shard,
-            receiver_shard=examined.receiver_shard,
-            fee=approved.fee,
-            created_ms=self._wall_ms(),
-            target=examined.target,
-            ip=parsed.origin.ip,
+        origin = parsed.origin
+        entry = Entry(  # in order: names cost as much as the values
+            parsed.tx,
+            parsed.proto,
+            parsed.client_hash,
+            origin.kind,
+            examined.sender_shard,
+            examined.receiver_shard,
+            approved.fee,
+            self._wall_ms(),
+            examined.target,
+            origin.ip,
         )
-        if parsed.origin.is_sponsored:
+        if origin.is_sponsored:
             self.treasury.reserve(entry)
         self.inflight.add(entry)
         return entry

@@ -93,11 +93,11 @@ class InFlight:
 
     def of_ip(self, ip: str) -> int:
         """How many entries came from a client address."""
-        return self._by_ip[ip]
+        return self._by_ip.get(ip, 0)
 
     def owed(self, relayer: bytes) -> int:
         """The fees a relayer that is not ours can have to pay for others' entries."""
-        return self._owed[relayer]
+        return self._owed.get(relayer, 0)
 
     def of_sender(self, sender: bytes) -> dict[int, Entry]:
         """A sender's entries by nonce. Not to be changed."""

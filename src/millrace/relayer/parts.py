@@ -27,6 +27,11 @@ def cost(size: int) -> int:
     return 1 + size // _COST_BYTES
 
 
+def cost_of(items: Sequence[bytes]) -> int:
+    """What these transactions cost together."""
+    return len(items) + sum([len(item) // _COST_BYTES for item in items])
+
+
 def next_part(raws: Sequence[Raw], start: int, factor: int, most: int) -> Part:
     """The part of a batch that begins at `start`, where everything costs `factor` times the usual.
 

@@ -281,7 +281,7 @@ def check_lists(tx: Transaction, target: call.ParsedCall, lists: Lists) -> None:
 
 
 def check_gas_price(tx: Transaction, policy: Policy, p90: int | None) -> None:
-    """Raise `Refused` when the gas price is above what is usual now."""
+    """Raise `Refused` when the gas price is above what is usual now; up to the floor it never is."""
     cap = gas_price_cap(policy.caps, p90)
     if tx.gas_price > cap:
         raise Refused(reasons.GAS_PRICE_TOO_HIGH.but(f"at most {cap} now"))

@@ -60,6 +60,15 @@ _ASKED = stages.Origin("relay", "")
 NOT_JOURNALLED = reasons.Reason("not in the journal", "not_journalled")
 
 
+class _Read(msgspec.Struct, frozen=True, gc=False):
+    """A transaction that is as it should be but for its signatures, and the bytes that each of them is over."""
+
+    data: bytes
+    """The transaction in protobuf form."""
+    examined: stages.Examined
+    message: bytes
+
+
 class _Checked(msgspec.Struct, frozen=True, gc=False):
     """A transaction whose signatures were verified, and the bytes that ours will be over."""
 
@@ -95,14 +104,28 @@ class Vault:
         agreed = [pair.lock() for pair in self._pairs.values()]  # each, also after one that failed
         return all(agreed)
 
-    def check(self, data: bytes) -> str:
-        """Whether a transaction in protobuf form is signed as it should be: empty, or the reason why not."""
+    def check_all(self, items: list[bytes]) -> list[str]:
+        """For each transaction in protobuf form an empty text if it is signed as it should be, or the reason why not.
+
+        All are read before the first signature is verified: the processor's caches have room for one work, not for two.
+        """
+        read = [self._try_to_read(data) for data in items]
+        return [item if isinstance(item, str) else self._check(item) for item in read]
+
+    def _try_to_read(self, data: bytes) -> _Read | str:
         try:
-            checked = self._verify(data)
+            return self._read(data)
         except (TransactionError, Refused) as refusal:
             return str(refusal)
-        if len(data) <= MAX_CHECKED_BYTES:
-            self._checked[data] = checked
+
+    def _check(self, item: _Read) -> str:
+        """Verify a transaction's signatures, and remember that: empty, or the reason why they are not right."""
+        try:
+            checked = _verify(item)
+        except Refused as refusal:
+            return str(refusal)
+        if len(item.data) <= MAX_CHECKED_BYTES:
+            self._checked[item.data] = checked
             if len(self._checked) > MAX_CHECKED:
                 self._checked.popitem(last=False)
         return ""
@@ -129,7 +152,7 @@ class Vault:
     def _approve(self, data: bytes) -> _Checked | Answer:
         """Check everything but the journal: the transaction, or why it is not signed."""
         try:
-            checked = self._forget(data) or self._verify(data)
+            checked = self._forget(data) or _verify(self._read(data))
             policy.check_caps(checked.tx, self._rules.policy, self._network)
             policy.check_lists(checked.tx, checked.authenticated.target, self._rules.policy.lists)
         except (TransactionError, Refused) as refusal:
@@ -147,15 +170,13 @@ class Vault:
         """What is remembered of these very bytes; not any more."""
         return self._checked.pop(data, None)
 
-    def _verify(self, data: bytes) -> _Checked:
+    def _read(self, data: bytes) -> _Read:
         """The transaction in these bytes. Raises `TransactionError` or `Refused`."""
         tx = from_proto(data)
         if tx.relayer_signature:
             raise Refused(reasons.SIGNER_REFUSED.but("it is signed already"))
-        message = signing_message(tx)
         parsed = stages.Parsed(tx, data, stages.hash_of(data), _ASKED)
-        examined = stages.examine(parsed, self._network, self._relayers)
-        return _Checked(stages.verify(examined, message), tx, message)
+        return _Read(data, stages.examine(parsed, self._network, self._relayers), signing_message(tx))
 
     # ---- the journal, read only
 
@@ -188,6 +209,11 @@ def _those_of(count: int) -> str:
     )
 
 
+def _verify(item: _Read) -> _Checked:
+    """A transaction with its signatures verified. Raises `Refused`."""
+    return _Checked(stages.verify(item.examined, item.message), item.examined.parsed.tx, item.message)
+
+
 def _row(checked: _Checked) -> _Row:
     tx = checked.tx
     return tx.sender, tx.nonce, checked.authenticated.parsed.client_hash, tx.relayer
@@ -206,7 +232,7 @@ def serve(connection: socket.socket, *, locked: bool = False) -> None:
                 except (keystore.KeyStoreError, policy.PolicyError, ValueError) as error:
                     _send(connection, Failed(str(error)))
             case Work(sign, check) if vault is not None:
-                _send(connection, Done(vault.sign_all(sign), [vault.check(data) for data in check]))
+                _send(connection, Done(vault.sign_all(sign), vault.check_all(check)))
 
 
 def _open_vault(start: Start) -> Vault:

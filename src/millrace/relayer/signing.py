@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from millrace.relayer.parts import PART, cost
+from millrace.relayer.parts import PART, cost_of
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.signer_wire import (
     HEADER,
@@ -191,8 +191,7 @@ class SigningProcess:
             return []
         if not self.running:
             raise SignerError("the signing process is down; it is being started again")
-        total = sum(cost(len(item)) for item in items)
-        asked = _Asked(items, total, self._loop.create_future())
+        asked = _Asked(items, cost_of(items), self._loop.create_future())
         questions.append(asked)
         self._pump()
         return await asked.answer

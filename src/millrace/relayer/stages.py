@@ -6,8 +6,8 @@ verified, approved, reserved and journalled has no type the signing process woul
 
 from __future__ import annotations
 
-import hashlib
-from typing import Literal, NamedTuple
+from hashlib import blake2b
+from typing import Literal
 
 import msgspec
 from msgspec import Raw
@@ -33,16 +33,16 @@ GENESIS_SUPPLY = 20_000_000 * 10**18
 """No account can hold more of the native coin; nodes refuse a larger value."""
 
 
-class Origin(NamedTuple):
+class Origin(msgspec.Struct, frozen=True):
     """What was asked for, and from where."""
 
     kind: Kind
     ip: str
+    is_sponsored: bool = False
+    """Whether a relayer key is to sign, and so to pay; set from `kind`."""
 
-    @property
-    def is_sponsored(self) -> bool:
-        """Whether a relayer key is to sign, and so to pay."""
-        return self.kind != "broadcast"
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "is_sponsored", self.kind != "broadcast")
 
 
 class Relayers(msgspec.Struct, frozen=True):
@@ -172,7 +172,7 @@ class Signed(msgspec.Struct, frozen=True, gc=False):
 
 def hash_of(proto: bytes) -> bytes:
     """The hash of a transaction in protobuf form (BLAKE2b-256)."""
-    return hashlib.blake2b(proto, digest_size=32).digest()
+    return blake2b(proto, digest_size=32).digest()
 
 
 def cosigned(proto: bytes, signature: bytes) -> bytes:
@@ -248,9 +248,10 @@ def _check_integrity(tx: Transaction, network: NetworkProfile) -> None:
         raise Refused(reasons.GAS_LIMIT_TOO_LOW.but(f"at least {needed}"))
     if tx.gas_limit > gas.max_gas_per_tx:
         raise Refused(reasons.GAS_LIMIT_TOO_HIGH.but(f"at most {gas.max_gas_per_tx}"))
-    if tx.is_guarded and not tx.guardian:
-        raise Refused(reasons.INVALID_GUARDIAN.but("options ask for a guardian, and none is set"))
-    if not tx.is_guarded and (tx.guardian or tx.guardian_signature):
+    if tx.is_guarded:
+        if not tx.guardian:
+            raise Refused(reasons.INVALID_GUARDIAN.but("options ask for a guardian, and none is set"))
+    elif tx.guardian or tx.guardian_signature:
         raise Refused(reasons.INVALID_GUARDIAN.but("a guardian needs bit 2 of options and version 2"))
 
 

@@ -30,7 +30,7 @@ from millrace.relayer.desk import Desk, record_of
 from millrace.relayer.journal import Journal
 from millrace.relayer.journal_writer import JournalError, JournalFull, NonceTaken
 from millrace.relayer.limits import Company, Shares
-from millrace.relayer.parts import PART, STRETCH, Part, cost, next_part
+from millrace.relayer.parts import PART, STRETCH, Part, cost_of, next_part
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.signing import SignerError
 from millrace.relayer.stages import Authenticated, Examined, Journalled, Origin, Relayers, Reserved, Signed
@@ -159,8 +159,9 @@ class Submitter:
 
     def _take_at_once(self, index: int, item: Authenticated) -> Taken | None:
         """`_take_one` of nearly all transactions: nobody is asked anything. `None` for the others. Raises `Refused`."""
-        account = self._accounts.known(item.tx.sender)
-        if account is None or not item.parsed.origin.is_sponsored:
+        parsed = item.examined.parsed
+        account = self._accounts.known(parsed.tx.sender)
+        if account is None or not parsed.origin.is_sponsored:
             return None
         try:
             return self._reserve(index, item, account, None)
@@ -189,10 +190,10 @@ class Submitter:
         existing = self._desk.existing(item)
         if existing is not None:
             approved = self._desk.approve_again(item, existing)
-            return Taken(index, existing, Reserved(approved), is_new=False)
+            return Taken(index, existing, Reserved(approved), False)
         approved = self._desk.approve(item, account, payer)
         entry = self._desk.reserve(approved)
-        return Taken(index, entry, Reserved(approved), is_new=True)
+        return Taken(index, entry, Reserved(approved), True)
 
     async def _raise_if_done(self, item: Authenticated) -> None:
         """The same bytes as a transaction that is over: the answer is the same as then."""
@@ -353,7 +354,7 @@ class Submitter:
 
 def _size(items: Sequence[Taken], stretch: int) -> int:
     """What a part takes of its client's share of journal and signing process."""
-    return max(1, sum([cost(len(item.entry.proto)) for item in items]) // stretch)
+    return max(1, cost_of([item.entry.proto for item in items]) // stretch)
 
 
 def _why(error: JournalError) -> Reason:

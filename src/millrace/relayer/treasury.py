@@ -65,18 +65,21 @@ class Treasury:
 
     def check(self, item: Authenticated) -> int:
         """The most the transaction can cost the key that is to pay. Raises `Refused` when the policy says no."""
-        tx, target, shard = item.tx, item.target, item.sender_shard
+        examined = item.examined
+        tx, target, shard = examined.parsed.tx, item.target, examined.sender_shard
+        rules = self.policy
         silence = self.silence(shard)
         if silence is not None:
             text = f"no block of shard {shard} for {silence:.0f} s: what became of it could not be told"
             raise Refused(reasons.NOT_READY.but(text, 5_000))
-        fee = policy.check_caps(tx, self.policy, self._network)
-        policy.check_gas_price(tx, self.policy, self.p90(shard))
-        policy.check_lists(tx, target, self.policy.lists)
-        self.reputation.check(tx.sender, outcomes.call_of(target), self._clock(), self.policy.quotas)
+        fee = policy.check_caps(tx, rules, self._network)
+        if tx.gas_price > rules.caps.gas_price_floor:
+            policy.check_gas_price(tx, rules, self.p90(shard))
+        policy.check_lists(tx, target, rules.lists)
+        self.reputation.check(tx.sender, outcomes.call_of(target), self._clock(), rules.quotas)
         balance = self.balances.get(tx.relayer)
         if balance is not None:
-            needed = self.ledger.at_risk(tx.relayer) + fee + self.policy.budget.floor_balance
+            needed = self.ledger.at_risk(tx.relayer) + fee + rules.budget.floor_balance
             if balance < needed:
                 raise Refused(reasons.RELAYER_BALANCE_LOW.but("its operator has to refill it", 60_000))
         return fee
