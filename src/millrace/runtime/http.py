@@ -54,7 +54,7 @@ def in_turn(handler: AtOnce) -> Handler:
 
     async def handle(request: web.Request) -> web.Response:
         protocol = request.protocol
-        later = protocol.take_later() if isinstance(protocol, _Protocol) else None
+        later = protocol.take_later(request._message) if isinstance(protocol, _Protocol) else None
         answer: Json | Later = later or handler(
             Ask(request.rel_url.raw_query_string, request.remote or "", forwarded_for(request))
         )
@@ -178,7 +178,7 @@ class _Protocol(web.RequestHandler):
     """By path."""
     doors: Doors | None = None
     origins: Origins = _NOBODY
-    _later: Later | None = None
+    _later: tuple[RawRequestMessage, Later] | None = None
     _deadline: asyncio.TimerHandle | None = None
     _peer = ""
 
@@ -202,8 +202,10 @@ class _Protocol(web.RequestHandler):
             super().data_received(data)
             return
         idle, self._waiter = self._waiter, None  # aiohttp's task, which sleeps on as long as nothing is left for it
-        super().data_received(data)
-        self._waiter = idle
+        try:
+            super().data_received(data)
+        finally:
+            self._waiter = idle
         if idle is None or idle.done() or not self._messages:
             return
         if len(self._messages) > 1 or not self._answer_at_once():
@@ -236,7 +238,7 @@ class _Protocol(web.RequestHandler):
             log.exception("request failed", extra={"method": "GET", "route": path})
             answer = error_json("internal error", 500)
         if not isinstance(answer, Json):
-            self._later = answer
+            self._later = message, answer
             return False
         assert self._parser is not None and self.transport is not None  # the connection is open
         self._messages.popleft()
@@ -245,10 +247,10 @@ class _Protocol(web.RequestHandler):
         self.transport.write(answer.sent(self.origins.headers(message.headers.get("Origin"))))
         return True
 
-    def take_later(self) -> Later | None:
-        """What the present request waits for, if its handler has been asked already."""
+    def take_later(self, message: RawRequestMessage) -> Later | None:
+        """What this request waits for, if its handler has been asked already."""
         later, self._later = self._later, None
-        return later
+        return later[1] if later is not None and later[0] is message else None
 
     def request_arrived(self) -> None:
         """A whole request head is there; between later requests aiohttp's own timeout rules."""
