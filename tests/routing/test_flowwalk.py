@@ -16,9 +16,10 @@ from millrace.dex.stable import JexStablePool
 from millrace.routing import net as nets
 from millrace.routing.candidates import Search
 from millrace.routing.execution import Walked, execute
-from millrace.routing.flowwalk import BITS, FEW, FlowWalker, make_tables
+from millrace.routing.flowwalk import FEW, FlowWalker
 from millrace.routing.kernelsearch import Flow
 from millrace.routing.plan import PlanError
+from millrace.routing.tables import BITS, make_tables
 from millrace.routing.venue import CurveCache, Trade, list_edges
 
 TOKENS = [f"TOK{letter}-00000{k}" for k, letter in enumerate("ABCDEF")]

@@ -47,10 +47,12 @@ class DictMarket:
         self.wrapper = wrapper
         self.pools: dict[str, Pool] = {}
         self._ids: dict[object, str] = {}
+        self._hidden: set[str] = set()  # pools that others stand before
         for pool in pools:
             self.pools[pool.id] = pool
             for key in _keys(pool):
-                self._ids.setdefault(key, pool.id)
+                if self._ids.setdefault(key, pool.id) != pool.id:
+                    self._hidden.add(pool.id)
 
     def _find(self, key: object) -> Pool | None:
         found = self._ids.get(key)
@@ -73,7 +75,7 @@ class DictMarket:
 
     def reaches(self, pool: Pool) -> bool:
         """Whether the contract, asked for this pool's tokens or address, finds this pool."""
-        return all(self._ids.get(key) == pool.id for key in _keys(pool))
+        return pool.id in self.pools and pool.id not in self._hidden
 
     def update(self, pools: Mapping[str, Pool]) -> None:
         """Replace pools by id."""

@@ -7,6 +7,7 @@ less than a unit is no fee. For tokens of few decimals and tiny amounts that is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -38,11 +39,14 @@ class Favour(NamedTuple):
     fee: float
 
 
+_NO_FAVOUR = Favour(0.0, 0.0, 0.0)
+
+
 def favour(trade: Trade) -> Favour:
     """The favour of one trade."""
     pool = trade.pool
     if isinstance(pool, XExchangePool):
-        return Favour(0.0, 0.0, 0.0)
+        return _NO_FAVOUR
     if isinstance(pool, OneDexPool):
         fee = pool.total_fee / pool.fee_base
         return Favour(1.0 / (1.0 - fee), 0.0, fee) if pool.main[trade.i] else Favour(0.0, 1.0, fee)
@@ -97,7 +101,8 @@ class Favours:
 
     def __init__(self, graph: Graph, trades: Sequence[Trade]) -> None:
         self._scale = graph.scale
-        rows = np.array([favour(trades[k]) for k in graph.original]).reshape(-1, 3)
+        numbers = chain.from_iterable([favour(trades[k]) for k in graph.original.tolist()])
+        rows = np.fromiter(numbers, np.float64, 3 * len(trades)).reshape(-1, 3)
         edges = np.nonzero(rows[:, 0] + rows[:, 1])[0]
         sold, bought, fee = np.ascontiguousarray(rows[edges].T)
         net = graph.net

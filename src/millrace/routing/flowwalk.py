@@ -13,28 +13,34 @@ import numpy as np
 import numpy.typing as npt
 
 from millrace.dex import aggregator_contract as contract
-from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.routing.candidates import Search
 from millrace.routing.execution import FINE_RESOLUTION, RESOLUTION, Refused, Walked, drop_dead_ends
 from millrace.routing.jit import entry, high_word, inlined, kernel
 from millrace.routing.kernelsearch import Flow
-from millrace.routing.net import Floats, Graph, Ints, Net
+from millrace.routing.net import Floats, Ints
 from millrace.routing.plan import PlanError
+from millrace.routing.tables import (
+    BASE,
+    BITS,
+    FEE,
+    FEE_ON_INPUT,
+    IN,
+    KIND,
+    OUT,
+    PYTHON,
+    SECOND,
+    WEIGHTED,
+    Tables,
+    Words,
+)
 from millrace.routing.venue import Trade
 from millrace.routing.wide import Wide, less, minus, multiply_divide, plus
 from millrace.routing.work import MAX_EDGES
 
-Words = npt.NDArray[np.uint64]
-
-BITS = 107  # of reserves and amounts; a fee's base is at most 2^20: no sum or weighted amount exceeds 127 bits
-MOST_BASE = 1 << 20
 WORD = (1 << 64) - 1
 ALL, FIXED, PPM = contract.ALL, contract.FIXED, contract.PPM
 MILLION = contract.MILLION
 DONE, REFUSED, TOO_LONG, OTHER = range(4)  # what becomes of a trade or walk
-PYTHON, WEIGHTED, FEE_ON_INPUT, FEE_ON_OUTPUT = range(4)  # kinds of trades
-KIND, FEE, SECOND, BASE, IN, OUT = 0, 1, 2, 3, 4, 6  # columns of `terms`; reserves take two
-NOT_HERE = (PYTHON, 0, 0, 0, 0, 0)
 FEW = 6  # trades: fewer are walked in Python sooner than the kernel is called
 
 
@@ -61,27 +67,6 @@ class Walk(NamedTuple):
     sold: Words
     bought: Words
     amount: Words
-
-
-def exact_terms(trade: Trade) -> tuple[int, ...]:
-    """(kind, fee, second fee, base, reserve in, reserve out) of a trade; all 0 for those left to Python.
-
-    The formulas are those of `venue.exact_output`.
-    """
-    pool, i, j = trade.pool, trade.i, trade.j
-    if i < 0 or j < 0:  # units of liquidity
-        return NOT_HERE
-    if isinstance(pool, XExchangePool):
-        kind, fee, second = WEIGHTED, pool.total_fee, 0
-    elif isinstance(pool, OneDexPool):
-        kind, fee, second = FEE_ON_INPUT if pool.main[i] else FEE_ON_OUTPUT, pool.total_fee, 0
-    elif isinstance(pool, JexPool):
-        kind, fee, second = FEE_ON_OUTPUT, pool.lp_fee, pool.platform_fee
-    else:
-        return NOT_HERE
-    base, sold, bought = pool.fee_base, pool.reserves[i], pool.reserves[j]
-    fits = fee >= 0 and second >= 0 and fee + second <= base <= MOST_BASE
-    return (kind, fee, second, base, sold, bought) if fits and max(sold, bought) >> BITS == 0 else NOT_HERE
 
 
 @inlined
@@ -199,25 +184,6 @@ def walk_flow(x: Walk, count: int, source: int, sink: int, hops: int, whole: flo
         x.amount[0], x.amount[1] = x.held[sink, 0], x.held[sink, 1]
         return DONE if x.amount[0] | x.amount[1] > 0 else OTHER
     return end
-
-
-class Tables(NamedTuple):
-    """What is known of the edges of a graph: the net, rows of `exact_terms`, and the number of each edge's pool."""
-
-    net: Net
-    terms: Words
-    pool: Ints
-
-
-def make_tables(graph: Graph, trades: Sequence[Trade]) -> Tables:
-    """The tables of a graph of these trades."""
-    ordered = [trades[k] for k in graph.original.tolist()]
-    numbers = {name: k for k, name in enumerate(dict.fromkeys([trade.pool.id for trade in ordered]))}
-    rows = [exact_terms(trade) for trade in ordered]
-    kind, fee, second, base, held, bought = zip(*rows, strict=True) if rows else ((),) * 6
-    columns = [kind, fee, second, base, [n >> 64 for n in held], held, [n >> 64 for n in bought], bought]
-    terms = np.array([[n & WORD for n in column] for column in columns], np.uint64).T.copy()
-    return Tables(graph.net, terms, np.array([numbers[trade.pool.id] for trade in ordered], np.int32))
 
 
 class FlowWalker:

@@ -22,12 +22,13 @@ from millrace.routing.exactpath import BUDGET, NeedsTime, PathFinder, needed
 from millrace.routing.execution import Walked
 from millrace.routing.favour import Favours
 from millrace.routing.find import LARGE as LARGE_NET
-from millrace.routing.flowwalk import FlowWalker, make_tables
+from millrace.routing.flowwalk import FlowWalker
 from millrace.routing.kernelsearch import Found, KernelSearch, Split
 from millrace.routing.kernelsearch import Limits as Limits  # callers know it from here
 from millrace.routing.lpedges import lp_edges
 from millrace.routing.plan import Execution, PlanError
 from millrace.routing.spot import SpotGraph, scale_of
+from millrace.routing.tables import make_tables
 from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out
 from millrace.routing.widepath import WideSearch, mispriced
 
@@ -95,6 +96,7 @@ class Router(SpotGraph):
         self._favours = None if self.has_liquidity else Favours(self._graph, self._trades)
         pause()
         self._dust = Dust(dust, index, self._graph.scale)
+        pause()
         self._tables = make_tables(self._graph, self._trades)
         self._scratch()
 

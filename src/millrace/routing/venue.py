@@ -25,11 +25,13 @@ DUST_PART = 10**7  # a pool with less than this part of the largest reserve of a
 class Trade:
     """One direction of one pool: token number `i` of the pool is sold for its token number `j`.
 
-    `pays(amount)` is the pool's exact output, 0 where the pool refuses. `spot` is the output per input of a
-    very small trade, fees included; 0 where nobody has put the trade into a graph.
+    `spot` is the output per input of a very small trade, fees included; 0 where nobody has put the trade into a graph.
     """
 
     __slots__ = ("i", "j", "pays", "pool", "spot", "token_in", "token_out")
+
+    pays: Callable[[int], int]
+    """The pool's exact output for an amount, 0 where the pool refuses. It is made when it is first asked for."""
 
     def __init__(self, pool: Pool, i: int, j: int) -> None:
         self.pool = pool
@@ -37,8 +39,13 @@ class Trade:
         self.j = j
         self.token_in = pool.tokens[i]
         self.token_out = pool.tokens[j]
-        self.pays = exact_output(pool, i, j)
         self.spot = 0.0
+
+    def __getattr__(self, name: str) -> Callable[[int], int]:
+        if name != "pays":
+            raise AttributeError(name)
+        self.pays = exact_output(self.pool, self.i, self.j)
+        return self.pays
 
     def needs(self, wanted: int) -> int:
         """The smallest input that pays at least `wanted`. Raises `PoolError` where the pool cannot."""
@@ -122,21 +129,19 @@ def without_dust(pools: Sequence[Pool]) -> list[Pool]:
     most: dict[str, int] = {}
     for pool in pools:
         for token, reserve in zip(pool.tokens, pool.reserves, strict=True):
-            most[token] = max(most.get(token, 0), reserve)
+            if reserve > most.get(token, 0):
+                most[token] = reserve
+
+    # With fewer units of a token a pool is dust.
+    least = {token: max(min(DUST_UNITS, -(-whole // FEW)), -(-whole // DUST_PART)) for token, whole in most.items()}
+    dust = [pool for pool in pools if any(r < least[t] for t, r in zip(pool.tokens, pool.reserves, strict=True))]
+    if not dust:
+        return list(pools)
 
     def part(pool: Pool) -> float:
         """The smallest part that one of the pool's reserves is of the largest one of that token."""
         return min(reserve / most[token] for token, reserve in zip(pool.tokens, pool.reserves, strict=True))
 
-    def few_units(pool: Pool) -> bool:
-        return any(
-            reserve < DUST_UNITS and reserve * FEW < most[token]
-            for token, reserve in zip(pool.tokens, pool.reserves, strict=True)
-        )
-
-    dust = [pool for pool in pools if few_units(pool) or part(pool) < 1.0 / DUST_PART]
-    if not dust:
-        return list(pools)
     left_out = {pool.id for pool in dust}
     market = _Parts(pool.tokens for pool in pools if pool.id not in left_out)
     left_out -= {pool.id for pool in sorted(dust, key=part, reverse=True) if market.join(pool.tokens)}
