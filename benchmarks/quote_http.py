@@ -40,21 +40,23 @@ run_service(lambda stop: run(settings, stop), uvloop=True)
 """
 
 
-async def measure_http(first: bytes, second: bytes) -> dict[str, float]:
+async def measure_http(first: bytes, second: bytes, similar: bytes) -> dict[str, float]:
     """Quotes per second, p99 with and without refreshes, time to build a snapshot, time to be ready.
 
-    The service has one core, the client another. No question is asked twice. Rounds with and without refreshes take
-    turns, as the machine's speed moves; what is compared is of the same turn, and of all turns the median counts.
+    Refreshes bring the first and second document in turn, which differ in every pool; at the end the first and a
+    `similar` one. The service has one core, the client another. No question is asked twice. Rounds with and without
+    refreshes take turns, as the machine's speed moves; what is compared is of the same turn, and of all turns the
+    median counts.
     """
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {CLIENT_CORE})
     try:
-        return await _measured(first, second)
+        return await _measured(first, second, similar)
     finally:
         os.sched_setaffinity(0, allowed)
 
 
-async def _measured(first: bytes, second: bytes) -> dict[str, float]:
+async def _measured(first: bytes, second: bytes, similar: bytes) -> dict[str, float]:
     upstream = _Upstream([first])
     port_upstream = await upstream.start()
     port = _free_port()
@@ -66,7 +68,7 @@ async def _measured(first: bytes, second: bytes) -> dict[str, float]:
     try:
         await _until_ready(base)
         ready = time.monotonic() - started
-        requests = itertools.cycle(_requests(first, port, int(PER_SECOND * SECONDS * (2 * ROUNDS + 1))))
+        requests = itertools.cycle(_requests(first, port, int(PER_SECOND * SECONDS * (2 * ROUNDS + 2))))
         await _load(port, requests, SECONDS)
         cpu, refreshed, quiet, busy = 0.0, 0.0, [], []
         for _ in range(ROUNDS):
@@ -80,6 +82,9 @@ async def _measured(first: bytes, second: bytes) -> dict[str, float]:
             busy.append(await _load(port, requests, SECONDS))
             refreshed += await _metric(base, "aggregator_refreshes")
         build = await _metric(base, "aggregator_build_seconds")
+        upstream.documents = [first, similar]
+        await _load(port, requests, SECONDS)
+        similar_build = await _metric(base, "aggregator_build_seconds")
     finally:
         process.terminate()
         await process.wait()
@@ -93,6 +98,7 @@ async def _measured(first: bytes, second: bytes) -> dict[str, float]:
         "refresh_ratio": statistics.median(_p99(b) / _p99(q) for q, b in zip(quiet, busy, strict=True)),
         "refreshes_per_second": refreshed / (SECONDS * ROUNDS),
         "build_ms": build * 1e3,
+        "similar_build_ms": similar_build * 1e3,
     }
 
 
@@ -100,14 +106,16 @@ def _p99(times: list[float]) -> float:
     return sorted(times)[int(len(times) * 0.99)]
 
 
-def traded(document: PoolDocument, seed: int) -> PoolDocument:
-    """The market some blocks later: every pool has seen a trade of up to 0.02 % of what it holds.
+def traded(document: PoolDocument, seed: int, part: float = 1.0) -> PoolDocument:
+    """The market some blocks later: this part of the pools has seen a trade of up to 0.02 % of what it holds.
 
     That is so little that fees leave no arbitrage: it is a market of the same kind.
     """
     rng = random.Random(f"traded/{seed}")
 
     def moved(pool: Pool) -> Pool:
+        if rng.random() >= part:
+            return pool
         i = rng.randrange(len(pool.tokens))
         try:
             amount = max(1, int(pool.reserves[i] * rng.uniform(0.00001, 0.0002)))

@@ -1,6 +1,7 @@
 """The pool document: every kind of pool there and back, every fault named, nothing that crashes."""
 
 import json
+import sys
 import time
 from typing import Any
 
@@ -13,7 +14,8 @@ from millrace.chain import address
 from millrace.dex import document
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
-from millrace.dex.document import DocumentError, decode, encode, pools
+from millrace.dex.document import DocumentError, PoolDocument, decode, encode, pools
+from millrace.dex.entries import Reader
 from millrace.dex.pool import PoolState
 from millrace.dex.stable import AshStablePool, JexStablePool
 
@@ -236,6 +238,78 @@ def test_faults_are_named(path: str, change: Any) -> None:
     with pytest.raises(DocumentError) as caught:
         decode(data(changed))
     assert str(caught.value).startswith(f"{path}:"), str(caught.value)
+    assert str(caught.value) == read(reader_of(sample()), changed)
+
+
+def reader_of(earlier: dict[str, Any]) -> Reader:
+    """A reader that has read a document."""
+    reader = Reader()
+    decode(data(earlier), reader=reader)
+    return reader
+
+
+def read(reader: Reader | None, changed: dict[str, Any]) -> PoolDocument | str:
+    """A document, or what is wrong with it."""
+    try:
+        return decode(data(changed), reader=reader)
+    except DocumentError as error:
+        return str(error)
+
+
+MOVES = {
+    "reserves": lambda d: d["pools"][1].update(reserves=["5", 7]),
+    "LP units": lambda d: d["pools"][3].update(lpSupply="1"),
+    "all reserves": lambda d: [pool.update(reserves=["9"] * len(pool["tokens"])) for pool in d["pools"]],
+    "a fee": lambda d: d["pools"][0].update(totalFee="301"),
+    "a scale": lambda d: d["pools"][5].update(reserves=["8", "9"], priceScale=["758700083236072"]),
+    "a main pair token": lambda d: d["exchanges"]["OneDex"].update(mainPairTokens=["USDT-f8c08c"]),
+    "decimals": lambda d: d["tokens"][1].update(decimals=7),
+    "a token": lambda d: d["tokens"].append({"identifier": "NEW-00000a", "decimals": 3}),
+    "an exchange": lambda d: d["pools"][2].update(exchange="XExchange", totalFee="300", specialFee="50"),
+    "one pool less": lambda d: d["pools"].pop(2),
+    "another order": lambda d: d["pools"].reverse(),
+    "the block": lambda d: d["block"].update(nonce=1),
+}
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES.keys())
+def test_a_reader_forgets_nothing_and_keeps_nothing_too_long(move: Any) -> None:
+    """Whatever changes from one document to the next and back, a reader gives what one without memory gives."""
+    changed, reader = sample(), reader_of(sample())
+    move(changed)
+    for now in (changed, sample(), sample(), changed):
+        assert read(reader, now) == read(None, now)
+
+
+def test_a_reader_gives_the_very_pools_that_have_not_changed() -> None:
+    """A pool whose entry is as it was is the same object; others, and all if the tokens have changed, are not."""
+    reader = Reader()
+    before = decode(data(sample()), reader=reader).pools
+    changed = sample()
+    changed["pools"][1]["reserves"] = ["5", "7"]
+    after = decode(data(changed), reader=reader).pools
+    assert [a is b for a, b in zip(before, after, strict=True)] == [True, False, True, True, True, True]
+    changed["tokens"][1]["decimals"] = 7
+    third = decode(data(changed), reader=reader).pools
+    assert not any(a is b for a, b in zip(after, third, strict=True))
+
+
+def test_a_reader_survives_a_document_that_is_refused() -> None:
+    """A fault in one document does not show in the next one."""
+    reader, broken = reader_of(sample()), sample()
+    broken["pools"][4]["reserves"] = ["1", "0", "2"]
+    assert read(reader, broken) == "$.pools[4].reserves[1]: 0 is less than 1"
+    assert read(reader, sample()) == read(None, sample())
+
+
+def test_a_reader_keeps_one_document() -> None:
+    """The bytes of the document before the last are let go, although most of its pools are still there."""
+    reader, earlier = Reader(), data(sample())
+    unheld = sys.getrefcount(earlier)
+    decode(earlier, reader=reader)
+    assert sys.getrefcount(earlier) > unheld
+    decode(data(sample()), reader=reader)
+    assert sys.getrefcount(earlier) == unheld
 
 
 def test_one_contract_holds_all_onedex_pairs() -> None:
@@ -307,10 +381,10 @@ def test_any_damage_is_a_document_error(choose: st.DataObject) -> None:
             max_leaves=5,
         )
     )
-    try:
-        decoded = decode(data(changed))
-    except DocumentError as error:
-        assert str(error).startswith("$")
+    decoded = read(None, changed)
+    assert decoded == read(reader_of(sample()), changed)
+    if isinstance(decoded, str):
+        assert decoded.startswith("$")
     else:
         assert decode(encode(decoded)) == decoded
 

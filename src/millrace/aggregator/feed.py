@@ -18,6 +18,7 @@ from millrace.aggregator.pace import Pace
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build, identify
 from millrace.dex.document import DocumentError
+from millrace.dex.entries import Reader
 from millrace.routing.venue import CurveCache
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class Feed:
         """CPU time that the last snapshot took; while quotes are asked it rests in between, see `pace`."""
         self._changed = asyncio.Condition()
         self._curves = CurveCache()
+        self._reader = Reader()
         self.pace = Pace()
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
 
@@ -129,7 +131,7 @@ class Feed:
         if identify(data) == known:
             return None
         started = time.thread_time()
-        snapshot = build(data, received, self._curves, self.pace.pause)
+        snapshot = build(data, received, self._curves, self.pace.pause, self._reader)
         self.build_seconds = time.thread_time() - started
         return snapshot
 

@@ -11,6 +11,7 @@ from millrace.aggregator.pace import never
 from millrace.aggregator.responses import SnapshotInfo
 from millrace.chain.token import NATIVE
 from millrace.dex.document import DocumentError, PoolDocument, decode
+from millrace.dex.entries import Reader
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing.planner import Planner
@@ -147,10 +148,17 @@ def identify(data: bytes) -> str:
 
 
 def build(
-    data: bytes, received: float, curves: CurveCache | None = None, pause: Callable[[], None] = never
+    data: bytes,
+    received: float,
+    curves: CurveCache | None = None,
+    pause: Callable[[], None] = never,
+    reader: Reader | None = None,
 ) -> Snapshot:
-    """Decode and check a document and build its graph. Raises `DocumentError`. `pause` is called at every step."""
-    document = decode(data, pause=pause)
+    """Decode and check a document and build its graph. Raises `DocumentError`. `pause` is called at every step.
+
+    `curves` and `reader` remember what has not changed from one document to the next.
+    """
+    document = decode(data, pause=pause, reader=reader)
     if not document.pools:
         raise DocumentError("$.pools: there is none; a market without pools is taken for a fault of the upstream")
     return Snapshot(document, identify(data), received, curves, pause)

@@ -85,10 +85,16 @@ def _go_on() -> None:
     """The pause of a reader who is in a hurry."""
 
 
-def decode(data: bytes, max_bytes: int = MAX_BYTES, pause: Callable[[], None] = _go_on) -> PoolDocument:
+def decode(
+    data: bytes,
+    max_bytes: int = MAX_BYTES,
+    pause: Callable[[], None] = _go_on,
+    reader: entries.Reader | None = None,
+) -> PoolDocument:
     """Parse and check a document. Raises `DocumentError`, whose text names the path and the fault.
 
-    `pause` is called at every step: a thread that reads in the background can rest there.
+    `pause` is called at every step: a thread that reads in the background can rest there. With a `reader` that has
+    read the document before this one, what has not changed is not read again.
     """
     if len(data) > max_bytes:
         raise DocumentError(f"$: the document has {len(data)} bytes, at most {max_bytes} are taken")
@@ -105,10 +111,7 @@ def decode(data: bytes, max_bytes: int = MAX_BYTES, pause: Callable[[], None] = 
     onedex, xexchange = parsed.exchanges.onedex, parsed.exchanges.xexchange
     main = None if onedex is None else tuple(onedex.main_pair_tokens)
     context = entries.Context(decimals, None if main is None else frozenset(main))
-    built = []
-    for k, raw in enumerate(parsed.pools):
-        pause()
-        built.append(entries.build(raw, context, f"$.pools[{k}]"))
+    built = (reader or entries.Reader()).read(parsed.pools, context, pause)
     pause()
     _check_unique(built)
     pause()

@@ -1,6 +1,6 @@
 """From one entry of the pool document to a pool, with every check on the way."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +18,7 @@ from millrace.dex.wire import (
     AshCryptoEntry,
     AshStableEntry,
     DocumentError,
+    Entry,
     JexEntry,
     JexStableEntry,
     Number,
@@ -50,13 +51,67 @@ _HEAD = msgspec.json.Decoder(_Head)
 
 def build(raw: msgspec.Raw, context: Context, path: str) -> Pool:
     """The pool of one entry. Raises `DocumentError`."""
+    return _read(raw, context, path).pool
+
+
+class _Known(NamedTuple):
+    """An entry with what has been made of it."""
+
+    raw: msgspec.Raw
+    decoder: msgspec.json.Decoder[Any]
+    entry: Entry
+    pool: Pool
+
+
+def _read(raw: msgspec.Raw, context: Context, path: str) -> _Known:
     head = parse(raw, _HEAD, path)
     known = _FORMS.get((head.exchange, head.kind))
     if known is None:
         raise DocumentError(f"{path}: no pools of exchange {head.exchange[:40]!r} and kind {head.kind[:40]!r}")
     decoder, make = known
-    fields = _Fields(parse(raw, decoder, path), context, path)
-    return make(fields)
+    entry = parse(raw, decoder, path)
+    return _Known(raw, decoder, entry, make(_Fields(entry, context, path)))
+
+
+class Reader:
+    """Reads the entries of one document after the other; of what has not changed since the last one, nothing.
+
+    From one block to the next most pools stay as they are, and of most others only reserves and LP units move: then
+    all that has been checked already holds. It remembers one document. One thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self._context: Context | None = None
+        self._known: list[_Known] = []
+
+    def read(self, raws: Iterable[msgspec.Raw], context: Context, pause: Callable[[], None]) -> list[Pool]:
+        """The pools of a document's entries; one that is as it was is the very same. Raises `DocumentError`."""
+        before = self._known if context == self._context else []
+        now: list[_Known] = []
+        for k, raw in enumerate(raws):
+            pause()
+            same = _again(raw, before[k]) if k < len(before) else None
+            now.append(same or _read(raw, context, f"$.pools[{k}]"))
+        self._context, self._known = context, now
+        return [known.pool for known in now]
+
+
+def _again(raw: msgspec.Raw, known: _Known) -> _Known | None:
+    """What is made of an entry that differs from `known` in reserves and LP units at most; None for any other."""
+    if raw == known.raw:
+        return known._replace(raw=raw)  # the old document need not stay for it
+    try:
+        entry = known.decoder.decode(raw)
+    except (ValueError, RecursionError):  # `_read` tells what is wrong with it
+        return None
+    reserves, supply = [whole(value) for value in entry.reserves], whole(entry.lp_supply)
+    held = tuple([value for value in reserves if value])
+    if supply is None or len(held) < len(reserves) or len(held) != len(known.pool.reserves):
+        return None
+    moved = msgspec.structs.replace(entry, reserves=known.entry.reserves, lp_supply=known.entry.lp_supply)
+    if moved != known.entry:
+        return None
+    return known._replace(raw=raw, pool=msgspec.structs.replace(known.pool, reserves=held, lp_supply=supply))
 
 
 class _Fields:

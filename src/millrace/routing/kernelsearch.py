@@ -21,6 +21,9 @@ CHUNKS = 24
 FLOW_ALONE = -1  # instead of chunks
 
 
+_ENTRIES: dict[Any, Callable[..., Any]] = {}
+
+
 class Limits(NamedTuple):
     """What a route may use: pools, paths, pools per path, and LP units as tokens between others."""
 
@@ -68,7 +71,6 @@ class KernelSearch:
         self.trades = [trades[k] for k in graph.original.tolist()]
         """The trade of each edge of the net."""
         self._scratch: tuple[Work, Moves, PathWork] | None = None
-        self._entries: dict[Any, Callable[..., Any]] = {}
         self._edges = np.zeros(MAX_EDGES, np.int32)
         self._flows = np.zeros(MAX_EDGES)
         self._report = np.zeros(SLOTS)
@@ -115,10 +117,10 @@ class KernelSearch:
         return self._scratch
 
     def _call(self, kernel: Callable[..., Any], *arguments: object) -> Any:
-        """Call a kernel; the types of its arguments are looked at the first time only."""
-        found = self._entries.get(kernel)
+        """Call a kernel; the types of its arguments, the same for every graph, are looked at the first time only."""
+        found = _ENTRIES.get(kernel)
         if found is None:
-            found = self._entries[kernel] = entry(kernel, *arguments)
+            found = _ENTRIES[kernel] = entry(kernel, *arguments)
         return found(*arguments)
 
     def _flow(self, count: int) -> Flow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -40,34 +41,33 @@ def make_tables(graph: Graph, trades: Sequence[Trade]) -> Tables:
     numbers = {pool.id: number for number, pool in enumerate(pools)}
     number = np.array([numbers[trade.pool.id] for trade in ordered], np.int32)
     sold = np.array([trade.i for trade in ordered], np.int32)
-    facts = [_facts(pool) for pool in pools]
+    facts = np.frombuffer(b"".join([_facts(pool) for pool in pools]), ">u8").reshape(-1, 12).astype(np.uint64)
     # Of each pool two rows, for its first and for its second token when it is sold.
-    fees = np.array([row for rows, _ in facts for row in rows], np.uint64).reshape(-1, 4)
-    held = np.frombuffer(b"".join([reserves for _, reserves in facts]), ">u8").astype(np.uint64).reshape(-1, 2)
+    fees, held = facts[:, :8].reshape(-1, 4), facts[:, 8:].reshape(-1, 2)
     side = 2 * number + np.clip(sold, 0, 1)
     terms = np.concatenate((fees[side], held[side], held[side ^ 1]), axis=1)
     terms[(sold < 0) | (terms[:, KIND] == PYTHON)] = 0
     return Tables(graph.net, terms, number)
 
 
-_Row = tuple[int, int, int, int]
-_NOT_HERE = ((PYTHON, 0, 0, 0),) * 2, bytes(32)
+_FEES = struct.Struct(">8Q")
+_NOT_HERE = bytes(12 * 8)  # PYTHON, and nothing else
 
 
-def _facts(pool: Pool) -> tuple[tuple[_Row, _Row], bytes]:
-    """(kind, fee, second fee, base) for each token that can be sold, and both reserves in 16 bytes each."""
+def _facts(pool: Pool) -> bytes:
+    """(kind, fee, second fee, base) for each token that can be sold, then both reserves, two words each."""
     if isinstance(pool, XExchangePool):
-        kinds, fee, second = (WEIGHTED, WEIGHTED), pool.total_fee, 0
+        first = other = WEIGHTED
+        fee, second = pool.total_fee, 0
     elif isinstance(pool, OneDexPool):
-        first, other = pool.main
-        kinds = FEE_ON_INPUT if first else FEE_ON_OUTPUT, FEE_ON_INPUT if other else FEE_ON_OUTPUT
+        first, other = [FEE_ON_INPUT if main else FEE_ON_OUTPUT for main in pool.main]
         fee, second = pool.total_fee, 0
     elif isinstance(pool, JexPool):
-        kinds, fee, second = (FEE_ON_OUTPUT, FEE_ON_OUTPUT), pool.lp_fee, pool.platform_fee
+        first = other = FEE_ON_OUTPUT
+        fee, second = pool.lp_fee, pool.platform_fee
     else:
         return _NOT_HERE
     base, (a, b) = pool.fee_base, pool.reserves
     if not (fee >= 0 and second >= 0 and fee + second <= base <= MOST_BASE) or max(a, b) >> BITS:
         return _NOT_HERE
-    rows = (kinds[0], fee, second, base), (kinds[1], fee, second, base)
-    return rows, (a << 128 | b).to_bytes(32, "big")
+    return _FEES.pack(first, fee, second, base, other, fee, second, base) + (a << 128 | b).to_bytes(32, "big")
