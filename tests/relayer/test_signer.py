@@ -24,6 +24,7 @@ from millrace.chain.keys import verify
 from millrace.chain.transaction import client_hash, signing_message, to_proto
 from millrace.relayer import signing
 from millrace.relayer.journal import Journal
+from millrace.relayer.parts import PART
 from millrace.relayer.policy import PolicyFile
 from millrace.relayer.records import Record
 from millrace.relayer.signer import Vault
@@ -255,6 +256,9 @@ async def test_a_process_that_hangs_is_killed(desk: Desk) -> None:
     assert verify(RELAYERS[1].public, signing_message(tx), answer.signature)
 
 
+START = Start((), (), {}, "", "", "", NETWORK.name, NETWORK.chain_id)
+
+
 class Hours:
     """An event loop's clock and timers, moved by hand."""
 
@@ -262,6 +266,7 @@ class Hours:
         self.now = 0.0
         self.due: list[tuple[float, Callable[[], None]]] = []
         self.create_future = asyncio.get_running_loop().create_future
+        self.call_soon = asyncio.get_running_loop().call_soon
 
     def time(self) -> float:
         return self.now
@@ -278,15 +283,64 @@ class Hours:
             call() if at <= now else self.due.append((at, call))
 
 
+async def _a_moment() -> None:
+    """Let the tasks that are ready run, and what they put off to the end of their turn."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def _listening() -> tuple[SigningProcess, list[Work]]:
+    """A signing process that takes every frame and answers none, and the frames it got."""
+    process, frames = SigningProcess(START, timeout=5.0), list[Work]()
+    process._link = SimpleNamespace(send=frames.append)  # type: ignore[assignment]
+    return process, frames
+
+
+async def test_what_is_asked_in_one_moment_shares_a_frame() -> None:
+    """An idle process gets all that is asked in one turn of the event loop at once, up to a full frame of each kind."""
+    process, frames = _listening()
+    one = [process.sign([b"a"]), process.check([b"b", b"c"]), process.sign([b"d"])]
+    questions = [asyncio.create_task(question) for question in one]
+    await _a_moment()
+    assert frames == [Work([b"a", b"d"], [b"b", b"c"])]
+    process._take_done(Done([Answer(refusal="1"), Answer(refusal="2")], ["3", "4"]))
+    answers = await asyncio.gather(*questions)
+    assert answers == [[Answer(refusal="1")], ["3", "4"], [Answer(refusal="2")]]
+
+
+async def test_beside_a_frame_under_way_only_full_ones_are_sent() -> None:
+    """A short question waits while the process works; a frame's worth of them, of either kind, goes to its socket."""
+    process, frames = _listening()
+    ask = [process.check, process.sign]
+    questions = [asyncio.create_task(process.check([b"first"]))]
+    await _a_moment()
+    for number in range(PART - 1):
+        questions += [asyncio.create_task(kind([bytes([number])])) for kind in ask]
+        await _a_moment()
+        assert len(frames) == 1
+    questions.append(asyncio.create_task(process.sign([b"last"])))
+    await _a_moment()
+    assert len(frames) == 2 and len(frames[1].sign) == PART and len(frames[1].check) == PART - 1
+    questions.append(asyncio.create_task(process.check([b"x"] * PART)))
+    await _a_moment()
+    assert len(frames) == signing.MAX_UNDER_WAY
+    process._take_done(Done([], [""]))
+    assert frames[2] == Work([], [b"x"] * PART)
+    process._fail_waiting()
+    await asyncio.gather(*questions, return_exceptions=True)
+
+
 async def test_each_question_has_the_whole_time(tmp_path: Path) -> None:
     """The time of a question begins when nothing older waits for an answer; when it is over the process is killed."""
-    process = SigningProcess(Start((), (), {}, "", "", "", NETWORK.name, NETWORK.chain_id), timeout=5.0)
+    process = SigningProcess(START, timeout=5.0)
     hours, killed = Hours(), []
     process._loop = hours  # type: ignore[assignment]
     process._link = SimpleNamespace(send=lambda work: None)  # type: ignore[assignment]
     process._process = SimpleNamespace(pid=1, returncode=None, kill=lambda: killed.append(hours.now))  # type: ignore[assignment]
-    questions = [asyncio.create_task(process.check([data])) for data in (b"first", b"second")]
-    await asyncio.sleep(0)
+    questions = []
+    for data in (b"first", b"second"):
+        questions.append(asyncio.create_task(process.check([data])))
+        await _a_moment()
     hours.move(4.0)
     process._take_done(Done([], [""]))
     hours.move(8.0)

@@ -39,7 +39,7 @@ START_SECONDS = 15.0
 START_ATTEMPTS = 5
 """So many processes may be lost at the start of the service before it gives up."""
 MAX_UNDER_WAY = 2
-"""Frames it may have at once: it works on one while the other waits in the socket."""
+"""Frames it may have at once: it works on one while the other, a full one, waits in the socket."""
 
 
 class SignerError(Exception):
@@ -133,6 +133,7 @@ class SigningProcess:
         self._under_way: deque[_Group] = deque()
         self._oldest_since = 0.0
         """When the oldest frame under way became that."""
+        self._pumps_soon = False
         self._deadline: asyncio.TimerHandle | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self.on_return: Callable[[], None] = lambda: None
@@ -193,12 +194,15 @@ class SigningProcess:
             raise SignerError("the signing process is down; it is being started again")
         asked = _Asked(items, cost_of(items), self._loop.create_future())
         questions.append(asked)
-        self._pump()
+        if not self._pumps_soon:
+            self._pumps_soon = True
+            self._loop.call_soon(self._pump)  # with what others ask in the same moment
         return await asked.answer
 
     def _pump(self) -> None:
         """Send what waits, as far as the process may have it."""
-        while self._link is not None and len(self._under_way) < MAX_UNDER_WAY and (self._to_sign or self._to_check):
+        self._pumps_soon = False
+        while self._link is not None and self._has_frame():
             group = _Group(_frameful(self._to_sign), _frameful(self._to_check))
             if not self._under_way:
                 self._oldest_since = self._loop.time()
@@ -207,6 +211,15 @@ class SigningProcess:
             self._link.send(Work(sign, check))
             if self._deadline is None:
                 self._deadline = self._loop.call_later(self._timeout, self._look)
+
+    def _has_frame(self) -> bool:
+        """Whether to send: to an idle process whatever there is, to another only a full frame, as Nagle has it.
+
+        The busier it is, the more goes together, and the seldomer it and the event loop have to wake each other.
+        """
+        if not self._under_way:
+            return bool(self._to_sign or self._to_check)
+        return len(self._under_way) < MAX_UNDER_WAY and (_fill_frame(self._to_sign) or _fill_frame(self._to_check))
 
     def _look(self) -> None:
         """Kill the process if the oldest frame was not answered in time; one timer serves all frames of that time."""
@@ -375,6 +388,11 @@ def where_keys_are(settings: RelayerSettings, journal: Path) -> Start:
         settings.profile,
         settings.network().chain_id,
     )
+
+
+def _fill_frame(questions: deque[_Asked]) -> bool:
+    """Whether there is enough for a frame; each question costs 1 at least."""
+    return len(questions) >= PART or sum([asked.cost for asked in questions]) >= PART
 
 
 def _frameful(questions: deque[_Asked]) -> list[_Asked]:
