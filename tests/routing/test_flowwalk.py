@@ -54,8 +54,11 @@ class Market:
 
     def flow(self, chosen: list[Trade], rng: random.Random) -> Flow:
         """A flow over these trades, each with an input of any size."""
-        edges = [self.trades.index(trade) for trade in chosen]
-        return Flow(chosen, edges, [10.0 ** rng.uniform(-3, 3) for _ in chosen])
+        return self.flow_of(chosen, [10.0 ** rng.uniform(-3, 3) for _ in chosen])
+
+    def flow_of(self, chosen: list[Trade], inputs: list[float]) -> Flow:
+        """A flow over these trades with these inputs."""
+        return Flow(chosen, np.array([self.trades.index(trade) for trade in chosen], np.int32), np.array(inputs))
 
     def walk(self, flow: Flow, amount: int, sink: int, whole: float | None = None, hops: int = 10) -> Walked | None:
         """The compiled walk of what is sold for the first token."""
@@ -63,7 +66,7 @@ class Market:
         amounts = np.array([0.0 if whole is None else whole])
         source = np.zeros(1, np.int32)
         search = Search(source, amounts, sink, whole is not None, -1, -1, none, none, 1.0, closed=False)
-        return self.walker.walk(flow, search, TOKENS[sink], amount, hops)
+        return self.walker.walk(flow, search, amount, hops)
 
 
 def plan(walked: Walked | None) -> tuple[object, ...] | None:
@@ -77,7 +80,7 @@ def plan(walked: Walked | None) -> tuple[object, ...] | None:
 def in_python(flow: Flow, amount: int, sink: int, whole: float | None = None) -> Walked | None:
     """The same walk in Python; None where it fails."""
     try:
-        return execute(flow.trades, flow.inputs, TOKENS[0], TOKENS[sink], amount, whole)
+        return execute(flow.trades, flow.inputs.tolist(), TOKENS[0], TOKENS[sink], amount, whole)
     except PlanError:
         return None
 
@@ -100,7 +103,7 @@ def test_plans_are_those_of_python(seed: int, count: int, bits: int, bits_in: in
     market = Market([make_pool(rng, k, i, j, bits) for k, (i, j) in enumerate(pairs)])
     chosen = [next(t for t in market.trades if t.pool.id == str(k) and t.i == 0) for k in range(len(pairs))]
     flow, amount, sink = market.flow(chosen, rng), max(1, rng.getrandbits(bits_in)), 0 if cycle else len(TOKENS) - 1
-    whole = 2.0 * sum(flow.inputs) if cycle else None
+    whole = 2.0 * float(flow.inputs.sum()) if cycle else None
     expected, found = in_python(flow, amount, sink, whole), market.walk(flow, amount, sink, whole)
     if found is not None:
         assert plan(found) == plan(expected)
@@ -181,8 +184,7 @@ def test_trades_too_thin_for_integers_are_dropped_with_what_they_led_to() -> Non
     market = Market(deep_pools([(0, 1), (1, 2), (2, 4), *[(0, 4)] * FEW]))
     chosen = sorted((t for t in market.trades if t.i == 0), key=lambda t: int(t.pool.id))
     chosen = [chosen[0], *chosen[3:], chosen[1], chosen[2]]
-    edges = [market.trades.index(trade) for trade in chosen]
-    flow = Flow(chosen, edges, [1e-9] + [1.0] * FEW + [1e-9, 1e-9])
+    flow = market.flow_of(chosen, [1e-9] + [1.0] * FEW + [1e-9, 1e-9])
     found = market.walk(flow, 10**6, 4)
     assert found is not None
     assert plan(found) == plan(in_python(flow, 10**6, 4))
@@ -205,8 +207,8 @@ def test_fixed_amounts_and_parts_are_chosen_as_the_contract_wants_them() -> None
     """The input is divided into fixed amounts, other tokens into parts per million; the last sale takes all."""
     market = Market(deep_pools([(0, 1), (0, 1), (0, 1), (1, 2), (1, 2), (1, 2)]))
     chosen = sorted((t for t in market.trades if t.i == 0), key=lambda t: (t.token_in, t.token_out))
-    found = market.walk(Flow(chosen, [market.trades.index(t) for t in chosen], [1.0] * 6), 3 * 10**6, 2)
+    found = market.walk(market.flow_of(chosen, [1.0] * 6), 3 * 10**6, 2)
     assert found is not None
     assert list(found.modes) == [contract.FIXED, contract.FIXED, contract.ALL, contract.PPM, contract.PPM, contract.ALL]
-    assert found.values[:2] == [999_999, 999_999]
+    assert found.values[:2] == [999_999, 1_000_002]  # a third and two thirds, each rounded to a millionth
     assert found.values[3:5] == [333_333, 500_000]

@@ -48,17 +48,17 @@ class Plans:
 
     def of_flow(self, ask: Ask, flow: Flow) -> Done | None:
         """The dual's plan, if it is one within the limits."""
-        trades, _, inputs = flow
+        trades = flow.trades
         whole = float(ask.search.amounts[0]) if ask.search.cycle else None
         try:
-            walked = self._walker.walk(flow, ask.search, ask.token_out, ask.amount_in, ask.limits.hops)
+            walked = self._walker.walk(flow, ask.search, ask.amount_in, ask.limits.hops)
             if walked is not None:
                 return walked
             if not trades or (len(trades) > ask.limits.hops and longest(trades) > ask.limits.hops):
                 return None
             if self._has_liquidity and any(isinstance(trade, LpTrade) for trade in trades):
-                return self._walk(ask, trades, inputs, whole)
-            return execute(trades, inputs, ask.token_in, ask.token_out, ask.amount_in, whole)
+                return self._walk(ask, trades, flow.inputs.tolist(), whole)
+            return execute(trades, flow.inputs.tolist(), ask.token_in, ask.token_out, ask.amount_in, whole)
         except PlanError:
             return None
 

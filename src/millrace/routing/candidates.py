@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from millrace.routing.jit import inlined
 from millrace.routing.net import Floats, Ints, Net
-from millrace.routing.ranking import nth_largest
+from millrace.routing.ranking import bucket_of, nth_largest
 from millrace.routing.work import LISTED, PAIRS, Work
 
 
@@ -48,7 +48,7 @@ def list_candidates(net: Net, w: Work, q: Search, floor: float) -> None:
             tokens += 1
     w.n[LISTED] = tokens
     for i in range(-q.sources.size, tokens):
-        a = q.sources[i] if i < 0 else w.l_token[i]
+        a = q.sources[i + q.sources.size] if i < 0 else w.l_token[i]
         if (i < 0 and net.core[a]) or a == q.no_seller:
             continue
         for k in range(net.pptr[a], net.pcore[a]):
@@ -69,6 +69,34 @@ def list_candidates(net: Net, w: Work, q: Search, floor: float) -> None:
 def largest(w: Work, count: int, wanted: int) -> int:
     """Keep the `wanted` candidates with the best scores (in their old order); returns how many are left."""
     return largest_from(w, 0, count, wanted)
+
+
+@inlined
+def about_largest(w: Work, count: int, wanted: int) -> int:
+    """Keep the edges of the `wanted` candidates with the best scores, taking what differs by less than 1 % as equal.
+
+    Returns how many are left. No branch depends on how two scores compare, which makes it much the fastest way for
+    thousands of them.
+    """
+    if count <= wanted:
+        return count
+    most = 0.0
+    for i in range(count):
+        most = max(most, w.c_score[i])
+    w.c_bucket[:] = 0
+    for i in range(count):
+        w.c_bucket[bucket_of(w.c_score[i], most, w.c_bucket.size)] += 1
+    last, room = 0, wanted
+    while w.c_bucket[last] <= room:
+        room -= w.c_bucket[last]
+        last += 1
+    kept = 0
+    for i in range(count):
+        bucket = bucket_of(w.c_score[i], most, w.c_bucket.size)
+        w.c_edge[kept] = w.c_edge[i]
+        kept += bucket < last or (bucket == last and room > 0)
+        room -= bucket == last
+    return kept
 
 
 @inlined

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from millrace.routing.candidates import Search, largest, list_candidates
+from millrace.routing.candidates import Search, about_largest, list_candidates
 from millrace.routing.first import first_set
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Net
@@ -131,7 +131,7 @@ def _add_columns(net: Net, w: Work, q: Search, count: int) -> int:
     """
     wanted = max(ADDED, w.n[EDGES])
     edges, tokens = w.n[EDGES], w.n[TOKENS]
-    for i in range(largest(w, count, wanted)):
+    for i in range(about_largest(w, count, wanted)):
         e = w.c_edge[i]
         fits = True
         for t in (net.src[e], net.dst[e]):

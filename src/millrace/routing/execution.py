@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import repeat
 from typing import Any, NamedTuple
 
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import MILLION
 from millrace.dex.pool import Pool, PoolError
-from millrace.routing.plan import Execution, Fill, Leg, PlanError
+from millrace.routing.plan import Execution, Fill, Leg, PlanError, Rows
 from millrace.routing.venue import Trade, least_output
 
 # Parts of the input are rounded to these: coarse enough that two searches with nearly the same input, as a reverse
 # quote makes them, give the very same parts; fine enough that a flat optimum loses nothing by it.
 RESOLUTION = 1_000_000
 FINE_RESOLUTION = 1 << 53  # for cycles: the part of the input that earns may be tiny
-_FEW = 8  # refused trades are few if they are no more than this part of all
+FEW_REFUSED = 8  # refused trades are few if they are no more than this part of all
 _ALL, _PREVIOUS, _PPM = contract.ALL, contract.PREVIOUS, contract.PPM  # looked up once: the walk is the hot loop
 
 
@@ -39,9 +38,8 @@ class Walked(NamedTuple):
 
     def execution(self) -> Execution:
         """The same in rows."""
-        # What the classes' own constructors do, without the Python call each of them costs.
-        legs = [*map(tuple.__new__, repeat(Leg), zip(self.trades, self.modes, self.values, strict=True))]
-        fills = [*map(tuple.__new__, repeat(Fill), zip(self.trades, self.sold, self.bought, strict=True))]
+        legs = Rows(Leg, self.trades, self.modes, self.values)
+        fills = Rows(Fill, self.trades, self.sold, self.bought)
         return Execution(legs, fills, self.amount_in, self.amount_out)
 
     def rounding(self) -> float:
@@ -71,7 +69,7 @@ class Refused(Exception):
         What they leave goes to others, so that not all of many need to go.
         """
         refused: list[int] = self.args[0]
-        return refused if len(refused) * _FEW <= trades else refused[: (len(refused) + 1) // 2]
+        return refused if len(refused) * FEW_REFUSED <= trades else refused[: (len(refused) + 1) // 2]
 
 
 def execute(
@@ -116,10 +114,16 @@ def _modes(
             modes[k] = contract.PPM
             values[k] = min(round(flow / rest * MILLION), MILLION - 1) if rest > 0.0 else 0
         after[token] = rest
-    total = after.get(token_in, 0.0) if whole is None else whole
-    resolution = RESOLUTION if whole is None else FINE_RESOLUTION
-    for k in fixed:
-        values[k] = amount_in * round(min(flows[k] / total, 1.0) * resolution) // resolution
+    if whole is not None:
+        for k in fixed:
+            values[k] = amount_in * round(min(flows[k] / whole, 1.0) * FINE_RESOLUTION) // FINE_RESOLUTION
+        return modes, values
+    total, sold, before = after.get(token_in, 0.0), 0.0, 0
+    for k in reversed(fixed):  # rounded are the sums: rounded parts of hundreds of trades could come to more than all
+        sold += flows[k]
+        upto = round(min(sold / total, 1.0) * RESOLUTION)
+        values[k] = amount_in * (upto - before) // RESOLUTION
+        before = upto
     return modes, values
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from millrace.dex import aggregator_contract as contract
 from millrace.routing.candidates import Search
-from millrace.routing.execution import FINE_RESOLUTION, RESOLUTION, Refused, Walked, drop_dead_ends
+from millrace.routing.execution import FEW_REFUSED, FINE_RESOLUTION, RESOLUTION, Walked
 from millrace.routing.jit import entry, high_word, inlined, kernel
 from millrace.routing.kernelsearch import Flow
 from millrace.routing.net import Floats, Ints
@@ -49,7 +49,8 @@ class Walk(NamedTuple):
 
     By edge of the net: `terms`, the exact formula, and `pool`, the number of the pool. By token: what is `held`, the
     flow `left` to sell and the `depth` in pools. By pool: whether it has been `used`. By trade in execution order:
-    `edge`, `flow`, `mode`, `ppm`, and in two rows `sold` and `bought`. `amount` is what goes in, then what comes out.
+    `edge`, `flow`, its `number` in the flow that was asked for, `mode`, `ppm`, and in two rows `sold` and `bought`.
+    `amount` is what goes in, then what comes out; `kept` is the number of trades.
     """
 
     src: Ints
@@ -62,11 +63,13 @@ class Walk(NamedTuple):
     used: npt.NDArray[np.bool_]
     edge: Ints
     flow: Floats
+    number: Ints
     mode: Ints
     ppm: Ints
     sold: Words
     bought: Words
     amount: Words
+    kept: Ints
 
 
 @inlined
@@ -120,11 +123,13 @@ def _choose_modes(x: Walk, count: int, source: int, whole: float) -> None:
             x.ppm[k] = min(int(np.rint(flow / rest * MILLION)), MILLION - 1) if rest > 0.0 else 0
         x.left[t] = rest
     total, resolution = (whole, FINE_RESOLUTION) if whole > 0.0 else (x.left[source], RESOLUTION)
-    amount, zero = (x.amount[0], x.amount[1]), np.uint64(0)
+    amount, zero, sold, before = (x.amount[0], x.amount[1]), np.uint64(0), 0.0, np.uint64(0)
     for k in range(count):
         if x.mode[k] == FIXED:
-            part = np.uint64(np.rint(min(x.flow[k] / total, 1.0) * resolution))
-            x.sold[0, k], x.sold[1, k] = multiply_divide(amount, (zero, part), (zero, np.uint64(resolution)))
+            sold = x.flow[k] if whole > 0.0 else sold + x.flow[k]
+            part = np.uint64(np.rint(min(sold / total, 1.0) * resolution))
+            x.sold[0, k], x.sold[1, k] = multiply_divide(amount, (zero, part - before), (zero, np.uint64(resolution)))
+            before = part if whole <= 0.0 else before
 
 
 @inlined
@@ -166,9 +171,54 @@ def _trade(x: Walk, k: int) -> int:
 def walk_flow(x: Walk, count: int, source: int, sink: int, hops: int, whole: float) -> int:
     """Walk the first `count` trades with `amount`; DONE with all columns filled, or why not.
 
-    REFUSED: those that have bought nothing were refused, and the others walked without them.
+    Trades too thin for integers are left out, as `execute` does it; `hops` is for the flow as it was.
     `whole` is the flow that stands for all of the amount, for cycles; 0 for others.
     """
+    x.kept[0] = count
+    for k in range(count):
+        x.number[k] = k
+    end = _walk_once(x, count, source, sink, hops, whole)
+    while end == REFUSED:
+        count = _leave_out(x, count, sink)
+        x.kept[0] = count
+        end = _walk_once(x, count, source, sink, count, whole) if count >= FEW else OTHER
+    return end
+
+
+@kernel
+def _leave_out(x: Walk, count: int, sink: int) -> int:
+    """Leave out trades that have bought nothing, as many as `Refused.few` says, and those that then lead nowhere.
+
+    Returns how many are left.
+    """
+    refused = 0
+    for k in range(count):
+        refused += x.bought[0, k] | x.bought[1, k] == 0
+    out = refused if refused * FEW_REFUSED <= count else (refused + 1) // 2
+    for k in range(count):
+        x.mode[k] = DONE
+        if out > 0 and x.bought[0, k] | x.bought[1, k] == 0:
+            x.mode[k] = REFUSED
+            out -= 1
+        x.depth[x.src[x.edge[k]]] = 0
+        x.depth[x.dst[x.edge[k]]] = 0
+    x.depth[sink] = 1  # marks tokens that a later trade sells
+    for k in range(count - 1, -1, -1):
+        if x.mode[k] == DONE and x.depth[x.dst[x.edge[k]]] == 0:
+            x.mode[k] = REFUSED
+        elif x.mode[k] == DONE:
+            x.depth[x.src[x.edge[k]]] = 1
+    kept = 0
+    for k in range(count):
+        if x.mode[k] == DONE:
+            x.edge[kept], x.flow[kept], x.number[kept] = x.edge[k], x.flow[k], x.number[k]
+            kept += 1
+    return kept
+
+
+@kernel
+def _walk_once(x: Walk, count: int, source: int, sink: int, hops: int, whole: float) -> int:
+    """Walk the first `count` trades. REFUSED: those that bought nothing were refused, the others walked."""
     _forget(x, count)
     _choose_modes(x, count, source, whole)
     x.held[source, 0], x.held[source, 1] = x.amount[0], x.amount[1]
@@ -195,51 +245,35 @@ class FlowWalker:
             net.src, net.dst, tables.terms, tables.pool,
             np.zeros((tokens, 2), np.uint64), np.zeros(tokens), np.zeros(tokens, np.int32),
             np.zeros(tables.pool.size, np.bool_), np.zeros(most, np.int32), np.zeros(most), np.zeros(most, np.int32),
-            np.zeros(most, np.int32), np.zeros((2, most), np.uint64), np.zeros((2, most), np.uint64),
-            np.zeros(2, np.uint64),
+            np.zeros(most, np.int32), np.zeros(most, np.int32), np.zeros((2, most), np.uint64),
+            np.zeros((2, most), np.uint64), np.zeros(2, np.uint64), np.zeros(1, np.int32),
         )  # fmt: skip
         self._call = entry(walk_flow, self._walk, 0, 0, 0, 0, 0.0)
 
-    def walk(self, flow: Flow, search: Search, token_out: str, amount_in: int, hops: int) -> Walked | None:
+    def walk(self, flow: Flow, search: Search, amount_in: int, hops: int) -> Walked | None:
         """The walked plan of a flow; None where Python has to walk it. Trades too thin for integers are dropped.
 
         Raises `PlanError` if a path of it uses more than `hops` pools.
         """
-        end = self._run(flow, search, amount_in, hops)
-        while end == REFUSED:
-            flow = self._without_refused(flow, token_out)
-            end = self._run(flow, search, amount_in, MAX_EDGES)
+        count, x = len(flow.trades), self._walk
+        if count < FEW or amount_in >> BITS:
+            return None
+        x.edge[:count], x.flow[:count] = flow.edges, flow.inputs
+        x.amount[:] = amount_in >> 64, amount_in & WORD
+        whole = float(search.amounts[0]) if search.cycle else 0.0
+        end = self._call(x, count, int(search.sources[0]), search.sink, hops, whole)
         if end == TOO_LONG:
             raise PlanError("a path of the flow uses too many pools")
         return self._walked(flow.trades, amount_in) if end == DONE else None
 
-    def _run(self, flow: Flow, search: Search, amount_in: int, hops: int) -> int:
-        """Walk a flow; what becomes of it."""
-        count, x = len(flow.trades), self._walk
-        if count < FEW or amount_in >> BITS:
-            return OTHER
-        x.edge[:count], x.flow[:count] = flow.edges, flow.inputs
-        x.amount[:] = amount_in >> 64, amount_in & WORD
-        whole = float(search.amounts[0]) if search.cycle else 0.0
-        end: int = self._call(x, count, int(search.sources[0]), search.sink, hops, whole)
-        return end
-
-    def _without_refused(self, flow: Flow, token_out: str) -> Flow:
-        """What is left of a flow without trades that were refused, and without those that led nowhere else."""
-        count = len(flow.trades)
-        refused = np.nonzero(~self._walk.bought[:, :count].any(axis=0))[0].tolist()
-        trades, edges, inputs = list(flow.trades), list(flow.edges), list(flow.inputs)
-        for k in reversed(Refused(refused).few(count)):
-            del trades[k], edges[k], inputs[k]
-        drop_dead_ends(trades, token_out, edges, inputs)
-        return Flow(trades, edges, inputs)
-
     def _walked(self, trades: Sequence[Trade], amount_in: int) -> Walked:
         """The plan as the kernel has left it."""
-        x, count = self._walk, len(trades)
+        x, count = self._walk, int(self._walk.kept[0])
+        if count < len(trades):
+            trades = [trades[k] for k in x.number[:count].tolist()]
         sold, bought = _numbers(x.sold[:, :count]), _numbers(x.bought[:, :count])
         modes, values = x.mode[:count].tolist(), x.ppm[:count].tolist()
-        for k in np.nonzero(x.mode[:count] == FIXED)[0].tolist():
+        for k in np.flatnonzero(x.mode[:count] == FIXED).tolist():
             values[k] = sold[k]
         (amount_out,) = _numbers(x.amount[:, None])
         return Walked(amount_in, amount_out, trades, modes, values, sold, bought)
@@ -247,4 +281,8 @@ class FlowWalker:
 
 def _numbers(words: Words) -> list[int]:
     """Integers of two rows of words."""
-    return [high << 64 | low for high, low in zip(*words.tolist(), strict=True)]
+    numbers: list[int] = words[1].tolist()
+    wide = np.flatnonzero(words[0])
+    for k, high in zip(wide.tolist(), words[0, wide].tolist(), strict=True):
+        numbers[k] |= high << 64
+    return numbers

@@ -11,7 +11,7 @@ from millrace.routing.candidates import Search
 from millrace.routing.find import LENGTH, SLOTS, SPLIT, find, find_paths
 from millrace.routing.jit import entry
 from millrace.routing.moves import Moves, make_moves
-from millrace.routing.net import Graph, Ints
+from millrace.routing.net import Floats, Graph, Ints
 from millrace.routing.pathsearch import MAX_HOPS, PathWork, make_path_work
 from millrace.routing.solve import LEVEL, UPPER
 from millrace.routing.venue import Trade
@@ -37,8 +37,8 @@ class Flow(NamedTuple):
     """Trades in execution order, their edges and inputs, scaled; none if the limits leave no flow."""
 
     trades: list[Trade]
-    edges: list[int]
-    inputs: list[float]
+    edges: Ints
+    inputs: Floats
 
 
 class Split(NamedTuple):
@@ -124,8 +124,7 @@ class KernelSearch:
         return found(*arguments)
 
     def _flow(self, count: int) -> Flow:
-        edges = self._edges[:count].tolist()
-        return Flow([self.trades[e] for e in edges], edges, self._flows[:count].tolist())
+        return Flow(self._list(self._edges[:count]), self._edges[:count].copy(), self._flows[:count].copy())
 
     def _split(self, work: PathWork, count: int, search: Search) -> Split:
         lengths = work.length[:count].tolist()
@@ -135,8 +134,7 @@ class KernelSearch:
         return Split(paths, [flow / amount for flow in work.flow[:count].tolist()])
 
     def _list(self, edges: Ints) -> list[Trade]:
-        trades = self.trades
-        return [trades[e] for e in edges.tolist()]
+        return [*map(self.trades.__getitem__, edges.tolist())]
 
 
 def _within(limits: Limits) -> tuple[int, int, int]:

@@ -69,6 +69,9 @@ class Net(NamedTuple):
     kerr: Floats
     core: Bools
     corelist: Ints
+    link: Ints  # one of the two pairs of each two core tokens that trade: from the one with fewer neighbours
+    link_src: Ints
+    link_dst: Ints
 
 
 class Edges(NamedTuple):
@@ -113,7 +116,7 @@ def build(tokens: int, edges: Edges) -> Graph:
 
 def _pairs(
     n: int, src: Ints, dst: Ints, rate: Floats
-) -> tuple[Ints, Ints, Ints, Floats, Floats, Ints, Ints, Ints, Bools, Ints]:
+) -> tuple[Ints, Ints, Ints, Floats, Floats, Ints, Ints, Ints, Bools, Ints, Ints, Ints, Ints]:
     """Index the edges by ordered pair; a pair with edges in one direction only gets an empty opposite."""
     key = src.astype(np.int64) * n + dst
     forward, first = np.unique(key, return_index=True)
@@ -140,6 +143,8 @@ def _pairs(
     inner = np.bincount(psrc, weights=core[pdst], minlength=n).astype(np.int32)
     pcore = pptr[:-1] + inner
     corelist = np.nonzero(core)[0].astype(np.int32)
+    rank = inner.astype(np.int64) * n + np.arange(n)  # by neighbours
+    link = np.nonzero(core[psrc] & core[pdst] & (rank[psrc] < rank[pdst]))[0]
     return (
         pptr,
         pcore.astype(np.int32),
@@ -151,6 +156,9 @@ def _pairs(
         pe1.astype(np.int32),
         core,
         corelist,
+        link.astype(np.int32),
+        psrc[link].astype(np.int32),
+        pdst[link].astype(np.int32),
     )
 
 

@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from millrace.routing.candidates import Search
-from millrace.routing.edge import best_of_pair, edge_gain
+from millrace.routing.edge import best_of_pair, edge_gain, edge_out
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Bools, Floats, Ints, Net
 
 MAX_HOPS = 16
 MAX_PATHS = 64
 BARELY_LESS = 1.0 - 1e-9
+MOST_BETTER = 1.0 + 1e-9  # than the best spot rates say, where no cycle earns: the labels' precision
 BUDGET = 400_000  # edge evaluations per search; a search that hits it answers with the best so far
 
 
@@ -205,6 +206,29 @@ def spot_path(net: Net, source: int, sink: int, behind: Floats, hops: int, path:
         if token == sink:
             return h + 1
     return 0
+
+
+@kernel
+def most_of_ends(net: Net, q: Search) -> float:
+    """An upper bound of what a single path pays, where no path is better than the best spot rates say.
+
+    The whole amount goes through one edge at either end: by the best of them, and at spot rates on all the rest.
+    """
+    source, sink, amount = q.sources[0], q.sink, q.amounts[0]
+    first, last = 0.0, 0.0
+    for k in range(net.pptr[source], net.pptr[source + 1]):
+        worth = q.behind[net.pdst[k]]
+        for e in range(net.pe0[k], net.pe1[k]):
+            if amount * net.rate[e] * worth <= first:
+                break
+            first = max(first, edge_out(net, e, amount) * worth)
+    for k in range(net.pptr[sink], net.pptr[sink + 1]):
+        most, opposite = amount * q.ahead[net.pdst[k]], net.popp[k]
+        for e in range(net.pe0[opposite], net.pe1[opposite]):
+            if most * net.rate[e] <= last:
+                break
+            last = max(last, edge_out(net, e, most))
+    return min(first, last) * MOST_BETTER
 
 
 @kernel

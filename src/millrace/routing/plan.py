@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import repeat
+from typing import Any, NamedTuple, TypeVar, cast, overload
 
 from millrace.chain.token import NATIVE
 from millrace.dex import aggregator_contract as contract
@@ -85,6 +87,45 @@ class Fee(NamedTuple):
     amount: int
 
 
+Row = TypeVar("Row", bound=tuple[Any, ...])
+
+
+class Rows(Sequence[Row]):
+    """A table in columns, to be read in rows: named tuples, made when the first one is asked for.
+
+    Most plans are compared with others, and never read.
+    """
+
+    def __init__(self, kind: type[Row], *columns: Sequence[object]) -> None:
+        self._kind = kind
+        self._columns = columns
+
+    @cached_property
+    def _rows(self) -> list[Row]:
+        # What the class's own constructor does, without the Python call it costs.
+        return [*map(cast(Any, tuple.__new__), repeat(self._kind), zip(*self._columns, strict=True))]
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Row]: ...
+
+    def __getitem__(self, at: int | slice) -> Row | list[Row]:
+        return self._rows[at]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        return self._rows == (list(other) if isinstance(other, Sequence) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # like a list's
+
+
 class Execution(NamedTuple):
     """A plan that has been walked: legs, what each trade did, and what comes out at the end.
 
@@ -92,7 +133,7 @@ class Execution(NamedTuple):
     """
 
     legs: Sequence[AnyLeg]
-    fills: list[Fill]
+    fills: Sequence[Fill]
     amount_in: int
     amount_out: int
     fees: list[Fee] | None = None

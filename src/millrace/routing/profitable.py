@@ -1,12 +1,10 @@
 """Which pairs would trade at the dual prices, where no cycle of the market earns.
 
-There a price is put on every token such that hardly a pair is left to look at. In the working set it is the dual price,
-brought into `[level / ahead, behind]`, the range of a token that is used. A token outside of it costs no less than
-`floor / ahead`, if `price ahead >= floor` for all tokens of the set: from a to b no way is better than `ahead_b /
-ahead_a`. From the few tokens of the set that are cheaper (a source whose price a large trade has moved), costs are
-followed along the spot rates. A token that fetches less in the set than it costs at least (at spot rates, over other
-such tokens, too) is priced at that cost: then none of its pairs with others of its kind, or with tokens of the set,
-earns. So only pairs within the set can, and those of tokens that fetch more. Together the prices give a bound.
+There a price can be put on every token such that hardly a pair earns. In the working set it is the dual price, brought
+into `[level / ahead, behind]`, the range of a token that is used. A token outside of it is worth what it fetches in the
+set at spot rates, over other such tokens, too: at these prices no sale of it earns, and a purchase from the set does
+only where it costs less than it fetches. Such a token is priced between the two, and only its pairs, and those within
+the set, need a look. Together the prices give a bound. One pass over all links finds what tokens fetch and cost.
 """
 
 from __future__ import annotations
@@ -16,46 +14,23 @@ import math
 from millrace.routing.candidates import Search, is_source
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Net
-from millrace.routing.work import LISTED, OUTSIDE, PAIRS, TOKENS, Work
+from millrace.routing.work import PAIRS, TOKENS, Work
 
-QUEUED, TOLD = 1, 2  # marks of tokens outside the set that may earn: whether their neighbours know what they fetch
-CHEAP = 4  # mark of tokens whose neighbours do not know yet what they cost
 GROWTH = 1.0 + 1e-12  # what a token fetches grows by at least this
-FEW = 8  # costs are followed from tokens that have no more than this part of all neighbours of the set
-HALVINGS = 10
-UNKNOWN = 1e300  # cost of a token that nothing in the set sells
 
 
 @kernel
 def list_profitable(net: Net, w: Work, q: Search, level: float) -> None:
-    """Price the tokens, and list every pair that would trade at these prices.
-
-    Tokens outside of the set that cannot earn have price 0.
-    """
-    _forget_outside(w)
+    """Price the core tokens and those of the set, and list every pair that would trade at these prices."""
+    w.n_fetch[:] = 0.0
+    w.n_yield[:] = 0.0
     _price_set(w, q, level)
-    floor = _choose_floor(net, w, q, level)
-    _follow_costs(net, w, q, floor)
-    w.n[PAIRS] = 0
-    for local in range(w.n[TOKENS]):
-        _look_around(net, w, q, w.t_token[local], floor)
-    _spread(net, w, q, floor)
-    _settle_outside(net, w, q, floor)
-    for i in range(w.n[OUTSIDE]):
+    outside = _look_at_links(net, w)
+    _look_at_leaves(net, w, q)
+    _spread(net, w, outside)
+    for i in range(_price_outside(net, w)):
         _list_pairs_of(net, w, w.t_outside[i])
     _list_pairs_of_leaves(net, w, q)
-    for i in range(w.n[LISTED]):
-        w.n_cost[w.l_token[i]] = 0.0
-
-
-@inlined
-def _forget_outside(w: Work) -> None:
-    for i in range(w.n[OUTSIDE]):
-        t = w.t_outside[i]
-        if w.n_sell[t] < 0:
-            w.n_price[t] = 0.0
-            w.n_paid[t] = 0.0
-    w.n[OUTSIDE] = 0
 
 
 @inlined
@@ -68,69 +43,108 @@ def _price_set(w: Work, q: Search, level: float) -> None:
             price = max(min(price, q.behind[t]), level / q.ahead[t])
         w.n_price[t] = 0.0 if t == q.no_seller else price
         w.n_paid[t] = 0.0 if t == q.no_buyer else price
+        w.n_over[t] = 0.0 if t == q.no_seller else 1.0 / price
 
 
 @inlined
-def _choose_floor(net: Net, w: Work, q: Search, level: float) -> float:
-    """The highest floor, of some, below which there are but few neighbours of the set."""
-    part, all_pairs = 1.0, 0
-    for local in range(w.n[TOKENS]):
-        t = w.t_token[local]
-        all_pairs += net.pptr[t + 1] - net.pptr[t]
-    for _ in range(HALVINGS):
-        floor, below = level + part * (q.top - level), 0
-        for local in range(w.n[TOKENS]):
-            t = w.t_token[local]
-            if w.n_price[t] * q.ahead[t] < floor and t != q.sink:
-                below += net.pptr[t + 1] - net.pptr[t]
-        if below * FEW <= all_pairs:
-            return floor
-        part *= 0.5
-    return level
+def _look_at_links(net: Net, w: Work) -> int:
+    """List what earns within the set, and find what tokens outside fetch and cost there.
+
+    Writes the links of two tokens outside of the set into `c_edge`; returns their number.
+    """
+    pairs, outside = 0, 0
+    for i in range(net.link.size):
+        k, a, b = net.link[i], net.link_src[i], net.link_dst[i]
+        if w.n_sell[a] >= 0 and w.n_sell[b] >= 0:
+            if net.prate[k] * w.n_paid[b] * w.n_over[a] > 1.0:
+                w.l_pair[pairs], w.l_from[pairs] = k, a
+                pairs += 1
+            elif net.pback[k] * w.n_paid[a] * w.n_over[b] > 1.0:
+                w.l_pair[pairs], w.l_from[pairs] = net.popp[k], b
+                pairs += 1
+        elif w.n_sell[b] >= 0:
+            w.n_fetch[a] = max(w.n_fetch[a], net.prate[k] * w.n_paid[b])
+            w.n_yield[a] = max(w.n_yield[a], net.pback[k] * w.n_over[b])
+        elif w.n_sell[a] >= 0:
+            w.n_fetch[b] = max(w.n_fetch[b], net.pback[k] * w.n_paid[a])
+            w.n_yield[b] = max(w.n_yield[b], net.prate[k] * w.n_over[a])
+        else:
+            w.c_edge[outside] = i
+            outside += 1
+    w.n[PAIRS] = pairs
+    return outside
 
 
 @inlined
-def _follow_costs(net: Net, w: Work, q: Search, floor: float) -> None:
-    """Follow the costs below the floor from the tokens of the set that cost less, into `n_cost` (0: no less)."""
-    w.n[LISTED] = 0
-    for local in range(w.n[TOKENS]):
-        t = w.t_token[local]
-        if 0.0 < w.n_price[t] * q.ahead[t] < floor:
-            _tell_costs(net, w, q, t, w.n_price[t], floor)
-    changed = w.n[LISTED] > 0
+def _look_at_leaves(net: Net, w: Work, q: Search) -> None:
+    """What the neighbours of sources and sinks fetch and cost there, which have no others and so no links."""
+    for source in q.sources:
+        if not net.core[source]:
+            k = net.pptr[source]
+            w.n_yield[net.pdst[k]] = max(w.n_yield[net.pdst[k]], net.prate[k] * w.n_over[source])
+    if not net.core[q.sink]:
+        k = net.pptr[q.sink]
+        w.n_fetch[net.pdst[k]] = max(w.n_fetch[net.pdst[k]], net.pback[k] * w.n_paid[q.sink])
+
+
+@inlined
+def _spread(net: Net, w: Work, outside: int) -> None:
+    """Let tokens that sell to others outside of the set fetch what those do. It ends, as no cycle earns."""
+    changed = True
     while changed:
         changed = False
-        for i in range(w.n[LISTED]):
-            t = w.l_token[i]
-            if w.n_mark[t] == CHEAP:
-                w.n_mark[t] = 0
-                changed = _tell_costs(net, w, q, t, w.n_cost[t], floor) or changed
+        for i in range(outside):
+            k, a, b = net.link[w.c_edge[i]], net.link_src[w.c_edge[i]], net.link_dst[w.c_edge[i]]
+            there, back = net.prate[k] * w.n_fetch[b], net.pback[k] * w.n_fetch[a]
+            if there > w.n_fetch[a] * GROWTH:
+                w.n_fetch[a] = there
+                changed = True
+            elif back > w.n_fetch[b] * GROWTH:
+                w.n_fetch[b] = back
+                changed = True
 
 
 @inlined
-def _tell_costs(net: Net, w: Work, q: Search, token: int, price: float, floor: float) -> bool:
-    """Let the neighbours outside of the set know what they cost, bought at that price; True if any does."""
-    changed = False
+def _price_outside(net: Net, w: Work) -> int:
+    """Price the tokens outside of the set; those that fetch more than they cost go into `t_outside`: how many."""
+    count = 0
+    for t in net.corelist:
+        if w.n_sell[t] < 0:
+            price = w.n_fetch[t]
+            if price * w.n_yield[t] > 1.0:
+                price = math.sqrt(price / w.n_yield[t])
+                w.t_outside[count] = t
+                count += 1
+            w.n_price[t], w.n_paid[t] = price, price
+    return count
+
+
+@inlined
+def _list_pairs_of(net: Net, w: Work, token: int) -> None:
+    """List the profitable pairs of a token outside of the set: its sales, and its purchases from the set."""
+    price, pairs = w.n_price[token], w.n[PAIRS]
     for k in range(net.pptr[token], net.pcore[token]):
         other = net.pdst[k]
-        if w.n_sell[other] >= 0 or price * q.ahead[other] >= floor * net.prate[k] or q.ahead[other] <= 0.0:
-            continue
-        cost = price / net.prate[k]
-        if w.n_cost[other] == 0.0:
-            w.l_token[w.n[LISTED]] = other
-            w.n[LISTED] += 1
-        elif cost * GROWTH >= w.n_cost[other]:
-            continue
-        w.n_cost[other] = cost
-        w.n_mark[other] = CHEAP
-        changed = True
-    return changed
+        if net.prate[k] * w.n_paid[other] > price:
+            w.l_pair[pairs], w.l_from[pairs] = k, token
+            pairs += 1
+        elif w.n_sell[other] >= 0 and net.pback[k] * price * w.n_over[other] > 1.0:
+            w.l_pair[pairs], w.l_from[pairs] = net.popp[k], other
+            pairs += 1
+    w.n[PAIRS] = pairs
 
 
 @inlined
-def _least_cost(w: Work, q: Search, token: int, floor: float) -> float:
-    """What a token outside of the set costs at least."""
-    return float(w.n_cost[token]) if w.n_cost[token] > 0.0 else floor / q.ahead[token]
+def _list_pairs_of_leaves(net: Net, w: Work, q: Search) -> None:
+    """List the profitable pairs of sources and sinks with one neighbour."""
+    for source in q.sources:
+        k = net.pptr[source]
+        if not net.core[source] and net.prate[k] * w.n_paid[net.pdst[k]] > w.n_price[source]:
+            _list_pair(w, k, source)
+    k = net.pptr[q.sink]
+    only = net.pdst[k]
+    if not net.core[q.sink] and net.core[only] and 0.0 < w.n_price[only] < net.pback[k] * w.n_paid[q.sink]:
+        _list_pair(w, net.popp[k], only)
 
 
 @inlined
@@ -138,95 +152,3 @@ def _list_pair(w: Work, k: int, token: int) -> None:
     w.l_pair[w.n[PAIRS]] = k
     w.l_from[w.n[PAIRS]] = token
     w.n[PAIRS] += 1
-
-
-@inlined
-def _offer(w: Work, q: Search, token: int, fetch: float, floor: float) -> bool:
-    """Let a token outside of the set fetch that much, if it is more than before, and more than it costs at least."""
-    enough = fetch * q.ahead[token] > floor or (w.n_cost[token] > 0.0 and fetch > w.n_cost[token])
-    if not enough or fetch <= w.n_price[token] * GROWTH:
-        return False
-    if w.n_mark[token] == 0:
-        w.t_outside[w.n[OUTSIDE]] = token
-        w.n[OUTSIDE] += 1
-    w.n_price[token] = fetch
-    w.n_mark[token] = QUEUED
-    return True
-
-
-@inlined
-def _look_around(net: Net, w: Work, q: Search, token: int, floor: float) -> None:
-    """List the profitable sales of a token of the set to others of it; note what tokens outside fetch for it."""
-    price, paid = w.n_price[token], w.n_paid[token]
-    end = net.pptr[token + 1] if token == q.sink or is_source(w, q, token) else net.pcore[token]
-    for k in range(net.pptr[token], end):
-        other = net.pdst[k]
-        if w.n_sell[other] < 0:
-            _offer(w, q, other, net.pback[k] * paid, floor)
-        elif 0.0 < price < net.prate[k] * w.n_paid[other]:
-            _list_pair(w, k, token)
-
-
-@inlined
-def _spread(net: Net, w: Work, q: Search, floor: float) -> None:
-    """Let tokens that sell to others outside of the set fetch what those do; `n_paid` is what they cost in the set."""
-    changed = True
-    while changed:
-        changed = False
-        for i in range(w.n[OUTSIDE]):
-            t = w.t_outside[i]
-            if w.n_mark[t] != QUEUED:
-                continue
-            w.n_mark[t] = TOLD
-            cost = UNKNOWN
-            for k in range(net.pptr[t], net.pcore[t]):
-                other = net.pdst[k]
-                if w.n_sell[other] < 0:
-                    changed = _offer(w, q, other, net.pback[k] * w.n_price[t], floor) or changed
-                elif 0.0 < w.n_price[other] < cost * net.pback[k]:
-                    cost = w.n_price[other] / net.pback[k]
-            w.n_paid[t] = cost
-
-
-@inlined
-def _settle_outside(net: Net, w: Work, q: Search, floor: float) -> None:
-    """Price tokens outside of the set between what they fetch and what they cost there: then neither side earns."""
-    for source in q.sources:  # the one token of the set that is no core token and sells
-        k = net.pptr[source]
-        only, cost = net.pdst[k], w.n_price[source] / net.prate[k]
-        if not net.core[source] and w.n_mark[only] == TOLD:
-            w.n_paid[only] = min(w.n_paid[only], cost)
-    for i in range(w.n[OUTSIDE]):
-        t = w.t_outside[i]
-        w.n_mark[t] = 0
-        cost = min(w.n_price[t], w.n_paid[t])
-        w.n_paid[t] = max(math.sqrt(w.n_price[t] * cost), _least_cost(w, q, t, floor))
-    for i in range(w.n[OUTSIDE]):
-        w.n_price[w.t_outside[i]] = w.n_paid[w.t_outside[i]]
-
-
-@inlined
-def _list_pairs_of(net: Net, w: Work, token: int) -> None:
-    """List the profitable pairs of a token outside of the set: its sales, and its purchases from the set."""
-    price = w.n_price[token]
-    for k in range(net.pptr[token], net.pcore[token]):
-        other = net.pdst[k]
-        if net.prate[k] * w.n_paid[other] > price:
-            _list_pair(w, k, token)
-        if w.n_sell[other] >= 0 and 0.0 < w.n_price[other] < net.pback[k] * price:
-            _list_pair(w, net.popp[k], other)
-
-
-@inlined
-def _list_pairs_of_leaves(net: Net, w: Work, q: Search) -> None:
-    """The pairs of sources and sinks with one neighbour, which are not among those of core tokens."""
-    for source in q.sources:
-        k = net.pptr[source]
-        outside = not net.core[source] and w.n_sell[net.pdst[k]] < 0
-        if outside and net.prate[k] * w.n_paid[net.pdst[k]] > w.n_price[source]:
-            _list_pair(w, k, source)
-    k = net.pptr[q.sink]
-    only = net.pdst[k]
-    missing = not net.core[q.sink] and not is_source(w, q, only)
-    if missing and 0.0 < w.n_price[only] < net.pback[k] * w.n_paid[q.sink]:
-        _list_pair(w, net.popp[k], only)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from millrace.routing.jit import kernel
+import numpy as np
+
+from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Floats
 
 
@@ -29,3 +31,13 @@ def nth_largest(values: Floats, count: int, n: int) -> float:
         else:
             break
     return float(values[place])
+
+
+@inlined
+def bucket_of(value: float, most: float, buckets: int) -> int:
+    """The bucket of a value of at most `most`: 0 for the largest ones, the last one for all that are much smaller.
+
+    The upper bits of a positive float64 grow with it; 128 buckets share each power of two.
+    """
+    above = int(np.float64(most).view(np.int64) >> 45) - int(np.float64(value).view(np.int64) >> 45)
+    return min(max(above, 0), buckets - 1)

@@ -383,10 +383,10 @@ class Router(SpotGraph):
         single = int(sources[0]) if len(amounts) == 1 else -1
         behind = self.potential(sink, backward=True)
         search = Search(sources, scaled, sink, False, sink, single, ahead, behind, 1.0, closed=False)
-        trades, _, flows = self._kernels.flow(search, limits._replace(paths=max(limits.paths, len(amounts))))
-        if trades and longest(trades) > limits.hops:
+        flow = self._kernels.flow(search, limits._replace(paths=max(limits.paths, len(amounts))))
+        if flow.trades and longest(flow.trades) > limits.hops:
             return [], []
-        return trades, flows
+        return flow.trades, flow.inputs.tolist()
 
 
 def _proven(done: Done, upper: float) -> Route:

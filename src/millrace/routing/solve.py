@@ -11,6 +11,7 @@ from millrace.routing.jit import inlined, kernel
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import settle_flows
+from millrace.routing.pathsearch import most_of_ends
 from millrace.routing.profitable import list_profitable
 from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, trim
 from millrace.routing.refine import refine
@@ -20,6 +21,7 @@ UPPER, LEVEL, UPPER_PATH = range(3)  # slots of the report
 LOOSE = 1e-6  # a bound this much (relative) above the working set's value deserves better prices
 FIT_ROUNDS = 8
 NEARLY = 0.9995  # how near an edge is to be used to be worth keeping for pruning, which solves many times over
+FAR_BELOW = 0.9  # of the split's value: a single path that pays less needs no sharper bound
 UNREACHED = 1e300  # price of a token that nothing can reach: it has nothing to sell
 
 
@@ -253,7 +255,9 @@ def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
     if q.closed:
         if not listed:
             list_profitable(net, w, q, marginal(net, w, q))
-        report[UPPER_PATH] = bound_of_path(net, w, q) * w.unit[0]
+        report[UPPER_PATH] = most_of_ends(net, q)
+        if report[UPPER_PATH] > FAR_BELOW * value * w.unit[0]:
+            report[UPPER_PATH] = min(report[UPPER_PATH], bound_of_path(net, w, q) * w.unit[0])
     report[UPPER] = upper_bound(net, w, q, value) * w.unit[0]
     report[LEVEL] = marginal(net, w, q)
     make_acyclic(net, w, q.sources.size)

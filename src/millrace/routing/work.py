@@ -18,6 +18,7 @@ from millrace.routing.net import Bools, Floats, Ints, Net
 MAX_EDGES = 1024
 MOST_BETWEEN = 14  # edges of a path but the first and the last
 MAX_TOKENS = 320
+BUCKETS = 4096  # of numbers by size, in which the largest are looked for
 # An edge between the two faces of one token (arbitrage): keeping the input instead of trading it.
 HOLD = -1
 HOLD_DEPTH = 1e10
@@ -64,18 +65,21 @@ class Work(NamedTuple):
     n_buy: Ints  # local index of a token as buyer
     n_price: Floats  # price of a token as seller, 0 for one that may not sell
     n_paid: Floats  # price of a token as buyer, 0 for one that may not buy
+    n_over: Floats  # 1 / n_price of a token in the working set that may sell, 0 for one that may not
+    n_fetch: Floats  # what a token outside the set fetches there
+    n_yield: Floats  # how much of it is bought there for one unit of value
     n_mark: Ints  # scratch, zero between uses
     floor: Floats  # [0]: best spot rate that routes through a listed token or pair exceed
     l_token: Ints  # listed core tokens
     l_pair: Ints  # listed pairs
     l_from: Ints  # the tokens they sell
-    t_outside: Ints  # tokens outside the working set that have a price
-    n_cost: Floats  # scratch, zero between uses
+    t_outside: Ints  # tokens outside the working set that have a price of their own
     m_in: Bools  # edge of the net is in the working set
     c_edge: Ints  # candidates
     c_token: Ints
     c_score: Floats
     c_level: Floats  # scratch
+    c_bucket: Ints  # scratch
     point: Floats
     best: Floats  # scratch
 
@@ -98,9 +102,9 @@ def make_work(tokens: int, edges: int) -> Work:
         i(me), i(me), i(me), f(me), f(me), i(me), b(me), f(me), f(me), f(me), f(me), f(me), f(me), b(me), i(me),
         f(me), b(me),
         i(mt), f(mt), f(mt), f(mt), f(mt), f(mt), f(mt), i(mt), i(mt), i(mt), i(mt), i(mt), make_matrix(mt),
-        i(tokens), i(tokens), f(tokens), f(tokens), i(tokens), f(1), i(tokens), i(2 * edges), i(2 * edges),
-        i(tokens), f(tokens), b(edges),
-        i(cand), i(cand), f(cand), f(cand), f(3), f(MOST_BETWEEN),
+        i(tokens), i(tokens), f(tokens), f(tokens), f(tokens), f(tokens), f(tokens), i(tokens), f(1),
+        i(tokens), i(2 * edges + 1), i(2 * edges + 1), i(tokens), b(edges),
+        i(cand), i(cand), f(cand), f(cand), i(BUCKETS), f(3), f(MOST_BETWEEN),
     )  # fmt: skip
 
 
@@ -191,8 +195,6 @@ def compact(w: Work, sources: int, nearly: float) -> None:
         if w.t_mark[t] == 0:
             w.n_sell[token] = -1
             w.n_buy[token] = -1
-            w.t_outside[w.n[OUTSIDE]] = token
-            w.n[OUTSIDE] += 1
             continue
         w.t_list[t] = tokens
         if w.n_sell[token] == t:
