@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from multiversx_sdk import UserSecretKey, UserWallet
@@ -71,6 +74,58 @@ def test_encrypted_keystore_files(tmp_path: Path) -> None:
     encrypted.write_text("{}")
     with pytest.raises(keystore.KeyStoreError, match="not a keystore file"):
         keystore.load(tuple(files), (), NETWORK, {}, str(passphrase))
+
+
+def keystore_file(folder: Path, **changes: Any) -> tuple[str, str]:
+    """A keystore with fields of its `crypto` changed, outer ones first, and the file with its passphrase."""
+    file, passphrase = folder / "key.json", folder / "passphrase"
+    UserWallet.from_secret_key(UserSecretKey(bytes(RELAYERS[0]._signing)), "pass").save(file)
+    content = json.loads(file.read_text())
+    crypto = content["crypto"]
+    for name, value in changes.items():
+        place = next(part for part in (crypto["kdfparams"], crypto["cipherparams"], crypto) if name in part)
+        place[name] = value(crypto) if callable(value) else value
+    file.write_text(json.dumps(content))
+    passphrase.write_text("pass")
+    for path in (file, passphrase):
+        path.chmod(0o600)
+    return str(file), str(passphrase)
+
+
+def mac_of(crypto: dict[str, Any]) -> str:
+    """The right MAC of what is there, whatever that is."""
+    params = crypto["kdfparams"]
+    numbers = {name: params[name] for name in ("n", "r", "p", "dklen")}
+    derived = hashlib.scrypt(b"pass", salt=bytes.fromhex(params["salt"]), **numbers)
+    return hmac.digest(derived[16:32], bytes.fromhex(crypto["ciphertext"]), "sha256").hex()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        *(({name: value}, "not a keystore file") for name in "nrp" for value in (-1, 0, 2**70)),
+        ({"n": 3}, "not a keystore file"),
+        ({"n": 2**19, "p": 1}, "not a keystore file"),
+        *(({"dklen": value}, "not a keystore file") for value in (-1, 0, 15, 2**40, 2**70)),
+        *(({"iv": value}, "not a keystore file") for value in ("ff" * 17, "zz", "é")),
+        *(({name: "zz"}, "not a keystore file") for name in ("salt", "mac", "ciphertext")),
+        ({"cipher": "aes-256-ctr"}, "not a keystore file"),
+        ({"kdf": "pbkdf2"}, "not a keystore file"),
+        ({"iv": "00" * 16}, "do not belong together"),
+        ({"salt": "00" * 32}, "wrong passphrase, or a damaged file"),
+        ({"mac": "00" * 32}, "wrong passphrase, or a damaged file"),
+        ({"ciphertext": "00" * 64}, "wrong passphrase, or a damaged file"),
+        *(({"ciphertext": "00" * size, "mac": mac_of}, "do not belong together") for size in (0, 31, 32, 63, 65)),
+    ],
+)
+def test_keystores_that_cannot_be(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    """Whatever stands in a keystore, its file is named with what is wrong; sound parameters open it."""
+    file, passphrase = keystore_file(tmp_path, **changes)
+    with pytest.raises(keystore.KeyStoreError, match=rf"key\.json: .*{words}"):
+        keystore.load((file,), (), NETWORK, {}, passphrase)
+    file, passphrase = keystore_file(tmp_path)
+    with pytest.raises(keystore.KeyStoreError, match="no key for shard 1, 2"):
+        keystore.load((file,), (), NETWORK, {}, passphrase)
 
 
 def test_seeds_in_the_environment() -> None:

@@ -33,6 +33,11 @@ TX = transfer(wallet(1), data=b"12345", value=7, gas_limit=150_000)
         ('[lists]\nallow_receivers = ["erd1abc"]', ["lists.allow_receivers", "'erd1abc'", "58 further"]),
         ("[quotas]\nfirst_ban_seconds = nan", ["quotas.first_ban_seconds", "no number"]),
         ("[quotas]\nlongest_ban_seconds = inf", ["quotas.longest_ban_seconds"]),
+        ("[quotas]\nfirst_ban_seconds = 1e300", ["quotas.first_ban_seconds", "ten years"]),
+        ("[budget]\nper_day = 0x" + "f" * 5_000, ["budget.per_day", "10^30"]),
+        (f"[caps]\nvalue = {10**30 + 1}", ["caps.value", "10^30"]),
+        ("[budget]\nper_day = 1" + "0" * 5_000, ["thousands of digits"]),
+        ("lists = " + "[" * 5_000, ["nested too deeply"]),
         ("[quotas]\nfailures = 0", ["quotas.failures", "at least 1"]),
         ("[quotas]\ncall_failure_percent = 0", ["quotas.call_failure_percent", "1 to 100"]),
         ("paused_shards = [3]", ["paused_shards", "no shard 3"]),
@@ -60,6 +65,7 @@ def test_what_is_a_policy(tmp_path: Path) -> None:
     rules = PolicyFile(str(file))
     assert rules.refresh() and rules.policy.caps.fee == 12345678901234567
     assert loads("") == Policy() and NETWORK.shards == SHARDS
+    assert loads(f"[caps]\nvalue = {10**30}\nfee = 0").caps == Caps(value=10**30, fee=0)
 
 
 def test_explaining_with_a_policy_that_is_none(tmp_path: Path) -> None:

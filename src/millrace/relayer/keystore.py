@@ -25,6 +25,8 @@ MAX_FILE = 65_536
 MAX_HEAD = 256
 """Bytes of a PEM file's first line."""
 MAX_SCRYPT_MEMORY = 256 * 1024 * 1024
+SEED = 32
+"""Bytes of a secret key's seed, and of the public key that stands behind it."""
 _PEM_HEAD = "-----BEGIN PRIVATE KEY for "
 
 
@@ -157,17 +159,21 @@ def _decrypt(path: str, content: bytes, passphrase: bytes) -> KeyPair:
             dklen=params.dklen,
             maxmem=MAX_SCRYPT_MEMORY,
         )
-        ciphertext, counter = bytes.fromhex(crypto.ciphertext), bytes.fromhex(crypto.cipherparams.iv)
-        mac = bytes.fromhex(crypto.mac)
-    except (msgspec.DecodeError, ValueError, UnicodeDecodeError):
+        counter = int.from_bytes(bytes.fromhex(crypto.cipherparams.iv), "big")
+        cipher = AES.new(derived[:16], AES.MODE_CTR, nonce=b"", initial_value=counter)
+        ciphertext, mac = bytes.fromhex(crypto.ciphertext), bytes.fromhex(crypto.mac)
+    except (
+        msgspec.DecodeError,
+        ValueError,
+        TypeError,
+        OverflowError,
+    ):  # the last two of numbers that scrypt cannot take
         raise KeyStoreError(f"{path}: not a keystore file of a secret key, version 4") from None
     if not hmac.compare_digest(hmac.digest(derived[16:32], ciphertext, "sha256"), mac):
         raise KeyStoreError(f"{path}: wrong passphrase, or a damaged file")
-    plain = AES.new(derived[:16], AES.MODE_CTR, nonce=b"", initial_value=int.from_bytes(counter, "big")).decrypt(
-        ciphertext
-    )
-    pair = KeyPair.from_seed(plain[:32])
-    if pair.public != plain[32:64]:
+    plain = cipher.decrypt(ciphertext)
+    pair = KeyPair.from_seed(plain[:SEED]) if len(plain) == 2 * SEED else None
+    if pair is None or pair.public != plain[SEED:]:
         raise KeyStoreError(f"{path}: its secret and public key do not belong together")
     return pair
 

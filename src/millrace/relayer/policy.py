@@ -7,7 +7,6 @@ still cannot sign beyond them. Amounts are in atomic units (10^-18 EGLD), writte
 from __future__ import annotations
 
 import difflib
-import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,10 @@ from millrace.relayer.reasons import Refused
 EGLD = 10**18
 SHARDS = 3
 """With a key each; see `NetworkProfile`."""
+
+MOST = 10**30
+"""No entry is larger: amounts and numbers beyond it are slips of the pen."""
+MOST_SECONDS = 10 * 366 * 86_400.0
 
 _TRANSFERS = {name.encode() for name in (call.ESDT_TRANSFER, call.NFT_TRANSFER, call.MULTI_TRANSFER)}
 
@@ -122,12 +125,10 @@ _OPEN = Lists()
 
 def loads(text: str) -> Policy:
     """The policy in a TOML text. Raises `PolicyError`."""
+    document = _parsed(text)
+    _check_names(document, Policy, "")
     try:
-        document = tomllib.loads(text)
-        _check_names(document, Policy, "")
         policy = msgspec.convert(document, Policy, strict=False)
-    except tomllib.TOMLDecodeError as error:
-        raise PolicyError(str(error)) from error
     except msgspec.ValidationError as error:
         raise PolicyError(_in_words(str(error))) from error
     for name in ("allow_receivers", "deny_receivers", "allow_contracts", "allow_senders", "deny_senders"):
@@ -138,6 +139,17 @@ def loads(text: str) -> Policy:
                 raise PolicyError(f"lists.{name}: {entry!r}: {error}") from error
     _check_ranges(policy)
     return policy
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PolicyError(str(error)) from error
+    except ValueError:  # of Python's own limit
+        raise PolicyError("a number has thousands of digits") from None
+    except RecursionError:
+        raise PolicyError("nested too deeply") from None
 
 
 def _check_names(table: dict[str, Any], kind: type[msgspec.Struct], path: str) -> None:
@@ -170,8 +182,9 @@ def _check_ranges(policy: Policy) -> None:
     for name, table in (("caps", policy.caps), ("budget", policy.budget), ("quotas", policy.quotas)):
         for field in table.__struct_fields__:
             value = getattr(table, field)
-            if not 0 <= value < math.inf:
-                raise PolicyError(f"{name}.{field}: {value} is negative, or no number")
+            most, words = (MOST_SECONDS, "ten years") if isinstance(value, float) else (MOST, "10^30")
+            if not 0 <= value <= most:
+                raise PolicyError(f"{name}.{field}: negative, no number, or more than {words}")
     quotas = policy.quotas
     if quotas.failures < 1:
         raise PolicyError("quotas.failures: at least 1")
