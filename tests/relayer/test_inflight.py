@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from relayer_support import transfer, wallet
 
 from millrace.chain.transaction import client_hash, to_proto
 from millrace.relayer.inflight import Entry, InFlight
+from millrace.relayer.stages import Kind, hash_of
 
 ALICE = wallet(1)
 MADE = {nonce: transfer(ALICE, nonce, relayed=False, value=nonce * 7) for nonce in range(8)}
@@ -41,3 +43,68 @@ def test_nonces_and_costs(steps: list[tuple[int, bool]], account_nonce: int) -> 
         assert index.expected_nonce(ALICE.public, account_nonce) == expected
     for item in there.values():
         assert index.by_client_hash(item.client_hash) is item is index.by_chain_hash(item.client_hash)
+
+
+RELAYED = wallet(1, 1)
+KINDS: list[tuple[Kind, bool]] = [("relay", True), ("sign", True), ("broadcast", True), ("broadcast", False)]
+"""With a relayer, which of a `broadcast` is not ours, or without."""
+
+
+def various(number: int) -> Entry:
+    kind, relayed = KINDS[number % len(KINDS)]
+    tx = transfer(RELAYED, number, relayed=relayed, value=3)
+    return Entry(tx, to_proto(tx), client_hash(tx), kind, 1, 1, 100 + number, number, ip="ab"[number // 4 % 2])
+
+
+VARIOUS = {number: various(number) for number in range(16)}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 15), st.sampled_from(["add", "sign", "remove"])), max_size=40))
+def test_sums_and_hashes(steps: list[tuple[int, str]]) -> None:
+    """What is counted by address, relayer and kind is of the entries that are there; nothing is kept of others."""
+    index = InFlight(capacity=8)
+    there: dict[int, Entry] = {}
+    for number, step in steps:
+        kind = KINDS[number % len(KINDS)][0]
+        if step == "add" and number not in there and index.has_room(kind):
+            there[number] = msgspec.structs.replace(VARIOUS[number])
+            index.add(there[number])
+        elif step == "sign" and number in there and not there[number].chain_hash:
+            index.signed(there[number], b"s" * 64 if kind != "broadcast" else b"")
+        elif step == "remove" and number in there:
+            index.remove(there.pop(number))
+        broadcasts = [item for item in there.values() if item.kind == "broadcast"]
+        assert index.has_room("broadcast") == (len(there) < 8 and len(broadcasts) < 4)
+        assert index.has_room("relay") == index.has_room("sign") == (len(there) < 8)
+        for ip in "ab":
+            assert index.of_ip(ip) == sum(item.ip == ip for item in there.values())
+        owed = sum(item.fee for item in broadcasts if item.tx.relayer)
+        assert index.owed(VARIOUS[0].tx.relayer) == owed
+        own = sum(item.tx.value + (0 if item.tx.relayer else item.fee) for item in there.values())
+        assert index.committed(RELAYED.public, 0) == own
+        for at, item in there.items():
+            assert index.of_sender(RELAYED.public)[at] is item is index.by_client_hash(item.client_hash)
+            nameable = bool(item.chain_hash) or not item.tx.relayer
+            assert index.by_chain_hash(item.client_hash if not item.chain_hash else item.chain_hash) is (
+                item if nameable else None
+            )
+            assert item.proto == to_proto(item.tx) and item.chain_hash in (b"", hash_of(item.proto))
+            assert item.tx.relayer_signature == (b"s" * 64 if item.chain_hash and item.kind != "broadcast" else b"")
+    for item in list(there.values()):
+        index.remove(item)
+        index.remove(item)  # twice is once
+    tables = [value for value in vars(index).values() if isinstance(value, dict)]
+    assert len(index) == 0 and len(tables) == 7 and not any(tables)
+    assert index.has_room("broadcast")
+
+
+def test_another_entry_of_the_nonce_stays() -> None:
+    """To take out what is not there any more does not take out what came after it."""
+    index, first = InFlight(), entry(3)
+    second = msgspec.structs.replace(first, client_hash=b"other")
+    index.add(first)
+    index.remove(first)
+    index.add(second)
+    index.remove(first)
+    assert index.of_sender(ALICE.public) == {3: second} and index.committed(ALICE.public, 0) == 3 * 7 + 103

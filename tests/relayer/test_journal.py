@@ -71,6 +71,10 @@ async def test_row_10_second_payload_for_a_nonce(journal: Journal) -> None:
         ({"state": "finished", "chain_hash": b"h", "cost": 5}, False),
         ({"state": "superseded", "chain_hash": b"h", "cost": 10}, False),
         ({"state": "superseded", "chain_hash": None, "cost": 10}, False),
+        ({"state": "superseded", "chain_hash": b"h", "cost": 0}, False),
+        ({"state": "superseded", "chain_hash": None, "cost": None}, False),
+        ({"state": "expired", "chain_hash": b"h", "relayer": None}, False),
+        ({"state": "journalled", "chain_hash": None, "cost": 0}, False),
         ({"state": "superseded", "chain_hash": None, "cost": 0}, True),
         ({"state": "dropped", "chain_hash": b"h", "relayer": None}, True),
     ],
@@ -86,6 +90,16 @@ async def test_only_what_we_never_signed_gives_way(journal: Journal, changes: di
         with pytest.raises(NonceTaken):
             await journal.append([row(1, b"other")])
         assert journal.failed is None
+
+
+async def test_a_row_that_took_the_place_of_another_has_not_ended(journal: Journal) -> None:
+    """What gave way had ended; the row in its place is not pruned with what is over."""
+    await journal.append([row(1, relayer=None)])
+    journal.change(lambda connection: connection.execute("UPDATE submissions SET state = 'dropped', ended_ms = 1"))
+    await journal.append([row(1, b"other", relayer=None)])
+    journal.prune(10**15)
+    await journal.flush()
+    assert [record.client_hash for record in journal.open_records()] == [row(1, b"other").client_hash]
 
 
 async def test_reopened_file_has_everything(tmp_path: Path) -> None:
