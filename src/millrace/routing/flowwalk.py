@@ -241,12 +241,13 @@ class FlowWalker:
 
     def __init__(self, tables: Tables) -> None:
         net, tokens, most = tables.net, tables.net.core.size, MAX_EDGES
+        self._modes, self._words = np.zeros((2, most), np.int32), np.zeros((4, most), np.uint64)
         self._walk = Walk(
             net.src, net.dst, tables.terms, tables.pool,
             np.zeros((tokens, 2), np.uint64), np.zeros(tokens), np.zeros(tokens, np.int32),
             np.zeros(tables.pool.size, np.bool_), np.zeros(most, np.int32), np.zeros(most), np.zeros(most, np.int32),
-            np.zeros(most, np.int32), np.zeros(most, np.int32), np.zeros((2, most), np.uint64),
-            np.zeros((2, most), np.uint64), np.zeros(2, np.uint64), np.zeros(1, np.int32),
+            self._modes[0], self._modes[1], self._words[:2], self._words[2:],
+            np.zeros(2, np.uint64), np.zeros(1, np.int32),
         )  # fmt: skip
         self._call = entry(walk_flow, self._walk, 0, 0, 0, 0, 0.0)
 
@@ -271,18 +272,12 @@ class FlowWalker:
         x, count = self._walk, int(self._walk.kept[0])
         if count < len(trades):
             trades = [trades[k] for k in x.number[:count].tolist()]
-        sold, bought = _numbers(x.sold[:, :count]), _numbers(x.bought[:, :count])
-        modes, values = x.mode[:count].tolist(), x.ppm[:count].tolist()
-        for k in np.flatnonzero(x.mode[:count] == FIXED).tolist():
+        upper_sold, sold, upper_bought, bought = self._words[:, :count].tolist()
+        for numbers, row, upper in ((sold, 0, upper_sold), (bought, 2, upper_bought)):
+            for k in self._words[row, :count].nonzero()[0].tolist():
+                numbers[k] |= upper[k] << 64
+        modes, values = self._modes[:, :count].tolist()
+        for k in (self._modes[0, :count] == FIXED).nonzero()[0].tolist():
             values[k] = sold[k]
-        (amount_out,) = _numbers(x.amount[:, None])
-        return Walked(amount_in, amount_out, trades, modes, values, sold, bought)
-
-
-def _numbers(words: Words) -> list[int]:
-    """Integers of two rows of words."""
-    numbers: list[int] = words[1].tolist()
-    wide = np.flatnonzero(words[0])
-    for k, high in zip(wide.tolist(), words[0, wide].tolist(), strict=True):
-        numbers[k] |= high << 64
-    return numbers
+        high, low = x.amount.tolist()
+        return Walked(amount_in, high << 64 | low, trades, modes, values, sold, bought)

@@ -127,8 +127,10 @@ class KernelSearch:
         return Flow(self._list(self._edges[:count]), self._edges[:count].copy(), self._flows[:count].copy())
 
     def _split(self, work: PathWork, count: int, search: Search) -> Split:
+        if count == 0:
+            return Split([], [])
         lengths = work.length[:count].tolist()
-        edges = work.paths[:count, : max(lengths, default=0)].tolist()
+        edges = work.paths[:count, : max(lengths)].tolist()
         paths = [[self.trades[e] for e in row[:length]] for row, length in zip(edges, lengths, strict=True)]
         amount = float(search.amounts[0])
         return Split(paths, [flow / amount for flow in work.flow[:count].tolist()])
