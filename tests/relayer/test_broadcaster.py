@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 from relayer_support import NETWORK, transfer, wallet
 
-from millrace.chain.transaction import Transaction, client_hash, to_proto
+from millrace.chain.gossip import MAX_BATCH, unwrap_transactions
+from millrace.chain.transaction import Transaction, client_hash, from_proto, to_proto
 from millrace.relayer import broadcaster
 from millrace.relayer.broadcaster import Broadcaster
 from millrace.relayer.chain_api import Taken
@@ -29,6 +30,10 @@ class Air:
         """… and what it is to answer."""
         self.expired: list[Entry] = []
         self.peers = 1
+        self.told: list[list[int]] = []
+        """Nonces of each batch that was published."""
+        self.defects: list[int] = []
+        """Nonces whose batches cannot be published."""
         self.broadcaster = Broadcaster(
             NETWORK, self._publish, self._submit,
             is_wanted=lambda entry: self.wanted and entry not in self.expired,
@@ -38,6 +43,10 @@ class Air:
 
     async def _publish(self, topic: str, data: bytes) -> int:
         self.sent += 1
+        nonces = [from_proto(proto).nonce for proto in unwrap_transactions(data, int(self.wall))]
+        if set(nonces) & set(self.defects):
+            raise ValueError("a defect")
+        self.told.append(nonces)
         return self.peers
 
     async def _submit(self, tx: Transaction) -> Taken:
@@ -45,8 +54,8 @@ class Air:
         answer = self.answers[tx.sender, tx.nonce] = asyncio.get_running_loop().create_future()
         return await answer
 
-    def entry(self, age: float = 0.0, *, sender: int = 1, nonce: int = 0) -> Entry:
-        tx = transfer(wallet(sender), nonce=nonce)
+    def entry(self, age: float = 0.0, *, sender: int = 1, nonce: int = 0, data: bytes = b"") -> Entry:
+        tx = transfer(wallet(sender), nonce=nonce, data=data)
         created = int((self.wall - age) * 1000)
         return Entry(tx, to_proto(tx), client_hash(tx), "relay", 1, 1, 100, created, state="signed")
 
@@ -165,3 +174,92 @@ async def test_what_the_chain_api_takes_later_is_tried_again_with_what_follows(a
     air.answers.popitem()[1].set_result("taken")
     await air.tick(0.0)
     assert [nonce for _, nonce in air.submitted] == [0, 0, 1]
+
+
+async def test_a_batch_that_cannot_be_sent_stops_no_other(air: Air) -> None:
+    """Entries of a batch that fails are tried again, those of other batches are sent; each belongs to its own batch."""
+    large = b"x" * (MAX_BATCH // 2)
+    entries = [air.entry(nonce=nonce, data=large if nonce % 2 else b"") for nonce in range(6)]
+    air.defects = [3]
+    for entry in entries:
+        air.broadcaster.send(entry)
+    await air.tick(0.0)
+    good = [nonce for batch in air.told for nonce in batch]
+    failed = sorted({0, 1, 2, 3, 4, 5} - set(good))
+    assert len(air.told) >= 2 and 3 in failed and air.broadcaster.sent == len(good)
+    air.defects = []
+    air.told.clear()
+    await air.tick(1.0)
+    assert sorted(nonce for batch in air.told for nonce in batch) == failed
+    await air.tick(14.0)
+    assert air.broadcaster.sent == 6 + len(good), "what was taken is sent again after its pause, not before"
+
+
+async def test_what_nobody_takes_is_tried_after_growing_pauses(air: Air) -> None:
+    """Nobody takes it: again after 1, 2, 4, 8 and then every 15 s; once somebody took it the pauses begin anew."""
+    alone = Broadcaster(
+        NETWORK, air._publish, None, is_wanted=lambda entry: True, on_expired=air.expired.append,
+        regossip=15.0, lifetime=600.0, clock=lambda: air.steady,
+    )  # fmt: skip
+    air.broadcaster, given = alone, air.broadcaster
+    air.peers = 0
+    alone.send(air.entry())
+    await air.tick(0.0)
+    for pause in (1.0, 2.0, 4.0, 8.0, 15.0, 15.0):
+        before = air.sent
+        await air.tick(pause - 0.5)
+        assert air.sent == before
+        await air.tick(0.5)
+        assert air.sent == before + 1
+    assert alone.untaken == 7 and alone.sent == 0
+    air.peers = 1
+    await air.tick(15.0)
+    air.peers = 0
+    await air.tick(15.0)
+    before = air.sent
+    await air.tick(1.0)
+    assert air.sent == before + 1 and alone.sent == 1
+    await alone.stop()
+    air.broadcaster = given
+
+
+async def test_batches_of_a_topic_leave_in_their_time(air: Air, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a pause a batch lingers for a moment, and whatever comes in the next 250 ms leaves together after them."""
+    monkeypatch.setattr(broadcaster, "LINGER_SECONDS", 0.004)
+    monkeypatch.setattr(broadcaster, "BATCH_SECONDS", 0.25)
+    timers = Timers()
+    monkeypatch.setattr(broadcaster.asyncio, "sleep", timers.sleep)
+    for nonce in range(2):
+        air.broadcaster.send(air.entry(nonce=nonce))
+    assert await timers.next() == 0.004
+    air.broadcaster.send(air.entry(nonce=2))
+    timers.fire()
+    assert await timers.next() == 0.25 and air.told == [[0, 1, 2]]
+    for nonce in range(3, 5):
+        air.broadcaster.send(air.entry(nonce=nonce))
+    timers.fire()
+    assert await timers.next() == 0.004 and len(air.told) == 1
+    timers.fire()
+    await timers.next()
+    assert air.told == [[0, 1, 2], [3, 4]]
+
+
+class Timers:
+    """In place of `asyncio.sleep`: pauses last until they are told to end."""
+
+    def __init__(self) -> None:
+        self._pauses: asyncio.Queue[float] = asyncio.Queue()
+        self._end = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self._pauses.put_nowait(seconds)
+        await self._end.wait()
+        self._end.clear()
+
+    async def next(self) -> float:
+        """The next pause somebody takes."""
+        async with asyncio.timeout(5):
+            return await self._pauses.get()
+
+    def fire(self) -> None:
+        self._end.set()

@@ -108,3 +108,32 @@ def test_another_entry_of_the_nonce_stays() -> None:
     index.add(second)
     index.remove(first)
     assert index.of_sender(ALICE.public) == {3: second} and index.committed(ALICE.public, 0) == 3 * 7 + 103
+
+
+def test_a_full_index_takes_nothing_more() -> None:
+    """At its capacity nothing is added, whatever its kind, and half of it is the most for broadcasts alone."""
+    index = InFlight(capacity=4)
+    index.add(VARIOUS[2])
+    assert index.has_room("broadcast")
+    index.add(VARIOUS[3])
+    assert not index.has_room("broadcast") and index.has_room("relay") and index.has_room("sign")
+    index.add(VARIOUS[0])
+    index.add(VARIOUS[1])
+    assert index.is_full and not any(index.has_room(kind) for kind in ("relay", "sign", "broadcast"))
+    with pytest.raises(KeyError):
+        index.add(VARIOUS[4])
+    index.remove(VARIOUS[0])
+    index.add(VARIOUS[4])
+    assert index.is_full and index.by_client_hash(VARIOUS[4].client_hash) is VARIOUS[4]
+
+
+def test_what_was_signed_before_a_restart_is_found_as_blocks_name_it() -> None:
+    """An entry that comes with its signature is found by its chain hash, and no longer once it is taken out."""
+    signed = msgspec.structs.replace(VARIOUS[0])
+    before, after = InFlight(), InFlight()
+    before.add(signed)
+    before.signed(signed, b"s" * 64)
+    after.add(signed)
+    assert after.by_chain_hash(signed.chain_hash) is signed and after.by_chain_hash(signed.client_hash) is None
+    after.remove(signed)
+    assert after.by_chain_hash(signed.chain_hash) is None
