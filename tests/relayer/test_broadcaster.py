@@ -110,6 +110,7 @@ async def test_what_is_not_wanted_is_forgotten(air: Air) -> None:
     air.wanted = False
     air.broadcaster.send(air.entry())
     await air.tick(1.0)
+    assert not air.broadcaster._until and not air.sent
     air.wanted = True
     air.broadcaster.send(air.entry())
     await air.tick(1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,24 @@ from click.testing import CliRunner
 from relayer_support import NETWORK, RELAYERS, as_json, transfer, wallet, write_keys
 
 from millrace import cli
+from millrace.chain import address
+from millrace.chain.call import CallError, ParsedCall
 from millrace.chain.fees import initially_paid_fee
-from millrace.relayer.policy import SHARDS, Caps, Policy, PolicyError, PolicyFile, check_caps, loads
+from millrace.chain.transaction import Transaction
+from millrace.relayer.policy import (
+    SHARDS,
+    Caps,
+    Lists,
+    Policy,
+    PolicyError,
+    PolicyFile,
+    check_caps,
+    check_gas_price,
+    check_lists,
+    gas_price_cap,
+    loads,
+    target_of,
+)
 from millrace.relayer.reasons import Refused
 
 TX = transfer(wallet(1), data=b"12345", value=7, gas_limit=150_000)
@@ -114,3 +131,141 @@ def test_row_3_and_row_4_each_cap_holds_to_the_unit(cap: str, value: int, reason
     assert check_caps(TX, Policy(caps=Caps(**{cap: value})), NETWORK) == initially_paid_fee(TX, NETWORK.gas)
     with pytest.raises(Refused, match=reason):
         check_caps(TX, Policy(caps=Caps(**{cap: value - 1})), NETWORK)
+
+
+@pytest.mark.parametrize(
+    ("p90", "cap"),
+    [(None, 20), (0, 20), (9, 20), (10, 20), (11, 22), (33, 66), (49, 98), (50, 100), (51, 100), (10**30, 100)],
+)
+def test_row_3_the_gas_price_follows_what_others_pay(p90: int | None, cap: int) -> None:
+    """Twice what nine in ten pay is sponsored, never less than the floor nor more than the cap; to the unit."""
+    caps = Caps(gas_price=100, gas_price_floor=20, gas_price_percent_of_p90=200)
+    assert gas_price_cap(caps, p90) == cap
+    check_gas_price(transfer(wallet(1), gas_price=cap), Policy(caps=caps), p90)
+    with pytest.raises(Refused, match="gas price too high"):
+        check_gas_price(transfer(wallet(1), gas_price=cap + 1), Policy(caps=caps), p90)
+
+
+BOB, EVE, SWAP = wallet(1, 1), wallet(1, 2).public, b"\0" * 8 + b"\5\0" + b"swap" * 5 + b"\0\1"
+TOKEN = b"@" + b"TOK-123456".hex().encode()
+PLAIN = transfer(BOB, receiver=EVE)
+CALL = transfer(BOB, receiver=SWAP, data=b"buy@01")
+TOKENS = transfer(BOB, receiver=SWAP, data=b"ESDTTransfer" + TOKEN + b"@05@" + b"buy".hex().encode())
+TO_ONESELF = b"MultiESDTNFTTransfer@" + SWAP.hex().encode() + b"@01" + TOKEN + b"@@05@" + b"buy".hex().encode()
+MANY = transfer(BOB, receiver=BOB.public, data=TO_ONESELF)
+
+
+def names(*keys: bytes) -> tuple[str, ...]:
+    return tuple(address.encode(key) for key in keys)
+
+
+@pytest.mark.parametrize("tx", [PLAIN, CALL, TOKENS, MANY], ids=["plain", "call", "tokens", "many"])
+def test_lists_of_senders(tx: Transaction) -> None:
+    """A list of senders is of who signs; to deny wins over to allow, and what is not allowed is refused."""
+    for lists in (Lists(allow_senders=names(EVE)), Lists(deny_senders=names(BOB.public))):
+        with pytest.raises(Refused, match="sender not allowed"):
+            check_lists(tx, target_of(tx), lists)
+    both = Lists(allow_senders=names(BOB.public), deny_senders=names(BOB.public))
+    with pytest.raises(Refused, match="sender not allowed"):
+        check_lists(tx, target_of(tx), both)
+    check_lists(tx, target_of(tx), Lists(allow_senders=names(EVE, BOB.public), deny_senders=names(EVE)))
+
+
+@pytest.mark.parametrize(
+    ("tx", "receiver"),
+    [(PLAIN, EVE), (CALL, SWAP), (TOKENS, SWAP), (MANY, SWAP)],
+    ids=["plain", "call", "tokens", "many"],
+)
+def test_row_15_lists_of_receivers(tx: Transaction, receiver: bytes) -> None:
+    """A list of receivers is of who really receives, also where tokens are sent to oneself with a target inside."""
+    other = wallet(1, 3).public
+    for lists in (Lists(allow_receivers=names(other)), Lists(deny_receivers=names(receiver))):
+        with pytest.raises(Refused, match="receiver not allowed"):
+            check_lists(tx, target_of(tx), lists)
+    check_lists(tx, target_of(tx), Lists(allow_receivers=names(receiver), deny_receivers=names(other)))
+
+
+def test_row_15_a_transfer_to_oneself_has_oneself_as_receiver() -> None:
+    """Whoever may not receive may not send to itself either; a receiver named outside counts beside the one inside."""
+    own = transfer(BOB, receiver=BOB.public)
+    with pytest.raises(Refused, match="receiver not allowed"):
+        check_lists(own, target_of(own), Lists(deny_receivers=names(BOB.public)))
+    odd = ParsedCall(SWAP, (), "buy", ())  # a target inside what was sent to somebody else
+    with pytest.raises(Refused, match="receiver not allowed"):
+        check_lists(PLAIN, odd, Lists(deny_receivers=names(EVE)))
+    with pytest.raises(Refused, match="receiver not allowed"):
+        check_lists(PLAIN, odd, Lists(allow_receivers=names(EVE)))
+
+
+@pytest.mark.parametrize(("tx", "function"), [(PLAIN, ""), (CALL, "buy"), (TOKENS, "buy"), (MANY, "buy")])
+def test_row_15_lists_of_functions_and_contracts(tx: Transaction, function: str) -> None:
+    """Functions are those the contract runs; contracts are listed apart, and say nothing of plain transfers."""
+    for lists in (Lists(allow_functions=("sell",)), Lists(deny_functions=(function,))):
+        with pytest.raises(Refused, match="function not allowed"):
+            check_lists(tx, target_of(tx), lists)
+    check_lists(tx, target_of(tx), Lists(allow_functions=(function,), deny_functions=("sell",)))
+    check_lists(tx, target_of(tx), Lists(allow_contracts=names(SWAP)))
+    others = Lists(allow_contracts=names(SWAP[:-3] + b"x\0\1"))
+    if function:
+        with pytest.raises(Refused, match="receiver not allowed"):
+            check_lists(tx, target_of(tx), others)
+    else:
+        check_lists(tx, target_of(tx), others)
+
+
+def test_row_15_what_cannot_be_read() -> None:
+    """A call whose arguments are no hex is matched by its name; a token transfer that cannot be read is none at all."""
+    burn = transfer(BOB, receiver=SWAP, data=b"burn@0")
+    with pytest.raises(Refused, match="function not allowed"):
+        check_lists(burn, target_of(burn), Lists(deny_functions=("burn",)))
+    assert target_of(transfer(BOB, data=b"\xff\xfe@0")).function == "\ufffd\ufffd"
+    for name in (b"ESDTTransfer", b"ESDTNFTTransfer", b"MultiESDTNFTTransfer"):
+        with pytest.raises(CallError):
+            target_of(transfer(BOB, data=name + b"@0"))
+
+
+def test_a_paused_shard_alone_is_paused() -> None:
+    """Of a shard whose key is paused nothing is sponsored; others go on."""
+    with pytest.raises(Refused, match="shard paused"):
+        check_caps(TX, Policy(paused_shards=(0, 1)), NETWORK)
+    assert check_caps(TX, Policy(paused_shards=(0, 2)), NETWORK)
+
+
+def test_a_policy_file_is_read_when_it_is_another(tmp_path: Path) -> None:
+    """Another size, another time or another file is read; the same is not, and a broken one is tried each time."""
+    file = tmp_path / "policy.toml"
+    rules = PolicyFile(str(file))
+
+    def write(text: str, at: int) -> None:
+        file.write_text(text)
+        os.utime(file, ns=(at, at))
+
+    write("[caps]\nfee = 1", 5)
+    assert rules.refresh() and not rules.refresh()
+    write("[caps]\nfee = 2", 6)  # another time
+    assert rules.refresh() and not rules.refresh() and rules.policy.caps.fee == 2
+    write("[caps]\nfee = 33", 6)  # another size
+    assert rules.refresh() and not rules.refresh() and rules.policy.caps.fee == 33
+    other = tmp_path / "other"
+    other.write_text("[caps]\nfee = 44")
+    os.utime(other, ns=(6, 6))
+    other.replace(file)
+    assert rules.refresh() and not rules.refresh() and rules.policy.caps.fee == 44
+    for content in (b"[caps]\nfee = -5", b"\xff\xfe"):
+        file.write_bytes(content)
+        for _ in range(2):
+            with pytest.raises(PolicyError, match=r"policy\.toml"):
+                rules.refresh()
+        assert rules.policy.caps.fee == 44
+    assert not PolicyFile("").refresh()
+
+
+@pytest.mark.parametrize(
+    "name", ["allow_receivers", "deny_receivers", "allow_contracts", "allow_senders", "deny_senders"]
+)
+def test_each_list_of_addresses_is_checked(name: str) -> None:
+    """An address with a slip of the pen would protect nobody: its list and it are named."""
+    good, bad = names(EVE)[0], names(EVE)[0][:-1] + ("q" if names(EVE)[0][-1] != "q" else "p")
+    assert getattr(loads(f'[lists]\n{name} = ["{good}"]').lists, name) == (good,)
+    with pytest.raises(PolicyError, match=rf"lists\.{name}: .*{bad}"):
+        loads(f'[lists]\n{name} = ["{good}", "{bad}"]')
