@@ -245,6 +245,35 @@ async def test_batches_of_a_topic_leave_in_their_time(air: Air, monkeypatch: pyt
     assert air.told == [[0, 1, 2], [3, 4]]
 
 
+async def test_what_the_chain_api_never_takes_is_not_pressed_on_it(air: Air) -> None:
+    """It counts as untaken, the sender's next one follows, and it is sent again no earlier than what was taken."""
+    air.peers = 0
+    for nonce in range(2):
+        air.broadcaster.send(air.entry(nonce=nonce))
+    await air.tick(0.0)
+    air.answers.popitem()[1].set_result("never")
+    await air.tick(0.0)
+    assert [nonce for _, nonce in air.submitted] == [0, 1]
+    assert air.broadcaster.untaken == 1 and air.broadcaster.sent_to_api == 0
+    air.answers.popitem()[1].set_result("taken")
+    await air.tick(0.0)
+    await air.tick(14.0)
+    assert len(air.submitted) == 2 and air.broadcaster.untaken == 1 and air.broadcaster.sent_to_api == 1
+    air.peers = 1
+    await air.tick(1.0)
+    assert air.told[-1] == [0, 1]
+
+
+async def test_after_its_end_nothing_is_handed_over(air: Air) -> None:
+    """To stop ends what is under way to the chain API as well, and what waits there stays where it is."""
+    air.peers = 0
+    for nonce in range(2):
+        air.broadcaster.send(air.entry(nonce=nonce))
+    await air.tick(0.0)
+    await air.broadcaster.stop()
+    assert [answer.cancelled() for answer in air.answers.values()] == [True] and len(air.submitted) == 1
+
+
 class Timers:
     """In place of `asyncio.sleep`: pauses last until they are told to end."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def test_row_37_key_file_permissions(tmp_path: Path) -> None:
     """A file others can read, a link or a directory is refused, and the text shows nothing of the key."""
     files = write_keys(tmp_path)
     first = Path(files[0])
-    for mode in (0o640, 0o604, 0o620):
+    for mode in (0o640, 0o604, 0o620, 0o602, 0o610, 0o601):
         first.chmod(mode)
         with pytest.raises(keystore.KeyStoreError, match="chmod 600") as error:
             load(files)
@@ -128,12 +129,44 @@ def test_keystores_that_cannot_be(tmp_path: Path, changes: dict[str, Any], words
         keystore.load((file,), (), NETWORK, {}, passphrase)
 
 
+def test_row_37_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    """A named pipe nobody writes to, as key file or passphrase file, holds up nothing."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    with pytest.raises(keystore.KeyStoreError, match="pipe: not a regular file"):
+        load((str(pipe),))
+    file, _ = keystore_file(tmp_path)
+    with pytest.raises(keystore.KeyStoreError, match="pipe: not a regular file"):
+        keystore.load((file,), (), NETWORK, {}, str(pipe))
+
+
+@pytest.mark.parametrize(("text", "opens"), [("pass\r\n", True), ("pass\n", True), (" pass", False), ("pass ", False)])
+def test_ends_of_lines_are_no_part_of_a_passphrase(tmp_path: Path, text: str, opens: bool) -> None:
+    """What an editor puts behind the passphrase does not count; spaces do."""
+    file, passphrase = keystore_file(tmp_path)
+    Path(passphrase).write_bytes(text.encode())
+    with pytest.raises(keystore.KeyStoreError, match="no key for shard 1, 2" if opens else "wrong passphrase"):
+        keystore.load((file,), (), NETWORK, {}, passphrase)
+
+
+@pytest.mark.parametrize("changes", [{"version": 3}, {"version": "4"}, {"kind": "mnemonic"}])
+def test_keystores_of_another_sort(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """Another version, or one that holds words instead of a key, is refused by its name and not decrypted."""
+    file, passphrase = keystore_file(tmp_path)
+    Path(file).write_text(json.dumps(json.loads(Path(file).read_text()) | changes))
+    with pytest.raises(keystore.KeyStoreError, match=r"key\.json: not a keystore file of a secret key, version 4"):
+        keystore.load((file,), (), NETWORK, {}, passphrase)
+
+
 def test_seeds_in_the_environment() -> None:
     """For development each key may be 64 hex digits in a variable."""
     seeds = {f"KEY{shard}": bytes(wallet(shard, 50)._signing).hex() for shard in range(3)}
     assert load((), **seeds) == {shard: pair.public for shard, pair in RELAYERS.items()}
-    with pytest.raises(keystore.KeyStoreError, match="KEY1"):
-        load((), **(seeds | {"KEY1": "xyz"}))
+    for wrong in ("xyz", "", "00" * 31, "00" * 33):
+        with pytest.raises(keystore.KeyStoreError, match="variable KEY1 does not hold 64 hex digits"):
+            load((), **(seeds | {"KEY1": wrong}))
+    with pytest.raises(keystore.KeyStoreError, match="variable KEY1 is not set"):
+        keystore.load((), tuple(seeds), NETWORK, {name: seeds[name] for name in seeds if name != "KEY1"})
 
 
 def test_whose_key_a_file_holds(tmp_path: Path) -> None:
