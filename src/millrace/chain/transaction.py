@@ -127,11 +127,13 @@ def to_proto(tx: Transaction) -> bytes:
         chainID=tx.chain_id.encode(),
         version=tx.version,
         signature=tx.signature,
-        options=tx.options,
         relayer=tx.relayer,
-        relayerSignature=tx.relayer_signature,
     )
     # Most transactions have none of these, and to set nothing takes as long as to set something.
+    if tx.options:
+        message.options = tx.options
+    if tx.relayer_signature:
+        message.relayerSignature = tx.relayer_signature
     if tx.data:
         message.data = tx.data
     if tx.receiver_username:

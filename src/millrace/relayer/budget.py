@@ -67,6 +67,12 @@ class _Window:
             self._drop(now)
         return self.total
 
+    def fits(self, amount: int, most: int, now: float) -> bool:
+        """Whether so much more is no more than `most` now."""
+        if now >= self._leaves:
+            self._drop(now)
+        return self.total + amount <= most
+
     def _drop(self, now: float) -> None:
         """Drop what has left the window."""
         charges, since = self._charges, now - self._seconds
@@ -176,11 +182,12 @@ class Ledger:
         account = self._key(who.key)
         _check_budget(account, fee, now, budget, sign_only)
         sender, ip, receiver = of_whom = self._quotas_of(who)
-        _check_quota(sender, fee, now, quotas.sender_per_hour)
-        if ip is not None:
-            _check_quota(ip, fee, now, quotas.ip_per_hour)
-        if receiver is not None:
-            _check_quota(receiver, fee, now, quotas.receiver_per_hour)
+        if not sender.window.fits(fee, quotas.sender_per_hour, now):
+            raise _spent(sender, now)
+        if ip is not None and not ip.window.fits(fee, quotas.ip_per_hour, now):
+            raise _spent(ip, now)
+        if receiver is not None and not receiver.window.fits(fee, quotas.receiver_per_hour, now):
+            raise _spent(receiver, now)
         if sign_only:
             _check_signed_only(sender, fee, quotas.sender_at_risk_sign_only)
             if ip is not None:
@@ -298,11 +305,11 @@ def _undecided(account: _KeyAccount, fee: int, now: float) -> Undecided:
 
 def _check_budget(account: _KeyAccount, fee: int, now: float, budget: Budget, sign_only: bool) -> None:
     minute, hour, day = account.windows
-    if minute.sum(now) + fee > budget.per_minute:
+    if not minute.fits(fee, budget.per_minute, now):
         raise _exhausted(minute, now)
-    if hour.sum(now) + fee > budget.per_hour:
+    if not hour.fits(fee, budget.per_hour, now):
         raise _exhausted(hour, now)
-    if day.sum(now) + fee > budget.per_day:
+    if not day.fits(fee, budget.per_day, now):
         raise _exhausted(day, now)
     if account.at_risk + fee > budget.at_risk or (
         sign_only and account.at_risk_sign_only + fee > budget.at_risk_sign_only
@@ -316,9 +323,8 @@ def _exhausted(window: _Window, now: float) -> Refused:
     return Refused(reasons.BUDGET_EXHAUSTED.but("try later", _ms(window.wait(now))))
 
 
-def _check_quota(quota: _Quota, fee: int, now: float, per_hour: int) -> None:
-    if quota.window.sum(now) + fee > per_hour:
-        raise Refused(reasons.QUOTA_EXHAUSTED.but("try later", _ms(quota.window.wait(now))))
+def _spent(quota: _Quota, now: float) -> Refused:
+    return Refused(reasons.QUOTA_EXHAUSTED.but("try later", _ms(quota.window.wait(now))))
 
 
 def _check_signed_only(quota: _Quota, fee: int, most: int) -> None:

@@ -64,7 +64,6 @@ Cosigned = tuple[bytes, bytes, bytes, int]
 """A transaction in protobuf form with its relayer's signature, its chain hash, its sender and nonce."""
 
 COLUMNS = ", ".join(Record.__struct_fields__)
-_FEE, _COST = (Record.__struct_fields__.index(name) for name in ("fee", "cost"))
 
 
 # A row gives way only when no key of ours may have signed it: it was not ours to sign, or it was withdrawn, which
@@ -93,11 +92,13 @@ def _update(count: int) -> str:
     )
 
 
-def _row(record: Record) -> list[Any]:
-    values = list(msgspec.structs.astuple(record))
-    values[_FEE] = str(record.fee)
-    values[_COST] = None if record.cost is None else str(record.cost)
-    return values
+def _row(item: Record) -> tuple[Any, ...]:
+    """The values of `COLUMNS`."""
+    cost = None if item.cost is None else str(item.cost)
+    return (
+        item.sender, item.nonce, item.client_hash, item.chain_hash, item.tx, item.kind, item.relayer, str(item.fee),
+        cost, item.ip, item.created_ms, item.state, item.broadcast,
+    )  # fmt: skip
 
 
 def record(row: tuple[Any, ...]) -> Record:
