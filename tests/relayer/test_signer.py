@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import re
@@ -11,6 +12,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,11 +20,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from relayer_support import NETWORK, RELAYERS, sign, transfer, wallet, write_keys
 
-from millrace.chain.keys import verify
+from millrace.chain.keys import KeyPair, verify
 from millrace.chain.transaction import client_hash, signing_message, to_proto
-from millrace.relayer import signing
+from millrace.relayer import records, signing
 from millrace.relayer.journal import Journal
 from millrace.relayer.parts import PART
 from millrace.relayer.policy import PolicyFile
@@ -409,6 +413,38 @@ class Flaky:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._really, name)
+
+
+ROWS: dict[str, dict[str, Any]] = {
+    "right": {},
+    "other payload": {"client_hash": bytes(32)},
+    "other key": {"relayer": RELAYERS[2].public},
+    "not ours": {"relayer": None, "kind": "broadcast"},
+    "over": {"state": "superseded"},
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([*ROWS, "the next one's", "none"]), max_size=9),
+    st.lists(st.tuples(st.sampled_from([ALICE, wallet(1, 1)]), st.integers(0, 9)), min_size=1, max_size=80),
+    st.sampled_from([0, 2**63 - 4]),
+)
+def test_row_10_each_of_a_batch_by_its_own_row(rows: list[str], asked: list[tuple[KeyPair, int]], first: int) -> None:
+    """However the nonces of a batch follow each other, each transaction is signed only where its own row says so."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal.sqlite"
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            connection.executescript(records.SCHEMA)
+            for place, row in enumerate(rows):
+                changes = ROWS.get(row, {"client_hash": client_hash(transfer(ALICE, first + place + 1))})
+                if row != "none" and first + place < 2**63:
+                    records.insert(connection, [record(transfer(ALICE, first + place), **changes)])
+        vault = Vault(RELAYERS, NETWORK, path, PolicyFile(""))
+        answers = vault.sign_all([to_proto(transfer(sender, first + place)) for sender, place in asked])
+    for (sender, place), answer in zip(asked, answers, strict=True):
+        right = sender is ALICE and first + place < 2**63 and rows[place : place + 1] == ["right"]
+        assert (len(answer.signature), answer.refusal) == ((64, "") if right else (0, "not in the journal"))
 
 
 @pytest.mark.parametrize("failures", [1, 2])

@@ -16,6 +16,7 @@ from millrace.chain.address import encode
 SIGNATURE_SIZE = 64
 
 _BYTES = ffi.typeof("unsigned char[]")
+_NULL = ffi.NULL
 
 _PEM = re.compile(
     r"\s*-----BEGIN PRIVATE KEY for ([a-z0-9]+)-----\s*([A-Za-z0-9+/=\s]+?)\s*-----END PRIVATE KEY for \1-----"
@@ -78,7 +79,7 @@ class KeyPair:
     def sign(self, message: bytes) -> bytes:
         """The 64-byte signature of a message."""
         signed = ffi.new(_BYTES, SIGNATURE_SIZE + len(message))
-        if lib.crypto_sign(signed, ffi.NULL, message, len(message), self._signing._signing_key):
+        if lib.crypto_sign(signed, _NULL, message, len(message), self._signing._signing_key):
             raise RuntimeError("libsodium does not sign")
         return bytes(ffi.buffer(signed, SIGNATURE_SIZE))
 
@@ -106,4 +107,4 @@ def verify(pubkey: bytes, message: bytes, signature: bytes) -> bool:
     if len(signature) != SIGNATURE_SIZE or len(pubkey) != 32:
         return False
     signed = signature + message
-    return bool(lib.crypto_sign_open(ffi.NULL, ffi.NULL, signed, len(signed), pubkey) == 0)
+    return bool(lib.crypto_sign_open(_NULL, _NULL, signed, len(signed), pubkey) == 0)

@@ -77,9 +77,10 @@ class _Checked(msgspec.Struct, frozen=True, gc=False):
     message: bytes
 
 
-_Row = tuple[bytes, int, bytes, bytes]
-"""What of a transaction has to be in the journal: sender and nonce; its client hash, which covers every byte to sign;
-the key of ours that is asked to."""
+_Run = tuple[bytes, int, int, bytes]
+"""Rows of the journal: those of a sender, from a nonce to another, with the key of ours that is asked to sign."""
+_Row = tuple[bytes, int, bytes]
+"""Sender, nonce and client hash, which covers every byte to sign."""
 
 
 class Vault:
@@ -141,7 +142,7 @@ class Vault:
         with contextlib.suppress(policy.PolicyError):  # half written: the last good one holds; the service says so
             self._rules.refresh()
         checked = [self._approve(data) for data in items]
-        wanted = [_row(item) for item in checked if not isinstance(item, Answer)]
+        wanted = _runs([item.tx for item in checked if not isinstance(item, Answer)])
         try:
             journalled = self._journalled(wanted)
         except sqlite3.Error:
@@ -159,12 +160,12 @@ class Vault:
             return Answer(refusal=str(refusal))
         return checked
 
-    def _sign(self, checked: _Checked, journalled: Set[bytes]) -> Answer:
+    def _sign(self, checked: _Checked, journalled: Set[_Row]) -> Answer:
         """Sign what holds its (sender, nonce) on disk: this very payload, with us as the one to sign."""
-        item = checked.authenticated
-        if item.parsed.client_hash not in journalled:
+        item, tx = checked.authenticated, checked.tx
+        if (tx.sender, tx.nonce, item.examined.parsed.client_hash) not in journalled:
             return Answer(refusal=str(Refused(NOT_JOURNALLED)))
-        return Answer(signature=self._pairs[item.sender_shard].sign(checked.message))
+        return Answer(self._pairs[item.sender_shard].sign(checked.message))
 
     def _forget(self, data: bytes) -> _Checked | None:
         """What is remembered of these very bytes; not any more."""
@@ -186,37 +187,49 @@ class Vault:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
 
-    def _journalled(self, wanted: Sequence[_Row]) -> set[bytes]:
-        """The client hashes of those that are committed now. Raises `sqlite3.Error`."""
+    def _journalled(self, wanted: Sequence[_Run]) -> set[_Row]:
+        """What is committed there now and may be signed. Raises `sqlite3.Error`."""
         if self._journal is None:
             self._journal = sqlite3.connect(f"file:{self._journal_path}?mode=ro", uri=True, isolation_level=None)
-        found: set[bytes] = set()
-        possible = [item for item in wanted if item[1] < 2**63]  # no row has another
-        for start in range(0, len(possible), ROWS_AT_ONCE):
-            part = possible[start : start + ROWS_AT_ONCE]
-            rows = self._journal.execute(_those_of(len(part)), [value for item in part for value in item])
-            found.update([client_hash for (client_hash,) in rows])
+        found: set[_Row] = set()
+        for start in range(0, len(wanted), ROWS_AT_ONCE):
+            part = wanted[start : start + ROWS_AT_ONCE]
+            found.update(self._journal.execute(_those_of(len(part)), [value for run in part for value in run]))
         return found
 
 
 @lru_cache(ROWS_AT_ONCE)
 def _those_of(count: int) -> str:
-    """The question which of so many `_Row`s are in the journal and may be signed."""
+    """The question for the rows of so many `_Run`s that may be signed."""
     return (
-        f"SELECT client_hash FROM (VALUES {', '.join(['(?, ?, ?, ?)'] * count)}) "
-        "CROSS JOIN submissions ON sender = column1 AND nonce = column2 "
-        "WHERE client_hash = column3 AND relayer = column4 AND state IN ('journalled', 'signed', 'expired')"
+        f"SELECT sender, nonce, client_hash FROM (VALUES {', '.join(['(?, ?, ?, ?)'] * count)}) "
+        "CROSS JOIN submissions ON sender = column1 AND nonce BETWEEN column2 AND column3 "
+        "WHERE relayer = column4 AND state IN ('journalled', 'signed', 'expired')"
     )
+
+
+def _runs(txs: Sequence[Transaction]) -> list[_Run]:
+    """Where these transactions have to be in the journal: those of a batch usually follow each other."""
+    runs: list[_Run] = []
+    sender, relayer, first, last = b"", b"", 0, -1
+    for tx in txs:
+        nonce = tx.nonce
+        if nonce >= 2**63:  # no row has such a one
+            continue
+        if nonce == last + 1 and tx.sender == sender and tx.relayer == relayer:
+            last = nonce
+            continue
+        if sender:
+            runs.append((sender, first, last, relayer))
+        sender, relayer, first, last = tx.sender, tx.relayer, nonce, nonce
+    if sender:
+        runs.append((sender, first, last, relayer))
+    return runs
 
 
 def _verify(item: _Read) -> _Checked:
     """A transaction with its signatures verified. Raises `Refused`."""
     return _Checked(stages.verify(item.examined, item.message), item.examined.parsed.tx, item.message)
-
-
-def _row(checked: _Checked) -> _Row:
-    tx = checked.tx
-    return tx.sender, tx.nonce, checked.authenticated.parsed.client_hash, tx.relayer
 
 
 def serve(connection: socket.socket, *, locked: bool = False) -> None:
