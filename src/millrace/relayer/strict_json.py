@@ -44,13 +44,14 @@ _walker = json.JSONDecoder(
 _values = msgspec.json.Decoder()
 
 _BYTES_PER_MARK = 64
+_NO_MARKS = bytes(set(range(256)) - set(b"{[,"))
 MAX_MARKS = 160_000
 """Signs of structure in any message: more than the largest message of real transactions has."""
 
 
 def marks(data: bytes, start: int = 0, end: int | None = None) -> int:
     """How many signs of structure are in `data`: a bound, found without reading it, of what reading it costs."""
-    return data.count(b"{", start, end) + data.count(b"[", start, end) + data.count(b",", start, end)
+    return len(data[start:end].translate(None, _NO_MARKS))  # in one pass
 
 
 def cost(data: bytes, marked: int) -> int:

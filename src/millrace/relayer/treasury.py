@@ -32,8 +32,12 @@ OUTCOMES_MS = int(HOUR * 1000)
 class _Sponsored(msgspec.Struct, eq=False, gc=False):
     """A transaction one of our keys signed, until it is known how it ended."""
 
-    outcome: Outcome
-    receiver: bytes
+    client_hash: bytes
+    relayer: bytes
+    sender: bytes
+    target: ParsedCall
+    cost: int
+    """The most its relayer pays, or what it paid once that is known."""
     undecided: Undecided | None = None
 
 
@@ -103,8 +107,7 @@ class Treasury:
     def _follow(
         self, chain_hash: bytes, client_hash: bytes, tx: Transaction, target: ParsedCall, cost: int
     ) -> _Sponsored:
-        outcome = Outcome(client_hash, 0, tx.relayer, tx.sender, outcomes.call_of(target), cost, failed=False)
-        followed = self._sponsored[chain_hash] = _Sponsored(outcome, target.receiver)
+        followed = self._sponsored[chain_hash] = _Sponsored(client_hash, tx.relayer, tx.sender, target, cost)
         if len(self._sponsored) > MAX_REMEMBERED:
             self._sponsored.popitem(last=False)
         return followed
@@ -126,8 +129,8 @@ class Treasury:
             self.ledger.decide(undecided, self._clock(), failed=False)
         else:
             followed.undecided = undecided
-            followed.outcome = msgspec.structs.replace(followed.outcome, cost=cost)
-            self._count_fee(followed.receiver, cost)
+            followed.cost = cost
+            self._count_fee(followed.target.receiver, cost)
         event: audit.Event = "write-off" if written_off else "settle" if cost else "refund"
         tx = entry.tx
         return self._wall_ms(), event, tx.relayer, tx.sender, tx.nonce, entry.client_hash, cost or entry.fee
@@ -138,7 +141,10 @@ class Treasury:
         if followed is None:
             return
         now = self._clock()
-        outcome = msgspec.structs.replace(followed.outcome, time_ms=self._wall_ms(), failed=failed)
+        call = outcomes.call_of(followed.target)
+        outcome = Outcome(
+            followed.client_hash, self._wall_ms(), followed.relayer, followed.sender, call, followed.cost, failed
+        )
         self.reputation.learn(outcome.sender, outcome.call, failed, now, self.policy.quotas)
         if followed.undecided is not None:
             self.ledger.decide(followed.undecided, now, failed=failed)
