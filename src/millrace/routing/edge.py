@@ -9,6 +9,13 @@ from millrace.routing.net import Floats, Net
 
 
 @inlined
+def segment_out(slope: float, k1: float, k2: float, d: float) -> float:
+    """Output of `d` on a segment of a curve that begins with `slope` (see `segments.py`)."""
+    w = 2.0 * d / (k1 + math.sqrt(max(k1 * k1 + 4.0 * k2 * d, 0.0)))
+    return float(slope * ((k1 - 2.0 * k2) * w / (1.0 + w) + 2.0 * k2 * math.log1p(w)))
+
+
+@inlined
 def edge_out(net: Net, e: int, d: float) -> float:
     """Output of edge `e` for the total input `d` (scaled units); a curve gives no more past its last knot."""
     c = net.curve[e]
@@ -23,10 +30,7 @@ def edge_out(net: Net, e: int, d: float) -> float:
             lo = mid
         else:
             hi = mid
-    length = net.kd[hi] - net.kd[lo]
-    bend = (math.sqrt(net.kp[lo] / net.kp[hi]) - 1.0) / length
-    t = d - net.kd[lo]
-    return float(net.ky[lo] + net.kp[lo] * t / (1.0 + bend * t))
+    return float(net.ky[lo] + segment_out(net.kp[lo], net.k1[lo], net.k2[lo], d - net.kd[lo]))
 
 
 @inlined
@@ -56,8 +60,7 @@ def best_of_pair(net: Net, used: Floats, k: int, d: float) -> tuple[float, int, 
 def curve_trade(net: Net, c: int, p: float, result: Floats) -> None:
     """The largest trade on curve `c` whose marginal rate is still `p`.
 
-    Writes into `result`: input, output, and `-y''` at that point (0 where the curve is linear or ends).
-    Between two knots the curve is `y = p0 t / (1 + k t)`, with `k` such that both slopes are met.
+    Writes into `result`: input, output, and `-y''` at that point (0 where the curve ends).
     """
     lo, hi = net.kptr[c], net.kptr[c + 1] - 1
     result[2] = 0.0
@@ -75,19 +78,22 @@ def curve_trade(net: Net, c: int, p: float, result: Floats) -> None:
             lo = mid
         else:
             hi = mid
-    start = net.kp[lo]
-    bend = (math.sqrt(start / net.kp[hi]) - 1.0) / (net.kd[hi] - net.kd[lo])
-    u = math.sqrt(start / p)
-    t = (u - 1.0) / bend
-    result[0] = net.kd[lo] + t
-    result[1] = net.ky[lo] + start * t / u
-    result[2] = 2.0 * bend * start / (u * u * u)
+    start, k1, k2 = net.kp[lo], net.k1[lo], net.k2[lo]
+    w = math.sqrt(start / p) - 1.0
+    u = 1.0 + w
+    result[0] = net.kd[lo] + w * (k1 + k2 * w)
+    result[1] = net.ky[lo] + start * ((k1 - 2.0 * k2) * w / u + 2.0 * k2 * math.log1p(w))
+    result[2] = 2.0 * start / (u * u * u * (k1 + 2.0 * k2 * w))
 
 
 @inlined
-def curve_error(net: Net, c: int, d: float) -> float:
-    """Bound of the relative error of curve `c` at the input `d`."""
-    for k in range(net.kptr[c], net.kptr[c + 1]):
-        if net.kd[k] >= d:
-            return float(net.kerr[k])
-    return float(net.kerr[net.kptr[c + 1] - 1])
+def knot_at(net: Net, c: int, d: float) -> int:
+    """The first knot of curve `c` that is not before the input `d`; the last one past the end."""
+    lo, hi = net.kptr[c], net.kptr[c + 1] - 1
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if net.kd[mid] >= d:
+            hi = mid
+        else:
+            lo = mid + 1
+    return int(lo)

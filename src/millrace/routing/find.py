@@ -10,8 +10,8 @@ from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_b
 from millrace.routing.solve import UPPER, UPPER_PATH, extract, solve
 from millrace.routing.work import EDGES, HOLD, Work
 
-PAID, LENGTH, SPLIT = range(3, 6)  # slots of the report behind those of `solve`
-SLOTS = 6
+PAID, LENGTH, SPLIT = range(4, 7)  # slots of the report behind those of `solve`
+SLOTS = 7
 LARGE = 1500  # edges of a net in which a split is looked for among fewer pairs
 PROVEN = 1e-9  # relative: a flow so near the bound leaves nothing to a split
 

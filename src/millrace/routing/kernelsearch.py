@@ -13,7 +13,7 @@ from millrace.routing.jit import entry
 from millrace.routing.moves import Moves, make_moves
 from millrace.routing.net import Floats, Graph, Ints
 from millrace.routing.pathsearch import MAX_HOPS, PathWork, make_path_work
-from millrace.routing.solve import LEVEL, UPPER
+from millrace.routing.solve import LEVEL, UPPER, UPPER_ONCE
 from millrace.routing.venue import Trade
 from millrace.routing.work import MAX_EDGES, Work, make_work
 
@@ -83,7 +83,7 @@ class KernelSearch:
         _, _, path_work = self._memory()
         within = *_within(limits), CHUNKS if split else 0, nearly
         count = self._find(search, within)
-        upper, level, _, paid, length, parts = self._report.tolist()
+        upper, level, _, _, paid, length, parts = self._report.tolist()
         flow, single = self._flow(count), self._list(path_work.single[: int(length)])
         return Found(upper, level, paid, flow, single, self._split(path_work, int(parts), search))
 
@@ -106,9 +106,9 @@ class KernelSearch:
         single = self._list(work.single[: int(self._report[LENGTH])])
         return single, self._split(work, int(self._report[SPLIT]), search)
 
-    def bound(self) -> tuple[float, float]:
-        """The bound (scaled) and the pruning level of the flow found last."""
-        return float(self._report[UPPER]), float(self._report[LEVEL])
+    def bound(self, *, once: bool = False) -> tuple[float, float]:
+        """The bound (scaled) and the pruning level of the flow found last; `once`: of plans with one trade per edge."""
+        return float(self._report[UPPER_ONCE if once else UPPER]), float(self._report[LEVEL])
 
     def _memory(self) -> tuple[Work, Moves, PathWork]:
         if self._scratch is None:

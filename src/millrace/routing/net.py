@@ -4,7 +4,7 @@ An edge is one direction of one pool: token `src` in, token `dst` out. Two kinds
 
 * constant product: `y(d) = r d / (a + d)`. A fee on the input is inside `a` (`a = R_in / (1 - fee)`),
   a fee on the output is inside `r` (`r = (1 - fee) R_out`).
-* curve: any other concave function, tabulated by knots `(d, y, slope)`; see `curve.py`.
+* curve: any other concave function, tabulated by knots; see `curve.py`.
 
 Amounts are scaled per token (`scale`) so that all tokens have about the same value per unit: prices,
 flows and tolerances are then of order one whatever the decimals.
@@ -21,19 +21,24 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
 class Knots(NamedTuple):
     """A tabulated concave edge: inputs `d` (from 0, ascending), outputs `y`, slopes (descending).
 
-    `error` is the relative error of the outputs up to each knot.
+    `k1` and `k2` shape the segment from each knot to the next (see `segments.py`); those of the last one are 0. `error`
+    is the relative error of the outputs from the knot before on, `pieces` what trading in pieces adds to them at most.
     """
 
     d: Floats
     y: Floats
     slope: Floats
+    k1: Floats
+    k2: Floats
     error: Floats
+    pieces: Floats
 
 
 class Net(NamedTuple):
@@ -66,7 +71,10 @@ class Net(NamedTuple):
     kd: Floats
     ky: Floats
     kp: Floats
+    k1: Floats
+    k2: Floats
     kerr: Floats
+    kmore: Floats  # what trading in pieces adds
     core: Bools
     corelist: Ints
     link: Ints  # one of the two pairs of each two core tokens that trade: from the one with fewer neighbours
@@ -105,12 +113,13 @@ def build(tokens: int, edges: Edges) -> Graph:
     order = np.lexsort((-rate, edges.dst, edges.src)).astype(np.int32)
     src, dst, rate = edges.src[order], edges.dst[order], rate[order]
     a, r = edges.a[order] * scale[src], edges.r[order] * scale[dst]
-    tables = _curve_tables(order, src, dst, scale, edges.curves)
+    curve, kptr, knots = _curve_tables(order, src, dst, scale, edges.curves)
     pairs = _pairs(tokens, src, dst, rate)
     filled = np.nonzero(pairs[7] > pairs[6])[0].astype(np.int32)
     filled = filled[np.argsort(pairs[6][filled])]  # edges are numbered pair by pair
     pair = np.repeat(filled, (pairs[7] - pairs[6])[filled])
-    net = Net(*pairs[:8], pair, src, dst, rate, a, r, np.sqrt(a), np.sqrt(r), edges.kept[order], *tables, *pairs[8:])
+    shapes = (a, r, np.sqrt(a), np.sqrt(r), edges.kept[order], curve, kptr)
+    net = Net(*pairs[:8], pair, src, dst, rate, *shapes, *knots, *pairs[8:])
     return Graph(net, scale, order)
 
 
@@ -164,22 +173,19 @@ def _pairs(
 
 def _curve_tables(
     order: Ints, src: Ints, dst: Ints, scale: Floats, curves: Mapping[int, Knots]
-) -> tuple[Ints, Ints, Floats, Floats, Floats, Floats]:
+) -> tuple[Ints, Ints, Knots]:
+    """Each edge's curve, where the knots of each curve begin, and all knots, scaled."""
     curve = np.full(len(order), -1, np.int32)
-    kptr, kd, ky, kp = [0], [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
-    errors = [np.zeros(0)]
+    tables = [Knots(*[np.zeros(0)] * 7)]
     if curves:
         for position in np.nonzero(np.isin(order, list(curves)))[0]:
             knots = curves[int(order[position])]
             into, out = scale[src[position]], scale[dst[position]]
-            curve[position] = len(kptr) - 1
-            kd.append(knots.d * into)
-            ky.append(knots.y * out)
-            kp.append(knots.slope * out / into)
-            kptr.append(kptr[-1] + len(knots.d))
-            errors.append(knots.error)
-    joined = (np.concatenate(kd), np.concatenate(ky), np.concatenate(kp))
-    return curve, np.array(kptr, np.int32), *joined, np.concatenate(errors)
+            curve[position] = len(tables) - 1
+            scaled = knots._replace(d=knots.d * into, y=knots.y * out, slope=knots.slope * (out / into))
+            tables.append(scaled._replace(k1=knots.k1 * into, k2=knots.k2 * into))
+    kptr = np.cumsum([len(table.d) for table in tables]).astype(np.int32)
+    return curve, kptr, Knots(*map(np.concatenate, zip(*tables, strict=True)))
 
 
 def _token_scales(n: int, edges: Edges) -> Floats:

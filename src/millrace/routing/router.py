@@ -168,6 +168,17 @@ class Router(SpotGraph):
         more = self._dust.gain(*ends, self.best_rate)
         return route._replace(gap=_gap(route.execution.amount_out, route.bound() + more)) if more > 0.0 else route
 
+    def bound_of_single_trades(self, token_in: str, token_out: str, amount_in: int) -> float:
+        """What no plan pays more than that trades at most once with each pool in each direction, in smallest units.
+
+        Weak duality on the very curves of the pools. The bound behind `gap` is larger: it holds for trades in pieces.
+        """
+        search = self.search(token_in, token_out, amount_in)
+        self._kernels.flow(search, Limits())
+        bound = self._bound(Ask(token_in, token_out, amount_in, search, Limits()), *self._kernels.bound(once=True))
+        ends = self.index[token_in], self.index[token_out]
+        return bound + (self._dust.gain(*ends, self.best_rate) if self._dust else 0.0)
+
     def _over_dust(self, ask: Ask, trade: Trade, known: Route | None) -> Route | None:
         """The best path over one trade of a dust pool, if it pays more than what is known; that otherwise."""
         hops = min(ask.limits.hops, ask.limits.pools) - 1

@@ -6,7 +6,7 @@ import math
 
 from millrace.routing.candidates import Search, is_source, list_candidates
 from millrace.routing.columns import generate, is_full, marginal, price_tokens
-from millrace.routing.edge import curve_error, curve_trade
+from millrace.routing.edge import curve_trade, knot_at
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
@@ -17,28 +17,30 @@ from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, pru
 from millrace.routing.refine import refine
 from millrace.routing.work import HOLD, PAIRS, TOKENS, Work, compact
 
-UPPER, LEVEL, UPPER_PATH = range(3)  # slots of the report
+UPPER, LEVEL, UPPER_PATH, UPPER_ONCE = range(4)  # slots of the report
 LOOSE = 1e-6  # a bound this much (relative) above the working set's value deserves better prices
 FIT_ROUNDS = 8
+LARGER = 1.02  # times a trade is the most it grows by if it is made in pieces
 NEARLY = 0.9995  # how near an edge is to be used to be worth keeping for pruning, which solves many times over
 FAR_BELOW = 0.9  # of the split's value: a single path that pays less needs no sharper bound
 UNREACHED = 1e300  # price of a token that nothing can reach: it has nothing to sell
 
 
 @kernel
-def upper_bound(net: Net, w: Work, q: Search, value: float) -> float:
-    """An upper bound of what any split over the whole net could give, in units of sink per unit of input.
+def upper_bound(net: Net, w: Work, q: Search, value: float) -> tuple[float, float]:
+    """Upper bounds of what any split over the whole net could give, in units of sink per unit of input.
 
-    The dual value at any prices of all tokens is a bound; good prices make it tight. It holds for trades that are made
-    in pieces, too, which pay more where fees stay in the pool. Tabulated pools add the error of their tables.
+    The dual value at any prices of all tokens is a bound; good prices make it tight. Tabulated pools add the error of
+    their tables. The first bound is that of plans with one trade per edge. The second one holds for trades that are
+    made in any number of pieces, too, which pay more where fees stay in the pool, or are lower for less.
     `value` is the dual value on the working set alone. Where `q` is closed, the profitable pairs are listed.
     """
     level = marginal(net, w, q)
     if q.closed:
-        bound, more = _bound_of_listed(net, w, q)
+        bound, errors, pieces = _bound_of_listed(net, w, q)
         # Of a full set what is missing makes the bound loose, not the prices.
         if bound <= value * (1.0 + LOOSE) or is_full(w):
-            return bound + more
+            return bound + errors, bound + errors + pieces
     list_candidates(net, w, q, 0.0)
     price_tokens(net, w, q, level)
     _clamp_prices(net, w, q, level)
@@ -51,25 +53,27 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> float:
         total += max(w.e_z[0], 0.0) * w.e_z[0]
     _price_leaves(net, w, q.sink)
     _list_everything(net, w, q.sink)
-    profit, more = _profit(net, w)
+    profit, errors, pieces = _profit(net, w)
     if total + profit > value * (1.0 + LOOSE):
+        once, often = profit + errors, profit + errors + pieces
         _fit_outside(net, w, q.sink)
         _price_leaves(net, w, q.sink)
         _list_everything(net, w, q.sink)
-        fitted, more_fitted = _profit(net, w)
-        if fitted + more_fitted < profit + more:  # any prices give a bound
-            profit, more = fitted, more_fitted
-    return total + profit + more
+        profit, errors, pieces = _profit(net, w)
+        return total + min(once, profit + errors), total + min(
+            often, profit + errors + pieces
+        )  # any prices give a bound
+    return total + profit + errors, total + profit + errors + pieces
 
 
 @kernel
-def _bound_of_listed(net: Net, w: Work, q: Search) -> tuple[float, float]:
+def _bound_of_listed(net: Net, w: Work, q: Search) -> tuple[float, float, float]:
     """The bound where `ahead` and `behind` are closed: no pair but the listed ones earns (see `profitable.py`).
 
     Tokens with one neighbour are worth nothing else than what they fetch and cost there.
     """
-    profit, more = _profit(net, w)
-    return _worth_of_input(w, q) + profit, more
+    profit, errors, pieces = _profit(net, w)
+    return _worth_of_input(w, q) + profit, errors, pieces
 
 
 @kernel
@@ -110,7 +114,8 @@ def _best_profit(net: Net, w: Work, e: int, sa: float, sb: float) -> float:
         z = max(net.cb[e] * sb - net.ca[e] * sa, 0.0)
         return float(z * z)
     curve_trade(net, net.curve[e], sa * sa / (sb * sb), w.point)
-    return float(sb * sb * w.point[1] * (1.0 + curve_error(net, net.curve[e], w.point[0])) - sa * sa * w.point[0])
+    error = net.kerr[knot_at(net, net.curve[e], w.point[0])]
+    return float(sb * sb * w.point[1] * (1.0 + error) - sa * sa * w.point[0])
 
 
 @inlined
@@ -133,12 +138,12 @@ def _worth_of_input(w: Work, q: Search) -> float:
 
 
 @kernel
-def _profit(net: Net, w: Work) -> tuple[float, float]:
+def _profit(net: Net, w: Work) -> tuple[float, float, float]:
     """The best profits of all edges of listed pairs at the prices of tokens, per unit of input.
 
-    The second number is how much more there may be: by trades in pieces, and by the errors of tables.
+    The other numbers are how much more there may be: by the errors of tables, and by trades in pieces.
     """
-    total, more = 0.0, 0.0
+    total, errors, pieces = 0.0, 0.0, 0.0
     for i in range(w.n[PAIRS]):
         k = w.l_pair[i]
         price, bought = w.n_price[w.l_from[i]], w.n_paid[net.pdst[k]]
@@ -152,12 +157,14 @@ def _profit(net: Net, w: Work) -> tuple[float, float]:
                 z = max(net.cb[e] * sb - net.ca[e] * sa, 0.0)
                 total += z * z
                 if net.kept[e] > 0.0:
-                    more += max(_piecewise_profit(net, e, price, bought) - z * z, 0.0)
+                    pieces += max(_piecewise_profit(net, e, price, bought) - z * z, 0.0)
             else:
                 curve_trade(net, net.curve[e], price / bought, w.point)
                 total += bought * w.point[1] - price * w.point[0]
-                more += bought * w.point[1] * curve_error(net, net.curve[e], w.point[0])
-    return float(total / w.unit[0]), float(more / w.unit[0])
+                # In pieces the best trade is a little larger, by less than the part that the fees are of it.
+                errors += bought * w.point[1] * net.kerr[knot_at(net, net.curve[e], w.point[0])]
+                pieces += bought * w.point[1] * net.kmore[knot_at(net, net.curve[e], w.point[0] * LARGER)]
+    return float(total / w.unit[0]), float(errors / w.unit[0]), float(pieces / w.unit[0])
 
 
 @inlined
@@ -246,8 +253,8 @@ def _price_leaves(net: Net, w: Work, sink: int) -> None:
 def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
     """Solve the dual of `q` over the net; leaves a working set without circulations, of the edges that matter.
 
-    `report` gets the upper bounds of the output of any split over the net and of a single path (scaled), and the
-    pruning level.
+    `report` gets the upper bounds of the output of any split over the net, of one with a single trade per edge, and of
+    a single path (scaled), and the pruning level.
     """
     value, listed = generate(net, w, q)
     settle_flows(w)
@@ -258,7 +265,8 @@ def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
         report[UPPER_PATH] = most_of_ends(net, q)
         if report[UPPER_PATH] > FAR_BELOW * value * w.unit[0]:
             report[UPPER_PATH] = min(report[UPPER_PATH], bound_of_path(net, w, q) * w.unit[0])
-    report[UPPER] = upper_bound(net, w, q, value) * w.unit[0]
+    once, often = upper_bound(net, w, q, value)
+    report[UPPER], report[UPPER_ONCE] = often * w.unit[0], once * w.unit[0]
     report[LEVEL] = marginal(net, w, q)
     make_acyclic(net, w, q.sources.size)
     compact(w, q.sources.size, NEARLY)
