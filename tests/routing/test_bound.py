@@ -8,6 +8,7 @@ import random
 import pytest
 
 from millrace.dex.constant_product import JexPool
+from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing.plan import PlanError
@@ -73,6 +74,44 @@ def test_the_bound_covers_trades_in_pieces() -> None:
     in_pieces = piecewise(pool, 10**24, 1000)
     assert route.execution.amount_out < in_pieces <= bound
     assert bound < in_pieces * 1.0001
+
+
+def test_the_bound_covers_curved_pools_that_a_plan_visits_again() -> None:
+    """A crypto pool's fee grows and stays in it: pieces pay more than any single trade, within the bound."""
+    market = make_market(4, seed=3, curved=1.0)
+    pool = next(pool for pool in market.pools if isinstance(pool, AshCryptoPool))
+    router = Router([pool], DictMarket([pool], WRAPPED))
+    amount = pool.reserves[0] // 3
+    route = router.forward(*pool.tokens, amount, Limits(), "lagrangian")
+    single = router.bound_of_single_trades(*pool.tokens, amount)
+    assert route.gap is not None
+    bound = route.execution.amount_out / (1.0 - route.gap)
+    in_pieces = piecewise(pool, amount, 200)
+    assert route.execution.amount_out <= single < in_pieces <= bound
+    assert single < route.execution.amount_out * 1.000001
+    assert bound < in_pieces * 1.0002
+
+
+@pytest.mark.parametrize("curved", [0.0, 0.5])
+def test_no_plan_of_single_trades_pays_more_than_their_bound(curved: float) -> None:
+    """The dual's plans trade once with each pool: they come close to their bound, which is below that of the gap."""
+    market = make_market(60, seed=11, curved=curved)
+    router = Router(market.pools, DictMarket(market.pools, WRAPPED))
+    rng = random.Random(11)
+    ratios = []
+    while len(ratios) < 30:
+        token_in, token_out = (rng.choice(rng.choice(market.pools).tokens) for _ in range(2))
+        if token_in == token_out or not router.connected(token_in, token_out):
+            continue
+        amount = max(1, int(router.depth(token_in) * 10 ** rng.uniform(-4, 0)))
+        route = router.forward(token_in, token_out, amount, Limits(10_000, 1_000, 16), "lagrangian")
+        bound = router.bound_of_single_trades(token_in, token_out, amount)
+        paid = route.execution.amount_out
+        assert paid <= bound * (1.0 + 1e-12) + 0.5
+        assert bound <= route.bound() * (1.0 + 1e-12)
+        if paid > 10**9:
+            ratios.append(paid / bound)
+    assert sum(ratios) / len(ratios) > 0.99999
 
 
 def test_rounding_in_the_traders_favour_is_no_reason_to_pay_less() -> None:

@@ -10,6 +10,7 @@ import pytest
 from millrace.dex.market import DictMarket
 from millrace.routing import net as nets
 from millrace.routing.columns import NEWTON_STEPS, TOLERANCE
+from millrace.routing.find import SLOTS
 from millrace.routing.moves import MOVES, Moves, best_addition, best_exchange, list_moves, make_moves, weigh_moves
 from millrace.routing.net import Net
 from millrace.routing.newton import minimise
@@ -35,7 +36,7 @@ def routes(seed: int, pools: int) -> Iterator[tuple[Net, Work, Moves]]:
         SpotGraph(index, graph, trades),
         make_work(len(index), len(trades)),
         make_moves(),
-        np.zeros(3),
+        np.zeros(SLOTS),
     )
     names = sorted(index, key=spot.depth, reverse=True)[:8]
     for a in names:

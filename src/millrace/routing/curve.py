@@ -83,7 +83,7 @@ def _through(points: Floats, into: float, out: float, stays: float) -> Knots:
     kept = 1.0 - points[:, FEE]
     d, y = points[:, D] / into, points[:, GROSS] * kept / out
     slope = (points[:, SLOPE] * kept - points[:, GROSS] * points[:, FEE_SLOPE]) * into / out
-    table = fit(d[::2], y[::2], slope[::2])
+    table = fit(d[::2].copy(), y[::2].copy(), slope[::2].copy())
     if len(table) < 3:
         raise NoCurve("the curve is flat or not concave")
     error = _SURE * before_knots(table, d, deviations(table, d, y))

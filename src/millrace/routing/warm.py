@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from millrace.dex.constant_product import XExchangePool
+from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.dex.stable import JexStablePool
@@ -63,7 +64,7 @@ class Part(NamedTuple):
 
 
 def _market() -> tuple[list[Pool], DictMarket]:
-    """A few pools of both kinds."""
+    """A few pools of every kind that has kernels of its own."""
     tokens = [f"WARM{k}-00000{k}" for k in range(5)]
     pools: list[Pool] = [
         XExchangePool(
@@ -88,7 +89,21 @@ def _market() -> tuple[list[Pool], DictMarket]:
         swap_fee=400,
         liquidity_fee=200,
     )
-    pools.append(stable)
+    crypto = AshCryptoPool(
+        id="a:crypto",
+        address=bytes(31) + b"\x02",
+        tokens=(tokens[0], tokens[1]),
+        reserves=(10**24, 10**24),
+        decimals=(18, 18),
+        ann=400_000,
+        gamma=145 * 10**12,
+        d=2 * 10**24,
+        price_scale=10**18,
+        mid_fee=26 * 10**6,
+        out_fee=45 * 10**6,
+        fee_gamma=230 * 10**12,
+    )
+    pools += stable, crypto
     return pools, DictMarket(pools, tokens[0])
 
 
