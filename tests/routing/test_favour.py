@@ -42,7 +42,7 @@ def test_no_trade_beats_its_curve_by_more_than_its_favour(
     for pool in pools(first, second, fee, main=main):
         trade = Trade(pool, 0, 1)
         more = favour(trade)
-        a, r = constant_product_curve(pool, 0, 1)
+        a, r, _ = constant_product_curve(pool, 0, 1)
         sold = amount + more.sold
         assert trade.pays(amount) <= (r * sold / (a + sold) + more.bought) * (1.0 + 1e-12)
 

@@ -16,10 +16,8 @@ import aiohttp
 
 from millrace.aggregator.pace import Pace
 from millrace.aggregator.settings import AggregatorSettings
-from millrace.aggregator.snapshot import Snapshot, build, identify
+from millrace.aggregator.snapshot import Builder, Snapshot, identify
 from millrace.dex.document import DocumentError
-from millrace.dex.entries import Reader
-from millrace.routing.venue import CurveCache
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +42,7 @@ class Feed:
         self.build_seconds = 0.0
         """CPU time that the last snapshot took; while quotes are asked it rests in between, see `pace`."""
         self._changed = asyncio.Condition()
-        self._curves = CurveCache()
-        self._reader = Reader()
+        self._snapshots = Builder()
         self.pace = Pace()
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
 
@@ -128,10 +125,11 @@ class Feed:
 
     def _build(self, data: bytes, received: float, known: str) -> Snapshot | None:
         """In the thread: the snapshot of a document, or None if that is the one known already."""
-        if identify(data) == known:
-            return None
         started = time.thread_time()
-        snapshot = build(data, received, self._curves, self.pace.pause, self._reader)
+        identifier = identify(data)
+        if identifier == known:
+            return None
+        snapshot = self._snapshots.build(data, received, identifier, self.pace.pause)
         self.build_seconds = time.thread_time() - started
         return snapshot
 

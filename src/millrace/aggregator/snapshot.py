@@ -147,18 +147,21 @@ def identify(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def build(
-    data: bytes,
-    received: float,
-    curves: CurveCache | None = None,
-    pause: Callable[[], None] = never,
-    reader: Reader | None = None,
-) -> Snapshot:
-    """Decode and check a document and build its graph. Raises `DocumentError`. `pause` is called at every step.
+class Builder:
+    """Builds one snapshot after the other, in one thread, and remembers what has not changed from one to the next."""
 
-    `curves` and `reader` remember what has not changed from one document to the next.
-    """
-    document = decode(data, pause=pause, reader=reader)
-    if not document.pools:
-        raise DocumentError("$.pools: there is none; a market without pools is taken for a fault of the upstream")
-    return Snapshot(document, identify(data), received, curves, pause)
+    def __init__(self) -> None:
+        self._curves = CurveCache()
+        self._reader = Reader()
+
+    def build(self, data: bytes, received: float, identifier: str, pause: Callable[[], None] = never) -> Snapshot:
+        """Decode and check a document and build its graph. Raises `DocumentError`. `pause` is called at every step."""
+        document = decode(data, pause=pause, reader=self._reader)
+        if not document.pools:
+            raise DocumentError("$.pools: there is none; a market without pools is taken for a fault of the upstream")
+        return Snapshot(document, identifier, received, self._curves, pause)
+
+
+def build(data: bytes, received: float, pause: Callable[[], None] = never) -> Snapshot:
+    """A snapshot alone, see `Builder.build`."""
+    return Builder().build(data, received, identify(data), pause)

@@ -99,19 +99,20 @@ class Reader:
 def _again(raw: msgspec.Raw, known: _Known) -> _Known | None:
     """What is made of an entry that differs from `known` in reserves and LP units at most; None for any other."""
     if raw == known.raw:
-        return known._replace(raw=raw)  # the old document need not stay for it
+        return _Known(raw, known.decoder, known.entry, known.pool)  # the old document need not stay for it
     try:
-        entry = known.decoder.decode(raw)
+        entry: Entry = known.decoder.decode(raw)
     except (ValueError, RecursionError):  # `_read` tells what is wrong with it
         return None
     reserves, supply = [whole(value) for value in entry.reserves], whole(entry.lp_supply)
     held = tuple([value for value in reserves if value])
     if supply is None or len(held) < len(reserves) or len(held) != len(known.pool.reserves):
         return None
-    moved = msgspec.structs.replace(entry, reserves=known.entry.reserves, lp_supply=known.entry.lp_supply)
-    if moved != known.entry:
+    entry.reserves, entry.lp_supply = known.entry.reserves, known.entry.lp_supply
+    if entry != known.entry:
         return None
-    return known._replace(raw=raw, pool=msgspec.structs.replace(known.pool, reserves=held, lp_supply=supply))
+    pool = msgspec.structs.replace(known.pool, reserves=held, lp_supply=supply)
+    return _Known(raw, known.decoder, known.entry, pool)
 
 
 class _Fields:

@@ -80,5 +80,5 @@ class Dust:
 def _curve(trade: Trade) -> tuple[float, float]:
     """(a, r) of `y = r d / (a + d)`; a curved pool is taken to give what it holds for nothing."""
     if trade.pool.kind == "constant_product":
-        return constant_product_curve(trade.pool, trade.i, trade.j)
+        return constant_product_curve(trade.pool, trade.i, trade.j)[:2]
     return 0.0, float(trade.pool.reserves[trade.j])

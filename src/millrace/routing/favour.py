@@ -17,6 +17,7 @@ from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.pool import precision
 from millrace.dex.stable import JexStablePool, StablePool
 from millrace.dex.stableswap import UNIT
+from millrace.routing.calls import call
 from millrace.routing.candidates import Search
 from millrace.routing.jit import kernel
 from millrace.routing.net import Floats, Graph, Ints
@@ -116,7 +117,7 @@ class Favours:
         if known is None:
             if len(self._sums) >= _KEPT:
                 self._sums.clear()
-            known = self._sums[ends] = _add_up(self._of, self._scale, search, 0.0)
+            known = self._sums[ends] = call(_add_up, self._of, self._scale, search, 0.0)
         return known
 
     def of_one(self, search: Search) -> float:
@@ -130,4 +131,4 @@ class Favours:
         over it; to gain a unit, a trade must be so large that its fee would be one. So it pays only up to the fee.
         """
         whole = self._summed(search)[0]
-        return whole if whole <= upper * _NEGLIGIBLE else _add_up(self._of, self._scale, search, level)[0]
+        return whole if whole <= upper * _NEGLIGIBLE else call(_add_up, self._of, self._scale, search, level)[0]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from millrace.routing.calls import call
 from millrace.routing.candidates import Search
 from millrace.routing.find import LENGTH, SLOTS, SPLIT, find, find_paths
-from millrace.routing.jit import entry
 from millrace.routing.moves import Moves, make_moves
 from millrace.routing.net import Floats, Graph, Ints
 from millrace.routing.pathsearch import MAX_HOPS, PathWork, make_path_work
@@ -19,9 +19,6 @@ from millrace.routing.work import MAX_EDGES, Work, make_work
 
 CHUNKS = 24
 FLOW_ALONE = -1  # instead of chunks
-
-
-_ENTRIES: dict[Any, Callable[..., Any]] = {}
 
 
 class Limits(NamedTuple):
@@ -93,16 +90,13 @@ class KernelSearch:
 
     def _find(self, search: Search, within: tuple[int, int, int, int, float]) -> int:
         """Run the whole search; the number of the flow's trades."""
-        count: int = self._call(
-            find, self._net, *self._memory(), search, *within, self._edges, self._flows, self._report
-        )
-        return count
+        return call(find, self._net, *self._memory(), search, *within, self._edges, self._flows, self._report)
 
     def paths(self, search: Search, limits: Limits, floor: float, *, split: bool) -> tuple[list[Trade], Split]:
         """The best single path that pays more than `floor` (scaled), and the greedy split, over all of the net."""
         _, _, work = self._memory()
         within = *_within(limits), CHUNKS if split else 0, floor
-        self._call(find_paths, self._net, work, search, *within, self._report)
+        call(find_paths, self._net, work, search, *within, self._report)
         single = self._list(work.single[: int(self._report[LENGTH])])
         return single, self._split(work, int(self._report[SPLIT]), search)
 
@@ -115,13 +109,6 @@ class KernelSearch:
             work = make_work(self._net.core.size, self._net.src.size)
             self._scratch = work, make_moves(), make_path_work(self._net)
         return self._scratch
-
-    def _call(self, kernel: Callable[..., Any], *arguments: object) -> Any:
-        """Call a kernel; the types of its arguments, the same for every graph, are looked at the first time only."""
-        found = _ENTRIES.get(kernel)
-        if found is None:
-            found = _ENTRIES[kernel] = entry(kernel, *arguments)
-        return found(*arguments)
 
     def _flow(self, count: int) -> Flow:
         return Flow(self._list(self._edges[:count]), self._edges[:count].copy(), self._flows[:count].copy())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -172,25 +173,22 @@ class _Parts:
         return len(roots) > 1
 
 
-def kept_output(pool: Pool, i: int) -> float:
-    """The part of the gross output that stays in a constant product pool as its fee, when token `i` is sold."""
-    if isinstance(pool, JexPool):
-        return pool.lp_fee / pool.fee_base
-    if isinstance(pool, OneDexPool) and not pool.main[i]:
-        return (pool.total_fee - pool.special_fee - pool.staking_fee) / pool.fee_base
-    return 0.0
+def constant_product_curve(pool: Pool, i: int, j: int) -> tuple[float, float, float]:
+    """(a, r, kept) of `y = r d / (a + d)`: the pool's trade from token `i` to token `j`, fees included.
 
-
-def constant_product_curve(pool: Pool, i: int, j: int) -> tuple[float, float]:
-    """(a, r) of `y = r d / (a + d)`: the pool's trade from token `i` to token `j`, fees included."""
-    reserve_in, reserve_out = float(pool.reserves[i]), float(pool.reserves[j])
+    `kept` is the part of the gross output that stays in the pool as its fee.
+    """
+    sold, bought = float(pool.reserves[i]), float(pool.reserves[j])
     if isinstance(pool, XExchangePool):
-        return reserve_in / (1.0 - pool.total_fee / pool.fee_base), reserve_out
+        return sold / (1.0 - pool.total_fee / pool.fee_base), bought, 0.0
     if isinstance(pool, OneDexPool):
-        kept = 1.0 - pool.total_fee / pool.fee_base
-        return (reserve_in / kept, reserve_out) if pool.main[i] else (reserve_in, reserve_out * kept)
+        left = 1.0 - pool.total_fee / pool.fee_base
+        if pool.main[i]:
+            return sold / left, bought, 0.0
+        return sold, bought * left, (pool.total_fee - pool.special_fee - pool.staking_fee) / pool.fee_base
     if isinstance(pool, JexPool):
-        return reserve_in, reserve_out * (1.0 - (pool.lp_fee + pool.platform_fee) / pool.fee_base)
+        fees = (pool.lp_fee + pool.platform_fee) / pool.fee_base
+        return sold, bought * (1.0 - fees), pool.lp_fee / pool.fee_base
     raise TypeError(f"{pool.id} is not a constant product pool")
 
 
@@ -208,14 +206,13 @@ def list_edges(
     table = _Table(index)
     for pool in pools:
         pause()
+        if pool.kind == "constant_product":
+            table.add(Trade(pool, 0, 1), *constant_product_curve(pool, 0, 1))
+            table.add(Trade(pool, 1, 0), *constant_product_curve(pool, 1, 0))
+            continue
         for i, j in itertools.permutations(range(len(pool.tokens)), 2):
-            if pool.kind == "constant_product":
-                table.add(Trade(pool, i, j), *constant_product_curve(pool, i, j), kept_output(pool, i))
-            else:
-                try:
-                    table.add_curve(Trade(pool, i, j), known.of(pool, i, j))
-                except NoCurve:
-                    continue
+            with contextlib.suppress(NoCurve):
+                table.add_curve(Trade(pool, i, j), known.of(pool, i, j))
     for trade, knots in more:
         table.add_curve(trade, knots)
     return table.edges(), table.trades
