@@ -10,6 +10,7 @@ import pytest
 from relayer_support import NETWORK, transfer, wallet
 
 from millrace.chain.gossip import MAX_BATCH, unwrap_transactions
+from millrace.chain.network import profile
 from millrace.chain.transaction import Transaction, client_hash, from_proto, to_proto
 from millrace.relayer import broadcaster
 from millrace.relayer.broadcaster import Broadcaster
@@ -262,6 +263,22 @@ async def test_what_the_chain_api_never_takes_is_not_pressed_on_it(air: Air) -> 
     air.peers = 1
     await air.tick(1.0)
     assert air.told[-1] == [0, 1]
+
+
+@pytest.mark.parametrize(("name", "batches"), [("devnet", [[0, 1, 2], [3]]), ("documented", [[0], [1], [2], [3]])])
+async def test_what_shares_a_topic_shares_a_batch(air: Air, name: str, batches: list[list[int]]) -> None:
+    """Transactions of one topic leave together wherever they go; those of two sender shards never do."""
+    there = Broadcaster(
+        profile(name), air._publish, None, is_wanted=lambda entry: True, on_expired=air.expired.append,
+        regossip=15.0, lifetime=600.0, clock=lambda: air.steady,
+    )  # fmt: skip
+    for nonce, (sender, receiver) in enumerate([(1, 0), (1, 1), (1, 2), (2, 1)]):
+        entry = air.entry(nonce=nonce)
+        entry.sender_shard, entry.receiver_shard = sender, receiver
+        there.send(entry)
+    await air.tick(0.0)
+    assert sorted(air.told) == batches
+    await there.stop()
 
 
 async def test_after_its_end_nothing_is_handed_over(air: Air) -> None:

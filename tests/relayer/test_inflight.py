@@ -22,12 +22,12 @@ def entry(nonce: int) -> Entry:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 7), st.booleans()), max_size=30), st.integers(0, 8))
-def test_nonces_and_costs(steps: list[tuple[int, bool]], account_nonce: int) -> None:
-    """Expected nonce and committed cost are those of the entries that are there."""
+@given(st.lists(st.tuples(st.integers(0, 7), st.booleans(), st.integers(0, 9)), max_size=30))
+def test_nonces_and_costs(steps: list[tuple[int, bool, int]]) -> None:
+    """Expected nonce and committed cost are those of the entries that are there, wherever the account has got to."""
     index = InFlight(capacity=6)
     there: dict[int, Entry] = {}
-    for nonce, add in steps:
+    for nonce, add, account_nonce in steps:
         if add and nonce not in there and not index.is_full:
             there[nonce] = entry(nonce)
             index.add(there[nonce])
