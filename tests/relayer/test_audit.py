@@ -72,6 +72,18 @@ def test_the_beginning_of_a_span_is_found_without_reading_what_is_before() -> No
     connection.close()
 
 
+def test_a_clock_set_back_by_an_hour_hides_nothing() -> None:
+    """What was reserved just before the clock was set back is found among later lines of earlier times."""
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(audit.SCHEMA)
+    since = 100 * HOUR_MS
+    times = [since, *[since - HOUR_MS] * 6]
+    audit.write(connection, [line(time_ms, "reserve", number, 1) for number, time_ms in enumerate(times)])
+    found = audit.spent_since(lambda sql, values: connection.execute(sql, values).fetchall(), since)
+    assert [item.client_hash for item in found] == [b"hash 0"]
+    connection.close()
+
+
 def test_bytes_reserved_again_after_they_were_given_back() -> None:
     """The same bytes count once: by their last reservation."""
     who = (b"relayer", b"sender", b"hash")

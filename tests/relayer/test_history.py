@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,13 @@ def test_questions(place: Place) -> None:
     store = place.open()
     assert ask(store, 0, 600_000, None) == {"resolution": 1, "points": []}
     assert ask(store, None, None, None, 10**12)["resolution"] == 10
+    assert [ask(store, 0, end, None)["resolution"] for end in (1_000_999, 1_001_000)] == [1, 10]
     assert ask(store, 0, 10**12, None)["resolution"] == 3600
+    fill(store, range(2))
+    moment = (START + 1) * 1000
+    assert [point["ts"] for point in ask(store, moment, moment, 1)["points"]] == [moment]
+    assert ask(store, moment + 1, moment + 1, 1)["points"] == []
+    assert ask(store, moment, moment, 10)["points"] == [], "its span began before"
     assert ask(store, 0, 10**15 - 1, None)["resolution"] == 3600
     for question in ((5, 4, None), (0, 10, 7)):
         with pytest.raises(HistoryError):
@@ -146,6 +152,42 @@ def test_answers_are_bounded(place: Place) -> None:
     assert len(ask(store, 0, (MAX_POINTS - 1) * 1000, 1)["points"]) == MAX_POINTS == 2000
     with pytest.raises(HistoryError, match="more than 2000 points: ask for a shorter span or a coarser resolution"):
         query(store, 0, MAX_POINTS * 1000, 1, 0)
+
+
+class Failing:
+    """A store that counts what it is given, and may refuse it."""
+
+    def __init__(self, store: Points) -> None:
+        self._store = store
+        self.read, self.rolled, self.close = store.read, store.rolled, store.close
+        self.refuses = False
+        self.written: list[list[int]] = []
+
+    def write(self, points: Sequence[Point], rolled: Mapping[int, int], oldest: Mapping[int, int]) -> None:
+        self.written.append([point.ts - START for point in points if point.resolution == 1])
+        if self.refuses:
+            raise OSError("away")
+        self._store.write(points, rolled, oldest)
+
+
+def test_a_second_is_written_once(tmp_path: Path) -> None:
+    """What the store took is not given to it again; what it did not take is, for ten minutes."""
+    store = Failing(SqlitePoints(tmp_path / "h.sqlite"))
+    recorder = Recorder(store)
+    for second in range(3):
+        recorder.add((START + second) * 1000, {"currentTps": 1.0})
+    assert store.written == [[0], [1], [2]]
+    store.refuses = True
+    for second in range(3, 903):
+        with pytest.raises(OSError, match="away"):
+            recorder.add((START + second) * 1000, {"currentTps": 1.0})
+    assert store.written[-1] == list(range(303, 903))
+    store.refuses = False
+    recorder.add((START + 903) * 1000, {"currentTps": 1.0})
+    recorder.add((START + 904) * 1000, {"currentTps": 1.0})
+    assert store.written[-2:] == [list(range(304, 904)), [904]]
+    assert len(ask(store, START * 1000, (START + 904) * 1000, 1)["points"]) == 3 + 601
+    store.close()
 
 
 def test_database_away(postgres: Postgres, tmp_path: Path) -> None:
