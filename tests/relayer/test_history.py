@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from millrace.relayer.history import MAX_POINTS, MAX_QUESTIONS, HistoryError, Recorder, flatten, query
+from millrace.relayer.history import MAX_POINTS, MAX_QUESTIONS, History, HistoryError, Recorder, flatten, query
 from millrace.relayer.history_store import Point, Points, PostgresPoints, SqlitePoints
 from millrace.runtime.postgres import Unavailable
 from millrace.runtime.settings import Secret
@@ -188,6 +188,41 @@ def test_a_second_is_written_once(tmp_path: Path) -> None:
     assert store.written[-2:] == [list(range(304, 904)), [904]]
     assert len(ask(store, START * 1000, (START + 904) * 1000, 1)["points"]) == 3 + 601
     store.close()
+
+
+def test_bounds_are_of_the_whole_span(tmp_path: Path) -> None:
+    """Averages and bounds of a span do not depend on where in it the highest and the lowest second were."""
+    store = SqlitePoints(tmp_path / "h.sqlite")
+    recorder = Recorder(store)
+    numbers = [5.0, 9.0, 1.0, 7.0, 3.0, 3.0, 8.0, 2.0, 6.0, 6.0]
+    for second, number in enumerate([*numbers, 0.0]):
+        recorder.add((START + second) * 1000, {"currentTps": number})
+    for resolution, values in ((10, numbers), (60, [*numbers, 0.0])):
+        (point,) = ask(store, START * 1000, (START + len(values) - 1) * 1000, resolution)["points"]
+        assert point["currentTps"] == pytest.approx(sum(values) / len(values), abs=1e-12)
+        assert (point["currentTpsMin"], point["currentTpsMax"]) == (min(values), max(values))
+    store.close()
+
+
+async def test_questions_and_failures_one_after_the_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A question that was answered takes no room from later ones; a store that fails is a line of the log each time."""
+    stores: list[Failing] = []
+
+    def open_store() -> Points:
+        stores.append(Failing(SqlitePoints(tmp_path / "h.sqlite")))
+        return stores[-1]
+
+    history = History(open_store)
+    for refuses in (False, True, True, False, True):
+        stores[0].refuses = refuses
+        await history.add(START * 1000, {"currentTps": 1.0})
+    assert [record.message for record in caplog.records] == ["the history is not written"] * 2
+    for _ in range(3 * MAX_QUESTIONS):
+        body = await history.query(START * 1000, START * 1000, 1, START * 1000)
+        assert len(msgspec.json.decode(body)["points"]) == 1
+        with pytest.raises(HistoryError):
+            await history.query(5, 4, 1, 0)
+    await history.close()
 
 
 def test_database_away(postgres: Postgres, tmp_path: Path) -> None:
