@@ -57,6 +57,7 @@ TX = transfer(wallet(1), data=b"12345", value=7, gas_limit=150_000)
         ("lists = " + "[" * 5_000, ["nested too deeply"]),
         ("[quotas]\nfailures = 0", ["quotas.failures", "at least 1"]),
         ("[quotas]\ncall_failure_percent = 0", ["quotas.call_failure_percent", "1 to 100"]),
+        ("[quotas]\ncall_failure_percent = 101", ["quotas.call_failure_percent", "1 to 100"]),
         ("paused_shards = [3]", ["paused_shards", "no shard 3"]),
         ("paused_shards = [-1]", ["paused_shards"]),
         ("paused_shards = 1", ["paused_shards", '["…"']),
