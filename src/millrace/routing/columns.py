@@ -16,7 +16,8 @@ from millrace.routing.potential import source_rate
 from millrace.routing.profitable import list_profitable
 from millrace.routing.work import EDGES, ITERATIONS, LISTED, OUTSIDE, PAIRS, TOKENS, Work, add_edge, add_token, compact
 
-ADDED = 48  # edges added per round, or as many as are present if that is more
+ADDED = 48  # edges added per round, or as many as are present if that is more, and there is room for them
+PER_TOKEN = 2  # edges that come with a token
 ROUNDS = 12
 MISSED = 1e-7  # stop when what is left out is worth less than this part of the output
 GAINED = 3e-4  # stop when the set is full and exchanging edges has gained less than this part of the output
@@ -129,8 +130,9 @@ def _add_columns(net: Net, w: Work, q: Search, count: int) -> int:
 
     A token that comes in gets its best way on as well: where nothing sells it, its price would mean nothing.
     """
-    wanted = max(ADDED, w.n[EDGES])
     edges, tokens = w.n[EDGES], w.n[TOKENS]
+    room = min(w.e_edge.size - edges, PER_TOKEN * (w.t_token.size - tokens))  # it is for the best, not for the first
+    wanted = max(ADDED, min(edges, room))
     for i in range(about_largest(w, count, wanted)):
         e = w.c_edge[i]
         fits = True

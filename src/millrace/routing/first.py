@@ -15,8 +15,9 @@ from millrace.routing.net import Floats, Net
 from millrace.routing.potential import source_rate
 from millrace.routing.work import EDGES, PAIRS, TOKENS, Work, add_edge, add_hold, add_token, reset
 
-FIRST_PAIRS = 16  # token pairs in the first working set, at each end
-FIRST_EDGES = 192
+FIRST_PAIRS = 16  # token pairs in the first working set
+END_PAIRS = 64  # the same where they trade at the guessed prices of the ends, at each end
+FIRST_EDGES = 512
 LEAVES, ARRIVES = 1, 2  # marks of tokens that have a way to the sink, or from the source
 CYCLE_MARGINAL = 0.97  # guess of marginal rate / best spot rate of a cycle
 SPARE = 1.25  # candidates are listed down to a marginal rate that much further from the best spot rate than guessed
@@ -79,14 +80,14 @@ def _end_pairs(net: Net, w: Work, q: Search, first: float, last: float) -> int:
         w.c_score[count] = net.prate[k] * q.behind[net.pdst[k]]
         if w.c_score[count] > first * q.top:
             count += 1
-    count = largest(w, count, FIRST_PAIRS)
+    count = largest(w, count, END_PAIRS)
     sold = count
     for k in range(net.pptr[sink], net.pptr[sink + 1]):
         w.c_edge[count], w.c_token[count] = net.popp[k], net.pdst[k]
         w.c_score[count] = net.pback[k] * q.ahead[net.pdst[k]]
         if w.c_score[count] > last * q.top and net.pdst[k] != source:
             count += 1
-    count = sold + largest_from(w, sold, count - sold, FIRST_PAIRS)
+    count = sold + largest_from(w, sold, count - sold, END_PAIRS)
     w.n_mark[source], w.n_mark[sink] = LEAVES | ARRIVES, LEAVES | ARRIVES
     for i in range(sold, count):
         w.n_mark[w.c_token[i]] |= LEAVES
