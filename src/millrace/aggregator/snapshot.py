@@ -14,6 +14,7 @@ from millrace.dex.document import DocumentError, PoolDocument, decode
 from millrace.dex.entries import Reader
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
+from millrace.dex.steps import in_steps
 from millrace.routing.planner import Planner
 from millrace.routing.venue import CurveCache
 
@@ -64,7 +65,7 @@ class Snapshot:
         self.tokens = {info.identifier: info for info in document.tokens}
         self._decimals = {NATIVE: 18} | {info.identifier: info.decimals for info in document.tokens}
         pause()
-        self.market = DictMarket(document.pools, self.wrapped)
+        self.market = DictMarket(in_steps(document.pools, pause), self.wrapped)
         pause()
         self._curves = curves or CurveCache()
         self._pause = pause
@@ -73,7 +74,7 @@ class Snapshot:
         self.main = self.make(_ALL)
         """The planner of all pools."""
         pause()
-        self.main.router.warm()
+        self.main.router.warm(pause)
         pause()
         self._curves.forget_all_but(document.pools)
 

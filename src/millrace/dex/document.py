@@ -14,6 +14,7 @@ from millrace.dex import entries, wire
 from millrace.dex.constant_product import OneDexPool
 from millrace.dex.entries import MAX_DECIMALS
 from millrace.dex.pool import Pool
+from millrace.dex.steps import in_steps
 from millrace.dex.wire import DocumentError, TokenInfo
 
 __all__ = ["Block", "DocumentError", "PoolDocument", "TokenInfo", "decode", "encode", "pools"]
@@ -105,7 +106,7 @@ def decode(
         if len(items) > MAX_ITEMS:
             raise DocumentError(f"$.{field}: {len(items)} items, at most {MAX_ITEMS} are taken")
     pause()
-    decimals = _decimals(parsed.tokens)
+    decimals = _decimals(in_steps(parsed.tokens, pause))
     if parsed.wrapped_native_token not in decimals:
         raise DocumentError("$.wrappedNativeToken: not one of the document's tokens")
     onedex, xexchange = parsed.exchanges.onedex, parsed.exchanges.xexchange
@@ -113,7 +114,7 @@ def decode(
     context = entries.Context(decimals, None if main is None else frozenset(main))
     built = (reader or entries.Reader()).read(parsed.pools, context, pause)
     pause()
-    _check_unique(built)
+    _check_unique(built, pause)
     pause()
     return PoolDocument(
         block=parsed.block,
@@ -146,7 +147,7 @@ def encode(document: PoolDocument) -> bytes:
     )
 
 
-def _decimals(tokens: Sequence[TokenInfo]) -> dict[str, int]:
+def _decimals(tokens: Iterable[TokenInfo]) -> dict[str, int]:
     known: dict[str, int] = {}
     for position, token in enumerate(tokens):
         path = f"$.tokens[{position}]"
@@ -160,11 +161,15 @@ def _decimals(tokens: Sequence[TokenInfo]) -> dict[str, int]:
     return known
 
 
-def _check_unique(built: Sequence[Pool]) -> None:
-    _refuse_twice(built, "id", lambda pool: pool.id)
-    _refuse_twice(built, "lpToken", lambda pool: pool.lp_token or None)
-    _refuse_twice(built, "pairId", lambda pool: pool.pair_id if isinstance(pool, OneDexPool) else None)
-    _refuse_twice(built, "address", lambda pool: None if isinstance(pool, OneDexPool) else pool.address)
+def _check_unique(built: Sequence[Pool], pause: Callable[[], None]) -> None:
+    keys: dict[str, Callable[[Pool], Hashable]] = {
+        "id": lambda pool: pool.id,
+        "lpToken": lambda pool: pool.lp_token or None,
+        "pairId": lambda pool: pool.pair_id if isinstance(pool, OneDexPool) else None,
+        "address": lambda pool: None if isinstance(pool, OneDexPool) else pool.address,
+    }
+    for field, key in keys.items():
+        _refuse_twice(in_steps(built, pause), field, key)
 
 
 def _refuse_twice(built: Iterable[Pool], field: str, key: Callable[[Pool], Hashable]) -> None:

@@ -6,7 +6,7 @@ less than a unit is no fee. For tokens of few decimals and tiny amounts that is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.pool import precision
 from millrace.dex.stable import JexStablePool, StablePool
 from millrace.dex.stableswap import UNIT
+from millrace.dex.steps import in_steps
 from millrace.routing.calls import call
 from millrace.routing.candidates import Search
 from millrace.routing.jit import kernel
@@ -98,11 +99,11 @@ def _add_up(of: _Columns, scale: Floats, search: Search, level: float) -> tuple[
 
 
 class Favours:
-    """The favours of all edges of a graph. One thread at a time."""
+    """The favours of all edges of a graph. One thread at a time. `pause` is called at every step of making them."""
 
-    def __init__(self, graph: Graph, trades: Sequence[Trade]) -> None:
+    def __init__(self, graph: Graph, trades: Sequence[Trade], pause: Callable[[], None] = lambda: None) -> None:
         self._scale = graph.scale
-        numbers = chain.from_iterable([favour(trades[k]) for k in graph.original.tolist()])
+        numbers = chain.from_iterable([favour(trades[k]) for k in in_steps(graph.original.tolist(), pause)])
         rows = np.fromiter(numbers, np.float64, 3 * len(trades)).reshape(-1, 3)
         edges = np.nonzero(rows[:, 0] + rows[:, 1])[0]
         sold, bought, fee = np.ascontiguousarray(rows[edges].T)

@@ -13,7 +13,7 @@ flows and tolerances are then of order one whatever the decimals.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -104,9 +104,10 @@ class Graph(NamedTuple):
     original: Ints
 
 
-def build(tokens: int, edges: Edges) -> Graph:
-    """Sort and index `edges` between tokens `0 … tokens - 1`."""
-    scale = _token_scales(tokens, edges)
+def build(tokens: int, edges: Edges, pause: Callable[[], None] = lambda: None) -> Graph:
+    """Sort and index `edges` between tokens `0 … tokens - 1`. `pause` is called at every step."""
+    scale = _token_scales(tokens, edges, pause)
+    pause()
     rate = edges.r / edges.a * scale[edges.dst] / scale[edges.src]
     for number, knots in edges.curves.items():
         rate[number] = knots.slope[0] * scale[edges.dst[number]] / scale[edges.src[number]]
@@ -114,7 +115,9 @@ def build(tokens: int, edges: Edges) -> Graph:
     src, dst, rate = edges.src[order], edges.dst[order], rate[order]
     a, r = edges.a[order] * scale[src], edges.r[order] * scale[dst]
     curve, kptr, knots = _curve_tables(order, src, dst, scale, edges.curves)
+    pause()
     pairs = _pairs(tokens, src, dst, rate)
+    pause()
     filled = np.nonzero(pairs[7] > pairs[6])[0].astype(np.int32)
     filled = filled[np.argsort(pairs[6][filled])]  # edges are numbered pair by pair
     pair = np.repeat(filled, (pairs[7] - pairs[6])[filled])
@@ -188,7 +191,7 @@ def _curve_tables(
     return curve, kptr, Knots(*map(np.concatenate, zip(*tables, strict=True)))
 
 
-def _token_scales(n: int, edges: Edges) -> Floats:
+def _token_scales(n: int, edges: Edges, pause: Callable[[], None]) -> Floats:
     """Relative token values read off the deepest pools: Prim's algorithm, deepest edge first."""
     neighbours: list[list[int]] = [[] for _ in range(n)]
     sources, targets = edges.src.tolist(), edges.dst.tolist()
@@ -204,6 +207,7 @@ def _token_scales(n: int, edges: Edges) -> Floats:
         heap = [(-depth[e], e) for e in neighbours[root]]
         heapq.heapify(heap)
         while heap:
+            pause()
             e = heapq.heappop(heap)[1]
             a, b = sources[e], targets[e]
             if scale[b]:

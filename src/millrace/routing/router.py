@@ -82,10 +82,10 @@ class Router(SpotGraph):
         more = lp_edges(chosen, market, index) if liquidity else []
         self.has_liquidity = bool(more)
         pause()
-        clean, dust = sort_out(chosen, market)
+        clean, dust = sort_out(chosen, market, pause)
         edges, trades = list_edges(clean, index, curves or CurveCache(), more, pause)
         pause()
-        super().__init__(index, nets.build(len(index), edges), trades)
+        super().__init__(index, nets.build(len(index), edges, pause), trades)
         pause()
         self._finder = PathFinder(self._graph, self._trades)
         self._mispriced = mispriced(self._graph.net)
@@ -93,11 +93,12 @@ class Router(SpotGraph):
         self._clearly = CLEARLY_TABULATED if edges.curves else CLEARLY
         self._slightly = CLEARLY_TABULATED / 2.0 if edges.curves else SLIGHTLY
         pause()
-        self._favours = None if self.has_liquidity else Favours(self._graph, self._trades)
+        self._favours = None if self.has_liquidity else Favours(self._graph, self._trades, pause)
         pause()
         self._dust = Dust(dust, index, self._graph.scale)
         pause()
-        self._tables = make_tables(self._graph, self._trades)
+        self._tables = make_tables(self._graph, self._trades, pause)
+        pause()
         self._scratch()
 
     def _scratch(self) -> None:
@@ -120,8 +121,8 @@ class Router(SpotGraph):
         """Whether questions take milliseconds: in a large market with mispricing the best path is far to find."""
         return self._mispriced and len(self._trades) > LARGE
 
-    def warm(self) -> None:
-        """Run every kernel once, so that later calls neither compile nor allocate."""
+    def warm(self, pause: Callable[[], None] = lambda: None) -> None:
+        """Run every kernel once, so that later calls neither compile nor allocate. `pause` is called in between."""
         if len(self._trades) == 0:
             return
         trade = self._trades[0]
@@ -129,6 +130,7 @@ class Router(SpotGraph):
         self._wide.best(self.index[trade.token_in], self.index[trade.token_out], 1.0, 1, 0.0)
         algorithms: tuple[Algorithm, ...] = ("greedy", "hybrid")
         for algorithm in algorithms:
+            pause()
             with contextlib.suppress(NoRoute, PlanError):
                 self.forward(trade.token_in, trade.token_out, amount, Limits(paths=1), algorithm)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.pool import Pool
+from millrace.dex.steps import in_steps
 from millrace.routing.net import Graph, Ints, Net
 from millrace.routing.venue import Trade
 
@@ -34,14 +35,19 @@ class Tables(NamedTuple):
     pool: Ints
 
 
-def make_tables(graph: Graph, trades: Sequence[Trade]) -> Tables:
-    """The tables of a graph of these trades."""
+def make_tables(graph: Graph, trades: Sequence[Trade], pause: Callable[[], None] = lambda: None) -> Tables:
+    """The tables of a graph of these trades. `pause` is called at every step."""
     ordered = [trades[k] for k in graph.original.tolist()]
     pools = list({trade.pool.id: trade.pool for trade in ordered}.values())
     numbers = {pool.id: number for number, pool in enumerate(pools)}
+    pause()
     number = np.array([numbers[trade.pool.id] for trade in ordered], np.int32)
     sold = np.array([trade.i for trade in ordered], np.int32)
-    facts = np.frombuffer(b"".join([_facts(pool) for pool in pools]), ">u8").reshape(-1, 12).astype(np.uint64)
+    facts = (
+        np.frombuffer(b"".join([_facts(pool) for pool in in_steps(pools, pause)]), ">u8")
+        .reshape(-1, 12)
+        .astype(np.uint64)
+    )
     # Of each pool two rows, for its first and for its second token when it is sold.
     fees, held = facts[:, :8].reshape(-1, 4), facts[:, 8:].reshape(-1, 2)
     side = 2 * number + np.clip(sold, 0, 1)

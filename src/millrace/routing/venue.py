@@ -15,6 +15,7 @@ from millrace.dex.market import DictMarket
 from millrace.dex.operations import MIN_OUTPUT, MIN_OUTPUT_JEX_STABLE
 from millrace.dex.pool import Pool, PoolError, PoolState
 from millrace.dex.stable import JexStablePool, StablePool
+from millrace.dex.steps import in_steps
 from millrace.routing.curve import NoCurve, crypto_knots, stable_knots
 from millrace.routing.net import Edges, Knots
 
@@ -108,34 +109,41 @@ def tradable(pool: Pool) -> bool:
     return bool(getattr(pool, "enabled", True)) and not getattr(pool, "restricted", False)
 
 
-def sort_out(pools: Iterable[Pool], market: DictMarket) -> tuple[list[Pool], list[Pool]]:
+def sort_out(
+    pools: Iterable[Pool], market: DictMarket, pause: Callable[[], None] = lambda: None
+) -> tuple[list[Pool], list[Pool]]:
     """The pools that the contract can swap in: those to search over, and those that hold next to nothing.
 
     Pools that take no swaps and pools that the contract would not find by their tokens or address are in neither.
+    `pause` is called at every step.
     """
-    usable = [pool for pool in pools if tradable(pool) and market.reaches(pool)]
-    clean = without_dust(usable)
+    usable = [pool for pool in in_steps(pools, pause) if tradable(pool) and market.reaches(pool)]
+    clean = without_dust(usable, pause)
     if len(clean) == len(usable):
         return usable, []
     kept = {pool.id for pool in clean}
     return clean, [pool for pool in usable if pool.id not in kept]
 
 
-def without_dust(pools: Sequence[Pool]) -> list[Pool]:
+def without_dust(pools: Sequence[Pool], pause: Callable[[], None] = lambda: None) -> list[Pool]:
     """The pools without those that hold next to nothing, unless they alone connect two parts of the market.
 
     Such pools exist on every chain, with prices off by orders of magnitude. They could not carry a trade, but
     the rates they promise would lead the search, which goes by rates first, astray.
     """
     most: dict[str, int] = {}
-    for pool in pools:
+    for pool in in_steps(pools, pause):
         for token, reserve in zip(pool.tokens, pool.reserves, strict=True):
             if reserve > most.get(token, 0):
                 most[token] = reserve
 
     # With fewer units of a token a pool is dust.
     least = {token: max(min(DUST_UNITS, -(-whole // FEW)), -(-whole // DUST_PART)) for token, whole in most.items()}
-    dust = [pool for pool in pools if any(r < least[t] for t, r in zip(pool.tokens, pool.reserves, strict=True))]
+    dust = [
+        pool
+        for pool in in_steps(pools, pause)
+        if any(r < least[t] for t, r in zip(pool.tokens, pool.reserves, strict=True))
+    ]
     if not dust:
         return list(pools)
 
