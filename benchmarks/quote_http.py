@@ -19,12 +19,15 @@ import msgspec
 from aiohttp import web
 
 from millrace.dex.document import PoolDocument, decode
+from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolError
+from millrace.routing.router import Router
 
 CONNECTIONS = 4
 SECONDS = 2.0  # of one round of load
 ROUNDS = 5
 SETTLE = 1.0  # until the last refresh with a changed market is over
+MOST_TRADED, LEAST_TRADED = 2e-4, 1e-5  # parts of what a pool holds
 PER_SECOND = 5_000  # distinct questions at hand; nothing that remembers answers would help
 SERVICE_CORE, CLIENT_CORE = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
 
@@ -109,8 +112,20 @@ def _p99(times: list[float]) -> float:
 def traded(document: PoolDocument, seed: int, part: float = 1.0) -> PoolDocument:
     """The market some blocks later: this part of the pools has seen a trade of up to 0.02 % of what it holds.
 
-    That is so little that fees leave no arbitrage: it is a market of the same kind.
+    Where that leaves a cycle that gains, trades are smaller: it is to be a market of the same kind, without any.
     """
+    most = MOST_TRADED
+    while True:
+        market = _traded(document, seed, part, most)
+        if not Router(market.pools, DictMarket(market.pools, market.wrapped_native_token)).slow:
+            return market
+        most /= 2.0
+        if most < LEAST_TRADED:
+            raise ValueError("this market has cycles that gain before any trade")
+
+
+def _traded(document: PoolDocument, seed: int, part: float, most: float) -> PoolDocument:
+    """The market after trades of up to the part `most` of what pools hold."""
     rng = random.Random(f"traded/{seed}")
 
     def moved(pool: Pool) -> Pool:
@@ -118,7 +133,7 @@ def traded(document: PoolDocument, seed: int, part: float = 1.0) -> PoolDocument
             return pool
         i = rng.randrange(len(pool.tokens))
         try:
-            amount = max(1, int(pool.reserves[i] * rng.uniform(0.00001, 0.0002)))
+            amount = max(1, int(pool.reserves[i] * rng.uniform(LEAST_TRADED, most)))
             return pool.swap(i, (i + 1) % len(pool.tokens), amount).pool
         except PoolError:  # too small, or closed for swaps
             return pool

@@ -51,11 +51,15 @@ def test_work_rests_after_every_slice_while_quotes_are_computed(clock: Clock) ->
     assert 0.9 * worked / SLICE <= pacer.rests <= 1.1 * worked / SLICE
 
 
-def test_work_rests_between_two_quotes(clock: Clock) -> None:
+@pytest.mark.parametrize("where", ["the loop", "another thread"])
+def test_work_rests_between_two_quotes(clock: Clock, where: str) -> None:
     """After a quote work still rests, as the next one may come at once; when none has come for a while it goes on."""
     pacer = Pace()
-    pacer.begin()
-    pacer.end()
+    if where == "the loop":
+        pacer.begin()
+        pacer.end()
+    else:
+        pacer.seen()
     while clock.now < 100.0 + RECENT:
         clock.now += SLICE
         pacer.pause()

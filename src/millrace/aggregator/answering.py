@@ -132,6 +132,7 @@ class Answering:
         snapshot, question, planner, _, asker = asked
 
         def job(deadline: float) -> Answer:
+            self._pace.seen()
             twin = snapshot.twin(planner)
             return _in_time(deadline, quote.answer(snapshot, question, self._settings, deadline, twin))
 
@@ -163,9 +164,14 @@ class Answering:
         """Run a job that is made of parts, one a turn. It must itself look to the deadline. Raises like `run`."""
         deadline = self._admit(client)
         work = parts(deadline)
-        done = await self._turn(lambda: _advance(work), client, deadline)
+
+        def advance() -> tuple[T] | None:
+            self._pace.seen()
+            return _advance(work)
+
+        done = await self._turn(advance, client, deadline)
         while done is None:
-            done = await self._turn(lambda: _advance(work), client, math.inf)
+            done = await self._turn(advance, client, math.inf)
         return done[0]
 
     def _admit(self, client: str) -> float:

@@ -13,9 +13,10 @@ import time
 SLICE = 0.0002
 """Seconds of work between two looks."""
 REST = 0.001
-"""Seconds of rest while quotes are computed: slow work then gets at least a tenth of the time, so it always ends."""
-RECENT = 0.002
-"""Seconds after a quote in which the next one is expected: between two of them the loop reads and writes requests."""
+"""Seconds of rest while quotes are asked for: slow work then gets at least a tenth of the time, so it always ends."""
+RECENT = 0.05
+"""Seconds after a quote in which the next one is expected: in between the loop reads and writes requests, waits
+for the processor, or for what is computed in another thread."""
 
 
 class Pace:
@@ -35,6 +36,10 @@ class Pace:
     def end(self) -> None:
         """It is done."""
         self._computing = False
+        self._computed = time.perf_counter()
+
+    def seen(self) -> None:
+        """A quote is computed in another thread than the loop's."""
         self._computed = time.perf_counter()
 
     def pause(self) -> None:
