@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 EVERY = "*"
 _ORIGIN = re.compile(r"https?://[^/?#@\s]+|null", re.ASCII)
-_READABLE = {"Access-Control-Expose-Headers": "Retry-After"}
+_READABLE = {"Access-Control-Expose-Headers": "*"}  # when to ask again, and how old an answer's snapshot is
 _PREFLIGHT_SECONDS = 7200  # what browsers cut longer times to
 _NONE: Mapping[str, str] = {}
 
@@ -24,9 +24,8 @@ class Origins:
         for origin in self._allowed - {EVERY}:
             if not _ORIGIN.fullmatch(origin) or origin != origin.lower():
                 raise ValueError(f"allowed_origins: {origin!r} is no origin; write https://host, or * for every page")
-        self._other = (
-            {"Vary": "Origin"} if self._allowed else _NONE
-        )  # a cache must not show one page's answer to another
+        # A cache must not show one page's answer to another.
+        self._other = {"Vary": "Origin"} if self._allowed else _NONE
 
     def headers(self, origin: str | None) -> Mapping[str, str]:
         """What an answer says to a request with this `Origin`, or without one."""
