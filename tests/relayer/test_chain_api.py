@@ -55,6 +55,16 @@ async def test_an_answer_without_end(answering: tuple[ChainApi, Serve]) -> None:
         await api.account(ALICE.public)
 
 
+async def test_an_account_the_chain_does_not_know(answering: tuple[ChainApi, Serve]) -> None:
+    """404 is an account with nothing, unless it speaks of the path: then nothing is known of any account."""
+    api, serve = answering
+    serve(404, '{"statusCode":404,"message":"Account not found","error":"Not Found"}')
+    assert await api.account(ALICE.public) == (0, 0, b"")
+    serve(404, '{"statusCode":404,"message":"Cannot GET /v2/accounts/erd1","error":"Not Found"}')
+    with pytest.raises(ChainApiError, match="knows no /accounts"):
+        await api.account(ALICE.public)
+
+
 @pytest.mark.parametrize(
     "body",
     ["", "[]", "{", '{"x":' + "[" * 100_000, '{"nonce":"1","balance":"1"}', '{"nonce":1}', '{"nonce":1,"balance":"x"}'],

@@ -20,6 +20,8 @@ MAX_ANSWER = 1024 * 1024
 MAX_TEXT = 4096
 MAX_CONCURRENT = 32
 TELL_SECONDS = 1.0
+NO_ROUTE = b"Cannot GET"
+"""How a 404 of the chain API speaks of a wrong path, as when its URL is not that of the API, and not of an account."""
 
 Taken = Literal["taken", "never", "later"]
 
@@ -85,6 +87,8 @@ class ChainApi:
         """The account; nothing at all for an address the chain does not know. Raises `ChainApiError`."""
         status, body = await self._get(f"{self._base_url}/accounts/{address.encode(pubkey)}")
         if status == 404:
+            if NO_ROUTE in body:
+                raise ChainApiError(f"there is no chain API at {self._base_url}: it knows no /accounts")
             return ChainAccount(0, 0, b"")
         try:
             account = msgspec.json.decode(body, type=_AccountJson)

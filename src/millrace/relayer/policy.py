@@ -121,12 +121,13 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _OPEN = Lists()
+_WHOLE = "; amounts are whole numbers of atomic units (10^-18 EGLD), as 50000000000000000 for 0.05 EGLD"
 
 
 def loads(text: str) -> Policy:
     """The policy in a TOML text. Raises `PolicyError`."""
     document = _parsed(text)
-    _check_names(document, Policy, "")
+    _check_entries(document, Policy, "")
     try:
         policy = msgspec.convert(document, Policy, strict=False)
     except msgspec.ValidationError as error:
@@ -152,8 +153,8 @@ def _parsed(text: str) -> dict[str, Any]:
         raise PolicyError("nested too deeply") from None
 
 
-def _check_names(table: dict[str, Any], kind: type[msgspec.Struct], path: str) -> None:
-    """Raise `PolicyError` for an entry that there is not, with the one it may be meant to be."""
+def _check_entries(table: dict[str, Any], kind: type[msgspec.Struct], path: str) -> None:
+    """Raise `PolicyError` for an entry that there is not, with the one it may be meant to be, and for a rounded amount."""
     fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
     for name, value in table.items():
         if name not in fields:
@@ -162,7 +163,10 @@ def _check_names(table: dict[str, Any], kind: type[msgspec.Struct], path: str) -
             raise PolicyError(f"{f'[{path}] has' if path else 'there is'} no `{name}`: {known}")
         inner = fields[name]
         if isinstance(value, dict) and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
-            _check_names(value, inner, name)
+            _check_entries(value, inner, name)
+        elif inner is int and isinstance(value, float | str) and not str(value).isdecimal():
+            # The reader would take 9007199254740993.0 and "9007199254740993.0", and lose their last digit.
+            raise PolicyError(f"{path}.{name}: {value!r} is no whole number{_WHOLE}")
 
 
 def _in_words(text: str) -> str:
@@ -171,7 +175,7 @@ def _in_words(text: str) -> str:
     name = path.strip("`").removeprefix("$.")
     hint = ""
     if what.startswith("Expected `int`"):
-        hint = "; amounts are whole numbers of atomic units (10^-18 EGLD), as 50000000000000000 for 0.05 EGLD"
+        hint = _WHOLE
     elif what.startswith("Expected `array`"):
         hint = '; a list is written ["…", "…"]'
     return f"{name}: {what}{hint}" if name else what
