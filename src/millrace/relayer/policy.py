@@ -154,7 +154,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _check_entries(table: dict[str, Any], kind: type[msgspec.Struct], path: str) -> None:
-    """Raise `PolicyError` for an entry there is not, with what it may be meant to be, and for amounts that would round."""
+    """Raise `PolicyError` for an entry there is not, with the one it may be meant to be, and for amounts not whole."""
     fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
     for name, value in table.items():
         if name not in fields:
