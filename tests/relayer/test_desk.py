@@ -392,7 +392,7 @@ async def test_a_row_read_from_disk_is_never_given_back(world: Any) -> None:
     assert await submit(world, tx, kind="sign") == ["ok"]
     world.service.journal.change(
         # What a kill right after the co-signature leaves on disk.
-        lambda connection: connection.execute("UPDATE submissions SET state = 'journalled', chain_hash = NULL").close()
+        lambda connection: connection.execute("DELETE FROM signatures").close()
     )
     await world.stop()
     await start(world, "paused_shards = [1]")

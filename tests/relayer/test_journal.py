@@ -11,16 +11,16 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from relayer_support import entry_of, start, submit, transfer, wallet
+from relayer_support import start, submit, transfer, wallet
 
 from millrace.chain import address
 from millrace.chain.transaction import client_hash, to_proto
-from millrace.relayer import audit, checkpoints
+from millrace.relayer import audit, checkpoints, journal_versions
 from millrace.relayer.checkpoints import Checkpoints
 from millrace.relayer.journal import Journal, _connect
 from millrace.relayer.journal_writer import JournalError, NonceTaken
 from millrace.relayer.records import Record
-from millrace.relayer.stages import hash_of
+from millrace.relayer.stages import cosigned, hash_of
 
 ALICE = wallet(1)
 
@@ -65,23 +65,30 @@ async def test_row_10_second_payload_for_a_nonce(journal: Journal) -> None:
     assert journal.find(row(1).sender, 1, row(1).client_hash) == row(1)
 
 
+SIGNATURE = b"s" * 64
+
+
 @pytest.mark.parametrize(
-    ("changes", "gives_way"),
+    ("changes", "signed", "gives_way"),
     [
-        ({"state": "finished", "chain_hash": b"h", "cost": 5}, False),
-        ({"state": "superseded", "chain_hash": b"h", "cost": 10}, False),
-        ({"state": "superseded", "chain_hash": None, "cost": 10}, False),
-        ({"state": "superseded", "chain_hash": b"h", "cost": 0}, False),
-        ({"state": "superseded", "chain_hash": None, "cost": None}, False),
-        ({"state": "expired", "chain_hash": b"h", "relayer": None}, False),
-        ({"state": "journalled", "chain_hash": None, "cost": 0}, False),
-        ({"state": "superseded", "chain_hash": None, "cost": 0}, True),
-        ({"state": "dropped", "chain_hash": b"h", "relayer": None}, True),
+        ({"state": "finished", "cost": 5}, True, False),
+        ({"state": "superseded", "cost": 10}, True, False),
+        ({"state": "superseded", "cost": 10}, False, False),
+        ({"state": "superseded", "cost": 0}, True, False),
+        ({"state": "superseded", "cost": None}, False, False),
+        ({"state": "expired", "relayer": None}, False, False),
+        ({"state": "journalled", "cost": 0}, False, False),
+        ({"state": "superseded", "cost": 0}, False, True),
+        ({"state": "dropped", "relayer": None}, False, True),
     ],
 )
-async def test_only_what_we_never_signed_gives_way(journal: Journal, changes: dict[str, Any], gives_way: bool) -> None:
+async def test_only_what_we_never_signed_gives_way(
+    journal: Journal, changes: dict[str, Any], signed: bool, gives_way: bool
+) -> None:
     """A row our key may have signed keeps its nonce also when it is over, and a refusal is no failure of the disk."""
     await journal.append([row(1, **changes)])
+    if signed:
+        journal.cosigned([(row(1).sender, 1, SIGNATURE)])
     if gives_way:
         await journal.append([row(1, b"other")])
         (found,) = journal.open_records()
@@ -125,33 +132,88 @@ async def test_reopened_file_has_everything(tmp_path: Path) -> None:
 OLD_SUBMISSIONS = """
 CREATE TABLE submissions (
     sender BLOB NOT NULL, nonce INTEGER NOT NULL, client_hash BLOB NOT NULL, chain_hash BLOB,
-    message_hash BLOB NOT NULL, tx BLOB NOT NULL, kind TEXT NOT NULL, relayer BLOB, fee TEXT NOT NULL, cost TEXT,
+    tx BLOB NOT NULL, kind TEXT NOT NULL, relayer BLOB, fee TEXT NOT NULL, cost TEXT,
     ip TEXT NOT NULL, created_ms INTEGER NOT NULL, state TEXT NOT NULL, broadcast INTEGER NOT NULL, ended_ms INTEGER,
     PRIMARY KEY (sender, nonce)
 ) WITHOUT ROWID;
+CREATE INDEX submissions_client ON submissions (client_hash);
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-INSERT INTO meta VALUES ('schema', '1');
 """
+OLD_VERSIONS = {
+    "1": "ALTER TABLE submissions ADD COLUMN message_hash BLOB NOT NULL DEFAULT x'6d'",
+    "2": "INSERT INTO meta VALUES ('signed_once', '1')",
+}
 
 
-async def test_a_journal_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
-    """What the version before wrote is read as it was, its nonces stay taken, and new rows come behind it."""
-    path, old = tmp_path / "journal.sqlite", row(1)
+def old_file(path: Path, version: str, records: list[Record]) -> None:
+    """A journal as an earlier version wrote it, with the co-signature inside its transaction."""
     connection = sqlite3.connect(path)
     connection.executescript(OLD_SUBMISSIONS)
-    values = msgspec.structs.asdict(old) | {"fee": "10", "message_hash": b"m"}
-    names = ", ".join(values)
-    connection.execute(f"INSERT INTO submissions ({names}) VALUES ({', '.join('?' * len(values))})", [*values.values()])
+    connection.execute(OLD_VERSIONS[version])
+    connection.execute("INSERT INTO meta VALUES ('schema', ?)", (version,))
+    for record in records:
+        values = msgspec.structs.asdict(record) | {"fee": str(record.fee)}
+        names = ", ".join(values)
+        connection.execute(
+            f"INSERT INTO submissions ({names}) VALUES ({', '.join('?' * len(values))})", [*values.values()]
+        )
     connection.commit()
     connection.close()
-    for nonce in (2, 3):  # the second time there is nothing left to do
+
+
+def signed_row(nonce: int, **changes: object) -> Record:
+    """A row whose transaction our key has signed."""
+    tx = cosigned(row(nonce).tx, SIGNATURE)
+    return row(nonce, tx=tx, chain_hash=hash_of(tx), state="signed", **changes)
+
+
+@pytest.mark.parametrize("version", OLD_VERSIONS)
+async def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path, version: str) -> None:
+    """What it wrote is read as it was, its nonces stay taken, also the signed ones, and new rows come behind it."""
+    path, broadcast = tmp_path / "journal.sqlite", transfer(ALICE, 3, relayed=False)
+    sent = row(3, tx=to_proto(broadcast), chain_hash=client_hash(broadcast), kind="broadcast", relayer=None)
+    over = signed_row(4, cost="10")
+    old = [row(1), signed_row(2), sent]
+    old_file(path, version, [*old, msgspec.structs.replace(over, state="superseded")])
+    for nonce in (5, 6):  # the second time there is nothing left to do
         journal = Journal(path)
         journal.open()
-        assert journal.open_records() == [old, *(row(before) for before in range(2, nonce))]
-        with pytest.raises(NonceTaken):
-            await journal.append([row(1, b"other")])
+        assert journal.open_records() == [*old, *(row(before) for before in range(5, nonce))]
+        found = journal.find(over.sender, 4, over.client_hash)
+        assert found == msgspec.structs.replace(over, state="superseded", cost=10)
+        for taken in (1, 2, 3, 4):
+            with pytest.raises(NonceTaken):
+                await journal.append([row(taken, b"other")])
         await journal.append([row(nonce)])
         await journal.close()
+
+
+@pytest.mark.parametrize("times", [2, 3])
+async def test_rows_that_an_earlier_version_signed_twice(tmp_path: Path, times: int) -> None:
+    """A transaction with its signature more than once, which is one to the chain, is read as that one."""
+    path, once = tmp_path / "journal.sqlite", signed_row(1)
+    more = once.tx + once.tx[-67:] * (times - 1)
+    old_file(path, "1", [msgspec.structs.replace(once, tx=more, chain_hash=hash_of(more)), signed_row(2)])
+    journal = Journal(path)
+    journal.open()
+    assert journal.open_records() == [once, signed_row(2)]
+    await journal.close()
+
+
+async def test_a_restart_between_the_versions_begins_anew(tmp_path: Path) -> None:
+    """A process that ends while it brings a file up to date leaves it as it was."""
+    path = tmp_path / "journal.sqlite"
+    old_file(path, "2", [row(1), signed_row(2)])
+    connection = sqlite3.connect(path, isolation_level=None)
+    before, _, _ = journal_versions._FROM_2.rpartition("COMMIT;")
+    bad = before.replace("UPDATE meta", "SELECT no_such_function(); UPDATE meta")
+    with pytest.raises(sqlite3.OperationalError, match="no_such_function"):
+        connection.executescript(bad)
+    connection.close()
+    journal = Journal(path)
+    journal.open()
+    assert journal.open_records() == [row(1), signed_row(2)]
+    await journal.close()
 
 
 async def test_audit_log_is_append_only(journal: Journal) -> None:
@@ -163,39 +225,16 @@ async def test_audit_log_is_append_only(journal: Journal) -> None:
     assert journal.read("SELECT event, amount FROM audit") == [("reserve", "10")]
 
 
-def spoil(path: Path, tx: bytes) -> None:
-    """Put other bytes in the place of the one transaction there is."""
-    connection = sqlite3.connect(path)
-    connection.execute("UPDATE submissions SET tx = ?, chain_hash = ?", (tx, hash_of(tx)))
-    connection.execute("DELETE FROM meta WHERE name = 'signed_once'")
-    connection.commit()
-    connection.close()
-
-
-@pytest.mark.parametrize("times", [2, 3])
-async def test_rows_that_an_earlier_version_signed_twice(world: Any, times: int) -> None:
-    """A transaction with its signature more than once, which is one to the chain, is read as that one."""
-    await start(world)
-    path, tx = world.service.journal.path, transfer(ALICE)
-    assert await submit(world, tx) == ["ok"]
-    whole = entry_of(world, tx).proto
-    chain_hash = entry_of(world, tx).chain_hash
-    await world.stop()
-    spoil(path, whole + whole[-67:] * (times - 1))
-    await start(world)
-    assert (entry_of(world, tx).proto, entry_of(world, tx).chain_hash) == (whole, chain_hash)
-    (answer,) = await submit(world, tx)
-    assert answer == "ok"
-    assert world.service.journal.read("SELECT tx, chain_hash FROM submissions") == [(whole, chain_hash)]
-
-
 async def test_a_row_that_cannot_be_read_is_named(world: Any) -> None:
     """The start is refused with whose row it is and what to do; nothing is forgotten silently."""
     await start(world)
     path, tx = world.service.journal.path, transfer(ALICE, 0)
     assert await submit(world, tx) == ["ok"]
     await world.stop()
-    spoil(path, to_proto(tx)[:-1])
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE submissions SET tx = substr(tx, 2)")
+    connection.commit()
+    connection.close()
     with pytest.raises(JournalError) as error:
         await start(world)
     for word in (str(path), address.encode(ALICE.public), "nonce 0", "copy", "data_dir"):
@@ -216,12 +255,30 @@ async def test_many_rows_at_once(journal: Journal) -> None:
 async def test_signatures_reach_the_disk_without_anybody_waiting(journal: Journal) -> None:
     """What our keys signed is written though nothing else is, for the very rows it belongs to."""
     await journal.append([row(nonce) for nonce in range(80)])
-    journal.cosigned([(b"tx%d" % nonce, b"hash%d" % nonce, row(nonce).sender, nonce) for nonce in range(70)])
+    signatures = [(row(nonce).sender, nonce, b"%064d" % nonce) for nonce in range(70)]
+    journal.cosigned(signatures)
     async with asyncio.timeout(10):
-        while journal.read("SELECT count(*) FROM submissions WHERE state = 'signed'") != [(70,)]:
+        while journal.read("SELECT count(*) FROM signatures") != [(70,)]:
             await asyncio.sleep(0.01)
-    kept = journal.read("SELECT nonce, tx, chain_hash FROM submissions WHERE state = 'signed' ORDER BY nonce")
-    assert kept == [(nonce, b"tx%d" % nonce, b"hash%d" % nonce) for nonce in range(70)]
+    for record in journal.open_records():
+        if record.nonce < 70:
+            whole = cosigned(row(record.nonce).tx, b"%064d" % record.nonce)
+            assert (record.tx, record.chain_hash, record.state) == (whole, hash_of(whole), "signed")
+        else:
+            assert record == row(record.nonce)
+    journal.cosigned(signatures)  # asked for twice it is the same
+    await journal.flush()
+    assert journal.failed is None and journal.read("SELECT count(*) FROM signatures") == [(70,)]
+
+
+async def test_a_signature_is_forgotten_with_its_submission(journal: Journal) -> None:
+    """What is pruned leaves nothing behind that another row could take for its own."""
+    await journal.append([row(1), row(2)])
+    journal.cosigned([(row(nonce).sender, nonce, SIGNATURE) for nonce in (1, 2)])
+    journal.change(lambda connection: connection.execute("UPDATE submissions SET ended_ms = nonce").close())
+    journal.prune(3)
+    await journal.append([row(3)])
+    assert journal.open_records() == [row(3)] and journal.read("SELECT * FROM signatures") == []
 
 
 async def test_the_log_is_copied_beside_the_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

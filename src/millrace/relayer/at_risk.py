@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from millrace.chain import address
+from millrace.relayer.records import SIGNED, STATE
 
 
 class AtRiskError(Exception):
@@ -39,7 +40,7 @@ def open_fees(journal: Path) -> list[OpenFee]:
     now = time.time_ns() // 1_000_000
     with _journal(journal, "ro") as connection:
         rows = connection.execute(
-            "SELECT client_hash, sender, nonce, kind, state, fee, created_ms, ip FROM submissions "
+            f"SELECT client_hash, sender, nonce, kind, {STATE}, fee, created_ms, ip FROM {SIGNED} "
             "WHERE relayer IS NOT NULL AND state IN ('journalled', 'signed', 'expired') ORDER BY created_ms"
         ).fetchall()
     return [

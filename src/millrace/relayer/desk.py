@@ -21,7 +21,7 @@ from millrace.relayer.journal import MAX_NONCE, Journal, drop_write_off, transac
 from millrace.relayer.policy import target_of
 from millrace.relayer.reasons import Reason, Refused
 from millrace.relayer.records import Record
-from millrace.relayer.stages import Approved, Authenticated, Origin, hash_of
+from millrace.relayer.stages import Approved, Authenticated, Origin
 from millrace.relayer.treasury import Treasury
 
 
@@ -177,7 +177,7 @@ class Desk:
                 continue
             self.inflight.signed(entry, signature)
             self.treasury.signed(entry)
-            rows.append((entry.proto, entry.chain_hash, entry.tx.sender, entry.tx.nonce))
+            rows.append((entry.tx.sender, entry.tx.nonce, signature))
         if rows:
             self._journal.cosigned(rows)
 
@@ -318,7 +318,7 @@ def record_of(entry: Entry) -> Record:
         sender=entry.tx.sender,
         nonce=entry.tx.nonce,
         client_hash=entry.client_hash,
-        chain_hash=hash_of(entry.proto) if entry.kind == "broadcast" else None,
+        chain_hash=None,  # not written
         tx=entry.proto,
         kind=entry.kind,
         relayer=entry.tx.relayer if entry.kind != "broadcast" else None,

@@ -19,14 +19,12 @@ from millrace.chain.transaction import Transaction, TransactionError, from_proto
 from millrace.relayer import audit, outcomes
 from millrace.relayer import records as rows
 from millrace.relayer.checkpoints import Checkpoints
+from millrace.relayer.journal_versions import bring_up_to_date
 from millrace.relayer.journal_writer import JournalError, NonceTaken, Write, Writer
-from millrace.relayer.records import COLUMNS, Cosigned, Record
-from millrace.relayer.stages import hash_of
+from millrace.relayer.records import Cosigned, Record
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 2
-"""2: the hash of a row's bytes to be signed is gone, as its client hash says more."""
 MAX_NONCE = 2**63 - 1
 """What a row can hold; an account that has got that far is not of this world."""
 QUOTA_MS = 3_600_000
@@ -36,7 +34,6 @@ _SCHEMA = f"""
 {outcomes.SCHEMA}
 {rows.SCHEMA}
 CREATE TABLE IF NOT EXISTS write_offs (client_hash BLOB PRIMARY KEY, time_ms INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -61,9 +58,8 @@ class Journal:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._take_lock()
             connection = _connect(self.path)
+            bring_up_to_date(connection)
             connection.executescript(_SCHEMA)
-            _bring_up_to_date(connection)
-            _mend_signed_twice(connection)
             self._reader = _connect(self.path)
         except (OSError, sqlite3.Error) as error:
             self._give_lock_back()
@@ -192,7 +188,7 @@ class Journal:
         """The row of these bytes, whatever its state."""
         if nonce > MAX_NONCE:
             return None
-        sql = f"SELECT {COLUMNS} FROM submissions WHERE sender = ? AND nonce = ? AND client_hash = ?"
+        sql = f"{rows.SELECT} WHERE sender = ? AND nonce = ? AND client_hash = ?"
         found = self.read(sql, (sender, nonce, client_hash))
         return rows.record(found[0]) if found else None
 
@@ -201,8 +197,7 @@ class Journal:
         return [
             rows.record(row)
             for row in self.read(
-                f"SELECT {COLUMNS} FROM submissions WHERE state IN ('journalled', 'signed', 'expired') "
-                "ORDER BY created_ms"
+                f"{rows.SELECT} WHERE state IN ('journalled', 'signed', 'expired') ORDER BY created_ms"
             )
         ]
 
@@ -225,7 +220,7 @@ class Journal:
     def undecided_since(self, time_ms: int) -> list[Record]:
         """What our keys paid for since `time_ms` without it being known yet whether it failed."""
         found = self.read(
-            f"SELECT {COLUMNS} FROM submissions WHERE relayer IS NOT NULL AND state = 'finished' AND ended_ms >= ? "
+            f"{rows.SELECT} WHERE relayer IS NOT NULL AND state = 'finished' AND ended_ms >= ? "
             "AND client_hash NOT IN (SELECT client_hash FROM outcomes)",
             (time_ms,),
         )
@@ -282,39 +277,3 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA wal_autocheckpoint = 65536")  # pages: 256 MB, where `Checkpoints` cannot keep up
     connection.execute("PRAGMA busy_timeout = 5000")
     return connection
-
-
-def _bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Make a file of the version before one of this; one commit, so that a process killed meanwhile begins anew."""
-    connection.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (str(SCHEMA_VERSION),))
-    (found,) = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
-    if int(found) == 1:
-        log.info("bringing the journal up to date")
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("ALTER TABLE submissions DROP COLUMN message_hash")
-        connection.execute("UPDATE meta SET value = '2' WHERE name = 'schema'")
-        connection.execute("COMMIT")
-    elif int(found) != SCHEMA_VERSION:
-        raise sqlite3.DatabaseError(f"written by another version (schema {found}, this is {SCHEMA_VERSION})")
-
-
-_SIGNATURE = 67  # bytes of the last field of a co-signed transaction: tag, length and signature
-
-
-def _mend_signed_twice(connection: sqlite3.Connection) -> None:
-    """Once: where an earlier version put a signature twice behind the same transaction, one is enough.
-
-    To the chain they are one transaction, whose hash is that of its canonical form.
-    """
-    if connection.execute("SELECT 1 FROM meta WHERE name = 'signed_once'").fetchone():
-        return
-    connection.create_function("tx_hash", 1, hash_of, deterministic=True)
-    mend = (
-        "UPDATE submissions SET tx = substr(tx, 1, length(tx) - :size), "
-        "chain_hash = tx_hash(substr(tx, 1, length(tx) - :size)) "
-        "WHERE relayer IS NOT NULL AND length(tx) > 2 * :size AND substr(tx, -:size, 3) = x'8a0140' "
-        "AND substr(tx, -:size) = substr(tx, -2 * :size, :size)"
-    )
-    while connection.execute(mend, {"size": _SIGNATURE}).rowcount:  # each statement is a commit of its own
-        pass
-    connection.execute("INSERT INTO meta VALUES ('signed_once', '1')")
