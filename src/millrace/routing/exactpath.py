@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from millrace.routing.net import Floats, Graph
+from millrace.routing.calls import call
+from millrace.routing.jit import kernel
+from millrace.routing.net import Floats, Graph, Ints
 from millrace.routing.venue import Trade
 
 LABELS = 4  # amounts kept per token: the largest may come over a token that the rest of the path needs
@@ -38,6 +40,21 @@ class Label(NamedTuple):
     tokens: tuple[int, ...]
 
 
+@kernel
+def _list_promising(
+    unit_rate: Floats, targets: Ints, worth: Floats, low: int, high: int, amount: float, best: float,
+    edges: Ints, most: Floats,
+) -> int:  # fmt: skip
+    """List those of the edges from `low` to `high` by which an amount could become more than `best`, and how much."""
+    count = 0
+    for e in range(low, high):
+        could = (unit_rate[e] * amount + SPARE) * worth[targets[e]] + SPARE
+        if could > best:
+            edges[count], most[count] = e, could
+            count += 1
+    return count
+
+
 class PathFinder:
     """Searches one graph. It changes nothing, so any number of threads may use it."""
 
@@ -48,6 +65,7 @@ class PathFinder:
         self._dst = net.dst
         self._starts: list[int] = np.searchsorted(net.src, np.arange(len(graph.scale) + 1)).tolist()
         self._targets: list[int] = net.dst.tolist()
+        self._widest = int(np.diff(self._starts).max(initial=0))
         self.trades = [trades[k] for k in graph.original.tolist()]
         """The trade of each edge of the net."""
 
@@ -74,13 +92,14 @@ class PathFinder:
         found: tuple[int, ...] = ()
         reached: dict[int, list[int]] = {}
         queue: list[tuple[float, int, Label]] = [(-math.inf, 0, Label(source, amount, (), (source,)))]
+        room = np.empty(self._widest, np.int32), np.empty(self._widest)
         while queue and spent < budget:
             most, _, label = heapq.heappop(queue)
             if -most <= best:
                 break
             if spent > allowed:
                 raise NeedsTime
-            for e in self._promising(label, worth, best)[: 2 * budget - spent]:
+            for e in self._promising(label, worth, best, *room)[: 2 * budget - spent]:
                 v = self._targets[e]
                 if self._visited(label, e, v, sink) or (v != sink and len(label.path) == hops - 1):
                     continue
@@ -95,16 +114,17 @@ class PathFinder:
                     heapq.heappush(queue, (-most, spent, Label(v, paid, (*label.path, e), (*label.tokens, v))))
         return ([self.trades[e] for e in found], best) if found else None
 
-    def _promising(self, label: Label, worth: Floats, best: int) -> list[int]:
-        """The edges by which an amount could become more than `best`, the most promising first."""
+    def _promising(self, label: Label, worth: Floats, best: int, edges: Ints, most: Floats) -> list[int]:
+        """The edges by which an amount could become more than `best`, the most promising first.
+
+        `edges` and `most` are room for as many as a token has.
+        """
         low, high = self._starts[label.token], self._starts[label.token + 1]
-        targets = self._dst[low:high]
-        most = (self._unit_rate[low:high] * float(label.amount + SPARE) + SPARE) * worth[targets] + SPARE
-        better = (most > best).nonzero()[0]
-        if len(better) > 1:
-            better = better[(-most[better]).argsort(kind="stable")]
-        edges: list[int] = (better + low).tolist()
-        return edges
+        amount = float(label.amount + SPARE)
+        count = call(_list_promising, self._unit_rate, self._dst, worth, low, high, amount, float(best), edges, most)
+        order = (-most[:count]).argsort(kind="stable") if count > 1 else slice(count)
+        better: list[int] = edges[order].tolist()
+        return better
 
     def _visited(self, label: Label, edge: int, target: int, sink: int) -> bool:
         """Whether the path holds the target, or the pool, already."""

@@ -75,13 +75,13 @@ class _Columns(NamedTuple):
 
 
 @kernel
-def _add_up(of: _Columns, scale: Floats, search: Search, level: float) -> tuple[float, float]:
-    """The sum of what the favours are worth, and the largest one, in units of the sink.
+def _add_up(of: _Columns, scale: Floats, search: Search, level: float) -> tuple[float, float, float]:
+    """The sum of what the favours are worth, the largest one, and the sum of what pays; in units of the sink.
 
-    With a `level` above 0 each counts for the part of it that pays, see `Favours.of_all`.
+    With a `level` above 0 each pays for a part only, see `Favours.of_all`.
     """
     source, sink = search.sources[0], search.sink
-    whole = most = 0.0
+    whole = most = paying = 0.0
     for k in range(of.src.size):
         u, v = of.src[k], of.dst[k]
         unit_in, unit_out = search.behind[u], search.behind[v]
@@ -91,11 +91,12 @@ def _add_up(of: _Columns, scale: Floats, search: Search, level: float) -> tuple[
         if v == source:
             unit_out = max(unit_out, search.top)
         worth = of.sold[k] * unit_in * scale[u] + of.bought[k] * unit_out * scale[v]
-        if level > 0.0:
-            worth *= min(max(1.0 - (1.0 - near / level) / max(of.fee[k], _NEGLIGIBLE), 0.0), 1.0)
         whole += worth
         most = max(most, worth)
-    return whole / scale[sink], most / scale[sink]
+        if level > 0.0:
+            worth *= min(max(1.0 - (1.0 - near / level) / max(of.fee[k], _NEGLIGIBLE), 0.0), 1.0)
+        paying += worth
+    return whole / scale[sink], most / scale[sink], paying / scale[sink]
 
 
 class Favours:
@@ -109,21 +110,20 @@ class Favours:
         sold, bought, fee = np.ascontiguousarray(rows[edges].T)
         net = graph.net
         self._of = _Columns(net.src[edges], net.dst[edges], net.rate[edges], sold, bought, fee)
-        self._sums: dict[tuple[int, int], tuple[float, float]] = {}
+        self._sums: dict[tuple[int, int], tuple[float, float]] = {}  # by source and sink; the last ones
 
-    def _summed(self, search: Search) -> tuple[float, float]:
-        """The sum of what the favours are worth, and the largest one; the last ones are remembered."""
-        ends = int(search.sources[0]), search.sink
-        known = self._sums.get(ends)
-        if known is None:
-            if len(self._sums) >= _KEPT:
-                self._sums.clear()
-            known = self._sums[ends] = call(_add_up, self._of, self._scale, search, 0.0)
-        return known
+    def _sum(self, search: Search, level: float) -> tuple[float, float, float]:
+        """What `_add_up` says; what does not depend on the level is remembered."""
+        if len(self._sums) >= _KEPT:
+            self._sums.clear()
+        whole, most, paying = call(_add_up, self._of, self._scale, search, level)
+        self._sums[int(search.sources[0]), search.sink] = whole, most
+        return whole, most, paying
 
     def of_one(self, search: Search) -> float:
         """The most that a single trade can gain, in units of the sink."""
-        return self._summed(search)[1]
+        known = self._sums.get((int(search.sources[0]), search.sink))
+        return self._sum(search, 0.0)[1] if known is None else known[1]
 
     def of_all(self, search: Search, level: float, upper: float) -> float:
         """The most that all trades together can gain, in units of the sink; `upper` bounds the output without.
@@ -131,5 +131,8 @@ class Favours:
         `level` is the kernels' pruning level. A route that stays below it by some part loses that part of all that goes
         over it; to gain a unit, a trade must be so large that its fee would be one. So it pays only up to the fee.
         """
-        whole = self._summed(search)[0]
-        return whole if whole <= upper * _NEGLIGIBLE else call(_add_up, self._of, self._scale, search, level)[0]
+        known = self._sums.get((int(search.sources[0]), search.sink))
+        if known is not None and known[0] <= upper * _NEGLIGIBLE:
+            return known[0]
+        whole, _, paying = self._sum(search, level)
+        return whole if whole <= upper * _NEGLIGIBLE else paying

@@ -48,12 +48,13 @@ class Split(NamedTuple):
 class Found(NamedTuple):
     """What one search has found, and the bound on the output of any plan; amounts are scaled.
 
-    `level` is the kernels' pruning level, `paid` what the flow is thought to pay. There is a single path only if it
-    pays nearly as much, and a split only if it could pay more.
+    `level` is the kernels' pruning level, `upper_path` bounds what a single path pays, `paid` is what the flow is
+    thought to pay. There is a single path only if it pays nearly as much, and a split only if it could pay more.
     """
 
     upper: float
     level: float
+    upper_path: float
     paid: float
     flow: Flow
     single: list[Trade]
@@ -80,9 +81,9 @@ class KernelSearch:
         _, _, path_work = self._memory()
         within = *_within(limits), CHUNKS if split else 0, nearly
         count = self._find(search, within)
-        upper, level, _, _, paid, length, parts = self._report.tolist()
+        upper, level, upper_path, _, paid, length, parts = self._report.tolist()
         flow, single = self._flow(count), self._list(path_work.single[: int(length)])
-        return Found(upper, level, paid, flow, single, self._split(path_work, int(parts), search))
+        return Found(upper, level, upper_path, paid, flow, single, self._split(path_work, int(parts), search))
 
     def flow(self, search: Search, limits: Limits) -> Flow:
         """The dual's flow alone, also for several sources."""

@@ -128,6 +128,7 @@ class Router(SpotGraph):
         trade = self._trades[0]
         amount = max(1, trade.pool.reserves[trade.i] // 100)
         self._wide.best(self.index[trade.token_in], self.index[trade.token_out], 1.0, 1, 0.0)
+        self.exact_path(trade.token_in, trade.token_out, amount, Limits(), budget=1)
         algorithms: tuple[Algorithm, ...] = ("greedy", "hybrid")
         for algorithm in algorithms:
             pause()
@@ -265,19 +266,21 @@ class Router(SpotGraph):
         """The best single path, if it could pay more than the flow does, and a split.
 
         Where the flow pays in integers what it was thought to, they have been found already. Else single paths are
-        looked for that pay more in floating point: integers can only be less, but for what rounding can add. A split
-        that the bound or the flow left no room for is looked for once more, unless the market is large and little was
-        lost.
+        looked for that pay more in floating point, unless the best one has been found or none can: integers can only be
+        less, but for what rounding can add. A split that the bound or the flow left no room for is looked for once
+        more, unless the market is large and little was lost.
         """
         if flow is None or found is None:
             return self._kernels.paths(ask.search, ask.limits, 0.0, split=split)
-        paid = flow.amount_out * float(self._graph.scale[ask.search.sink])
+        paid, nearly = flow.amount_out * float(self._graph.scale[ask.search.sink]), found.paid * (1.0 - self._clearly)
         gained = self._gained(ask, flow)
         if paid >= found.paid * (1.0 - self._slightly) and gained < self._clearly / 4.0:
             return found.single, found.split
-        missed = len(self._trades) <= LARGE_NET or paid < found.paid * (1.0 - self._clearly)
-        again = split and not found.split.paths and missed
+        again = split and not found.split.paths and (len(self._trades) <= LARGE_NET or paid < nearly)
         floor = paid * (1.0 - self._slightly) / (1.0 + gained)
+        settled = floor <= nearly if found.single else floor >= min(nearly, found.upper_path)
+        if settled and not again:
+            return found.single, found.split
         single, other = self._kernels.paths(ask.search, ask.limits, floor, split=again)
         return single, other if again else found.split
 
