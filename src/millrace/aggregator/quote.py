@@ -273,12 +273,12 @@ def _pool_fees(snapshot: Snapshot, done: Execution) -> list[PoolFee]:
     if done.fees is not None:
         return [_pool_fee(snapshot, *fee) for fee in done.fees]
     result = []
-    shared = repeated([fill.trade.pool.id for fill in done.fills])
+    shared = repeated([trade.pool.id for trade, _, _ in done.fills])
     touched: dict[str, Pool] = {}
     for trade, sold, _ in done.fills:
         if isinstance(trade, Trade):
             pool = trade.pool
-            if pool.id in shared:
+            if shared and pool.id in shared:
                 _, token, withheld, touched[pool.id] = touched.get(pool.id, pool).swap(trade.i, trade.j, sold)
             else:
                 token, withheld = pool.withheld(trade.i, trade.j, sold)

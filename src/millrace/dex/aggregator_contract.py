@@ -154,6 +154,7 @@ def ppm(index: int) -> int:
     return PPM + index
 
 
+@lru_cache(maxsize=8192)  # most plans are made of the same few indices
 def swap(action: Action, token_in: int, token_out: int, mode: int, w: int = AUTO) -> Instruction:
     """A swap on any exchange, a wrap or an unwrap. Token arguments are indices."""
     if action in NAMES_OUTPUT:
@@ -201,9 +202,10 @@ def check(program: Program) -> None:
 
 def _checked(program: Program) -> "list[_Needs]":
     """What the program's instructions need, all of which is there. Raises `ProgramError`."""
-    if len(program.tokens) > MAX_TOKENS:
-        raise ProgramError(f"{len(program.tokens)} tokens: at most {MAX_TOKENS}")
-    if any(len(item) != 32 for item in program.addresses):
+    tokens, addresses, amounts = len(program.tokens), len(program.addresses), len(program.amounts)
+    if tokens > MAX_TOKENS:
+        raise ProgramError(f"{tokens} tokens: at most {MAX_TOKENS}")
+    if not {32}.issuperset(map(len, program.addresses)):
         raise ProgramError("an address must have 32 bytes")
     if len(program.instructions) > MAX_INSTRUCTIONS:
         raise ProgramError(f"{len(program.instructions)} instructions: at most {MAX_INSTRUCTIONS}")
@@ -211,22 +213,22 @@ def _checked(program: Program) -> "list[_Needs]":
         raise ProgramError("amounts must not be negative")
     if program.referral_id >= 1 << 64:
         raise ProgramError("the referral id must fit 64 bits")
-    if program.token_out != EGLD_INDEX and not 0 <= program.token_out < len(program.tokens):
-        raise ProgramError(f"token_out: token index {program.token_out} of {len(program.tokens)} tokens")
-    tokens, addresses, amounts = len(program.tokens), len(program.addresses), len(program.amounts)
+    if program.token_out != EGLD_INDEX and not 0 <= program.token_out < tokens:
+        raise ProgramError(f"token_out: token index {program.token_out} of {tokens} tokens")
     found = []
     for position, instruction in enumerate(program.instructions):
         try:
             needs = _needs(instruction)
         except ProgramError as error:
             raise ProgramError(f"instruction {position}: {error}") from None
-        if needs.tokens > tokens:
-            raise ProgramError(f"instruction {position}: token index {needs.tokens - 1} of {tokens} tokens")
-        if needs.amounts > amounts:
-            raise ProgramError(f"instruction {position}: amount index {needs.amounts - 1} of {amounts} amounts")
-        if needs.addresses > addresses:
-            raise ProgramError(f"instruction {position}: address index {needs.addresses - 1} of {addresses} addresses")
-        if needs.parts and max([program.amounts[index] for index in needs.parts]) > MILLION:
+        of_tokens, of_amounts, of_addresses, parts, _ = needs
+        if of_tokens > tokens:
+            raise ProgramError(f"instruction {position}: token index {of_tokens - 1} of {tokens} tokens")
+        if of_amounts > amounts:
+            raise ProgramError(f"instruction {position}: amount index {of_amounts - 1} of {amounts} amounts")
+        if of_addresses > addresses:
+            raise ProgramError(f"instruction {position}: address index {of_addresses - 1} of {addresses} addresses")
+        if parts and max([program.amounts[index] for index in parts]) > MILLION:
             raise ProgramError(f"instruction {position}: PPM value exceeds 1,000,000 (100%)")
         found.append(needs)
     return found
@@ -243,7 +245,7 @@ class _Needs(NamedTuple):
     """Its six arguments in hex, joined with `@`."""
 
 
-@lru_cache(maxsize=8192)  # most plans are made of the same few indices
+@lru_cache(maxsize=8192)  # as of `swap`
 def _needs(instruction: Instruction) -> _Needs:
     """Raises `ProgramError` for numbers that do not fit their arguments or mean nothing."""
     action, b1, *_, w = instruction

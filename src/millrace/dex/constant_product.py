@@ -336,8 +336,8 @@ class JexPool(ConstantProductPool, frozen=True, kw_only=True):
         return gross, gross * self.lp_fee // self.fee_base, gross * self.platform_fee // self.fee_base
 
     def withheld(self, i: int, j: int, amount_in: int) -> tuple[str, int]:
-        _, lp_fee, platform_fee = self.fees(i, j, amount_in)
-        return self.tokens[j], lp_fee + platform_fee
+        gross = amount_in * self.reserves[j] // (self.reserves[i] + amount_in)
+        return self.tokens[j], gross * self.lp_fee // self.fee_base + gross * self.platform_fee // self.fee_base
 
     def swap(self, i: int, j: int, amount_in: int) -> Swap:
         gross, lp_fee, platform_fee = self.fees(i, j, amount_in)

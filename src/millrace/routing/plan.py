@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar, cast, overload
 
@@ -99,11 +98,12 @@ class Rows(Sequence[Row]):
     def __init__(self, kind: type[Row], *columns: Sequence[object]) -> None:
         self._kind = kind
         self._columns = columns
+        self._made: list[Row] | None = None
 
-    @cached_property
     def _rows(self) -> list[Row]:
-        # What the class's own constructor does, without the Python call it costs.
-        return [*map(cast(Any, tuple.__new__), repeat(self._kind), zip(*self._columns, strict=True))]
+        if self._made is None:  # what the class's own constructor does, without the Python call it costs
+            self._made = [*map(cast(Any, tuple.__new__), repeat(self._kind), zip(*self._columns, strict=True))]
+        return self._made
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -115,13 +115,13 @@ class Rows(Sequence[Row]):
     def __getitem__(self, at: slice) -> list[Row]: ...
 
     def __getitem__(self, at: int | slice) -> Row | list[Row]:
-        return self._rows[at]
+        return self._rows()[at]
 
     def __iter__(self) -> Iterator[Row]:
-        return iter(self._rows)
+        return iter(self._rows())
 
     def __eq__(self, other: object) -> bool:
-        return self._rows == (list(other) if isinstance(other, Sequence) else other)
+        return self._rows() == (list(other) if isinstance(other, Sequence) else other)
 
     __hash__ = None  # type: ignore[assignment]  # like a list's
 
@@ -145,22 +145,23 @@ def spot_output(done: Execution) -> float:
     The parts in which the plan divides each token stay. Deposits and withdrawals count as they were made.
     """
     source, sink = done.fills[0].trade.token_in, done.fills[-1].trade.token_out
-    whole = sum([fill.amount_in for fill in done.fills if fill.trade.token_in == source])
+    whole = sum([sold for trade, sold, _ in done.fills if trade.token_in == source])
     owned = {source: (whole, float(whole))}  # of each token: units, and what they would be at spot rates
-    paid = 0.0
+    none, paid = (0, 0.0), 0.0
     for trade, sold, bought in done.fills:
-        units, at_spot = owned.get(trade.token_in, (0, 0.0))
+        token, into = trade.token_in, trade.token_out
+        units, at_spot = owned.get(token, none)
         part = at_spot * min(sold / max(units, 1), 1.0)
-        owned[trade.token_in] = units - sold, at_spot - part
+        owned[token] = units - sold, at_spot - part
         if isinstance(trade, Trade) and trade.spot > 0.0:
             gained = part * trade.spot
         else:  # of a few LP units, a token's part may be none
             gained = part * bought / sold if sold else 0.0
-        if trade.token_out == sink:
+        if into == sink:
             paid += gained
         else:
-            units, at_spot = owned.get(trade.token_out, (0, 0.0))
-            owned[trade.token_out] = units + bought, at_spot + gained
+            units, at_spot = owned.get(into, none)
+            owned[into] = units + bought, at_spot + gained
     return paid
 
 
@@ -252,10 +253,11 @@ class _Builder:
 
     def add_swap(self, leg: Leg) -> None:
         trade, mode, value = leg
-        pool = trade.pool
+        pool, tokens = trade.pool, self.tokens
         action = ACTIONS[pool.exchange, pool.kind]
         w = self.address(pool.address) if action in contract.NEEDS_ADDRESS else contract.AUTO
-        token_in, token_out = self.token(trade.token_in), self.token(trade.token_out)
+        token_in = tokens.setdefault(trade.token_in, len(tokens))
+        token_out = tokens.setdefault(trade.token_out, len(tokens))
         if mode != contract.ALL:
             mode = self.mode(mode, value)
         self.instructions.append(contract.swap(action, token_in, token_out, mode, w))

@@ -87,10 +87,10 @@ class Planner:
         `deadline` is on `time.monotonic`: past it the best plan so far is the answer. With `hurry` a question not
         about LP units raises `NeedsTime` instead of taking long.
         """
-        if not self.supports(token_in, token_out, liquidity=limits.liquidity):
-            raise NoRoute("no path between tokens")
         if not self.trades_liquidity(token_in, token_out, liquidity=limits.liquidity):
             return self.router.forward(token_in, token_out, amount_in, limits, algorithm, deadline, hurry=hurry)
+        if not self.supports(token_in, token_out, liquidity=limits.liquidity):
+            raise NoRoute("no path between tokens")
         found: list[Route] = []
         reason: Exception = PlanError("no plan executes this amount")
         for router in self._routers(limits):

@@ -25,8 +25,7 @@ class Json(NamedTuple):
 
     def sent(self, more: Mapping[str, str]) -> bytes:
         """All of it as HTTP 1.1 sends it over a connection that stays, with `more` headers."""
-        start = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"
-        return _head(start, _lines(self.headers) + _lines(more), len(self.body)) + self.body
+        return _head(_start(self.status), _lines(self.headers) + _lines(more), len(self.body)) + self.body
 
 
 def json_response(body: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
@@ -84,6 +83,12 @@ def _head(start: str, lines: str, length: int) -> bytes:
         f"{start}\r\n{lines}Content-Type: application/json\r\nContent-Length: {length}\r\n"
         f"Date: {_date(int(time.time()))}\r\n\r\n"
     ).encode()
+
+
+@lru_cache(maxsize=64)
+def _start(status: int) -> str:
+    """The first line of an answer."""
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
 
 
 def _lines(headers: Mapping[str, str]) -> str:
