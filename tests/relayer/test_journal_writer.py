@@ -93,6 +93,23 @@ async def test_row_48_nothing_passes_what_the_disk_did_not_take(disk: Disk, monk
     assert disk.words() == ["first", "second"] and disk.writer.failed is None
 
 
+async def test_who_waits_takes_along_what_nobody_waits_for(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While others commit, no commit is made for what goes along with theirs; the last of it is written by itself."""
+    monkeypatch.setattr(journal_writer, "LAZY_SECONDS", 3600.0)
+    writer = disk.writer
+    writer.change(word("a"))
+    await writer.commit(word("b"))
+    writer.change(word("c"))
+    writer._look()  # the time of "a" is over, which is written; that of "c" is not
+    assert writer._timer is not None and writer.commits == 1 and writer.waiting == 1
+    writer._later_since -= 3600.0
+    writer._look()
+    await disk.until(lambda: writer.waiting == 0)
+    assert disk.words() == ["a", "b", "c"] and writer.commits == 2
+    writer._look()  # nothing waits: nothing is to be done, and none to wait for
+    assert writer._timer is None and writer.commits == 2
+
+
 async def test_a_taken_nonce_is_no_trouble_of_the_disk(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
     """Who asks for a nonce that is taken is told so; nobody else hears of it, and the log is not filled with it."""
 

@@ -11,6 +11,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 log = logging.getLogger(__name__)
@@ -18,7 +19,7 @@ log = logging.getLogger(__name__)
 MAX_WAITING = 20_000
 RETRY_SECONDS = 0.5
 LAZY_SECONDS = 0.01
-"""A change nobody waits for is written with the next group, or after so long."""
+"""A change nobody waits for is written with the next group, or by itself when none was written for so long."""
 
 Write = Callable[[sqlite3.Connection], None]
 
@@ -56,73 +57,92 @@ class Writer:
         self._connection = connection
         self._on_commit = on_commit
         self._loop = asyncio.get_running_loop()
-        self._wake = threading.Condition()
-        self._queue: list[_Change] = []
+        self._queue: SimpleQueue[list[_Change] | None] = SimpleQueue()
+        """What the thread is to write, in order; `None` is the end."""
         self._kept: list[_Change] = []
-        self._due = False
-        """Whether somebody waits for a change in the queue, or one has waited long enough."""
-        self._closing = False
-        self._lazy: asyncio.TimerHandle | None = None
+        self._later: list[_Change] = []
+        """Changes nobody waits for; they go along with the next that somebody does."""
+        self._later_since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._made = self._over = 0
+        """Changes asked for, and those that are written or given up; the latter belongs to the thread."""
         self.failed: str | None = None
         """Why the disk did not take the last commit, until it takes one."""
-        self.waiting = 0
-        """Changes not yet on disk."""
         self.commits = 0
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Changes not yet on disk."""
+        return self._made - self._over
 
     async def commit(self, write: Write) -> None:
         """Make a change; returns when it is on disk. Raises `JournalError`, then none of it is there."""
         if self.waiting >= MAX_WAITING:
             raise JournalFull("the journal's disk is too slow")
         done = self._loop.create_future()
-        self._enqueue(_Change(write, done))
+        self._made += 1
+        self._later.append(_Change(write, done))
+        self._hand_over()
         await done
 
     def change(self, write: Write) -> None:
         """Make a change with the next group; the caller does not wait for the disk. Never refused."""
-        self._enqueue(_Change(write, None))
-        if self._lazy is None:
-            self._lazy = self._loop.call_later(LAZY_SECONDS, self._write_lazy)
+        if not self._later:
+            self._later_since = self._loop.time()
+            if self._timer is None:
+                self._timer = self._loop.call_later(LAZY_SECONDS, self._look)
+        self._made += 1
+        self._later.append(_Change(write, None))
 
     async def close(self) -> None:
         """Write what waits, then close the file."""
-        with self._wake:
-            self._closing = True
-            self._wake.notify()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._hand_over()
+        self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
+
+    def _hand_over(self) -> None:
+        if self._later:
+            later, self._later = self._later, []
+            self._queue.put(later)
+
+    def _look(self) -> None:
+        """Have written what nobody waits for, if it has waited long enough."""
+        self._timer = None
+        if not self._later:
+            return
+        left = self._later_since + LAZY_SECONDS - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look)
+        else:
+            self._hand_over()
 
     # ---- the thread
 
-    def _enqueue(self, change: _Change) -> None:
-        with self._wake:
-            self._queue.append(change)
-            self.waiting += 1
-            if change.done is not None:
-                self._due = True
-                self._wake.notify()
-
-    def _write_lazy(self) -> None:
-        self._lazy = None
-        with self._wake:
-            self._due = True
-            self._wake.notify()
-
     def _run(self) -> None:
-        while True:
-            with self._wake:
-                if not self._due and not self._closing:
-                    self._wake.wait(RETRY_SECONDS if self._kept else None)
-                queue, self._queue, self._due = self._queue, [], False
-                closing = self._closing
-            group = [*self._kept, *queue]
+        closing = False
+        while not closing:
+            group, closing = self._take()
             if group:
                 self._write(group)
-            if closing and not self._queue:
-                break
         if self._kept:
             log.error("changes of the journal are lost: the disk fails", extra={"count": len(self._kept)})
         self._connection.close()
+
+    def _take(self) -> tuple[list[_Change], bool]:
+        """All that waits, as soon as there is anything or it is time to try again; whether it is the last."""
+        group, self._kept = self._kept, []
+        try:
+            changes = self._queue.get(timeout=RETRY_SECONDS if group else None)
+            while changes is not None:
+                group += changes
+                changes = self._queue.get_nowait()
+        except Empty:
+            return group, False
+        return group, True
 
     def _write(self, group: list[_Change]) -> None:
         """Commit a group; if it fails as a whole, each alone, so that a bad one fails alone. Keep what can wait."""
@@ -133,8 +153,7 @@ class Writer:
         self._note([result for result in results if result is not None and not isinstance(result, NonceTaken)])
         pairs = list(zip(group, results, strict=True))
         self._kept = [change for change, result in pairs if change.done is None and isinstance(result, _DiskError)]
-        with self._wake:
-            self.waiting -= len(group) - len(self._kept)
+        self._over += len(group) - len(self._kept)
         told = [(change.done, result) for change, result in pairs if change.done is not None]
         if told and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_tell, told)
