@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import re
 import zlib
 from collections.abc import AsyncIterator
@@ -239,6 +240,67 @@ async def test_answers_come_in_the_order_of_the_questions(base: str) -> None:
     late, echo, taken, good = {"late": "1"}, ["2", "127.0.0.1", ""], {"size": 3}, {"bigNumber": "1"}
     assert got == [late, echo, taken, good, late, echo, taken, good, late]
     writer.close()
+
+
+_HEADS = (  # the request line and further headers, and what the handler is told of the query and the proxies
+    ("GET /echo?a={} HTTP/1.1", "a={}", ""),
+    ("GET /echo?a={} HTTP/1.1\r\nX-Forwarded-For: 1.2.3.4", "a={}", "1.2.3.4"),
+    ("GET /echo?a={}&b=%41+c HTTP/1.1", "a={}&b=%41+c", ""),
+    ("GET /echo?a={}#b HTTP/1.1", "a={}", ""),
+    ("GET /echo?a={}?b/c:d HTTP/1.1", "a={}?b/c:d", ""),
+    ("GET /echo?a={} HTTP/1.1\r\nContent-Length: 0", "a={}", ""),
+)
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_requests_in_any_pieces_have_the_same_answers(base: str, seed: int) -> None:
+    """However a connection's requests are cut, and whatever came before: the handler is told of each what it says."""
+    rng = random.Random(seed)
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+    for turn in range(60):
+        head, query, forwarded = rng.choice(_HEADS[:2] if turn % 20 < 10 else _HEADS)
+        numbers = [rng.randrange(1000) for _ in range(rng.choice((1, 1, 1, 3)))]
+        sent = "".join(f"{head.format(number)}\r\nHost: x\r\n\r\n" for number in numbers).encode()
+        if rng.random() < 0.2:
+            sent = b"POST /take HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc" + sent
+        if rng.random() < 0.2:
+            sent = b"GET /late?1 HTTP/1.1\r\nHost: x\r\n\r\n" + sent
+        cuts = sorted(rng.sample(range(len(sent)), rng.choice((0, 0, 1, 2))))
+        for start, end in zip([0, *cuts], [*cuts, len(sent)], strict=True):
+            writer.write(sent[start:end])
+            for _ in range(3):
+                await asyncio.sleep(0)
+        expected = [[query.format(number), "127.0.0.1", forwarded] for number in numbers]
+        before = [{"late": "1"}] * (b"/late" in sent) + [{"size": 3}] * (b"/take" in sent)
+        got = []
+        for _ in (*before, *numbers):
+            size = re.search(rb"content-length: (\d+)", (await reader.readuntil(b"\r\n\r\n")).lower())
+            got.append(msgspec.json.decode(await reader.readexactly(int(size[1]))))  # type: ignore[index]
+        assert got == [*before, *expected]
+    writer.close()
+
+
+async def test_a_request_like_the_one_before_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of requests answered at once, those are parsed that differ from the one before in more than a plain query."""
+    parsed: list[bytes] = []
+    parse = web.RequestHandler.data_received
+    monkeypatch.setattr(
+        web.RequestHandler, "data_received", lambda self, data: parsed.append(data) or parse(self, data)
+    )
+    app = http.make_app()
+    server = http.HttpServer(app, at_once={"/": lambda ask: http.Json(msgspec.json.encode(ask.query))})
+    reader, writer = await asyncio.open_connection("127.0.0.1", await server.start("127.0.0.1", 0))
+    one, other = (b"GET /?%%s HTTP/1.1\r\nHost: %s\r\n\r\n" % host for host in (b"x", b"y"))
+    for request in (one % b"1", one % b"2", other % b"3", other % b"", one % b"4", one % b"a?b", one % b"5"):
+        writer.write(request)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        assert await reader.readexactly(len(request) - len(one % b"") + 2) == b'"%s"' % request[6:].partition(b" ")[0]
+    writer.write(one % (b"a" * http.MAX_LINE))
+    assert b" 400 " in await reader.readline()
+    assert parsed[:4] == [one % b"1", other % b"3", one % b"4", one % b"a?b"]
+    assert b"".join(parsed[4:]) == one % (b"a" * http.MAX_LINE)
+    writer.close()
+    await server.stop()
 
 
 async def test_who_reads_nothing_is_answered_no_more() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, cast
 
@@ -31,6 +32,9 @@ KEEP_ALIVE_SECONDS = 75.0
 """Time between a connection's requests."""
 MAX_LINE = 16 * 1024  # bytes of a request line or of one header
 _NOBODY = Origins()
+_END = b"\r\n\r\n"  # of a request without a body
+_MOST_KNOWN = 4 * 1024  # bytes of a request that a connection remembers
+_QUERY = re.compile(rb"[\w.~*=&,+%-]*")  # nothing that ends it, and nothing that a parser would refuse
 
 
 class Ask(NamedTuple):
@@ -167,20 +171,44 @@ def metrics_handler(
     return metrics
 
 
+class _Plain(NamedTuple):
+    """A request that was answered at once. Most of a connection's requests differ from it in their query alone."""
+
+    path: str
+    handler: AtOnce
+    start: bytes
+    """All before the query."""
+    rest: bytes
+    """All behind it."""
+    forwarded: str
+    origin: str | None
+
+    def query_of(self, data: bytes) -> str | None:
+        """The query of a request that is the same but for it; None for others, which have to be parsed."""
+        if len(data) > MAX_LINE or not (data.startswith(self.start) and data.endswith(self.rest)):
+            return None
+        query = data[len(self.start) : len(data) - len(self.rest)]
+        return query.decode() if _QUERY.fullmatch(query) else None
+
+
 class _Protocol(web.RequestHandler):
     """aiohttp's connection, which must bring its first request soon.
 
     What is no HTTP request is answered like every other error, and leaves no traceback. Where there is an `AtOnce`
-    handler, plain requests are answered as soon as they are read, without aiohttp's task for each of them.
+    handler, plain requests are answered as soon as they are read, without aiohttp's task for each of them; those that
+    differ from the one before in their query alone are not even parsed.
     """
 
     at_once: Mapping[str, AtOnce] = {}
     """By path."""
     doors: Doors | None = None
     origins: Origins = _NOBODY
-    _later: tuple[RawRequestMessage, Later] | None = None
+    _later: tuple[object, Later] | None = None
     _deadline: asyncio.TimerHandle | None = None
     _peer = ""
+    _plain: _Plain | None = None
+    _whole = True
+    """Whether the connection's requests have come one by one, each in one piece: another one then begins anew."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -198,24 +226,43 @@ class _Protocol(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if not self.at_once:
-            super().data_received(data)
+        idle = self._waiter  # aiohttp's task, which sleeps on as long as nothing is left for it
+        if not self.at_once or idle is None or idle.done():
+            self._parse(data)
             return
-        idle, self._waiter = self._waiter, None  # aiohttp's task, which sleeps on as long as nothing is left for it
+        later = None
+        query = None if self._plain is None or self.writing_paused else self._plain.query_of(data)
+        if self._plain is not None and query is not None:
+            later = self._answer(self._plain, query)
+            if later is None:
+                return
+        self._waiter = None
         try:
-            super().data_received(data)
+            self._parse(data)
         finally:
             self._waiter = idle
-        if idle is None or idle.done() or not self._messages:
-            return
-        if len(self._messages) > 1 or not self._answer_at_once():
+        if later is None and len(self._messages) == 1:
+            later = self._answer_at_once(data)
+        if self._messages and not idle.done():
+            self._later = None if later is None else (self._messages[0][0], later)
             idle.set_result(None)
 
-    def _answer_at_once(self) -> bool:
-        """Answer the one request there is, if a handler can and nothing about the request is out of the ordinary."""
+    def _parse(self, data: bytes) -> None:
+        before = len(self._messages)
+        super().data_received(data)
+        alone = len(self._messages) == before + 1 and self._messages[-1][1] is EMPTY_PAYLOAD
+        self._whole = self._whole and alone and data.find(_END) == len(data) - len(_END)
+        if not self._whole:
+            self._plain = None
+
+    def _answer_at_once(self, data: bytes) -> Later | None:
+        """Answer the one request there is, if a handler can and nothing about the request is out of the ordinary.
+
+        The request then is gone, unless its handler returned what to wait for.
+        """
         message, payload = self._messages[0]
         if payload is not EMPTY_PAYLOAD or not isinstance(message, RawRequestMessage):
-            return False
+            return None
         path, _, query = message.path.partition("?")
         handler = self.at_once.get(path)
         if (
@@ -228,24 +275,35 @@ class _Protocol(web.RequestHandler):
             or "#" in query
             or self.writing_paused
         ):
-            return False
+            return None
         self.request_arrived()
+        headers = message.headers
+        forwarded = ",".join(headers.getall("X-Forwarded-For", ()))
+        start, _, rest = data.partition(b"?")
+        plain = _Plain(path, handler, start + b"?", rest[rest.find(b" ") :], forwarded, headers.get("Origin"))
+        known = self._whole and len(data) <= _MOST_KNOWN and start == b"GET " + path.encode()
+        self._plain = plain if known else None
+        later = self._answer(plain, query)
+        if later is None:
+            assert self._parser is not None
+            self._messages.popleft()
+            self._parser.message_consumed()
+        return later
+
+    def _answer(self, request: _Plain, query: str) -> Later | None:
+        """Answer a request, unless its handler returns what to wait for."""
         peer = self.peername
-        forwarded = ",".join(message.headers.getall("X-Forwarded-For", ()))
         try:
-            answer = handler(Ask(query, str(peer[0]) if peer else "", forwarded))
+            answer = request.handler(Ask(query, str(peer[0]) if peer else "", request.forwarded))
         except Exception:
-            log.exception("request failed", extra={"method": "GET", "route": path})
+            log.exception("request failed", extra={"method": "GET", "route": request.path})
             answer = error_json("internal error", 500)
         if not isinstance(answer, Json):
-            self._later = message, answer
-            return False
-        assert self._parser is not None and self.transport is not None  # the connection is open
-        self._messages.popleft()
-        self._parser.message_consumed()
+            return answer
+        assert self.transport is not None  # the connection is open
         self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_SECONDS
-        self.transport.write(answer.sent(self.origins.headers(message.headers.get("Origin"))))
-        return True
+        self.transport.write(answer.sent(self.origins.headers(request.origin)))
+        return None
 
     def take_later(self, message: RawRequestMessage) -> Later | None:
         """What this request waits for, if its handler has been asked already."""
