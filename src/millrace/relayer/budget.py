@@ -43,52 +43,46 @@ class _Charge(msgspec.Struct, eq=False, gc=False):
 
 
 class _Window:
-    """The sum of the charges of the last `seconds`."""
+    """The charges of the last `seconds`; `total` is their sum once what has left is dropped."""
 
-    __slots__ = ("_charges", "_leaves", "_seconds", "total")
+    __slots__ = ("charges", "leaves", "seconds", "total")
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._charges: deque[_Charge] = deque()
-        self._leaves = math.inf
+        self.seconds = seconds
+        self.charges: deque[_Charge] = deque()
+        self.leaves = math.inf
         """When the oldest charge leaves."""
         self.total = 0
 
     def add(self, charge: _Charge) -> None:
-        charges = self._charges
+        charges = self.charges
         if not charges:
-            self._leaves = charge.time + self._seconds
+            self.leaves = charge.time + self.seconds
         charges.append(charge)
         self.total += charge.amount
 
     def sum(self, now: float) -> int:
         """What counts now."""
-        if now >= self._leaves:
-            self._drop(now)
+        if now >= self.leaves:
+            self.drop(now)
         return self.total
 
-    def fits(self, amount: int, most: int, now: float) -> bool:
-        """Whether so much more is no more than `most` now."""
-        if now >= self._leaves:
-            self._drop(now)
-        return self.total + amount <= most
-
-    def _drop(self, now: float) -> None:
+    def drop(self, now: float) -> None:
         """Drop what has left the window."""
-        charges, since = self._charges, now - self._seconds
+        charges, since = self.charges, now - self.seconds
         while charges and charges[0].time <= since:
             self.total -= charges.popleft().amount
-        self._leaves = charges[0].time + self._seconds if charges else math.inf
+        self.leaves = charges[0].time + self.seconds if charges else math.inf
 
     def shrink(self, charge: _Charge, by: int, now: float) -> None:
         """A charge has become smaller; it only counts here while it has not left."""
-        self._drop(now)
-        if charge.time > now - self._seconds:
+        self.drop(now)
+        if charge.time > now - self.seconds:
             self.total -= by
 
     def wait(self, now: float) -> float:
         """Seconds until the oldest charge leaves."""
-        return self._charges[0].time + self._seconds - now if self._charges else self._seconds
+        return self.charges[0].time + self.seconds - now if self.charges else self.seconds
 
 
 class _KeyAccount:
@@ -102,9 +96,10 @@ class _KeyAccount:
         """Fees of transactions that a block has, and of which it is not known whether they fail."""
         self.losses = _Window(HOUR)
 
-    def may_be_lost(self, now: float) -> int:
+    @property
+    def may_be_lost(self) -> int:
         """What failing transactions cost in the last hour, and what may still turn out to have failed."""
-        return self.losses.sum(now) + self.undecided.sum(now) + self.at_risk
+        return self.losses.total + self.undecided.total + self.at_risk
 
 
 class _Quota:
@@ -117,15 +112,35 @@ class _Quota:
         self.at_risk_sign_only = 0
 
 
-_OfWhom = tuple[_Quota, _Quota | None, _Quota | None]
-"""Of sender, IP address and receiver, as far as they are known."""
+class _Purse(msgspec.Struct, eq=False, gc=False):
+    """What reservations of one client for one sender take from, whoever receives."""
+
+    account: _KeyAccount
+    sender: _Quota
+    ip: _Quota | None
+    charged: tuple[_Window, ...]
+    """Where a charge counts: in the key's windows and in those of the quotas."""
+    key: bytes
+    name: bytes
+    """Of the sender."""
+    address: str | None
+    """Of the client."""
+
+    def turn(self, now: float) -> None:
+        """Drop from all windows what has left them by now, which is hardly ever anything."""
+        for window in self.charged:
+            if now >= window.leaves:
+                window.drop(now)
+        for window in (self.account.losses, self.account.undecided):
+            if now >= window.leaves:
+                window.drop(now)
 
 
 class Reservation(msgspec.Struct, eq=False, gc=False):
     """What one transaction has taken. Ends by exactly one of `Ledger.settle` and `Ledger.refund`."""
 
-    account: _KeyAccount
-    quotas: _OfWhom
+    purse: _Purse
+    receiver: _Quota | None
     charge: _Charge
     sign_only: bool
     is_open: bool = True
@@ -174,38 +189,30 @@ class Ledger:
         self._senders: _Table[bytes] = _Table(capacity)
         self._ips: _Table[str] = _Table(capacity)
         self._receivers: _Table[bytes] = _Table(capacity)
+        self._latest: _Purse | None = None
+        """From which was granted last: transactions of a batch usually take from the same one."""
 
     def reserve(
         self, who: Spender, fee: int, now: float, budget: Budget, quotas: Quotas, *, sign_only: bool = False
     ) -> Reservation:
         """Take `fee` from the key's budget and every quota, or raise `Refused` and take nothing."""
-        account = self._key(who.key)
-        _check_budget(account, fee, now, budget, sign_only)
-        sender, ip, receiver = of_whom = self._quotas_of(who)
-        if not sender.window.fits(fee, quotas.sender_per_hour, now):
-            raise _spent(sender, now)
-        if ip is not None and not ip.window.fits(fee, quotas.ip_per_hour, now):
-            raise _spent(ip, now)
-        if receiver is not None and not receiver.window.fits(fee, quotas.receiver_per_hour, now):
-            raise _spent(receiver, now)
-        if sign_only:
-            _check_signed_only(sender, fee, quotas.sender_at_risk_sign_only)
-            if ip is not None:
-                _check_signed_only(ip, fee, quotas.ip_at_risk_sign_only)
-        self._use(who, of_whom)
-        return _take(account, of_whom, fee, now, sign_only)
+        purse = self._purse_of(who)
+        receiver = None if who.receiver is None else self._receivers.find(who.receiver)
+        purse.turn(now)
+        _check_budget(purse.account, fee, now, budget, sign_only)
+        _check_quotas(purse, receiver, fee, now, quotas, sign_only)
+        return self._take(purse, who.receiver, receiver, fee, now, sign_only)
 
     def restore(self, who: Spender, fee: int, time: float, *, sign_only: bool) -> Reservation:
         """Take what the audit log says was taken at `time`, whatever the limits are now. Oldest first."""
-        of_whom = self._quotas_of(who)
-        self._use(who, of_whom)
-        return _take(self._key(who.key), of_whom, fee, time, sign_only)
+        receiver = None if who.receiver is None else self._receivers.find(who.receiver)
+        return self._take(self._purse_of(who), who.receiver, receiver, fee, time, sign_only)
 
     def settle(self, reservation: Reservation, actual: int, now: float) -> Undecided:
         """The transaction ran and cost `actual`; the rest is free again. It counts as lost until `decide` says not."""
         actual = max(0, min(actual, reservation.charge.amount))
         self._close(reservation, actual, now)
-        return _undecided(reservation.account, actual, now)
+        return _undecided(reservation.purse.account, actual, now)
 
     def undecided(self, key: bytes, fee: int, now: float) -> Undecided:
         """Take over the fee of a transaction that ran before a restart, and of which the end is not known."""
@@ -230,7 +237,8 @@ class Ledger:
         """What the key may still reserve now."""
         account = self._key(key)
         limits = (budget.per_minute, budget.per_hour, budget.per_day)
-        rooms = [budget.at_risk - account.at_risk, budget.loss_per_hour - account.may_be_lost(now)]
+        lost = account.losses.sum(now) + account.undecided.sum(now) + account.at_risk
+        rooms = [budget.at_risk - account.at_risk, budget.loss_per_hour - lost]
         for window, limit in zip(account.windows, limits, strict=True):
             rooms.append(limit - window.sum(now))
         return max(0, min(rooms))
@@ -251,50 +259,55 @@ class Ledger:
             account = self._keys[key] = _KeyAccount()
         return account
 
-    def _quotas_of(self, who: Spender) -> _OfWhom:
-        return (
-            self._senders.find(who.sender),
-            None if who.ip is None else self._ips.find(who.ip),
-            None if who.receiver is None else self._receivers.find(who.receiver),
-        )
+    def _purse_of(self, who: Spender) -> _Purse:
+        """What a reservation for them takes from; quotas that are new are not remembered yet."""
+        latest = self._latest
+        if latest is not None and (latest.key, latest.name, latest.address) == (who.key, who.sender, who.ip):
+            return latest
+        account, sender = self._key(who.key), self._senders.find(who.sender)
+        ip = None if who.ip is None else self._ips.find(who.ip)
+        charged = (*account.windows, sender.window) if ip is None else (*account.windows, sender.window, ip.window)
+        return _Purse(account, sender, ip, charged, who.key, who.sender, who.ip)
 
-    def _use(self, who: Spender, of_whom: _OfWhom) -> None:
-        sender, ip, receiver = of_whom
-        self._senders.use(who.sender, sender)
-        if who.ip is not None and ip is not None:
-            self._ips.use(who.ip, ip)
-        if who.receiver is not None and receiver is not None:
-            self._receivers.use(who.receiver, receiver)
+    def _take(
+        self, purse: _Purse, name: bytes | None, receiver: _Quota | None, fee: int, now: float, sign_only: bool
+    ) -> Reservation:
+        """Charge the purse and the receiver of this name, and remember whose quotas were used last."""
+        if purse is not self._latest:  # else nobody has used another since
+            self._senders.use(purse.name, purse.sender)
+            if purse.address is not None and purse.ip is not None:
+                self._ips.use(purse.address, purse.ip)
+            self._latest = purse
+        charge, account = _Charge(fee, now), purse.account
+        for window in purse.charged:
+            window.add(charge)
+        if name is not None and receiver is not None:
+            self._receivers.use(name, receiver)
+            receiver.window.add(charge)
+        account.at_risk += fee
+        if sign_only:
+            account.at_risk_sign_only += fee
+            purse.sender.at_risk_sign_only += fee
+            if purse.ip is not None:
+                purse.ip.at_risk_sign_only += fee
+        return Reservation(purse, receiver, charge, sign_only)
 
     def _close(self, reservation: Reservation, actual: int, now: float) -> None:
         if not reservation.is_open:
             raise ValueError("a reservation ends once")
         reservation.is_open = False
-        charge, account = reservation.charge, reservation.account
-        signed_only = charge.amount if reservation.sign_only else 0
-        account.at_risk -= charge.amount
-        account.at_risk_sign_only -= signed_only
-        for window in account.windows:
+        charge, purse = reservation.charge, reservation.purse
+        purse.account.at_risk -= charge.amount
+        if reservation.sign_only:
+            purse.account.at_risk_sign_only -= charge.amount
+            purse.sender.at_risk_sign_only -= charge.amount
+            if purse.ip is not None:
+                purse.ip.at_risk_sign_only -= charge.amount
+        for window in purse.charged:
             window.shrink(charge, charge.amount - actual, now)
-        for quota in reservation.quotas:
-            if quota is not None:
-                quota.window.shrink(charge, charge.amount - actual, now)
-                quota.at_risk_sign_only -= signed_only
+        if reservation.receiver is not None:
+            reservation.receiver.window.shrink(charge, charge.amount - actual, now)
         charge.amount = actual
-
-
-def _take(account: _KeyAccount, of_whom: _OfWhom, fee: int, now: float, sign_only: bool) -> Reservation:
-    charge = _Charge(fee, now)
-    signed_only = fee if sign_only else 0
-    for window in account.windows:
-        window.add(charge)
-    account.at_risk += fee
-    account.at_risk_sign_only += signed_only
-    for quota in of_whom:
-        if quota is not None:
-            quota.window.add(charge)
-            quota.at_risk_sign_only += signed_only
-    return Reservation(account, of_whom, charge, sign_only)
 
 
 def _undecided(account: _KeyAccount, fee: int, now: float) -> Undecided:
@@ -304,19 +317,38 @@ def _undecided(account: _KeyAccount, fee: int, now: float) -> Undecided:
 
 
 def _check_budget(account: _KeyAccount, fee: int, now: float, budget: Budget, sign_only: bool) -> None:
+    """Raise `Refused` unless the key may reserve so much; its windows have turned."""
     minute, hour, day = account.windows
-    if not minute.fits(fee, budget.per_minute, now):
+    if minute.total + fee > budget.per_minute:
         raise _exhausted(minute, now)
-    if not hour.fits(fee, budget.per_hour, now):
+    if hour.total + fee > budget.per_hour:
         raise _exhausted(hour, now)
-    if not day.fits(fee, budget.per_day, now):
+    if day.total + fee > budget.per_day:
         raise _exhausted(day, now)
     if account.at_risk + fee > budget.at_risk or (
         sign_only and account.at_risk_sign_only + fee > budget.at_risk_sign_only
     ):
         raise Refused(reasons.BUDGET_EXHAUSTED.but("too much is signed and not yet executed", 10_000))
-    if account.may_be_lost(now) + fee > budget.loss_per_hour:
+    if account.may_be_lost + fee > budget.loss_per_hour:
         raise Refused(reasons.BUDGET_EXHAUSTED.but("too much went to transactions that failed, or may", 10_000))
+
+
+def _check_quotas(
+    purse: _Purse, receiver: _Quota | None, fee: int, now: float, quotas: Quotas, sign_only: bool
+) -> None:
+    """Raise `Refused` unless sender, IP address and receiver may have so much sponsored; the purse has turned."""
+    sender, ip = purse.sender, purse.ip
+    if sender.window.total + fee > quotas.sender_per_hour:
+        raise _spent(sender, now)
+    if ip is not None and ip.window.total + fee > quotas.ip_per_hour:
+        raise _spent(ip, now)
+    if receiver is not None and receiver.window.sum(now) + fee > quotas.receiver_per_hour:
+        raise _spent(receiver, now)
+    if sign_only and (
+        sender.at_risk_sign_only + fee > quotas.sender_at_risk_sign_only
+        or (ip is not None and ip.at_risk_sign_only + fee > quotas.ip_at_risk_sign_only)
+    ):
+        raise Refused(reasons.QUOTA_EXHAUSTED.but("broadcast what was signed before, or let its nonce pass", 10_000))
 
 
 def _exhausted(window: _Window, now: float) -> Refused:
@@ -325,11 +357,6 @@ def _exhausted(window: _Window, now: float) -> Refused:
 
 def _spent(quota: _Quota, now: float) -> Refused:
     return Refused(reasons.QUOTA_EXHAUSTED.but("try later", _ms(quota.window.wait(now))))
-
-
-def _check_signed_only(quota: _Quota, fee: int, most: int) -> None:
-    if quota.at_risk_sign_only + fee > most:
-        raise Refused(reasons.QUOTA_EXHAUSTED.but("broadcast what was signed before, or let its nonce pass", 10_000))
 
 
 def _ms(seconds: float) -> int:
