@@ -12,7 +12,7 @@ from relayer_support import NETWORK, RELAYERS, as_json, transfer, wallet, write_
 
 from millrace import cli
 from millrace.chain import address
-from millrace.chain.call import CallError, ParsedCall
+from millrace.chain.call import CallError
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.transaction import Transaction
 from millrace.relayer.policy import (
@@ -22,6 +22,7 @@ from millrace.relayer.policy import (
     Policy,
     PolicyError,
     PolicyFile,
+    Target,
     check_caps,
     check_gas_price,
     check_lists,
@@ -194,7 +195,7 @@ def test_row_15_a_transfer_to_oneself_has_oneself_as_receiver() -> None:
     own = transfer(BOB, receiver=BOB.public)
     with pytest.raises(Refused, match="receiver not allowed"):
         check_lists(own, target_of(own), Lists(deny_receivers=names(BOB.public)))
-    odd = ParsedCall(SWAP, (), "buy", ())  # a target inside what was sent to somebody else
+    odd = Target(SWAP, "buy")  # a target inside what was sent to somebody else
     with pytest.raises(Refused, match="receiver not allowed"):
         check_lists(PLAIN, odd, Lists(deny_receivers=names(EVE)))
     with pytest.raises(Refused, match="receiver not allowed"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -146,7 +146,7 @@ class Reservation(msgspec.Struct, eq=False, gc=False):
     is_open: bool = True
 
 
-class Undecided(NamedTuple):
+class Undecided(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The fee of a transaction that ran, until it is known whether it failed."""
 
     account: _KeyAccount

@@ -11,8 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from millrace.chain.call import ParsedCall
 from millrace.chain.transaction import Transaction
+from millrace.relayer.policy import Target
 from millrace.relayer.reasons import Reason
 from millrace.relayer.stages import Kind, cosigned, hash_of
 
@@ -35,7 +35,7 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     fee: int
     """The most it can cost whoever pays, in atomic units."""
     created_ms: int
-    target: ParsedCall | None = None
+    target: Target | None = None
     """What it does, where a relayer key pays for it: who really receives, which function is called."""
     ip: str = ""
     chain_hash: bytes = b""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from millrace.chain.address import is_contract
-from millrace.chain.call import ParsedCall
+from millrace.relayer.policy import Target
 from millrace.relayer.reputation import CallName
 
 SCHEMA = """
@@ -73,6 +73,6 @@ def prune(connection: sqlite3.Connection, before_ms: int) -> None:
     connection.execute("DELETE FROM outcomes WHERE time_ms < ?", (before_ms,))
 
 
-def call_of(target: ParsedCall) -> CallName | None:
+def call_of(target: Target) -> CallName | None:
     """The function of a contract that a transaction calls, if it calls one."""
     return CallName(target.receiver, target.function) if is_contract(target.receiver) else None

@@ -259,25 +259,35 @@ def check_caps(tx: Transaction, policy: Policy, network: NetworkProfile) -> int:
     return fee
 
 
-def target_of(tx: Transaction) -> call.ParsedCall:
+class Target(msgspec.Struct, frozen=True, gc=False):
+    """What a transaction does, as far as lists and quotas ask. Kept for as long as it is in flight."""
+
+    receiver: bytes
+    """Who really receives."""
+    function: str
+    """Empty for a plain transfer."""
+
+
+def target_of(tx: Transaction) -> Target:
     """Who really receives, and which function is called, by its name however the arguments look.
 
     Data like `burn@0` is no readable call, and may still be one to somebody: lists match it by its name. Raises
     `CallError` for a token transfer that cannot be read, since what it names inside cannot be told.
     """
     if not tx.data:
-        return call.ParsedCall(tx.receiver, (), "", ())
+        return Target(tx.receiver, "")
     try:
         call.parse(tx.data)
     except call.CallError:
         name = tx.data.partition(b"@")[0]
         if name in _TRANSFERS:
             raise
-        return call.ParsedCall(tx.receiver, (), name.decode("utf-8", "replace"), ())
-    return call.payments_of(tx)
+        return Target(tx.receiver, name.decode("utf-8", "replace"))
+    parsed = call.payments_of(tx)
+    return Target(parsed.receiver, parsed.function)
 
 
-def check_lists(tx: Transaction, target: call.ParsedCall, lists: Lists) -> None:
+def check_lists(tx: Transaction, target: Target, lists: Lists) -> None:
     """Raise `Refused` unless sender, receiver and function are sponsored; `target` is what the transaction does."""
     if lists == _OPEN:
         return

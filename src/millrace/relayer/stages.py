@@ -24,7 +24,7 @@ from millrace.chain.transaction import (
     to_proto,
 )
 from millrace.relayer import messages, reasons
-from millrace.relayer.policy import target_of
+from millrace.relayer.policy import Target, target_of
 from millrace.relayer.reasons import Refused
 
 Kind = Literal["relay", "broadcast", "sign"]
@@ -80,7 +80,7 @@ class Examined(msgspec.Struct, frozen=True, gc=False):
     parsed: Parsed
     sender_shard: int
     receiver_shard: int
-    target: call.ParsedCall | None = None
+    target: Target | None = None
     """What it does, where a relayer key is asked to pay for that."""
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class Authenticated(msgspec.Struct, frozen=True, gc=False):
         return self.examined.parsed.tx
 
     @property
-    def target(self) -> call.ParsedCall:
+    def target(self) -> Target:
         """What it does: who really receives, which function is called. Known of what a relayer key is asked to pay."""
         assert self.examined.target is not None
         return self.examined.target
@@ -273,7 +273,7 @@ def _check_cosigned(tx: Transaction, network: NetworkProfile, sender_shard: int)
         raise Refused(reasons.INVALID_RELAYER_SIGNATURE.but("use relay to have it co-signed"))
 
 
-def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> call.ParsedCall | None:
+def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> Target | None:
     """No relayer key is a party: its co-signature would be the party's own signature over the same bytes.
 
     What the transaction does, if it is to be sponsored.

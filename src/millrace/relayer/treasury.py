@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from millrace.chain.call import ParsedCall
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction
 from millrace.relayer import audit, outcomes, policy, reasons
@@ -17,7 +16,7 @@ from millrace.relayer.budget import HOUR, Ledger, Reservation, Spender, Undecide
 from millrace.relayer.inflight import Entry
 from millrace.relayer.journal import Journal, transaction_of
 from millrace.relayer.outcomes import Outcome
-from millrace.relayer.policy import Policy
+from millrace.relayer.policy import Policy, Target
 from millrace.relayer.reasons import Refused
 from millrace.relayer.records import Record
 from millrace.relayer.reputation import Reputation
@@ -35,7 +34,7 @@ class _Sponsored(msgspec.Struct, eq=False, gc=False):
     client_hash: bytes
     relayer: bytes
     sender: bytes
-    target: ParsedCall
+    target: Target
     cost: int
     """The most its relayer pays, or what it paid once that is known."""
     undecided: Undecided | None = None
@@ -104,9 +103,7 @@ class Treasury:
         assert entry.target is not None
         self._follow(entry.chain_hash, entry.client_hash, entry.tx, entry.target, entry.fee)
 
-    def _follow(
-        self, chain_hash: bytes, client_hash: bytes, tx: Transaction, target: ParsedCall, cost: int
-    ) -> _Sponsored:
+    def _follow(self, chain_hash: bytes, client_hash: bytes, tx: Transaction, target: Target, cost: int) -> _Sponsored:
         followed = self._sponsored[chain_hash] = _Sponsored(client_hash, tx.relayer, tx.sender, target, cost)
         if len(self._sponsored) > MAX_REMEMBERED:
             self._sponsored.popitem(last=False)
