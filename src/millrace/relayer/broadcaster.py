@@ -11,7 +11,7 @@ import heapq
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from millrace.chain.gossip import split_batches, wrap_transactions
 from millrace.chain.network import NetworkProfile
@@ -28,6 +28,25 @@ LINGER_SECONDS = 0.004
 """The first of a batch waits this long for others of the same moment."""
 RETRY_SECONDS = 1.0
 """First pause after nobody took a transaction; doubled up to the usual one."""
+
+
+class _Queue:
+    """Entries that wait for the next batch of their topic: as many as are in flight at most, each in one queue."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.filled = asyncio.Event()
+
+    def put(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        self.filled.set()
+
+    def take(self) -> list[Entry]:
+        """All that wait, in order."""
+        entries, self.entries = self.entries, []
+        self.filled.clear()
+        return entries
+
 
 Publish = Callable[[str, bytes], Awaitable[int]]
 SubmitToApi = Callable[[Transaction], Awaitable[Taken]]
@@ -58,11 +77,12 @@ class Broadcaster:
         self._clock = clock
         self._until: dict[bytes, float] = {}
         """When the lifetime of an entry is over, on the clock that nobody sets."""
-        self._queues: dict[str, asyncio.Queue[Entry]] = {}
-        self._queue_of: dict[tuple[int, int], asyncio.Queue[Entry]] = {}
+        self._queues: dict[str, _Queue] = {}
+        self._queue_of: dict[tuple[int, int], _Queue] = {}
         """The same by shard of sender and receiver."""
         self._workers: list[asyncio.Task[None]] = []
-        self._due: list[tuple[float, int, Entry]] = []
+        self._due: list[tuple[float, int, tuple[Entry, ...]]] = []
+        """When to send again what was sent together; in tuples, which the garbage collector leaves alone."""
         self._order = itertools.count()
         self._pauses: dict[bytes, float] = {}
         self._to_api = ApiQueue(self._hand_to_api, lambda entry: self._untaken([entry]))
@@ -78,15 +98,14 @@ class Broadcaster:
         if entry.client_hash not in self._until:
             age = max(0.0, time.time() - entry.created_ms / 1000)
             self._until[entry.client_hash] = self._clock() + self._lifetime - age
-        queue.put_nowait(entry)
+        queue.put(entry)
 
-    def _open_queue(self, sender_shard: int, receiver_shard: int) -> asyncio.Queue[Entry]:
+    def _open_queue(self, sender_shard: int, receiver_shard: int) -> _Queue:
         """The queue of the topic of transactions between these shards, with its worker."""
         topic = self._network.transactions_topic(sender_shard, receiver_shard)
         queue = self._queues.get(topic)
         if queue is None:
-            # Bounded by the number of entries in flight, each of which waits in at most one queue.
-            queue = self._queues[topic] = asyncio.Queue()
+            queue = self._queues[topic] = _Queue()
             self._workers.append(asyncio.create_task(self._work(topic, queue), name=f"broadcast-{topic}"))
         self._queue_of[sender_shard, receiver_shard] = queue
         return queue
@@ -94,7 +113,7 @@ class Broadcaster:
     @property
     def queued(self) -> int:
         """Entries waiting for a batch, or for their turn with the chain API."""
-        return sum(queue.qsize() for queue in self._queues.values()) + len(self._to_api)
+        return sum(len(queue.entries) for queue in self._queues.values()) + len(self._to_api)
 
     async def run(self) -> None:
         """Send again what is due, for ever."""
@@ -106,14 +125,14 @@ class Broadcaster:
         """Send again every entry whose pause is over; let go of those that are over."""
         now = self._clock()
         while self._due and self._due[0][0] <= now:
-            entry = heapq.heappop(self._due)[2]
-            if not self._is_wanted(entry):
-                self._forget(entry)
-            elif now > self._until.get(entry.client_hash, now):
-                self._forget(entry)
-                self._on_expired(entry)
-            else:
-                self.send(entry)
+            for entry in heapq.heappop(self._due)[2]:
+                if not self._is_wanted(entry):
+                    self._forget(entry)
+                elif now > self._until.get(entry.client_hash, now):
+                    self._forget(entry)
+                    self._on_expired(entry)
+                else:
+                    self.send(entry)
 
     def _forget(self, entry: Entry) -> None:
         self._pauses.pop(entry.client_hash, None)
@@ -124,15 +143,13 @@ class Broadcaster:
         await end_tasks(self._workers)
         await self._to_api.stop()
 
-    async def _work(self, topic: str, queue: asyncio.Queue[Entry]) -> None:
+    async def _work(self, topic: str, queue: _Queue) -> None:
         while True:
-            entries = [await queue.get()]
+            await queue.filled.wait()
             await asyncio.sleep(LINGER_SECONDS)
             began = self._clock()
-            while not queue.empty():
-                entries.append(queue.get_nowait())
             wanted = []
-            for entry in entries:
+            for entry in queue.take():
                 if self._is_wanted(entry):
                     wanted.append(entry)
                 else:
@@ -181,14 +198,20 @@ class Broadcaster:
         self.untaken += len(entries)
         self._again(entries, taken=False)
 
-    def _again(self, entries: list[Entry], *, taken: bool) -> None:
+    def _again(self, entries: Sequence[Entry], *, taken: bool) -> None:
         """Plan the next send of each entry."""
-        now = self._clock()
-        for entry in entries:
-            if taken:
+        if taken:
+            for entry in entries if self._pauses else ():
                 self._pauses.pop(entry.client_hash, None)
-                pause = self._regossip
-            else:
-                pause = min(self._pauses.get(entry.client_hash, RETRY_SECONDS / 2) * 2, self._regossip)
-                self._pauses[entry.client_hash] = pause
-            heapq.heappush(self._due, (now + pause, next(self._order), entry))
+            self._plan(self._regossip, entries)
+            return
+        after: dict[float, list[Entry]] = {}
+        for entry in entries:
+            pause = min(self._pauses.get(entry.client_hash, RETRY_SECONDS / 2) * 2, self._regossip)
+            self._pauses[entry.client_hash] = pause
+            after.setdefault(pause, []).append(entry)
+        for pause, part in after.items():
+            self._plan(pause, part)
+
+    def _plan(self, pause: float, entries: Sequence[Entry]) -> None:
+        heapq.heappush(self._due, (self._clock() + pause, next(self._order), tuple(entries)))
