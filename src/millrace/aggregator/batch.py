@@ -98,7 +98,7 @@ def batch_quote(
         raise ApiError(f"too many inputs: at most {settings.max_batch}")
     hops = min(HOPS, settings.max_hops) if request.max_hops is None else request.max_hops
     limits = Limits(POOLS_PER_INPUT, PATHS_PER_INPUT, within("maxHops", hops, 1, settings.max_hops))
-    if not snapshot.knows(request.to):
+    if request.to not in snapshot.decimals:
         raise errors.unknown_token_out(request.to)
     failed: list[FailedToken] = []
     given: list[_Given] = []
@@ -132,7 +132,7 @@ def batch_quote(
     return BatchResponse(
         to=request.to,
         amount_out=str(total),
-        amount_out_short=short(total, snapshot.decimals(request.to)),
+        amount_out_short=short(total, snapshot.decimals[request.to]),
         batches=batches,
         failed_tokens=failed,
         snapshot=snapshot.info,
@@ -143,7 +143,7 @@ def _prepare(
     snapshot: Snapshot, planner: Planner, item: BatchItem, to: str, limits: Limits, seen: set[str]
 ) -> _Given | FailedToken:
     """Find the paths of one input and try them alone."""
-    known = snapshot.knows(item.token)
+    known = item.token in snapshot.decimals
     amount = parse_amount(item.amount)
     reason = ""
     if not known:
@@ -173,8 +173,8 @@ def _prepare(
 
 def _failed(snapshot: Snapshot, item: BatchItem, amount: int | None, reason: str) -> FailedToken:
     scaled = 0.0
-    if amount is not None and snapshot.knows(item.token):
-        scaled = short(amount, snapshot.decimals(item.token))
+    if amount is not None and item.token in snapshot.decimals:
+        scaled = short(amount, snapshot.decimals[item.token])
     return FailedToken(token=item.token[:64], amount=item.amount[:80], amount_short=scaled, reason=reason)
 
 
@@ -205,7 +205,7 @@ def _batch(
         batch_index=number,
         inputs=[_input(snapshot, given) for given in group],
         amount_out=str(result.amount_out),
-        amount_out_short=short(result.amount_out, snapshot.decimals(to)),
+        amount_out_short=short(result.amount_out, snapshot.decimals[to]),
         amount_out_min=str(least),
         routes=_routes(snapshot, group, swaps, to),
         tx_data=base64.b64encode(data).decode("ascii"),
@@ -214,7 +214,7 @@ def _batch(
 
 
 def _input(snapshot: Snapshot, given: _Given) -> BatchInput:
-    scaled = short(given.amount, snapshot.decimals(given.token))
+    scaled = short(given.amount, snapshot.decimals[given.token])
     return BatchInput(token=given.token, amount=str(given.amount), amount_short=scaled)
 
 

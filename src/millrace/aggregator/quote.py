@@ -77,21 +77,21 @@ def answer(
 def pair_config(snapshot: Snapshot, token_in: str, token_out: str) -> PairConfig:
     """Whether a pair can be traded, with decimals and the least sensible input. Runs no search."""
     pair = PairConfig(from_=token_in, to=token_out, supported=False)
-    if not snapshot.knows(token_in):
+    if token_in not in snapshot.decimals:
         return msgspec.structs.replace(pair, error="unknown tokenIn")
-    if not snapshot.knows(token_out):
+    if token_out not in snapshot.decimals:
         return msgspec.structs.replace(pair, error="unknown tokenOut")
     inner_in, inner_out = snapshot.inner(token_in), snapshot.inner(token_out)
     wrapping = inner_in == inner_out and token_in != token_out
     if not wrapping and not snapshot.main.supports(inner_in, inner_out):
         return msgspec.structs.replace(pair, error="no path between tokens")
-    decimals = snapshot.decimals(token_in)
+    decimals = snapshot.decimals[token_in]
     least = 10 ** max(decimals - 9, 0) if decimals >= 9 else 10 ** max(decimals - 3, 0)
     return msgspec.structs.replace(
         pair,
         supported=True,
         decimals_in=decimals,
-        decimals_out=snapshot.decimals(token_out),
+        decimals_out=snapshot.decimals[token_out],
         min_amount_in=str(least),
         min_amount_in_short=short(least, decimals),
     )
@@ -99,9 +99,9 @@ def pair_config(snapshot: Snapshot, token_in: str, token_out: str) -> PairConfig
 
 def require_known(snapshot: Snapshot, request: QuoteRequest) -> None:
     """Raise `ApiError` for tokens that the snapshot does not have, and for a wanted output of a cycle."""
-    if not snapshot.knows(request.token_in):
+    if request.token_in not in snapshot.decimals:
         raise errors.unknown_token_in(request.token_in)
-    if not snapshot.knows(request.token_out):
+    if request.token_out not in snapshot.decimals:
         raise errors.unknown_token_out(request.token_out)
     if request.token_in == request.token_out and request.amount_in is None:
         raise errors.invalid_amount_out()
@@ -197,7 +197,7 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
     data = tx_data(program, request.token_in, done.amount_in)
     encoded = base64.b64encode(data).decode("ascii")
     gas = _gas(program, len(data))
-    decimals_in, decimals_out = snapshot.decimals(request.token_in), snapshot.decimals(request.token_out)
+    decimals_in, decimals_out = snapshot.decimals[request.token_in], snapshot.decimals[request.token_out]
     short_in, short_out = short(done.amount_in, decimals_in), short(paid, decimals_out)
     cycle = request.token_in == request.token_out
     return QuoteResponse(
@@ -292,7 +292,7 @@ def _pool_fee(snapshot: Snapshot, pool: Pool, token: str, amount: int) -> PoolFe
         address=address.encode(pool.address),
         token=token,
         amount=str(amount),
-        amount_short=short(amount, snapshot.decimals(token)),
+        amount_short=short(amount, snapshot.decimals[token]),
     )
 
 
@@ -323,8 +323,8 @@ def _part(
     return PathPart(
         amount_in=str(amount_in),
         amount_out=str(amount_out),
-        amount_in_short=short(amount_in, snapshot.decimals(request.token_in)),
-        amount_out_short=short(amount_out, snapshot.decimals(request.token_out)),
+        amount_in_short=short(amount_in, snapshot.decimals[request.token_in]),
+        amount_out_short=short(amount_out, snapshot.decimals[request.token_out]),
         split_ppm=ppm,
         swaps=swaps,
     )
@@ -340,8 +340,8 @@ def swap_hop(snapshot: Snapshot, fill: Fill) -> SwapHop:
         to=trade.token_out,
         amount_in=str(fill.amount_in),
         amount_out=str(fill.amount_out),
-        amount_in_short=short(fill.amount_in, snapshot.decimals(trade.token_in)),
-        amount_out_short=short(fill.amount_out, snapshot.decimals(trade.token_out)),
+        amount_in_short=short(fill.amount_in, snapshot.decimals[trade.token_in]),
+        amount_out_short=short(fill.amount_out, snapshot.decimals[trade.token_out]),
         pair_id=getattr(trade.pool, "pair_id", None),
     )
 

@@ -63,7 +63,8 @@ class Snapshot:
         self.info = SnapshotInfo(id=identifier, block_nonce=document.block.nonce, timestamp=document.block.timestamp)
         """Which market state this is, for answers."""
         self.tokens = {info.identifier: info for info in document.tokens}
-        self._decimals = {NATIVE: 18} | {info.identifier: info.decimals for info in document.tokens}
+        self.decimals = {NATIVE: 18} | {info.identifier: info.decimals for info in document.tokens}
+        """Of the tokens that the registry knows (EGLD always is one)."""
         pause()
         self.market = DictMarket(in_steps(document.pools, pause), self.wrapped)
         pause()
@@ -98,14 +99,6 @@ class Snapshot:
     def age(self, now: float) -> float:
         """Seconds since the document arrived."""
         return max(0.0, now - self.received)
-
-    def knows(self, token: str) -> bool:
-        """Whether the token is in the registry (EGLD always is)."""
-        return token in self._decimals
-
-    def decimals(self, token: str) -> int:
-        """Decimals of a known token."""
-        return self._decimals[token]
 
     def inner(self, token: str) -> str:
         """The token that routes use: EGLD is the wrapped token inside."""

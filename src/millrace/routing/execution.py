@@ -146,12 +146,12 @@ def _run(
     for trade, mode, value in zip(trades, modes, values, strict=True):
         token, gained = trade.token_in, trade.token_out
         have = balances.get(token, 0)
-        if mode == _PPM:
-            amount = have * value // MILLION
-        elif mode == _ALL:
+        if mode == _ALL:
             amount = have
         elif mode == _PREVIOUS:
             amount = paid
+        elif mode == _PPM:
+            amount = have * value // MILLION
         else:
             amount = value
         if not 0 < amount <= have:
@@ -166,7 +166,7 @@ def _run(
             refused.append(len(sold) - 1)
             continue
         balances[token] = have - amount
-        balances[gained] = balances[gained] + paid if gained in balances else paid
+        balances[gained] = balances.get(gained, 0) + paid
     if refused:
         raise Refused(refused)
     amount_out = balances.get(token_out, 0)

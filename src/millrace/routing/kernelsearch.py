@@ -112,7 +112,8 @@ class KernelSearch:
         return self._scratch
 
     def _flow(self, count: int) -> Flow:
-        return Flow(self._list(self._edges[:count]), self._edges[:count].copy(), self._flows[:count].copy())
+        edges = self._edges[:count].copy()
+        return Flow(self._list(edges), edges, self._flows[:count].copy())
 
     def _split(self, work: PathWork, count: int, search: Search) -> Split:
         if count == 0:

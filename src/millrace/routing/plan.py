@@ -87,6 +87,7 @@ class Fee(NamedTuple):
 
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
+_new_row = cast(Any, tuple.__new__)  # what a named tuple's constructor does, without the Python call it costs
 
 
 class Rows(Sequence[Row]):
@@ -101,8 +102,8 @@ class Rows(Sequence[Row]):
         self._made: list[Row] | None = None
 
     def _rows(self) -> list[Row]:
-        if self._made is None:  # what the class's own constructor does, without the Python call it costs
-            self._made = [*map(cast(Any, tuple.__new__), repeat(self._kind), zip(*self._columns, strict=True))]
+        if self._made is None:
+            self._made = [*map(_new_row, repeat(self._kind), zip(*self._columns, strict=True))]
         return self._made
 
     def __len__(self) -> int:

@@ -259,7 +259,7 @@ class Router(SpotGraph):
 
     def _bound(self, ask: Ask, upper: float, level: float) -> float:
         """The bound of any plan's output in smallest units, with what rounding can add, from that of the dual."""
-        upper /= float(self._graph.scale[ask.search.sink])
+        upper /= self._scales[ask.search.sink]
         return upper if self._favours is None else upper + self._favours.of_all(ask.search, level, upper)
 
     def _paths(self, ask: Ask, flow: Done | None, found: Found | None, *, split: bool) -> tuple[list[Trade], Split]:
@@ -272,7 +272,7 @@ class Router(SpotGraph):
         """
         if flow is None or found is None:
             return self._kernels.paths(ask.search, ask.limits, 0.0, split=split)
-        paid, nearly = flow.amount_out * float(self._graph.scale[ask.search.sink]), found.paid * (1.0 - self._clearly)
+        paid, nearly = flow.amount_out * self._scales[ask.search.sink], found.paid * (1.0 - self._clearly)
         gained = self._gained(ask, flow)
         if paid >= found.paid * (1.0 - self._slightly) and gained < self._clearly / 4.0:
             return found.single, found.split
@@ -292,7 +292,7 @@ class Router(SpotGraph):
     def _by_wide_path(self, ask: Ask, best: Done | None) -> Done | None:
         """The best single path by a search that keeps many partial ones, if it pays more than `best`."""
         search = ask.search
-        floor = 0.0 if best is None else best.amount_out * float(self._graph.scale[search.sink])
+        floor = 0.0 if best is None else best.amount_out * self._scales[search.sink]
         if search.cycle:
             floor = max(floor, float(search.amounts[0]))
         ends, hops = (int(search.sources[0]), search.sink), min(ask.limits.hops, ask.limits.pools)

@@ -22,6 +22,7 @@ class SpotGraph:
         self.index = index
         """The number of each token."""
         self._graph = graph
+        self._scales: list[float] = graph.scale.tolist()
         self._trades = trades
         self._tame = not bool(np.any(graph.net.prate * graph.net.pback > 1.0))  # no two pools of a pair are at odds
         self.forget()
@@ -89,7 +90,7 @@ class SpotGraph:
         behind, closed_behind = self._label(sink, backward=True)
         return Search(
             np.array([source], np.int32),
-            np.array([amount_in * self._graph.scale[source]]),
+            np.array([amount_in * self._scales[source]]),
             sink,
             cycle,
             -1 if cycle else sink,
