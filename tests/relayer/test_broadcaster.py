@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator
 
 import pytest
 from relayer_support import NETWORK, transfer, wallet
 
-from millrace.chain.gossip import MAX_BATCH, unwrap_transactions
+from millrace.chain.gossip import MAX_BATCH, unwrap_transactions, wrap_transactions
 from millrace.chain.network import profile
 from millrace.chain.transaction import Transaction, client_hash, from_proto, to_proto
 from millrace.relayer import broadcaster
@@ -74,6 +75,7 @@ async def air(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Air]:
     made = Air()
     monkeypatch.setattr(broadcaster, "LINGER_SECONDS", 0)
     monkeypatch.setattr(broadcaster, "BATCH_SECONDS", 0)
+    monkeypatch.setattr(broadcaster, "BYTES_PER_SECOND", math.inf)
     monkeypatch.setattr(broadcaster.time, "time", lambda: made.wall)
     try:
         yield made
@@ -244,6 +246,28 @@ async def test_batches_of_a_topic_leave_in_their_time(air: Air, monkeypatch: pyt
     timers.fire()
     await timers.next()
     assert air.told == [[0, 1, 2], [3, 4]]
+
+
+async def test_batches_of_several_topics_follow_each_other(air: Air, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch waits until a peer would be through with that of another topic: their work is not done at once."""
+    monkeypatch.setattr(broadcaster, "BYTES_PER_SECOND", 1000)
+    timers = Timers()
+    monkeypatch.setattr(broadcaster.asyncio, "sleep", timers.sleep)
+    first, second = air.entry(nonce=0, data=bytes(3000)), air.entry(nonce=1)
+    second.receiver_shard = 2
+    air.broadcaster.send(first)
+    air.broadcaster.send(second)
+    assert [await timers.next() for _ in range(2)] == [0, 0]
+    timers.fire()
+    through = len(wrap_transactions([first.proto], int(air.wall))) / 1000
+    assert [await timers.next() for _ in range(2)] == [0, pytest.approx(through)] and air.told == [[0]]
+    air.steady += 2.0
+    timers.fire()
+    assert await timers.next() == pytest.approx(through - 2.0) and air.told == [[0]]
+    air.steady += through
+    timers.fire()
+    await timers.next()
+    assert air.told == [[0], [1]]
 
 
 async def test_what_the_chain_api_never_takes_is_not_pressed_on_it(air: Air) -> None:

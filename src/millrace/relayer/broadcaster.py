@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 BATCH_SECONDS = 0.25
 LINGER_SECONDS = 0.004
 """The first of a batch waits this long for others of the same moment."""
+BYTES_PER_SECOND = 3_000_000
+"""As fast as a peer may publish. Until a batch is through, those of other topics wait: the work of all is spread."""
 RETRY_SECONDS = 1.0
 """First pause after nobody took a transaction; doubled up to the usual one."""
 
@@ -84,6 +86,8 @@ class Broadcaster:
         self._due: list[tuple[float, int, tuple[Entry, ...]]] = []
         """When to send again what was sent together; in tuples, which the garbage collector leaves alone."""
         self._order = itertools.count()
+        self._free_at = 0.0
+        """When the last batch is through."""
         self._pauses: dict[bytes, float] = {}
         self._to_api = ApiQueue(self._hand_to_api, lambda entry: self._untaken([entry]))
         self.sent = 0
@@ -147,6 +151,8 @@ class Broadcaster:
         while True:
             await queue.filled.wait()
             await asyncio.sleep(LINGER_SECONDS)
+            while (wait := self._free_at - self._clock()) > 0:
+                await asyncio.sleep(wait)
             began = self._clock()
             wanted = []
             for entry in queue.take():
@@ -163,7 +169,9 @@ class Broadcaster:
             part = entries[position : position + len(batch)]
             position += len(batch)
             try:
-                peers = await self._publish(topic, wrap_transactions(batch, int(time.time())))
+                data = wrap_transactions(batch, int(time.time()))
+                self._free_at = max(self._free_at, self._clock()) + len(data) / BYTES_PER_SECOND
+                peers = await self._publish(topic, data)
             except Exception:  # a defect with one batch must not stop the others
                 log.exception("a batch was not sent", extra={"topic": topic})
                 self._again(part, taken=False)
