@@ -280,6 +280,20 @@ async def test_requests_in_any_pieces_have_the_same_answers(base: str, seed: int
     writer.close()
 
 
+async def test_what_looks_like_a_request_within_another_is_none(base: str) -> None:
+    """A header whose value is cut off where it begins like the request before stays a header."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+    whole = b"GET /echo?%d HTTP/1.1\r\nHost: x\r\n\r\n"
+    for number, pieces in enumerate([[whole % 0], [b"GET /echo?1 HTTP/1.1\r\nX: ", whole % 7], [whole % 2]]):
+        for piece in pieces:
+            writer.write(piece)
+            for _ in range(10):  # turns of the event loop, in which it arrives
+                await asyncio.sleep(0)
+        await reader.readuntil(b"\r\n\r\n")
+        assert msgspec.json.decode(await reader.readuntil(b"]")) == [str(number), "127.0.0.1", ""]
+    writer.close()
+
+
 async def test_a_request_like_the_one_before_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of requests answered at once, those are parsed that differ from the one before in more than a plain query."""
     parsed: list[bytes] = []
@@ -299,6 +313,31 @@ async def test_a_request_like_the_one_before_is_not_parsed(monkeypatch: pytest.M
     assert b" 400 " in await reader.readline()
     assert parsed[:4] == [one % b"1", other % b"3", one % b"4", one % b"a?b"]
     assert b"".join(parsed[4:]) == one % (b"a" * http.MAX_LINE)
+    writer.close()
+    await server.stop()
+
+
+async def test_a_handler_that_wants_to_wait_is_asked_once() -> None:
+    """Also of requests like the one before, a handler that returns what to wait for hears once, in their order."""
+    asked = []
+
+    def late(ask: http.Ask) -> http.Json | http.Later:
+        async def answer() -> http.Json:
+            await asyncio.sleep(0)
+            return http.Json(msgspec.json.encode(ask.query))
+
+        asked.append(ask.query)
+        return answer if int(ask.query) % 3 else http.Json(msgspec.json.encode(ask.query))
+
+    app = http.make_app()
+    app.router.add_get("/", http.in_turn(late))
+    server = http.HttpServer(app, at_once={"/": late})
+    reader, writer = await asyncio.open_connection("127.0.0.1", await server.start("127.0.0.1", 0))
+    for number in range(12):
+        writer.write(b"GET /?%d HTTP/1.1\r\nHost: x\r\n\r\n" % number)
+        await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readexactly(2 + len(str(number))) == b'"%d"' % number
+    assert asked == [str(number) for number in range(12)]
     writer.close()
     await server.stop()
 
