@@ -217,14 +217,15 @@ async def test_so_little_that_it_pays_nothing_is_searched_in_the_thread(
     assert (found.value.text, charged) == (expected.value.text, [SEARCH_WEIGHT])
 
 
-async def test_large_mispriced_markets_are_searched_in_the_thread(answering: Answering) -> None:
-    """Where every question takes long none is answered on the loop; it counts as one request all the same."""
+async def test_large_mispriced_markets_are_searched_on_the_loop_but_for_their_cycles(answering: Answering) -> None:
+    """Where cycles gain, a swap is answered at once all the same; the best cycles are looked for in the thread."""
     noisy = build(encode(make_market(230, seed=19, noise=0.02)), 0.0)
-    question = QuoteRequest(token_in=WRAPPED, token_out=USDC, amount_in=10**20)
-    charged: list[int] = []
-    asked = await answering.prepare(noisy, question, Asker("a", charged.append))
-    assert (asked.long, charged) == (True, [])
-    assert (await answering.answer(asked)).body == answer(noisy, question, SETTINGS)
+    for target, long in ((USDC, False), (WRAPPED, True)):
+        question = QuoteRequest(token_in=WRAPPED, token_out=target, amount_in=10**20)
+        charged: list[int] = []
+        asked = await answering.prepare(noisy, question, Asker("a", charged.append))
+        assert (asked.long, charged) == (long, [])
+        assert (await answering.answer(asked)).body == answer(noisy, question, SETTINGS)
 
 
 async def test_refusals_cost_no_turn(answering: Answering) -> None:

@@ -21,7 +21,7 @@ jit.entry = lambda compiled, *_: compiled
 np.seterr(over="ignore")
 
 from millrace.dex.market import DictMarket
-from millrace.routing import kernelsearch, net, spot, widepath
+from millrace.routing import kernelsearch, net, router, spot, widepath
 from millrace.routing.kernelsearch import Limits
 from millrace.routing.plan import PlanError
 from millrace.routing.router import NoRoute, Router
@@ -79,13 +79,15 @@ def ask(pools: int, seed: int, noise: float, curved: float) -> int:
 
 
 def main() -> None:
-    """Ask in markets with and without profitable cycles, tables, and few or many pools."""
+    """Ask in markets with and without profitable cycles, tables, and few or many pools, searched as small or large."""
     for module, name in ((kernelsearch, "make_work"), (kernelsearch, "make_path_work"), (kernelsearch, "make_moves"),
-                         (widepath, "make_wide_work"), (net, "build")):  # fmt: skip
+                         (kernelsearch, "make_order"), (widepath, "make_wide_work"), (net, "build")):  # fmt: skip
         setattr(module, name, refusing(getattr(module, name)))
     spot.SpotGraph.search = refusing(spot.SpotGraph.search)  # type: ignore[method-assign]
     kinds = ((12, 1, 0.001, 0.0), (40, 2, 0.001, 0.0), (30, 5, 0.03, 0.8), (25, 4, 0.1, 0.0))
-    print(sum(ask(*kind) for kind in kinds), "answers")
+    answers = sum(ask(*kind) for kind in kinds)
+    router.LARGE = 0  # as large markets are searched
+    print(answers + sum(ask(*kind) for kind in kinds[2:]), "answers")
 
 
 if __name__ == "__main__":

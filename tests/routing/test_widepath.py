@@ -9,6 +9,7 @@ import pytest
 from millrace.dex.constant_product import JexPool, XExchangePool
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
+from millrace.routing import router
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Router
 from millrace.routing.synthetic import WRAPPED, make_market
@@ -62,10 +63,17 @@ def best_single(pools: list[Pool], token_in: str, token_out: str, amount: int, h
     return best
 
 
+@pytest.mark.parametrize("large", [router.LARGE, 0])
 @pytest.mark.parametrize("parallel", [False, True])
-@pytest.mark.parametrize("algorithm", ["greedy", "hybrid"])
-def test_no_answer_is_below_the_best_of_all_single_paths(algorithm: str, parallel: bool) -> None:
-    """In dense mispriced markets, with and without parallel pools, for every limit on hops and splits."""
+@pytest.mark.parametrize("algorithm", ["greedy", "lagrangian", "hybrid"])
+def test_no_answer_is_below_the_best_of_all_single_paths(
+    algorithm: str, parallel: bool, large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In dense mispriced markets, with and without parallel pools, for every limit on hops and splits.
+
+    Searched as small markets are, and as large ones.
+    """
+    monkeypatch.setattr(router, "LARGE", large)
     rng = random.Random(f"{algorithm}/{parallel}")
     for seed in range(25):
         pools = mispriced_market(seed, rng.choice((0.02, 0.05, 0.1)), parallel=parallel)

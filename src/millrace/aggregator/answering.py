@@ -106,7 +106,9 @@ class Answering:
         weight = quote.weight(question, liquidity=liquidity)
         if weight:
             asker.charge(items * weight)
-        return Prepared(snapshot, question, planner, weight > 0 or planner.router.slow, asker)
+        return Prepared(
+            snapshot, question, planner, weight > 0 or planner.router.slow(question.token_in, question.token_out), asker
+        )
 
     async def answer(self, asked: Prepared) -> Answer:
         """The answer to a question. Raises `ApiError`."""

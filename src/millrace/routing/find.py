@@ -58,7 +58,7 @@ def find(
     count = extract(net, w, m, q.sources.size, pools, paths, edges, flows)
     if chunks < 0:
         return count
-    report[PAID] = _paid(w) if count > 0 else 0.0
+    report[PAID] = paid_by(w) if count > 0 else 0.0
     floor = report[PAID] * nearly
     length = find_single(net, pw, q, hops, floor) if report[UPPER_PATH] > floor else 0
     report[LENGTH] = length
@@ -73,7 +73,7 @@ def find(
 
 
 @inlined
-def _paid(w: Work) -> float:
+def paid_by(w: Work) -> float:
     """The output of the flow (scaled), without what a cycle keeps of its input."""
     total = 0.0
     for e in range(w.n[EDGES]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,11 +11,13 @@ import numpy as np
 from millrace.routing.calls import call
 from millrace.routing.candidates import Search
 from millrace.routing.find import LENGTH, SLOTS, SPLIT, find, find_paths
+from millrace.routing.inorder import Order, arrange, find_in_order, make_order, ordered
 from millrace.routing.moves import Moves, make_moves
-from millrace.routing.net import Floats, Graph, Ints
-from millrace.routing.pathsearch import MAX_HOPS, PathWork, make_path_work
-from millrace.routing.solve import LEVEL, UPPER, UPPER_ONCE
+from millrace.routing.net import Floats, Graph, Ints, Net
+from millrace.routing.pathsearch import MAX_HOPS, MAX_PATHS, PathWork, make_path_work
+from millrace.routing.solve import LEVEL, UNREACHED, UPPER, UPPER_ONCE, price_cycles
 from millrace.routing.venue import Trade
+from millrace.routing.widepath import WideWork, split_wide
 from millrace.routing.work import MAX_EDGES, Work, make_work
 
 CHUNKS = 24
@@ -61,6 +64,19 @@ class Found(NamedTuple):
     split: Split
 
 
+class CyclePrices(NamedTuple):
+    """A price of each token, and what all trades of the market earn at these prices at most (scaled)."""
+
+    prices: Floats
+    profit: float
+
+    def bound(self, search: Search) -> float:
+        """What no plan pays more than (scaled): the worth of the input and all profits (weak duality)."""
+        sold, bought = float(self.prices[search.sources[0]]), float(self.prices[search.sink])
+        known = 0.0 < sold < UNREACHED and 0.0 < bought < UNREACHED
+        return (float(search.amounts[0]) * sold + self.profit) / bought if known else math.inf
+
+
 class KernelSearch:
     """Searches one graph, one thread at a time. Its scratch memory is made when it is first used."""
 
@@ -69,6 +85,7 @@ class KernelSearch:
         self.trades = [trades[k] for k in graph.original.tolist()]
         """The trade of each edge of the net."""
         self._scratch: tuple[Work, Moves, PathWork] | None = None
+        self._order: tuple[Order, Net] | None = None
         self._edges = np.zeros(MAX_EDGES, np.int32)
         self._flows = np.zeros(MAX_EDGES)
         self._report = np.zeros(SLOTS)
@@ -78,9 +95,41 @@ class KernelSearch:
 
         Single paths that pay less than the part `nearly` of what the flow does are not looked for.
         """
-        _, _, path_work = self._memory()
         within = *_within(limits), CHUNKS if split else 0, nearly
-        count = self._find(search, within)
+        return self._found(self._find(search, within), search)
+
+    def find_in_order(self, search: Search, path: Ints, limits: Limits, nearly: float) -> Found:
+        """The same, without a split, where tokens are only sold in one order: that of a path's, and around it.
+
+        The path's edges lead from the source to the sink. The bound is that of plans in any order.
+        """
+        net, memory = self._net, self._memory()
+        if self._order is None:
+            order = make_order(net)
+            self._order = order, ordered(net, order)
+        order, within = self._order
+        top = call(arrange, net, within, order, search, path, path.size)
+        there = search._replace(ahead=order.ahead, behind=order.behind, top=top, closed=True)
+        limited = *_within(limits), nearly
+        outputs = self._edges, self._flows, self._report
+        return self._found(call(find_in_order, net, within, *memory, search, there, *limited, *outputs), search)
+
+    def cycle_prices(self, search: Search) -> CyclePrices:
+        """Prices at which the cycles of the market earn little; `search` asks for cycles."""
+        prices = np.zeros(self._net.core.size)
+        return CyclePrices(prices, call(price_cycles, self._net, self._memory()[0], search, prices))
+
+    def split_wide(self, wide: WideWork, search: Search, path: Ints, limits: Limits, floor: float) -> Split:
+        """A split that begins with this path; empty if it pays less than `floor` (scaled)."""
+        work = self._memory()[2]
+        work.single[: path.size] = path
+        pools, paths, hops = _within(limits)
+        within = hops, CHUNKS, min(paths, MAX_PATHS - 1), pools, floor, path.size
+        return self._split(work, call(split_wide, self._net, wide, work, search, *within), search)
+
+    def _found(self, count: int, search: Search) -> Found:
+        """What the report says of a search with so many trades in its flow."""
+        path_work = self._memory()[2]
         upper, level, upper_path, _, paid, length, parts = self._report.tolist()
         flow, single = self._flow(count), self._list(path_work.single[: int(length)])
         return Found(upper, level, upper_path, paid, flow, single, self._split(path_work, int(parts), search))

@@ -6,9 +6,10 @@ import contextlib
 import copy
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,16 +24,17 @@ from millrace.routing.execution import Walked
 from millrace.routing.favour import Favours
 from millrace.routing.find import LARGE as LARGE_NET
 from millrace.routing.flowwalk import FlowWalker
-from millrace.routing.kernelsearch import Found, KernelSearch, Split
+from millrace.routing.kernelsearch import CyclePrices, Found, KernelSearch, Split
 from millrace.routing.kernelsearch import Limits as Limits  # callers know it from here
 from millrace.routing.lpedges import lp_edges
+from millrace.routing.mispricing import Algorithm as Algorithm
+from millrace.routing.mispricing import Mispricing
 from millrace.routing.plan import Execution, PlanError
 from millrace.routing.spot import SpotGraph, scale_of
 from millrace.routing.tables import make_tables
 from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out
 from millrace.routing.widepath import WideSearch, mispriced
 
-Algorithm = Literal["greedy", "lagrangian", "hybrid"]
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
 HASTY_LOOKS = 100  # trades evaluated exactly for a caller who must not wait
 LARGE = 400  # trades in a market of which searching for the best single path takes milliseconds, with mispricing
@@ -99,6 +101,7 @@ class Router(SpotGraph):
         pause()
         self._tables = make_tables(self._graph, self._trades, pause)
         pause()
+        self._prices: CyclePrices | None = None
         self._scratch()
 
     def _scratch(self) -> None:
@@ -109,6 +112,13 @@ class Router(SpotGraph):
         self._plans = Plans(
             partial(scale_of, self._graph, self.index), FlowWalker(self._tables), has_liquidity=self.has_liquidity
         )
+        self._mispricing = self._make_mispricing() if self._far else None
+
+    def _make_mispricing(self) -> Mispricing:
+        if self._prices is None:
+            self._prices = self._kernels.cycle_prices(self._cycles())
+        known = self._graph.scale, self._prices
+        return Mispricing(*known, self._kernels, self._wide, self._plans, self._clearly)
 
     def twin(self) -> Router:
         """The same graph with scratch memory of its own, for another thread."""
@@ -116,9 +126,19 @@ class Router(SpotGraph):
         other._scratch()
         return other
 
+    def _cycles(self) -> Search:
+        """The question for all cycles that gain: those over the token with the most pools, with as much as there is."""
+        tokens = [trade.token_in for trade in self._trades]
+        hub = max(dict.fromkeys(tokens), key=Counter(tokens).__getitem__)
+        return self.search(hub, hub, max(self.depth(hub), 1))
+
+    def slow(self, token_in: str, token_out: str) -> bool:
+        """Whether a question takes milliseconds: one for the best cycles of a large market that has some."""
+        return self._far and token_in == token_out
+
     @property
-    def slow(self) -> bool:
-        """Whether questions take milliseconds: in a large market with mispricing the best path is far to find."""
+    def _far(self) -> bool:
+        """Whether the best path is far to find: in a large market with mispricing."""
         return self._mispriced and len(self._trades) > LARGE
 
     def warm(self, pause: Callable[[], None] = lambda: None) -> None:
@@ -127,8 +147,11 @@ class Router(SpotGraph):
             return
         trade = self._trades[0]
         amount = max(1, trade.pool.reserves[trade.i] // 100)
-        self._wide.best(self.index[trade.token_in], self.index[trade.token_out], 1.0, 1, 0.0)
+        search = self.search(trade.token_in, trade.token_out, amount)
+        self._wide.best(search, 1, 0.0)
         self.exact_path(trade.token_in, trade.token_out, amount, Limits(), budget=1)
+        ask = Ask(trade.token_in, trade.token_out, amount, search, Limits())
+        (self._mispricing or self._make_mispricing()).best(ask, "hybrid", math.inf)
         algorithms: tuple[Algorithm, ...] = ("greedy", "hybrid")
         for algorithm in algorithms:
             pause()
@@ -226,6 +249,11 @@ class Router(SpotGraph):
         if search.cycle and search.top <= 1.0:
             raise NoRoute("no profitable cycle")
         ask = Ask(token_in, token_out, amount_in, search, limits)
+        among = None if self._mispricing is None or search.cycle else self._mispricing.best(ask, algorithm, deadline)
+        if among is not None:
+            upper = self._bound(ask, among.upper, among.level)
+            budget = self._doubts(ask, among.plan, among.single, upper) if among.near else 0
+            return self._settled(ask, among.plan, upper, budget, deadline, hurry)
         if algorithm == "greedy":
             self._kernels.flow(search, limits)
             best, found, upper = None, None, self._bound(ask, *self._kernels.bound())
@@ -242,11 +270,15 @@ class Router(SpotGraph):
         if self._mispriced and (best is None or time.monotonic() < deadline):
             best = better(best, self._by_wide_path(ask, best))
         budget = self._doubts(ask, best, single, upper) if path or best is None else 0
+        return self._settled(ask, best, upper, budget, deadline, hurry)
+
+    def _settled(self, ask: Ask, best: Done | None, upper: float, budget: int, deadline: float, hurry: bool) -> Route:
+        """The answer, after another look in integers of `budget` trades. Raises like `forward`."""
         if budget and (best is None or time.monotonic() < deadline):
             best = better(best, self._by_exact_path(ask, best, budget, HASTY_LOOKS if hurry else BUDGET))
-        if search.cycle and (best is None or best.amount_out <= amount_in):
+        if ask.search.cycle and (best is None or best.amount_out <= ask.amount_in):
             raise NoRoute("no profitable cycle")
-        if best is None and self.distance(token_in, token_out) > limits.hops:
+        if best is None and self.distance(ask.token_in, ask.token_out) > ask.limits.hops:
             raise NoRoute("no path between tokens within the hop limit")
         if best is None:
             raise PlanError("no plan executes this amount")
@@ -295,8 +327,8 @@ class Router(SpotGraph):
         floor = 0.0 if best is None else best.amount_out * self._scales[search.sink]
         if search.cycle:
             floor = max(floor, float(search.amounts[0]))
-        ends, hops = (int(search.sources[0]), search.sink), min(ask.limits.hops, ask.limits.pools)
-        edges = self._wide.best(*ends, float(search.amounts[0]), hops, floor)
+        hops = min(ask.limits.hops, ask.limits.pools)
+        edges = self._wide.best(search, hops, floor)
         path = [self._finder.trades[e] for e in edges]
         return self._plans.of_paths(ask, [path], [1.0]) if path else None
 

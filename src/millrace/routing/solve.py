@@ -221,6 +221,21 @@ def _fit_outside(net: Net, w: Work, sink: int) -> None:
 
 
 @kernel
+def price_cycles(net: Net, w: Work, q: Search, prices: Floats) -> float:
+    """Price every token such that the cycles of the market earn little; what all trades earn then at most (scaled).
+
+    `q` asks for cycles. The dual of any question at these prices is that, and the worth of the input.
+    """
+    generate(net, w, q)
+    upper_bound(net, w, q, 0.0)
+    for t in range(net.core.size):
+        prices[t] = w.n_price[t]
+        w.n_paid[t] = w.n_price[t]
+    profit, errors, pieces = _profit(net, w)
+    return float((profit + errors + pieces) * w.unit[0])
+
+
+@kernel
 def _clamp_prices(net: Net, w: Work, q: Search, level: float) -> None:
     """Bring every core token's price into [level / ahead, behind], the range of a token that is used.
 

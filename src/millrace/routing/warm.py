@@ -41,6 +41,7 @@ from millrace.routing.router import Router
 from millrace.routing.solve import bound_of_path, extract, upper_bound
 from millrace.routing.spot import SpotGraph
 from millrace.routing.venue import CurveCache, list_edges
+from millrace.routing.widepath import best_wide_path, make_wide_work, split_wide
 from millrace.routing.work import make_work
 from millrace.runtime.process import die_with_parent
 
@@ -115,11 +116,14 @@ def parts() -> tuple[list[Part], list[Part]]:
     graph = nets.build(len(index), edges)
     search = SpotGraph(index, graph, trades).search(pools[0].tokens[0], pools[0].tokens[1], 10**18)
     net, work, paths = graph.net, make_work(len(index), len(trades)), make_path_work(graph.net)
+    wide = make_wide_work(len(index), 1)
     edges_out, flows_out, report = np.zeros(1, np.int32), np.zeros(1), np.zeros(1)
     return (
         [
             Part(generate, (net, work, search)),
             Part(find_paths, (net, paths, search, 1, 1, 1, 1, 1.0, report)),
+            Part(best_wide_path, (net, wide, np.zeros(1), search, 1, 1.0, 1, 1)),
+            Part(split_wide, (net, wide, paths, search, 1, 1, 1, 1, 1.0, 1)),
         ],
         [
             Part(extract, (net, work, make_moves(), 1, 1, 1, edges_out, flows_out)),

@@ -1,11 +1,11 @@
-"""Search for the best single path with many partial paths to each token.
+"""Search for the best single path with many partial paths to each token, and a split along such paths.
 
 The search in `pathsearch.py` keeps one partial path per token and number of hops. Where prices are off, the one that
 brings most of a token may hold a token or a pool that the rest of the best path needs. Here many partial
 paths over different sets of tokens travel on. A partial path is dropped when what it holds could not become more
-than the best path pays, at the spot rates of the hops that are left. While no more partial paths meet at a token than
-there is room for, the search is complete; the best path without a token twice in a market with mispricing is the
-longest path of a graph, for which nothing fast is.
+than the best path pays on the hops that are left, be tokens visited twice or not. While no more partial paths meet at
+a token than there is room for, the search is complete; the best path without a token twice in a market with mispricing
+is the longest path of a graph, for which nothing fast is.
 """
 
 from __future__ import annotations
@@ -15,14 +15,24 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from millrace.routing.calls import call
+from millrace.routing.candidates import Search
 from millrace.routing.edge import best_of_pair
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Floats, Ints, Net
+from millrace.routing.pathsearch import PathWork, run_path
+from millrace.routing.potential import ROUNDS as LABEL_HOPS
 
 MAX_HOPS = 16
 FEWEST_LABELS, MOST_LABELS = 8, 64  # partial paths kept per token and number of hops
 EDGE_LABELS = 48_000  # about so many per hop in the whole market
+FEW_LABELS = 4  # of a first look: the best path it finds is the best one of all in most questions
+WIDER = 4  # times as many labels in the next round, where some were dropped
 BUDGET = 400_000  # edges evaluated in one search
+SPLIT_BUDGET = 20_000  # edges evaluated in search of one path of a split
+PROBES = 6  # a path of a split is looked for as if it took one of so many parts
+STILL_VALID = 0.9  # of what a chunk pays: what is known of the ways on holds for chunks that pay at least this part
+BETTER = 1.0 + 1e-9  # times what known paths pay, for a path to be a new one
 ROUNDS = 64  # of looking for profitable cycles
 GROWTH = 1e-9  # relative: rates that still grow by less are rounding
 
@@ -37,15 +47,17 @@ class WideWork(NamedTuple):
     fill: Ints  # (hop, token): slots in use
     reached: Ints  # (hop, i): tokens with labels
     listed: Ints  # (hop): how many of them
-    ahead: Floats  # (hops left, token): best spot rate to the sink
+    most: Floats  # (token): the last amount kept, 0 between uses
+    ahead: Floats  # (hops left, token): best rate to the sink
     first: Ints  # (hops left, token): where that way goes first
-    second: Floats  # (hops left, token): best spot rate by any other way
-    used: Floats  # by edge: nothing, there are no earlier chunks
+    second: Floats  # (hops left, token): best rate by any other way
     path: Ints
+    best: Floats  # [0]: what the path pays
+    work: npt.NDArray[np.int64]  # [0]: edges evaluated in one search
 
 
-def make_wide_work(tokens: int, edges: int, slots: int) -> WideWork:
-    """Scratch for nets of up to `tokens` tokens and `edges` edges, with so many labels for each token."""
+def make_wide_work(tokens: int, slots: int) -> WideWork:
+    """Scratch for nets of up to `tokens` tokens, with so many labels for each token."""
     levels = MAX_HOPS + 1
     labels = (levels, tokens, slots)
     return WideWork(
@@ -56,11 +68,13 @@ def make_wide_work(tokens: int, edges: int, slots: int) -> WideWork:
         np.zeros((levels, tokens), np.int32),
         np.zeros((levels, tokens), np.int32),
         np.zeros(levels, np.int32),
+        np.zeros(tokens),
         np.zeros((levels, tokens)),
         np.zeros((levels, tokens), np.int32),
         np.zeros((levels, tokens)),
-        np.zeros(edges),
         np.zeros(levels, np.int32),
+        np.zeros(1),
+        np.zeros(1, np.int64),
     )
 
 
@@ -74,12 +88,29 @@ def _hash(token: int) -> np.uint64:
 
 
 @inlined
-def _rates_by_hops(net: Net, ww: WideWork, sink: int, hops: int) -> None:
-    """Fill `ahead[h]`: the best product of spot rates over at most `h` edges from each core token to the sink.
+def _rate_for(net: Net, k: int, wanted: float) -> float:
+    """The best rate of pair `k` for trades that pay at least `wanted`: that of one that pays just this.
 
-    `first` is the token that the best way goes to first, `second` the best product over any other one: what is left
-    to a path that has just come from `first`. So the bound never gains by going to and fro between two tokens.
+    For tabulated pools it is the spot rate, which is no less.
     """
+    best = 0.0
+    for e in range(net.pe0[k], net.pe1[k]):
+        if net.rate[e] <= best:
+            break
+        best = max(best, (net.r[e] - wanted) / net.a[e] if net.curve[e] < 0 else net.rate[e])
+    return best
+
+
+@kernel
+def rates_by_hops(net: Net, ww: WideWork, q: Search, x: float, hops: int, least: float) -> None:
+    """Fill `ahead[h]`: the best rate over at most `h` edges from each core token to the sink, for at least `least`.
+
+    `first` is the token that the best way goes to first, `second` the best rate over any other one: what is left
+    to a path that has just come from `first`. So the bound never gains by going to and fro between two tokens.
+    Whatever pays `least` or more goes through each edge in an amount whose rate is no better than what is counted
+    here. Rates are 0 where not even the best spot rates make enough of `x`.
+    """
+    sink, far = q.sink, hops > LABEL_HOPS  # `q.ahead` knows ways of that many hops
     ww.ahead[0, :] = 0.0
     ww.second[0, :] = 0.0
     ww.first[0, :] = -1
@@ -87,9 +118,13 @@ def _rates_by_hops(net: Net, ww: WideWork, sink: int, hops: int) -> None:
     for h in range(1, hops):
         for u in net.corelist:
             best, second, first = 0.0, 0.0, -1
-            for k in range(net.pptr[u], net.pcore[u]):
+            most = 1e300 if far else x * q.ahead[u] * BETTER
+            for k in range(net.pptr[u], net.pcore[u] if most > 0.0 else net.pptr[u]):
                 v = net.pdst[k]
-                value = net.prate[k] * (ww.second[h - 1, v] if ww.first[h - 1, v] == u else ww.ahead[h - 1, v])
+                worth = ww.second[h - 1, v] if ww.first[h - 1, v] == u else ww.ahead[h - 1, v]
+                if net.prate[k] * worth <= second or net.prate[k] * worth * most <= least:
+                    continue
+                value = _rate_for(net, k, least / worth) * worth
                 if value > best:
                     best, second, first = value, best, v
                 elif value > second:
@@ -125,21 +160,22 @@ def _holds(net: Net, ww: WideWork, hop: int, token: int, slot: int, wanted: int)
 
 
 @inlined
-def _add(ww: WideWork, hop: int, token: int, amount: float, edge: int, slot: int, held: np.uint64) -> None:
-    """Keep a label if it is among the best of its token, once per set of tokens."""
-    used, full = ww.fill[hop, token], ww.amount.shape[2]
+def _add(ww: WideWork, slots: int, hop: int, token: int, amount: float, edge: int, slot: int, held: np.uint64) -> bool:
+    """Keep a label if it is among the best of its token, once per set of tokens; True if one had no room."""
+    used = ww.fill[hop, token]
     place, least = -1, amount
     for s in range(used):
         if ww.tokens[hop, token, s] == held:
             if amount <= ww.amount[hop, token, s]:
-                return
+                return False
             place = s
             break
-        if used == full and ww.amount[hop, token, s] < least:
+        if used == slots and ww.amount[hop, token, s] < least:
             place, least = s, ww.amount[hop, token, s]
+    if place < 0 and used == slots:
+        return True
+    dropped = place >= 0 and ww.tokens[hop, token, place] != held
     if place < 0:
-        if used == full:
-            return
         place = used
         ww.fill[hop, token] = used + 1
         if used == 0:
@@ -149,32 +185,48 @@ def _add(ww: WideWork, hop: int, token: int, amount: float, edge: int, slot: int
     ww.edge[hop, token, place] = edge
     ww.slot[hop, token, place] = slot
     ww.tokens[hop, token, place] = held
+    return dropped
 
 
 @kernel
-def best_wide_path(net: Net, ww: WideWork, source: int, sink: int, x: float, hops: int, floor: float) -> int:
-    """The path of at most `hops` pools with the most output for `x`, if it beats `floor`; its length or 0.
+def wide_round(
+    net: Net,
+    ww: WideWork,
+    used: Floats,
+    source: int,
+    sink: int,
+    x: float,
+    hops: int,
+    floor: float,
+    slots: int,
+    budget: int,
+) -> tuple[int, bool]:
+    """The path with the most output for `x` on top of what the edges have `used`, if it beats `floor`.
 
-    The path is left in `ww.path`. It stops after `BUDGET` evaluated edges with the best so far.
+    At most `slots` labels are kept to each token and number of hops; if that is one, it must hold more than those of
+    fewer hops. Returns the path's length or 0, and whether no label was dropped:
+    then no other path pays more. The path is left in `ww.path`, what it pays in `ww.best`. It ends with the best
+    so far after `budget` evaluated edges. `rates_by_hops` comes first.
     """
     for h in range(hops + 1):
         ww.listed[h] = 0
-    _rates_by_hops(net, ww, sink, hops)
     ww.amount[0, source, 0] = x
     ww.tokens[0, source, 0] = _hash(source)
     ww.fill[0, source] = 1
     ww.reached[0, 0] = source
     ww.listed[0] = 1
-    best, found, last, last_slot, work = floor, 0, -1, 0, 0
+    best, found, last, last_slot, work, complete = floor, 0, -1, 0, 0, True
+    gate = -1 if net.core[sink] else net.pdst[net.pptr[sink]]  # the only way to a sink with one neighbour
     for h in range(hops):
         for i in range(ww.listed[h]):
             u = ww.reached[h, i]
             for slot in range(ww.fill[h, u]):
                 have = ww.amount[h, u, slot]
-                for k in range(net.pptr[u], net.pptr[u + 1]):
+                for place in range(net.pptr[u], net.pcore[u] + (u == gate)):
+                    k = place if place < net.pcore[u] else net.popp[net.pptr[sink]]
                     v = net.pdst[k]
                     ends = v == sink
-                    if not ends and (k >= net.pcore[u] or v == source or h == hops - 1):
+                    if not ends and (v == source or h == hops - 1):
                         continue
                     left = hops - 1 - h
                     worth = ww.second[left, v] if ww.first[left, v] == u else ww.ahead[left, v]
@@ -182,20 +234,26 @@ def best_wide_path(net: Net, ww: WideWork, source: int, sink: int, x: float, hop
                         continue
                     if not ends and _holds(net, ww, h, u, slot, v):
                         continue
-                    out, edge, looked = best_of_pair(net, ww.used, k, have)
+                    out, edge, looked = best_of_pair(net, used, k, have)
                     work += looked
                     if ends:
                         if out > best:
                             best, found, last, last_slot = out, h + 1, edge, slot
-                    elif out * worth > best:
-                        _add(ww, h + 1, v, out, edge, slot, ww.tokens[h, u, slot] ^ _hash(v))
-            if work > BUDGET:
+                    elif out * worth > best and (slots > 1 or out > ww.most[v]):
+                        ww.most[v] = out
+                        held = ww.tokens[h, u, slot] ^ _hash(v)
+                        complete = not _add(ww, slots, h + 1, v, out, edge, slot, held) and complete
+            if work > budget:
+                complete = False
                 break
     _read(net, ww, found, last, last_slot)
     for h in range(hops + 1):
         for i in range(ww.listed[h]):
             ww.fill[h, ww.reached[h, i]] = 0
-    return found
+            ww.most[ww.reached[h, i]] = 0.0
+    ww.best[0] = best
+    ww.work[0] = work
+    return found, complete
 
 
 @inlined
@@ -210,6 +268,91 @@ def _read(net: Net, ww: WideWork, length: int, last: int, slot: int) -> None:
             slot = ww.slot[h, token, slot]
 
 
+@kernel
+def best_wide_path(
+    net: Net, ww: WideWork, used: Floats, q: Search, hops: int, floor: float, fewest: int, slots: int
+) -> tuple[int, bool]:
+    """The path of at most `hops` pools with the most output, if it beats `floor`; its length or 0.
+
+    True: no path pays more. In rounds with more and more labels, from `fewest` to `slots`, each with what the ones
+    before have found as its floor, until none is dropped. The path is left in `ww.path`, what it pays in `ww.best`.
+    """
+    source, x = q.sources[0], q.amounts[0]
+    best, found, width = floor, 0, fewest
+    while True:
+        rates_by_hops(net, ww, q, x, hops, best)
+        length, complete = wide_round(net, ww, used, source, q.sink, x, hops, best, width, BUDGET)
+        if length > 0:
+            best, found = ww.best[0], length
+        if complete or width >= slots:
+            return found, complete
+        width = min(WIDER * width, slots)
+
+
+@kernel
+def split_wide(
+    net: Net,
+    ww: WideWork,
+    pw: PathWork,
+    q: Search,
+    hops: int,
+    chunks: int,
+    max_paths: int,
+    max_pools: int,
+    floor: float,
+    length: int,
+) -> int:
+    """Send the amount in equal chunks, each along the path that is best by then; returns the number of paths.
+
+    `pw.single`, of `length` pools, is the first one. Another one is looked for with one label to each token, for as
+    much as a path of a few takes, whenever that much has been sent. Once `max_paths` paths or `max_pools` pools are in
+    use, the rest goes along the known paths. It gives up (0) when the split can no longer pay more than `floor`, if no
+    chunk pays more than the one before it.
+    """
+    chunk, probe = q.amounts[0] / chunks, q.amounts[0] / PROBES
+    pools, paid, known = length, 0.0, 1e300
+    every, hopeless = max(chunks // PROBES, 1), False
+    for h in range(length):
+        pw.paths[0, h] = pw.single[h]
+    pw.length[0], pw.flow[0], count = length, 0.0, 1
+    for rest in range(chunks - 1, -1, -1):
+        if rest % every == every - 1 and count < max_paths and pools < max_pools:
+            floor_of_probe = _most_paid(net, pw, count, probe)[1] * BETTER
+            if floor_of_probe < known:
+                known = floor_of_probe * STILL_VALID
+                rates_by_hops(net, ww, q, probe, hops, known)
+            source, sink = q.sources[0], q.sink
+            found, _ = wide_round(net, ww, pw.used, source, sink, probe, hops, floor_of_probe, 1, SPLIT_BUDGET)
+            if 0 < found <= max_pools - pools:
+                for h in range(found):
+                    pw.paths[count, h] = ww.path[h]
+                pw.length[count], pw.flow[count] = found, 0.0
+                count += 1
+                pools += found
+        choice, _ = _most_paid(net, pw, count, chunk)
+        out = run_path(net, pw, pw.paths[choice], pw.length[choice], chunk, True)
+        paid += out
+        pw.flow[choice] += chunk
+        hopeless = paid + rest * out < floor
+        if hopeless:
+            break
+    for k in range(count):
+        for h in range(pw.length[k]):
+            pw.used[pw.paths[k, h]] = 0.0
+    return 0 if hopeless else count
+
+
+@inlined
+def _most_paid(net: Net, pw: PathWork, count: int, x: float) -> tuple[int, float]:
+    """Which of the first paths pays most for `x` by now, and what it pays."""
+    choice, best = 0, 0.0
+    for k in range(count):
+        out = run_path(net, pw, pw.paths[k], pw.length[k], x, False)
+        if out > best:
+            choice, best = k, out
+    return choice, best
+
+
 class WideSearch:
     """The search over one net, with its scratch memory: for one thread. It pays in a market with mispricing.
 
@@ -219,17 +362,31 @@ class WideSearch:
 
     def __init__(self, net: Net) -> None:
         self.net = net
+        self._unused = np.zeros(net.src.size)
+        self._slots = min(max(EDGE_LABELS // max(net.src.size, 1), FEWEST_LABELS), MOST_LABELS)
         self._work: WideWork | None = None
 
-    def best(self, source: int, sink: int, x: float, hops: int, floor: float) -> list[int]:
-        """The edges of the best path found for `x` (scaled), empty unless it pays more than `floor`."""
+    @property
+    def work(self) -> WideWork:
+        """The scratch memory; it is made when it is first used."""
         if self._work is None:
-            tokens, count = self.net.core.size, self.net.src.size
-            slots = min(max(EDGE_LABELS // max(count, 1), FEWEST_LABELS), MOST_LABELS)
-            self._work = make_wide_work(tokens, count, slots)
-        length = best_wide_path(self.net, self._work, source, sink, x, min(hops, MAX_HOPS), floor)
-        edges: list[int] = self._work.path[:length].tolist()
-        return edges
+            self._work = make_wide_work(self.net.core.size, self._slots)
+        return self._work
+
+    def best(self, search: Search, hops: int, floor: float) -> list[int]:
+        """The edges of the best path found, empty unless it pays more than `floor` (scaled)."""
+        return self._search(search, hops, floor, self._slots, self._slots)[0]
+
+    def quick(self, search: Search, hops: int) -> tuple[list[int], float, bool]:
+        """The edges of the best path found with few labels, what it pays (scaled), and whether no path pays more."""
+        edges, complete = self._search(search, hops, 0.0, 1, FEW_LABELS)
+        return edges, float(self.work.best[0]), complete
+
+    def _search(self, search: Search, hops: int, floor: float, fewest: int, slots: int) -> tuple[list[int], bool]:
+        asked = search, min(hops, MAX_HOPS), floor, fewest, slots
+        length, complete = call(best_wide_path, self.net, self.work, self._unused, *asked)
+        edges: list[int] = self.work.path[:length].tolist()
+        return edges, complete
 
 
 def mispriced(net: Net) -> bool:

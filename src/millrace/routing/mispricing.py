@@ -1,0 +1,97 @@
+"""Answers in large markets with mispricing: a good path, the best flow in an order around it, and a split.
+
+The path is found first, with few partial ones kept to each token, and gives an order of the tokens in which no cycle is
+left (`inorder.py`). What the flow in that order pays is the floor of everything after it: a split along paths of
+any order, and the search for the best single path. Both end soon where they cannot pay as much.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from millrace.routing.attempt import Ask, Done, Plans, better, rounding
+from millrace.routing.kernelsearch import CyclePrices, KernelSearch
+from millrace.routing.net import Floats
+from millrace.routing.widepath import WideSearch
+
+# With so many paths the best flow follows many orders at once: that of the market with all its cycles, those cancelled
+# afterwards, is looked for as well.
+MANY_PATHS = 16
+COUNTS = 1e-6  # relative: what a path loses by rounding from here on is worth a search in whole units
+Algorithm = Literal["greedy", "lagrangian", "hybrid"]
+
+
+class Best(NamedTuple):
+    """The best plan found, and the bound (scaled) with its pruning level.
+
+    `single` is the best single path where that may pay as much as the best plan; `near` says that another one may
+    pay more in whole units.
+    """
+
+    plan: Done | None
+    single: Done | None
+    near: bool
+    upper: float
+    level: float
+
+
+class Mispricing:
+    """Answers questions about one market. One thread at a time.
+
+    `scale` are the token scales of the graph, `prices` those at which its cycles earn little; `clearly` is the part by
+    which a path must look worse to be worse.
+    """
+
+    def __init__(
+        self,
+        scale: Floats,
+        prices: CyclePrices,
+        kernels: KernelSearch,
+        wide: WideSearch,
+        plans: Plans,
+        clearly: float,
+    ) -> None:
+        self._scale = scale
+        self._prices = prices
+        self._kernels = kernels
+        self._wide = wide
+        self._plans = plans
+        self._nearly = 1.0 - clearly
+
+    def best(self, ask: Ask, algorithm: Algorithm, deadline: float) -> Best | None:
+        """The best plan that sells an amount for another token; None where the first look finds no path at all."""
+        search, limits = ask.search, ask.limits
+        hops = min(limits.hops, limits.pools)
+        edges, paid, complete = self._wide.quick(search, hops)
+        if not edges:
+            return None
+        path = np.array(edges, np.int32)
+        found = self._kernels.find_in_order(search, path, limits, self._nearly)
+        plan = None if algorithm == "greedy" else self._plans.of_flow(ask, found.flow)
+        upper, level = min(found.upper, self._prices.bound(search)), found.level
+        if limits.paths >= MANY_PATHS and algorithm != "greedy":
+            found = self._kernels.find(search, limits, self._nearly, split=False)
+            plan = better(plan, self._plans.of_flow(ask, found.flow))
+            upper, level = min(upper, found.upper), min(level, found.level)
+        if algorithm != "lagrangian" and limits.paths > 1:
+            floor = max(self._scaled(ask, plan), paid) * self._nearly
+            split = self._kernels.split_wide(self._wide.work, search, path, limits, floor)
+            if split.paths:
+                plan = better(plan, self._plans.of_paths(ask, *split))
+        if not complete and (plan is None or time.monotonic() < deadline):
+            floor = max(self._scaled(ask, plan), paid)
+            wider = self._wide.best(search, hops, floor)
+            if wider:
+                edges, paid = wider, float(self._wide.work.best[0])
+        if plan is not None and paid < self._scaled(ask, plan) * self._nearly:
+            return Best(plan, None, False, upper, level)
+        single = self._plans.of_paths(ask, [[self._kernels.trades[e] for e in edges]], [1.0], plan)
+        near = single is None or rounding(single) > COUNTS
+        return Best(better(plan, single), single, near, upper, level)
+
+    def _scaled(self, ask: Ask, plan: Done | None) -> float:
+        """What a plan pays, in the kernels' units."""
+        return 0.0 if plan is None else plan.amount_out * float(self._scale[ask.search.sink])
