@@ -38,6 +38,7 @@ from millrace.routing.widepath import WideSearch, mispriced
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
 HASTY_LOOKS = 100  # trades evaluated exactly for a caller who must not wait
 LARGE = 400  # trades in a market of which searching for the best single path takes milliseconds, with mispricing
+VERY_LARGE = 5_000  # trades in a market of which every search takes milliseconds, with mispricing
 SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
 SMALL_GAIN = 1e-7  # relative: less than this by rounding is not worth a look
 NEGLIGIBLE = 1e-9  # relative: no two paths are as close as this but by chance
@@ -133,8 +134,8 @@ class Router(SpotGraph):
         return self.search(hub, hub, max(self.depth(hub), 1))
 
     def slow(self, token_in: str, token_out: str) -> bool:
-        """Whether a question takes milliseconds: one for the best cycles of a large market that has some."""
-        return self._far and token_in == token_out
+        """Whether a question takes milliseconds, in a large market with mispricing."""
+        return self._far and (token_in == token_out or len(self._trades) > VERY_LARGE)
 
     @property
     def _far(self) -> bool:

@@ -239,7 +239,9 @@ def wide_round(
                     if ends:
                         if out > best:
                             best, found, last, last_slot = out, h + 1, edge, slot
-                    elif out * worth > best and (slots > 1 or out > ww.most[v]):
+                    elif out * worth > best and slots == 1 and out <= ww.most[v]:
+                        complete = False
+                    elif out * worth > best:
                         ww.most[v] = out
                         held = ww.tokens[h, u, slot] ^ _hash(v)
                         complete = not _add(ww, slots, h + 1, v, out, edge, slot, held) and complete
