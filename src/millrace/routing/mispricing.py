@@ -20,7 +20,7 @@ from millrace.routing.widepath import WideSearch
 # With so many paths the best flow follows many orders at once: that of the market with all its cycles, those cancelled
 # afterwards, is looked for as well.
 MANY_PATHS = 16
-COUNTS = 1e-6  # relative: what a path loses by rounding from here on is worth a search in whole units
+COUNTS = 1e-4  # relative: what a path loses by rounding from here on is worth a search in whole units
 Algorithm = Literal["greedy", "lagrangian", "hybrid"]
 
 

@@ -254,7 +254,8 @@ class Router(SpotGraph):
         if among is not None:
             upper = self._bound(ask, among.upper, among.level)
             budget = self._doubts(ask, among.plan, among.single, upper) if among.near else 0
-            return self._settled(ask, among.plan, upper, budget, deadline, hurry)
+            most = BUDGET if among.plan is None else COARSE_LOOKS
+            return self._settled(ask, among.plan, upper, min(budget, most), deadline, hurry)
         if algorithm == "greedy":
             self._kernels.flow(search, limits)
             best, found, upper = None, None, self._bound(ask, *self._kernels.bound())
