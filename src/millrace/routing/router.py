@@ -6,7 +6,6 @@ import contextlib
 import copy
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -128,10 +127,12 @@ class Router(SpotGraph):
         return other
 
     def _cycles(self) -> Search:
-        """The question for all cycles that gain: those over the token with the most pools, with as much as there is."""
-        tokens = [trade.token_in for trade in self._trades]
-        hub = max(dict.fromkeys(tokens), key=Counter(tokens).__getitem__)
-        return self.search(hub, hub, max(self.depth(hub), 1))
+        """The question for all cycles that gain, over the token with the most neighbours, with as much as it has."""
+        net = self._graph.net
+        hub = int(np.diff(net.pptr).argmax())
+        token = list(self.index)[hub]
+        deepest = float(net.a[net.src == hub].max(initial=0.0))
+        return self.search(token, token, max(int(deepest / self._graph.scale[hub]), 1))
 
     def slow(self, token_in: str, token_out: str) -> bool:
         """Whether a question takes milliseconds, in a large market with mispricing."""
