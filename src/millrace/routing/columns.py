@@ -125,7 +125,7 @@ def sweep(net: Net, w: Work) -> tuple[int, float]:
 
 
 @inlined
-def _add_columns(net: Net, w: Work, q: Search, count: int) -> int:
+def add_columns(net: Net, w: Work, q: Search, count: int) -> int:
     """Add the best of the candidates, with their tokens at their present prices; returns how many.
 
     A token that comes in gets its best way on as well: where nothing sells it, its price would mean nothing.
@@ -190,7 +190,7 @@ def generate(net: Net, w: Work, q: Search) -> tuple[float, bool]:
             break
         if w.n[EDGES] > LARGE_SET or w.n[TOKENS] > w.t_token.size // 2:
             compact(w, q.sources.size, NEARLY)
-        if count > 0 and _add_columns(net, w, q, count) == 0:
+        if count > 0 and add_columns(net, w, q, count) == 0:
             break
     return minimise(net, w, TOLERANCE, NEWTON_STEPS), False
 

@@ -34,6 +34,27 @@ def edge_out(net: Net, e: int, d: float) -> float:
 
 
 @inlined
+def edge_slope(net: Net, e: int, d: float) -> tuple[float, float]:
+    """Marginal rate of edge `e` after the total input `d`, and the part of it that goes with the next unit of input."""
+    c = net.curve[e]
+    if c < 0:
+        a = net.a[e] + d
+        return float(net.r[e] * net.a[e] / (a * a)), float(2.0 / a)
+    lo, hi = net.kptr[c], net.kptr[c + 1] - 1
+    if d >= net.kd[hi]:
+        return 0.0, float(2.0 / d)
+    while hi - lo > 1:
+        mid = (lo + hi) >> 1
+        if net.kd[mid] <= d:
+            lo = mid
+        else:
+            hi = mid
+    k1, k2, more = net.k1[lo], net.k2[lo], d - net.kd[lo]
+    w = 2.0 * more / (k1 + math.sqrt(max(k1 * k1 + 4.0 * k2 * more, 0.0)))
+    return float(net.kp[lo] / ((1.0 + w) * (1.0 + w))), float(2.0 / ((1.0 + w) * (k1 + 2.0 * k2 * w)))
+
+
+@inlined
 def edge_gain(net: Net, e: int, before: float, d: float) -> float:
     """What `d` more buys from edge `e` after `before`; in closed form, without a difference of large numbers."""
     if net.curve[e] < 0:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from millrace.routing.candidates import Search
+from millrace.routing.exchange import FEW, exchange_paths
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_beam, split_greedy
-from millrace.routing.solve import UPPER, UPPER_PATH, extract, solve
+from millrace.routing.solve import UPPER, UPPER_PATH, extract, grow, solve
 from millrace.routing.work import EDGES, HOLD, Work
 
 PAID, LENGTH, SPLIT = range(4, 7)  # slots of the report behind those of `solve`
 SLOTS = 7
 LARGE = 1500  # edges of a net in which a split is looked for among fewer pairs
 PROVEN = 1e-9  # relative: a flow so near the bound leaves nothing to a split
+WORTHWHILE = 1e-4  # relative: a flow this far below the bound leaves something to exchanging the paths of a split
 
 
 @kernel
@@ -55,7 +57,10 @@ def find(
     (scaled).
     """
     solve(net, w, q, report)
-    count = extract(net, w, m, q.sources.size, pools, paths, edges, flows)
+    seeds = w.n[EDGES]
+    for e in range(seeds):
+        pw.seeds[e] = w.e_edge[e]
+    count = extract(net, w, m, q, pools, paths, edges, flows)
     if chunks < 0:
         return count
     report[PAID] = paid_by(w) if count > 0 else 0.0
@@ -63,12 +68,19 @@ def find(
     length = find_single(net, pw, q, hops, floor) if report[UPPER_PATH] > floor else 0
     report[LENGTH] = length
     report[SPLIT] = 0
+    if count == 0 and 0 < length < pools and not q.cycle:
+        count = grow(net, w, m, q, pw.single, length, pools, paths, edges, flows)
+        report[PAID] = _paid(w) if count > 0 else 0.0
+        floor = report[PAID] * nearly
     if chunks > 0 and report[PAID] < report[UPPER] * (1.0 - PROVEN):
         where = pw.every
         if q.closed and net.src.size > LARGE:
-            make_beam(net, pw, w.e_edge, w.n[EDGES], length)
+            make_beam(net, pw, pw.seeds, seeds, length)
             where = pw.beam
-        report[SPLIT] = split_greedy(net, pw, where, q, hops, chunks, min(paths, MAX_PATHS - 1), pools, floor)
+        if paths <= FEW and not q.cycle and report[PAID] < report[UPPER] * (1.0 - WORTHWHILE):
+            report[SPLIT] = exchange_paths(net, pw, where, q, hops, chunks, paths, pools, floor)
+        else:
+            report[SPLIT] = split_greedy(net, pw, where, q, hops, chunks, min(paths, MAX_PATHS - 1), pools, floor)
     return count
 
 

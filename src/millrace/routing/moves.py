@@ -6,7 +6,7 @@ Near its minimum the dual is a quadratic: with `z_e` the square root of the prof
 matrix changed by terms of rank one). For constant product that is exact as long as no other edge starts or stops to
 trade; what is tried is solved again in any case.
 
-A move adds one edge between two tokens of the route, or two over a token that is not on it.
+A move adds one edge between two tokens of the route, or two or three in a row over tokens that are not on it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from millrace.routing.newton import factor_hessian
 from millrace.routing.work import EDGES, HOLD, MAX_EDGES, MAX_TOKENS, TOKENS, Work
 
 MOVES = 16  # listed: those with the largest profits
+LONGEST = 3  # edges of a move
 OFF, ON, NEAR = range(3)  # tokens: not on the route, on it, between tokens of it at a profit
 BRIDGE = -1e-9  # an edge that nothing can replace loses without end
 
@@ -31,19 +32,22 @@ BRIDGE = -1e-9  # an edge that nothing can replace loses without end
 class Moves(NamedTuple):
     """The moves listed, by their number, and what has been tried. Scratch of refining a route."""
 
-    first: Ints  # local edge that comes in
-    second: Ints  # the one behind it, over a token that is not on the route, or -1
+    edge: Ints  # (move, place): local edges that come in, one behind the other
+    pools: Ints  # how many
     start: Ints  # local token sold
     end: Ints  # local token bought
     z: Floats  # square root of the profit
     ca: Floats  # -dz/ds of the token sold
     cb: Floats  # dz/ds of the token bought
-    s: Floats  # sqrt(price) of the token between
+    s: Floats  # (move, place): sqrt(price) of the token behind that edge, which is not on the route
     reach: Floats  # (move, local token): the inverse Hessian times the gradient of z
     norm: Floats  # that, times the gradient
     refused: Bools  # by local edge: exchanging it has not helped
     summit: Bools  # by local edge: live in the best route
     summit_s: Floats  # by local token
+    row: Ints  # by local edge of the route: the first edge of its row
+    place: Ints  # by local edge of the route: its place in the row, from 0
+    length: Ints  # by first edge: edges of the row
 
 
 def make_moves() -> Moves:
@@ -52,19 +56,24 @@ def make_moves() -> Moves:
     def f(size: int = MOVES) -> Floats:
         return np.zeros(size)
 
-    def i() -> Ints:
-        return np.zeros(MOVES, np.int32)
+    def i(size: int = MOVES) -> Ints:
+        return np.zeros(size, np.int32)
 
     def b() -> Bools:
         return np.zeros(MAX_EDGES, np.bool_)
 
-    reach = np.zeros((MOVES, MAX_TOKENS))
-    return Moves(i(), i(), i(), i(), f(), f(), f(), f(), reach, f(), b(), b(), f(MAX_TOKENS))
+    edge, s, reach = np.zeros((MOVES, LONGEST), np.int32), np.zeros((MOVES, LONGEST)), np.zeros((MOVES, MAX_TOKENS))
+    return Moves(
+        edge, i(), i(), i(), f(), f(), f(), s, reach, f(), b(), b(), f(MAX_TOKENS), *[i(MAX_EDGES) for _ in range(3)]
+    )
 
 
 @inlined
 def _slopes(net: Net, w: Work, e: int, sa: float, sb: float) -> tuple[float, float, float]:
-    """Square root `z` of an edge's best profit at the square roots of prices, and `-dz/dsa`, `dz/dsb`; 0 without."""
+    """Square root `z` of an edge's best profit at the square roots of prices, and `-dz/dsa`, `dz/dsb`; 0 without.
+
+    `z` is their sum `cb sb - ca sa` (Euler: it is homogeneous), so any edge is like a constant product near its trade.
+    """
     if w.e_curve[e] < 0:
         return max(w.e_cb[e] * sb - w.e_ca[e] * sa, 0.0), w.e_ca[e], w.e_cb[e]
     curve_trade(net, w.e_curve[e], sa * sa / (sb * sb), w.point)
@@ -80,7 +89,7 @@ def _slopes(net: Net, w: Work, e: int, sa: float, sb: float) -> tuple[float, flo
 def list_moves(net: Net, w: Work, m: Moves, sources: int) -> int:
     """List the moves with the largest profits at the route's prices, largest first; returns how many.
 
-    `e_use` is the route. Prices of tokens that are not on it mean nothing: they get the ones that fit both sides.
+    `e_use` is the route. Prices of tokens that are not on it mean nothing: they get ones that fit both sides.
     """
     for t in range(w.n[TOKENS]):
         w.t_mark[t] = ON if t <= sources else OFF
@@ -93,22 +102,32 @@ def list_moves(net: Net, w: Work, m: Moves, sources: int) -> int:
         a, b = w.e_a[e], w.e_b[e]
         if not w.e_use[e] and w.t_mark[a] == ON and w.t_mark[b] == ON and w.e_edge[e] != HOLD:
             z, ca, cb = _slopes(net, w, e, w.t_s[a], w.t_s[b])
-            count = _offer(m, count, e, -1, a, b, z, ca, cb, 0.0)
+            count, place = _place(m, count, z)
+            if place >= 0:
+                _write(m, place, 1, a, b, z, ca, cb)
+                m.edge[place, 0] = e
     if not _price_near(net, w):
         return count
     _choose_ways(net, w)
     for t in range(w.n[TOKENS]):
         if w.t_mark[t] == NEAR and w.t_in[t] >= 0 and w.t_out[t] >= 0:
-            count = _offer_both(net, w, m, count, t)
+            count = _offer_two(net, w, m, count, w.t_in[t], w.t_out[t])
+    for e in range(w.n[EDGES]):
+        a, b = w.e_a[e], w.e_b[e]
+        if w.t_mark[a] == NEAR and w.t_mark[b] == NEAR and w.t_in[a] >= 0 and w.t_out[b] >= 0:
+            count = _offer_three(net, w, m, count, w.t_in[a], e, w.t_out[b])
     return count
 
 
 @inlined
 def _price_near(net: Net, w: Work) -> bool:
-    """Find the tokens that fetch more at the route's tokens than they cost there, and price them in between."""
+    """Find the tokens that fetch more at the route's tokens than they cost there, and price them in between.
+
+    Those that do so over one other token that is not on the route count, too.
+    """
     fetch, cost, found = w.c_score, w.c_level, False
     for t in range(w.n[TOKENS]):
-        fetch[t], cost[t] = 0.0, 1e300
+        fetch[t], cost[t], w.t_old[t], w.t_grad[t] = 0.0, 1e300, 0.0, 1e300
     for e in range(w.n[EDGES]):
         a, b = w.e_a[e], w.e_b[e]
         if w.e_edge[e] == HOLD or w.t_mark[a] == w.t_mark[b]:
@@ -118,10 +137,19 @@ def _price_near(net: Net, w: Work) -> bool:
             fetch[a] = max(fetch[a], rate * w.t_s[b] * w.t_s[b])
         else:
             cost[b] = min(cost[b], w.t_s[a] * w.t_s[a] / rate)
+    for e in range(w.n[EDGES]):
+        a, b = w.e_a[e], w.e_b[e]
+        if w.t_mark[a] == OFF and w.t_mark[b] == OFF:
+            rate = net.rate[w.e_edge[e]]
+            w.t_old[a] = max(w.t_old[a], rate * fetch[b])
+            w.t_grad[b] = min(w.t_grad[b], cost[a] / rate)
     for t in range(w.n[TOKENS]):
-        if w.t_mark[t] == OFF and fetch[t] > cost[t]:
+        most, least = fetch[t], cost[t]
+        if most <= least:
+            most, least = max(most, w.t_old[t]), min(least, w.t_grad[t])
+        if w.t_mark[t] == OFF and most > least:
             w.t_mark[t] = NEAR
-            w.t_s[t] = math.sqrt(math.sqrt(fetch[t] * cost[t]))
+            w.t_s[t] = math.sqrt(math.sqrt(most * least))
             found = True
     return found
 
@@ -146,45 +174,76 @@ def _choose_ways(net: Net, w: Work) -> None:
 
 
 @inlined
-def _offer_both(net: Net, w: Work, m: Moves, count: int, t: int) -> int:
-    """Offer the way in and out of a near token as one move; two constant products in a row are one."""
-    e, f, s = w.t_in[t], w.t_out[t], w.t_s[t]
-    a, b = w.e_a[e], w.e_b[f]
-    if a == b:
-        return count
-    sa, sb = w.t_s[a], w.t_s[b]
-    if w.e_curve[e] < 0 and w.e_curve[f] < 0:  # what the first pays is what the second takes
-        s = w.e_ca[e] * w.e_cb[e] * sa + w.e_ca[f] * w.e_cb[f] * sb
-        s /= w.e_cb[e] * w.e_cb[e] + w.e_ca[f] * w.e_ca[f]
-    z1, ca, _ = _slopes(net, w, e, sa, s)
-    z2, _, cb = _slopes(net, w, f, s, sb)
-    if z1 <= 0.0 or z2 <= 0.0:
-        return count
-    z = math.sqrt(z1 * z1 + z2 * z2)
-    return _offer(m, count, e, f, a, b, z, ca * z1 / z, cb * z2 / z, s)
+def _in_a_row(first: tuple[float, float], then: tuple[float, float]) -> tuple[float, float]:
+    """The slopes of two edges in a row: two constant products are one."""
+    between = math.sqrt(first[1] * first[1] + then[0] * then[0])
+    return first[0] * then[0] / between, first[1] * then[1] / between
 
 
 @inlined
-def _offer(
-    m: Moves, count: int, first: int, second: int, a: int, b: int, z: float, ca: float, cb: float, s: float
-) -> int:
-    """Put a move from token `a` to `b` into the list if it is one of the best; returns the list's length."""
-    if z <= 0.0 or (count == MOVES and z <= m.z[count - 1]):
+def _between(first: tuple[float, float], then: tuple[float, float], sa: float, sb: float) -> float:
+    """The sqrt(price) of the token between two edges in a row at which one pays what the other takes."""
+    given, taken = first[1], then[0]
+    return (first[0] * given * sa + taken * then[1] * sb) / (given * given + taken * taken)
+
+
+@inlined
+def _offer_two(net: Net, w: Work, m: Moves, count: int, e: int, f: int) -> int:
+    """Offer the way in and out of a near token as one move."""
+    a, t, b = w.e_a[e], w.e_b[e], w.e_b[f]
+    z1, ca1, cb1 = _slopes(net, w, e, w.t_s[a], w.t_s[t])
+    z2, ca2, cb2 = _slopes(net, w, f, w.t_s[t], w.t_s[b])
+    if a == b or z1 <= 0.0 or z2 <= 0.0:
         return count
+    ca, cb = _in_a_row((ca1, cb1), (ca2, cb2))
+    z = cb * w.t_s[b] - ca * w.t_s[a]
+    count, place = _place(m, count, z)
+    if place >= 0:
+        _write(m, place, 2, a, b, z, ca, cb)
+        m.edge[place, 0], m.edge[place, 1] = e, f
+        m.s[place, 0] = _between((ca1, cb1), (ca2, cb2), w.t_s[a], w.t_s[b])
+    return count
+
+
+@inlined
+def _offer_three(net: Net, w: Work, m: Moves, count: int, e: int, f: int, g: int) -> int:
+    """Offer an edge between two near tokens, with the way into the first and out of the second one, as one move."""
+    a, t, u, b = w.e_a[e], w.e_b[e], w.e_a[g], w.e_b[g]
+    _, ca1, cb1 = _slopes(net, w, e, w.t_s[a], w.t_s[t])
+    _, ca2, cb2 = _slopes(net, w, f, w.t_s[t], w.t_s[u])
+    _, ca3, cb3 = _slopes(net, w, g, w.t_s[u], w.t_s[b])
+    if a == b or cb1 <= 0.0 or cb2 <= 0.0 or cb3 <= 0.0:
+        return count
+    two = _in_a_row((ca1, cb1), (ca2, cb2))
+    ca, cb = _in_a_row(two, (ca3, cb3))
+    z = cb * w.t_s[b] - ca * w.t_s[a]
+    count, place = _place(m, count, z)
+    if place >= 0:
+        _write(m, place, 3, a, b, z, ca, cb)
+        m.edge[place, 0], m.edge[place, 1], m.edge[place, 2] = e, f, g
+        m.s[place, 1] = _between(two, (ca3, cb3), w.t_s[a], w.t_s[b])
+        m.s[place, 0] = _between((ca1, cb1), (ca2, cb2), w.t_s[a], m.s[place, 1])
+    return count
+
+
+@inlined
+def _place(m: Moves, count: int, z: float) -> tuple[int, int]:
+    """Make room in the list for a move with that profit: the list's length, and its place or -1."""
+    if z <= 0.0 or (count == MOVES and z <= m.z[count - 1]):
+        return count, -1
     place = min(count, MOVES - 1)
     while place > 0 and m.z[place - 1] < z:
         old = place - 1
-        m.first[place], m.second[place], m.start[place], m.end[place] = (
-            m.first[old],
-            m.second[old],
-            m.start[old],
-            m.end[old],
-        )
-        m.z[place], m.ca[place], m.cb[place], m.s[place] = m.z[old], m.ca[old], m.cb[old], m.s[old]
+        for h in range(LONGEST):
+            m.edge[place, h], m.s[place, h] = m.edge[old, h], m.s[old, h]
+        _write(m, place, m.pools[old], m.start[old], m.end[old], m.z[old], m.ca[old], m.cb[old])
         place = old
-    m.first[place], m.second[place], m.start[place], m.end[place] = first, second, a, b
-    m.z[place], m.ca[place], m.cb[place], m.s[place] = z, ca, cb, s
-    return min(count + 1, MOVES)
+    return min(count + 1, MOVES), place
+
+
+@inlined
+def _write(m: Moves, i: int, pools: int, a: int, b: int, z: float, ca: float, cb: float) -> None:
+    m.pools[i], m.start[i], m.end[i], m.z[i], m.ca[i], m.cb[i] = pools, a, b, z, ca, cb
 
 
 @kernel
@@ -211,9 +270,54 @@ def best_addition(m: Moves, count: int, room: int) -> int:
     best, choice = 0.0, -1
     for i in range(count):
         gain = m.z[i] * m.z[i] / (1.0 + m.norm[i])
-        if gain > best and (m.second[i] < 0 or room >= 2):
+        if gain > best and m.pools[i] <= room:
             best, choice = gain, i
     return choice
+
+
+@inlined
+def _find_rows(w: Work, m: Moves, sources: int) -> None:
+    """Find the edges that trade one behind the other and nothing else: who takes one takes all.
+
+    Of a token between them `t_list` is the first edge of the row, of others it is -1.
+    """
+    for t in range(w.n[TOKENS]):
+        w.t_in[t], w.t_out[t], w.t_list[t], w.t_queue[t] = 0, 0, -1, -1
+    for e in range(w.n[EDGES]):
+        if w.e_use[e]:
+            w.t_in[w.e_b[e]] += 1
+            w.t_out[w.e_a[e]] += 1
+            w.t_queue[w.e_a[e]] = e
+            m.row[e], m.place[e], m.length[e] = e, 0, 1
+    for e in range(w.n[EDGES]):
+        if not w.e_use[e] or _passes(w, w.e_a[e], sources):
+            continue
+        last = e
+        while _passes(w, w.e_b[last], sources):
+            w.t_list[w.e_b[last]] = e
+            last = w.t_queue[w.e_b[last]]
+            m.row[last], m.place[last] = e, m.length[e]
+            m.length[e] += 1
+
+
+@inlined
+def _freed(w: Work, m: Moves, e: int, i: int) -> int:
+    """How many pools go with an edge if move `i` comes: its row, up to where the move begins or ends in it."""
+    row = m.row[e]
+    first, last = 0, m.length[row]
+    if w.t_list[m.start[i]] == row:
+        place = m.place[w.t_queue[m.start[i]]]
+        first = place if place <= m.place[e] else 0
+    if w.t_list[m.end[i]] == row:
+        place = m.place[w.t_queue[m.end[i]]]
+        last = place if place > m.place[e] else last
+    return int(last - first)
+
+
+@inlined
+def _passes(w: Work, t: int, sources: int) -> bool:
+    """Whether a token is bought in one pool and sold in one other."""
+    return bool(t > sources and w.t_in[t] == 1 and w.t_out[t] == 1)
 
 
 @kernel
@@ -222,16 +326,11 @@ def best_exchange(
 ) -> tuple[float, int, int, int]:
     """The exchange that gains most: its gain, the edge that goes, the move that comes, and another one or -1.
 
-    `room` and `spare` are the numbers of pools and paths free besides. An edge in a row with another one leaves room
-    for two.
+    `room` and `spare` are the numbers of pools and paths free besides. With an edge goes its row.
     """
     best, out, choice, also = 0.0, -1, -1, -1
-    for t in range(w.n[TOKENS]):
-        w.t_in[t], w.t_out[t], w.t_step[t] = 0, 0, 0.0
-    for e in range(w.n[EDGES]):
-        if w.e_use[e]:
-            w.t_in[w.e_b[e]] += 1
-            w.t_out[w.e_a[e]] += 1
+    _find_rows(w, m, sources)
+    w.t_step[:] = 0.0
     for e in range(w.n[EDGES]):
         a, b = w.e_a[e], w.e_b[e]
         if not w.e_use[e] or m.refused[e] or w.e_edge[e] == HOLD:
@@ -242,47 +341,33 @@ def best_exchange(
         w.t_step[a] = -ca
         w.t_step[b] = cb
         w.t_step[0] = 0.0
-        p = min(inverse_norm(w.hess, max(a, b), w.t_step) - 1.0, BRIDGE)
-        row = (a > sources and w.t_in[a] == 1 and w.t_out[a] == 1) or (
-            b > sources and w.t_in[b] == 1 and w.t_out[b] == 1
-        )
-        freed = room + (2 if row else 1)
-        gain, i = _best_instead(m, count, freed, a, b, z, ca, cb, p)
-        j = -1
-        if i >= 0 and freed >= 2 and spare > 0 and m.second[i] < 0:
-            more, j = _best_besides(m, count, i, a, b, z, ca, cb, p)
-            gain += more
-        if gain > best:
-            best, out, choice, also = gain, e, i, j
+        p, row = min(inverse_norm(w.hess, max(a, b), w.t_step) - 1.0, BRIDGE), m.row[e]
+        for i in range(count):
+            if e != row and w.t_list[m.start[i]] != row and w.t_list[m.end[i]] != row:
+                continue  # the same as with the first edge of the row
+            left = room + _freed(w, m, e, i) - m.pools[i]
+            if left < 0:
+                continue
+            q, r = cb * m.reach[i, b] - ca * m.reach[i, a], 1.0 + m.norm[i]
+            gain, j = (r * z * z - 2.0 * q * z * m.z[i] + p * m.z[i] * m.z[i]) / (p * r - q * q), -1
+            if left > 0 and spare > 0:
+                more, j = _best_besides(m, count, left, i, a, b, z, ca, cb, p)
+                gain += more
+            if gain > best:
+                best, out, choice, also = gain, e, i, j
     return best, out, choice, also
 
 
 @inlined
-def _best_instead(
-    m: Moves, count: int, room: int, a: int, b: int, z: float, ca: float, cb: float, p: float
-) -> tuple[float, int]:
-    """The best move of at most `room` pools instead of the edge a -> b with these slopes: its gain, and the move."""
-    best, choice = -1e300, -1
-    for i in range(count):
-        if m.second[i] >= 0 and room < 2:
-            continue
-        q, r = cb * m.reach[i, b] - ca * m.reach[i, a], 1.0 + m.norm[i]
-        gain = (r * z * z - 2.0 * q * z * m.z[i] + p * m.z[i] * m.z[i]) / (p * r - q * q)
-        if gain > best:
-            best, choice = gain, i
-    return best, choice
-
-
-@inlined
 def _best_besides(
-    m: Moves, count: int, i: int, a: int, b: int, z: float, ca: float, cb: float, p: float
+    m: Moves, count: int, room: int, i: int, a: int, b: int, z: float, ca: float, cb: float, p: float
 ) -> tuple[float, int]:
-    """The best single edge besides move `i` instead of the edge a -> b: what it gains more, and the move."""
+    """The best move of at most `room` pools besides move `i` instead of the edge a -> b: what it adds, and the move."""
     best, choice = 0.0, -1
     q, r = cb * m.reach[i, b] - ca * m.reach[i, a], 1.0 + m.norm[i]
     determinant = p * r - q * q
     for j in range(count):
-        if j == i or m.second[j] >= 0:
+        if j == i or m.pools[j] > room:
             continue
         u = cb * m.reach[j, b] - ca * m.reach[j, a]  # how far the third depends on the other two
         v = m.cb[i] * m.reach[j, m.end[i]] - m.ca[i] * m.reach[j, m.start[i]]
@@ -297,7 +382,8 @@ def _best_besides(
 @inlined
 def make_move(w: Work, m: Moves, i: int) -> None:
     """Let the edges of a listed move trade."""
-    w.e_alive[m.first[i]] = True
-    if m.second[i] >= 0:
-        w.e_alive[m.second[i]] = True
-        w.t_s[w.e_b[m.first[i]]] = m.s[i]
+    for h in range(m.pools[i]):
+        e = m.edge[i, h]
+        w.e_alive[e] = True
+        if h + 1 < m.pools[i]:
+            w.t_s[w.e_b[e]] = m.s[i, h]

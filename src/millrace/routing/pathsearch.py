@@ -16,6 +16,8 @@ from millrace.routing.candidates import Search
 from millrace.routing.edge import best_of_pair, edge_gain, edge_out
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Bools, Floats, Ints, Net
+from millrace.routing.parts import FEW, Parts, make_parts
+from millrace.routing.work import MAX_EDGES
 
 MAX_HOPS = 16
 MAX_PATHS = 64
@@ -49,6 +51,12 @@ class PathWork(NamedTuple):
     beam: Beam
     listed: Ints  # scratch: pairs
     marked: Bools  # (pair): scratch, False between uses
+    seeds: Ints  # edges of which a beam is made
+    parts: Parts  # paths that are exchanged for others
+    kept: Parts  # the best of them
+    old: Floats  # inputs of these paths before an exchange
+    other: Ints  # the path that may come in
+    replaced: Ints  # the one in whose place
 
 
 def make_path_work(net: Net) -> PathWork:
@@ -69,6 +77,12 @@ def make_path_work(net: Net) -> PathWork:
         Beam(np.zeros(tokens, np.int32), np.zeros(tokens, np.int32), np.zeros(pairs, np.int32)),
         np.zeros(pairs, np.int32),
         np.zeros(pairs, np.bool_),
+        np.zeros(MAX_EDGES, np.int32),
+        make_parts(FEW, MAX_HOPS),
+        make_parts(FEW, MAX_HOPS),
+        np.zeros(FEW),
+        np.zeros(MAX_HOPS, np.int32),
+        np.zeros(MAX_HOPS, np.int32),
     )
 
 

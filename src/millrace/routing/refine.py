@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from millrace.routing.columns import NEWTON_STEPS, TOLERANCE
+from millrace.routing.candidates import Search, list_candidates
+from millrace.routing.columns import NEWTON_STEPS, TOLERANCE, add_columns, marginal, price_tokens, sweep
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.moves import Moves, best_addition, best_exchange, list_moves, make_move, weigh_moves
 from millrace.routing.net import Net
 from millrace.routing.newton import evaluate, minimise, settle_flows
+from millrace.routing.profitable import list_profitable
 from millrace.routing.prune import count_paths, mark_carrying, prune, trim
-from millrace.routing.work import EDGES, TOKENS, Work
+from millrace.routing.work import EDGES, TOKENS, Work, compact
 
 STEPS = 64  # additions and exchanges tried in one climb
 REFUSALS = 3  # of them in a row that may fail; each leaves one edge out of the next ones
 KICK = 6  # moves made at once before pruning and climbing again
-SMALL = 24  # pools; pruning and climbing again takes too long for what it gains with more
+SMALL = 64
 HELPS = 1e-9  # relative gain that is worth a step
 
 
 @kernel
-def refine(net: Net, w: Work, m: Moves, sources: int, pools: int, paths: int) -> None:
+def refine(net: Net, w: Work, m: Moves, q: Search, pools: int, paths: int) -> None:
     """Improve the route of the live edges by local search, within the limits.
 
     At the optimum of a set of edges the dual value is its output, so values compare routes directly. Where the number
     of pools is what binds, the route reached is pushed off its summit once.
     """
     best = -1.0
+    sources = q.sources.size
+    if count_paths(w, sources, settle_route(w, sources)) < paths:
+        _climb(net, w, m, sources, pools, paths)
+    _widen(net, w, q)
     for attempt in range(2):
         value, used = _climb(net, w, m, sources, pools, paths)
         if value > best * (1.0 + HELPS):
@@ -45,6 +51,25 @@ def refine(net: Net, w: Work, m: Moves, sources: int, pools: int, paths: int) ->
     for t in range(w.n[TOKENS]):
         w.t_best[t] = m.summit_s[t]
     _restore(net, w)
+
+
+@kernel
+def _widen(net: Net, w: Work, q: Search) -> None:
+    """Exchange the dead edges for those that would trade at the route's own prices."""
+    compact(w, q.sources.size, 0.0)
+    level = marginal(net, w, q)
+    if q.closed:
+        list_profitable(net, w, q, level)
+    else:
+        list_candidates(net, w, q, level - 0.2 * abs(q.top - level))
+        price_tokens(net, w, q, level)
+    count, _ = sweep(net, w)
+    first = w.n[EDGES]
+    add_columns(net, w, q, count)
+    for e in range(first, w.n[EDGES]):
+        w.e_alive[e] = False
+    evaluate(net, w)
+    settle_route(w, q.sources.size)
 
 
 @kernel

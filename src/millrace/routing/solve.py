@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 
 from millrace.routing.candidates import Search, is_source, list_candidates
-from millrace.routing.columns import generate, is_full, marginal, price_tokens
-from millrace.routing.edge import curve_trade, knot_at
+from millrace.routing.columns import NEWTON_STEPS, TOLERANCE, generate, is_full, marginal, price_tokens
+from millrace.routing.edge import curve_trade, edge_out, knot_at
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
-from millrace.routing.newton import settle_flows
+from millrace.routing.newton import minimise, settle_flows
 from millrace.routing.pathsearch import most_of_ends
 from millrace.routing.profitable import list_profitable
 from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, trim
 from millrace.routing.refine import refine
-from millrace.routing.work import HOLD, PAIRS, TOKENS, Work, compact
+from millrace.routing.work import HOLD, PAIRS, TOKENS, Work, add_edge, add_token, compact, reset
 
 UPPER, LEVEL, UPPER_PATH, UPPER_ONCE = range(4)  # slots of the report
 LOOSE = 1e-6  # a bound this much (relative) above the working set's value deserves better prices
@@ -288,17 +288,53 @@ def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
 
 
 @kernel
-def extract(net: Net, w: Work, m: Moves, sources: int, pools: int, paths: int, edges: Ints, flows: Floats) -> int:
+def extract(net: Net, w: Work, m: Moves, q: Search, pools: int, paths: int, edges: Ints, flows: Floats) -> int:
     """Prune the solved working set to the limits and write its flow in execution order.
 
     Writes net edges and their input flows (scaled units); returns their number, 0 if the limits leave no route.
     """
+    sources = q.sources.size
     before = mark_carrying(w)
     if not prune(net, w, sources, pools, paths):
         return 0
     if mark_carrying(w) < before:
-        refine(net, w, m, sources, pools, paths)
+        refine(net, w, m, q, pools, paths)
         make_acyclic(net, w, sources)  # revived edges may have closed a circle
+    return _write_flow(w, sources, edges, flows)
+
+
+@kernel
+def grow(
+    net: Net, w: Work, m: Moves, q: Search, path: Ints, length: int, pools: int, paths: int, edges: Ints, flows: Floats
+) -> int:
+    """A flow within the limits that begins as a single path; as `extract` writes it."""
+    _set_path(net, w, q, path, length)
+    minimise(net, w, TOLERANCE, NEWTON_STEPS)
+    refine(net, w, m, q, pools, paths)
+    make_acyclic(net, w, 1)
+    return _write_flow(w, 1, edges, flows)
+
+
+@inlined
+def _set_path(net: Net, w: Work, q: Search, path: Ints, length: int) -> None:
+    """Let the working set be a path, each token at the price of what it becomes."""
+    reset(w, q.amounts[0])
+    x = q.amounts[0]
+    for h in range(length):
+        w.c_score[h] = x
+        x = edge_out(net, path[h], x)
+    add_token(w, q.sink, 1.0)
+    w.t_amount[add_token(w, q.sources[0], math.sqrt(x / q.amounts[0]))] = 1.0
+    for h in range(length):
+        if h > 0:
+            add_token(w, net.src[path[h]], math.sqrt(x / w.c_score[h]))
+    for h in range(length):
+        add_edge(net, w, path[h])
+
+
+@inlined
+def _write_flow(w: Work, sources: int, edges: Ints, flows: Floats) -> int:
+    """Write the flow in execution order; returns the number of its edges."""
     settle_flows(w)
     mark_carrying(w)
     trim(w, sources)
