@@ -13,7 +13,7 @@ from millrace.routing.plan import PlanError
 from millrace.routing.router import Limits, NoRoute, Router
 from millrace.routing.synthetic import make_market
 
-NEARLY = 1.0 - 1e-4  # local search need not end at the very best choice
+NEARLY = 1.0 - 1e-5  # local search need not end at the very best choice
 
 
 class OpenMarket(DictMarket):

@@ -26,11 +26,20 @@ CLOSE, CLOSEST = 1e-7, 1e-11  # its tolerances
 
 @kernel
 def exchange_paths(
-    net: Net, pw: PathWork, where: Beam, q: Search, hops: int, chunks: int, paths: int, pools: int, floor: float
+    net: Net,
+    pw: PathWork,
+    where: Beam,
+    q: Search,
+    hops: int,
+    chunks: int,
+    paths: int,
+    pools: int,
+    floor: float,
+    enough: float,
 ) -> int:
     """The best split of at most `paths` (up to `FEW`) that pays more than `floor`, as `split_greedy` leaves it.
 
-    Returns the number of its paths, 0 if there is none.
+    One that pays `enough` needs no second round. Returns the number of its paths, 0 if there is none.
     """
     found = 0
     for start in (chunks, paths):
@@ -42,6 +51,8 @@ def exchange_paths(
         if value > floor:
             floor, found = value, count
             _keep(pw, count)
+        if floor >= enough:
+            break
     for p in range(found):
         pw.flow[p] = pw.kept.flow[p]
         pw.length[p] = _copy(pw.kept.paths, pw.paths, p, pw.kept.length[p])

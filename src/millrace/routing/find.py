@@ -15,7 +15,7 @@ PAID, LENGTH, SPLIT = range(4, 7)  # slots of the report behind those of `solve`
 SLOTS = 7
 LARGE = 1500  # edges of a net in which a split is looked for among fewer pairs
 PROVEN = 1e-9  # relative: a flow so near the bound leaves nothing to a split
-WORTHWHILE = 1e-4  # relative: a flow this far below the bound leaves something to exchanging the paths of a split
+WORTHWHILE = 1e-3  # relative: a flow this far below the bound leaves something to exchanging the paths of a split
 
 
 @kernel
@@ -70,15 +70,17 @@ def find(
     report[SPLIT] = 0
     if count == 0 and 0 < length < pools and not q.cycle:
         count = grow(net, w, m, q, pw.single, length, pools, paths, edges, flows)
-        report[PAID] = _paid(w) if count > 0 else 0.0
+        report[PAID] = paid_by(w) if count > 0 else 0.0
         floor = report[PAID] * nearly
     if chunks > 0 and report[PAID] < report[UPPER] * (1.0 - PROVEN):
         where = pw.every
         if q.closed and net.src.size > LARGE:
             make_beam(net, pw, pw.seeds, seeds, length)
             where = pw.beam
-        if paths <= FEW and not q.cycle and report[PAID] < report[UPPER] * (1.0 - WORTHWHILE):
-            report[SPLIT] = exchange_paths(net, pw, where, q, hops, chunks, paths, pools, floor)
+        enough = report[UPPER] * (1.0 - WORTHWHILE)
+        if paths <= FEW and not q.cycle and report[PAID] < enough:
+            least = report[PAID]
+            report[SPLIT] = exchange_paths(net, pw, where, q, hops, chunks, paths, pools, least, enough)
         else:
             report[SPLIT] = split_greedy(net, pw, where, q, hops, chunks, min(paths, MAX_PATHS - 1), pools, floor)
     return count

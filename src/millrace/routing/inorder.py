@@ -212,7 +212,7 @@ def find_in_order(
     once, often = upper_bound(net, w, q, 0.0)
     report[UPPER], report[UPPER_ONCE] = often * w.unit[0], once * w.unit[0]
     report[LEVEL] = marginal(net, w, q)
-    count = extract(within, w, m, q.sources.size, pools, paths, edges, flows)
+    count = extract(within, w, m, oq, pools, paths, edges, flows)
     report[PAID] = paid_by(w) if count > 0 else 0.0
     floor = report[PAID] * nearly
     report[LENGTH] = find_single(within, pw, oq, hops, floor) if in_order > floor else 0

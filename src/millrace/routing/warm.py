@@ -32,13 +32,14 @@ from millrace.dex.pool import Pool
 from millrace.dex.stable import JexStablePool
 from millrace.routing import net as nets
 from millrace.routing.columns import generate
+from millrace.routing.exchange import exchange_paths
 from millrace.routing.find import find_paths
 from millrace.routing.jit import CACHE_DIRECTORY, CACHE_VARIABLE
 from millrace.routing.moves import make_moves
 from millrace.routing.pathsearch import make_path_work
 from millrace.routing.profitable import list_profitable
 from millrace.routing.router import Router
-from millrace.routing.solve import bound_of_path, extract, upper_bound
+from millrace.routing.solve import bound_of_path, extract, grow, upper_bound
 from millrace.routing.spot import SpotGraph
 from millrace.routing.venue import CurveCache, list_edges
 from millrace.routing.widepath import best_wide_path, make_wide_work, split_wide
@@ -124,9 +125,11 @@ def parts() -> tuple[list[Part], list[Part]]:
             Part(find_paths, (net, paths, search, 1, 1, 1, 1, 1.0, report)),
             Part(best_wide_path, (net, wide, np.zeros(1), search, 1, 1.0, 1, 1)),
             Part(split_wide, (net, wide, paths, search, 1, 1, 1, 1, 1.0, 1)),
+            Part(exchange_paths, (net, paths, paths.every, search, 1, 1, 1, 1, 1.0, 1.0)),
         ],
         [
-            Part(extract, (net, work, make_moves(), 1, 1, 1, edges_out, flows_out)),
+            Part(extract, (net, work, make_moves(), search, 1, 1, edges_out, flows_out)),
+            Part(grow, (net, work, make_moves(), search, edges_out, 1, 1, 1, edges_out, flows_out)),
             Part(upper_bound, (net, work, search, 1.0)),
             Part(list_profitable, (net, work, search, 1.0)),
             Part(bound_of_path, (net, work, search)),
