@@ -78,7 +78,7 @@ def find(
             make_beam(net, pw, pw.seeds, seeds, length)
             where = pw.beam
         enough = report[UPPER] * (1.0 - WORTHWHILE)
-        if paths <= FEW and not q.cycle and report[PAID] < enough:
+        if paths <= FEW and q.closed and report[PAID] < enough:
             least = report[PAID]
             report[SPLIT] = exchange_paths(net, pw, where, q, hops, chunks, paths, pools, least, enough)
         else:
