@@ -90,7 +90,8 @@ class Router(SpotGraph):
         super().__init__(index, nets.build(len(index), edges, pause), trades)
         pause()
         self._finder = PathFinder(self._graph, self._trades)
-        self._mispriced = mispriced(self._graph.net)
+        self.mispriced = mispriced(self._graph.net)
+        """Whether some cycle of the market gains."""
         self._second_looks = SECOND_LOOKS if edges.curves else 0
         self._clearly = CLEARLY_TABULATED if edges.curves else CLEARLY
         self._slightly = CLEARLY_TABULATED / 2.0 if edges.curves else SLIGHTLY
@@ -141,7 +142,7 @@ class Router(SpotGraph):
     @property
     def _far(self) -> bool:
         """Whether the best path is far to find: in a large market with mispricing."""
-        return self._mispriced and len(self._trades) > LARGE
+        return self.mispriced and len(self._trades) > LARGE
 
     def warm(self, pause: Callable[[], None] = lambda: None) -> None:
         """Run every kernel once, so that later calls neither compile nor allocate. `pause` is called in between."""
@@ -270,7 +271,7 @@ class Router(SpotGraph):
         best = better(best, single)
         if split.paths and (best is None or time.monotonic() < deadline):
             best = better(best, self._plans.of_paths(ask, *split, single))
-        if self._mispriced and (best is None or time.monotonic() < deadline):
+        if self.mispriced and (best is None or time.monotonic() < deadline):
             best = better(best, self._by_wide_path(ask, best))
         budget = self._doubts(ask, best, single, upper) if path or best is None else 0
         return self._settled(ask, best, upper, budget, deadline, hurry)
