@@ -5,7 +5,7 @@ formulas and rounding are listed in docs/pools.md. In every formula ri and ro ar
 sold and the bought token and all divisions round down unless marked.
 """
 
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 from millrace.dex.pool import (
     Burn,
@@ -74,10 +74,39 @@ class ConstantProductPool(Pool, frozen=True, kw_only=True):
         return Burn(amounts, self.with_reserves(after, self.lp_supply - lp))
 
 
+class FeeDestination(NamedTuple):
+    """Who gets a slice of a pair's special fee, and in which token (an identifier)."""
+
+    address: bytes
+    token: str
+
+
+class TrustedPair(NamedTuple):
+    """Another pair in which a pair may sell its special fee: that pair's tokens and its address."""
+
+    tokens: tuple[str, str]
+    address: bytes
+
+
+class FeeUse(NamedTuple):
+    """What a swap does with the special fee: a cut for the collector, and slices that are burned.
+
+    `here` counts the slices that are burned as they are or sold in the pair itself first, `elsewhere` those that are
+    sold in a trusted pair.
+    """
+
+    collector: bool = False
+    here: int = 0
+    elsewhere: int = 0
+
+
 class XExchangePool(ConstantProductPool, frozen=True, kw_only=True):
     """xExchange pair: fee on the input, over `fee_base`. `special_fee` is the part that leaves the pool.
 
-    The special fee leaves only while the pair's fee is enabled (`fee_enabled`).
+    The special fee leaves only while the pair's fee is enabled (`fee_enabled`). Where it goes does not change what a
+    swap pays, but what it takes of a transaction: `fees_collector` (empty: there is none) gets `fees_collector_cut`
+    over `fee_base` of it, `fee_destinations` the rest in equal slices, for which it may be sold in `trusted_pairs`.
+    None: not known.
     """
 
     exchange: ClassVar[str] = "XExchange"
@@ -87,7 +116,10 @@ class XExchangePool(ConstantProductPool, frozen=True, kw_only=True):
     special_fee: int
     fee_base: int = 100_000
     fee_enabled: bool = True
+    fees_collector: bytes | None = None
     fees_collector_cut: int = 0
+    fee_destinations: tuple[FeeDestination, ...] | None = None
+    trusted_pairs: tuple[TrustedPair, ...] | None = None
 
     def amount_out(self, i: int, j: int, amount_in: int) -> int:
         reserve_in, reserve_out = self._reserves_of(i, j, amount_in)
@@ -122,6 +154,23 @@ class XExchangePool(ConstantProductPool, frozen=True, kw_only=True):
 
     def withheld(self, i: int, j: int, amount_in: int) -> tuple[str, int]:
         return self.tokens[i], amount_in * self.total_fee // self.fee_base
+
+    def fee_use(self) -> FeeUse | None:
+        """What a swap does with the special fee, as the contract's `send_fee` does it; None where that is not known."""
+        if not self.fee_enabled or self.special_fee == 0:
+            return FeeUse()
+        if self.fees_collector is None or self.fee_destinations is None:
+            return None
+        collector = bool(self.fees_collector) and self.fees_collector_cut > 0
+        if collector and self.fees_collector_cut == self.fee_base:
+            return FeeUse(collector)
+        outside = [to.token for to in self.fee_destinations if to.token not in self.tokens]
+        if outside and self.trusted_pairs is None:
+            return None
+        markets = [set(pair.tokens) for pair in self.trusted_pairs or ()]
+        # A slice that can be sold nowhere goes back into the reserves.
+        sold = sum(any({token, own} in markets for own in self.tokens) for token in outside)
+        return FeeUse(collector, len(self.fee_destinations) - len(outside), sold)
 
     def collector_fee(self, amount_in: int) -> int:
         """The part of the special fee of a swap that is sent to the fees collector."""

@@ -8,7 +8,7 @@ import msgspec
 
 from millrace.chain import address
 from millrace.chain.token import is_identifier
-from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.constant_product import FeeDestination, JexPool, OneDexPool, TrustedPair, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.pool import Pool
 from millrace.dex.stable import AshStablePool, JexStablePool
@@ -32,6 +32,8 @@ from millrace.dex.wire import (
 MAX_COINS: Final = 8
 MAX_DECIMALS: Final = 18
 MAX_TEXT: Final = 200
+MAX_FEE_ENTRIES: Final = 64
+"""Fee destinations or trusted pairs of one pair: each costs a swap gas, so that no pair has many."""
 
 
 class Context(NamedTuple):
@@ -176,15 +178,23 @@ class _Fields:
         return tokens
 
     def _address(self) -> bytes:
+        return self.address_at("address", self.entry.address)
+
+    def address_at(self, field: str, text: str) -> bytes:
         try:
-            return _decoded(self.entry.address)
+            return _decoded(text)
         except ValueError as error:
-            raise self.fault("address", str(error)) from None
+            raise self.fault(field, str(error)) from None
+
+    def identifier(self, field: str, token: str) -> str:
+        if not is_identifier(token):
+            raise self.fault(field, f"{token[:40]!r} is not a token identifier")
+        return token
 
     def _lp_token(self, tokens: tuple[str, ...]) -> str:
         token: str = self.entry.lp_token or ""
-        if token and not is_identifier(token):
-            raise self.fault("lpToken", f"{token[:40]!r} is not a token identifier")
+        if token:
+            self.identifier("lpToken", token)
         if token in tokens:
             raise self.fault("lpToken", f"{token} is one of the pool's own tokens")
         return token
@@ -226,8 +236,45 @@ def _xexchange(fields: _Fields) -> Pool:
         special_fee=special,
         fee_base=base,
         fee_enabled=entry.fee_enabled,
+        fees_collector=_fees_collector(fields, entry.fees_collector),
         fees_collector_cut=cut,
+        fee_destinations=_fee_destinations(fields, entry),
+        trusted_pairs=_trusted_pairs(fields, entry),
     )
+
+
+def _fees_collector(fields: _Fields, text: str | None) -> bytes | None:
+    return fields.address_at("feesCollector", text) if text else None if text is None else b""
+
+
+def _fee_destinations(fields: _Fields, entry: XExchangeEntry) -> tuple[FeeDestination, ...] | None:
+    found = entry.fee_destinations
+    if found is None:
+        return None
+    if len(found) > MAX_FEE_ENTRIES:
+        raise fields.fault("feeDestinations", f"{len(found)} of them, at most {MAX_FEE_ENTRIES} are taken")
+    path = "feeDestinations[{}].{}".format
+    return tuple(
+        [
+            FeeDestination(
+                fields.address_at(path(k, "address"), to.address), fields.identifier(path(k, "token"), to.token)
+            )
+            for k, to in enumerate(found)
+        ]
+    )
+
+
+def _trusted_pairs(fields: _Fields, entry: XExchangeEntry) -> tuple[TrustedPair, ...] | None:
+    found = entry.trusted_pairs
+    if found is None:
+        return None
+    if len(found) > MAX_FEE_ENTRIES:
+        raise fields.fault("trustedPairs", f"{len(found)} of them, at most {MAX_FEE_ENTRIES} are taken")
+    pairs = []
+    for k, pair in enumerate(found):
+        first, second = [fields.identifier(f"trustedPairs[{k}].tokens", token) for token in pair.tokens]
+        pairs.append(TrustedPair((first, second), fields.address_at(f"trustedPairs[{k}].address", pair.address)))
+    return tuple(pairs)
 
 
 def _onedex(fields: _Fields) -> Pool:

@@ -51,12 +51,27 @@ class Entry(msgspec.Struct, rename="camel", kw_only=True):
     lp_supply: Number = "0"
 
 
+class FeeDestinationEntry(msgspec.Struct):
+    address: str
+    token: str
+
+
+class TrustedPairEntry(msgspec.Struct):
+    tokens: tuple[str, str]
+    address: str
+
+
 class XExchangeEntry(Entry, kw_only=True):
+    """`feesCollector` is empty where there is none; None of what the special fee is used for: not known."""
+
     total_fee: Number
     special_fee: Number
     fee_base: Number = "100000"
     fee_enabled: bool = True
+    fees_collector: str | None = None
     fees_collector_cut: Number | None = None
+    fee_destinations: list[FeeDestinationEntry] | None = None
+    trusted_pairs: list[TrustedPairEntry] | None = None
 
 
 class OneDexEntry(Entry, kw_only=True):
@@ -166,6 +181,7 @@ def write(pool: Pool) -> Entry:
             fee_base=str(pool.fee_base),
             fee_enabled=pool.fee_enabled,
             fees_collector_cut=str(pool.fees_collector_cut),
+            **_fee_setup(pool),
         )
     if isinstance(pool, OneDexPool):
         return OneDexEntry(
@@ -185,6 +201,16 @@ def write(pool: Pool) -> Entry:
             fee_base=str(pool.fee_base),
         )
     return _write_curved(pool, common)
+
+
+def _fee_setup(pool: XExchangePool) -> dict[str, Any]:
+    """Where a pair's special fee goes."""
+    collector, to, trusted = pool.fees_collector, pool.fee_destinations, pool.trusted_pairs
+    return {
+        "fees_collector": None if collector is None else _encoded(collector) if collector else "",
+        "fee_destinations": None if to is None else [FeeDestinationEntry(_encoded(a), token) for a, token in to],
+        "trusted_pairs": None if trusted is None else [TrustedPairEntry(pair, _encoded(a)) for pair, a in trusted],
+    }
 
 
 def _write_curved(pool: Pool, common: dict[str, Any]) -> Entry:
