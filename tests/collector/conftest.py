@@ -24,6 +24,8 @@ USDT_ASH = address.decode("erd1qqqqqqqqqqqqqpgqn7969pvzaatp8p9yu6u5h2ce2gyw0x9j4
 JEX_WEGLD = address.decode("erd1qqqqqqqqqqqqqpgquenuwz852khuxcau49md27wk2qp03v4s6avsdvmxkc")
 JEX_STABLE = address.decode("erd1qqqqqqqqqqqqqpgqahfmv4apudlzgawgcvp2zr65dtufqfmy6avsazkewu")
 OWNER = b"\x0e" * 32
+COLLECTOR = bytes(8) + b"\x0c" * 24
+MEX_WEGLD = bytes(8) + b"\x0d" * 24
 
 DECIMALS = {
     "WEGLD-bd4d79": 18,
@@ -88,6 +90,11 @@ def recorded_views() -> dict[tuple[bytes, str, tuple[bytes, ...]], list[bytes]]:
     tell(WEGLD_USDC, "getState", b"\x01")
     tell(WEGLD_USDC, "getFeeState", b"\x01")
     tell(WEGLD_USDC, "getLpTokenIdentifier", b"EGLDUSDC-594e5e")
+    # Where its special fee goes is not on record; this is one of the ways there are.
+    tell(WEGLD_USDC, "getFeesCollectorAddress", COLLECTOR)
+    tell(WEGLD_USDC, "getFeesCollectorCutPercentage", top_uint(50_000))
+    tell(WEGLD_USDC, "getFeeDestinations", bytes(32) + text("MEX-455c57"))
+    tell(WEGLD_USDC, "getTrustedSwapPairs", text("MEX-455c57") + text("WEGLD-bd4d79") + MEX_WEGLD)
 
     tell(ONEDEX, "getMainPairTokens", b"WEGLD-bd4d79", b"USDC-c76f1f", b"USDT-f8c08c", b"ONE-f9954f")
     tell(ONEDEX, "getLastPairId", top_uint(947))
@@ -173,13 +180,17 @@ def recorded_views() -> dict[tuple[bytes, str, tuple[bytes, ...]], list[bytes]]:
 
 
 class StandIn:
-    """Answers views from a table; `faults` are answers to give first, one per question, `dead` views never answer."""
+    """Answers views from a table; `faults` are answers to give first, one per question, `dead` views never answer.
+
+    `refusals` are a contract's words for a view that is not in the table.
+    """
 
     def __init__(self) -> None:
         self.views = recorded_views()
         self.asked: Counter[str] = Counter()
         self.faults: list[web.Response] = []
         self.dead: set[str] = set()
+        self.refusals: dict[str, str] = {}
         self.rounds: asyncio.Queue[str] = asyncio.Queue()
         self.busiest = 0
         self._now = 0
@@ -214,7 +225,7 @@ class StandIn:
             output: dict[str, Any] = {
                 "returnData": None,
                 "returnCode": "user error",
-                "returnMessage": "invalid function",
+                "returnMessage": self.refusals.get(body["funcName"], "invalid function"),
             }
         else:
             # Nodes answer an empty value as null or as an empty string.

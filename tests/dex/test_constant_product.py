@@ -5,11 +5,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millrace.dex.constant_product import ConstantProductPool, JexPool, OneDexPool, XExchangePool
+from millrace.dex.constant_product import (
+    ConstantProductPool,
+    FeeDestination,
+    FeeUse,
+    JexPool,
+    OneDexPool,
+    TrustedPair,
+    XExchangePool,
+)
 from millrace.dex.pool import (
     InsufficientLiquidity,
     InvalidAmount,
@@ -601,3 +610,124 @@ def test_calls_an_exchange_lacks() -> None:
         some("x").mint_single(0, 10)
     with pytest.raises(Unsupported):
         some("o").burn_single(10, 0)
+
+
+# Where the special fee of an xExchange pair goes
+
+SOMEONE = b"\x01" * 32
+
+
+def burned(*tokens: str) -> tuple[FeeDestination, ...]:
+    return tuple([FeeDestination(bytes(32), token) for token in tokens])
+
+
+def trusted(*pairs: tuple[str, str]) -> tuple[TrustedPair, ...]:
+    return tuple([TrustedPair(pair, SOMEONE) for pair in pairs])
+
+
+HALF = {"fees_collector": SOMEONE, "fees_collector_cut": 50_000, "fee_destinations": (), "trusted_pairs": ()}
+A, B, C, D = "A-aaaaaa", "B-aaaaaa", "C-aaaaaa", "D-aaaaaa"
+
+USES: dict[str, tuple[dict[str, Any], FeeUse | None]] = {
+    "fee off": ({"fee_enabled": False, "fee_destinations": burned(C)}, FeeUse()),
+    "fee off, the rest not known": ({"fee_enabled": False, "fees_collector": None}, FeeUse()),
+    "no special fee": ({"special_fee": 0, "fee_destinations": None}, FeeUse()),
+    "collector gets all": ({"fees_collector_cut": 100_000}, FeeUse(collector=True)),
+    "collector gets all, destinations get nothing": (
+        {"fees_collector_cut": 100_000, "fee_destinations": burned(A, C), "trusted_pairs": None},
+        FeeUse(collector=True),
+    ),
+    "collector gets nearly all": (
+        {"fees_collector_cut": 99_999, "fee_destinations": burned(A)},
+        FeeUse(collector=True, here=1),
+    ),
+    "the least cut": ({"fees_collector_cut": 1}, FeeUse(collector=True)),
+    "a collector without a cut": ({"fees_collector_cut": 0, "fee_destinations": burned(A)}, FeeUse(here=1)),
+    "a cut without a collector": ({"fees_collector": b"", "fee_destinations": burned(B)}, FeeUse(here=1)),
+    "a full cut without a collector": (
+        {"fees_collector": b"", "fees_collector_cut": 100_000, "fee_destinations": burned(B)},
+        FeeUse(here=1),
+    ),
+    "both tokens burned": ({"fee_destinations": burned(A, B)}, FeeUse(collector=True, here=2)),
+    "own tokens, pairs not known": (
+        {"fee_destinations": burned(A), "trusted_pairs": None},
+        FeeUse(collector=True, here=1),
+    ),
+    "sold elsewhere": (
+        {"fee_destinations": burned(C), "trusted_pairs": trusted((B, C))},
+        FeeUse(collector=True, elsewhere=1),
+    ),
+    "sold elsewhere, tokens the other way round": (
+        {"fee_destinations": burned(C), "trusted_pairs": trusted((C, A))},
+        FeeUse(collector=True, elsewhere=1),
+    ),
+    "here and elsewhere": (
+        {"fee_destinations": burned(C, A, D), "trusted_pairs": trusted((A, C), (D, B))},
+        FeeUse(collector=True, here=1, elsewhere=2),
+    ),
+    "to be sold nowhere": ({"fee_destinations": burned(C)}, FeeUse(collector=True)),
+    "trusted pairs without the pair's tokens": (
+        {"fee_destinations": burned(C), "trusted_pairs": trusted((C, D), (A, D))},
+        FeeUse(collector=True),
+    ),
+    "collector not known": ({"fees_collector": None}, None),
+    "destinations not known": ({"fee_destinations": None}, None),
+    "pairs not known": ({"fee_destinations": burned(A, C), "trusted_pairs": None}, None),
+}
+
+
+@pytest.mark.parametrize(("fields", "use"), USES.values(), ids=USES.keys())
+def test_what_a_swap_does_with_the_special_fee(fields: dict[str, Any], use: FeeUse | None) -> None:
+    """A cut for the collector and one burn for each slice that can be sold; not known only where it would matter."""
+    common: dict[str, Any] = {"total_fee": 300, "special_fee": 50} | HALF
+    assert XExchangePool(**base_of((10**18, 10**18)), **(common | fields)).fee_use() == use
+
+
+def test_a_pool_made_without_it_does_not_know_where_its_fee_goes() -> None:
+    """Nothing is taken for granted of a pair of which only the fee is known."""
+    assert XExchangePool(**base_of((10**18, 10**18)), total_fee=300, special_fee=50).fee_use() is None
+
+
+@st.composite
+def fee_setups(draw: st.DrawFn) -> XExchangePool:
+    tokens = st.sampled_from((A, B, C, D))
+    return XExchangePool(
+        **base_of((10**18, 10**18)),
+        total_fee=300,
+        special_fee=draw(st.sampled_from((0, 50))),
+        fee_enabled=draw(st.booleans()),
+        fees_collector=draw(st.sampled_from((None, b"", SOMEONE))),
+        fees_collector_cut=draw(st.sampled_from((0, 1, 50_000, 100_000))),
+        fee_destinations=draw(st.none() | st.lists(tokens, max_size=4).map(lambda names: burned(*names))),
+        trusted_pairs=draw(
+            st.none()
+            | st.lists(st.tuples(tokens, tokens).filter(lambda pair: pair[0] != pair[1]), max_size=4).map(
+                lambda pairs: trusted(*pairs)
+            )
+        ),
+    )
+
+
+@given(fee_setups(), st.integers(1, 10**15))
+@settings(max_examples=300, deadline=None)
+def test_a_fee_is_used_for_no_less_than_is_paid(pool: XExchangePool, amount: int) -> None:
+    """A collector that gets anything is counted, though a cut may round to zero; no slice is counted twice."""
+    use = pool.fee_use()
+    if use is None:
+        assert None in (pool.fees_collector, pool.fee_destinations, pool.trusted_pairs)
+        return
+    if pool.fees_collector and pool.collector_fee(amount):
+        assert use.collector
+    assert use.here + use.elsewhere <= len(pool.fee_destinations or ())
+    assert use.elsewhere == 0 or pool.trusted_pairs
+    if not pool.fees_collector_cut:
+        assert not use.collector
+
+
+@given(fee_setups())
+@settings(max_examples=200, deadline=None)
+def test_what_is_not_known_makes_no_swap_cheaper(pool: XExchangePool) -> None:
+    """Forgetting any part of a pair's fee setup leaves its use the same or not known, never another one."""
+    known = pool.fee_use()
+    for field in ("fees_collector", "fee_destinations", "trusted_pairs"):
+        assert msgspec.structs.replace(pool, **{field: None}).fee_use() in (known, None)

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 from millrace.chain import address
 from millrace.dex import document
-from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.constant_product import FeeDestination, JexPool, OneDexPool, TrustedPair, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.document import DocumentError, PoolDocument, decode, encode, pools
-from millrace.dex.entries import Reader
+from millrace.dex.entries import MAX_FEE_ENTRIES, Reader
 from millrace.dex.pool import PoolState
 from millrace.dex.stable import AshStablePool, JexStablePool
 
 ROUTER = address.encode(bytes(8) + b"\x05" + bytes(22) + b"\x07")
+NOBODY = address.encode(address.ZERO)
 
 
 def contract(k: int) -> str:
@@ -61,7 +62,17 @@ def sample() -> dict[str, Any]:
         },
         "pools": [
             entry(
-                0, "XExchange", "constant_product", totalFee="300", specialFee="50", feeBase="100000", feeEnabled=True
+                0,
+                "XExchange",
+                "constant_product",
+                totalFee="300",
+                specialFee="50",
+                feeBase="100000",
+                feeEnabled=True,
+                feesCollector=contract(90),
+                feesCollectorCut="50000",
+                feeDestinations=[{"address": NOBODY, "token": "MEX-455c57"}],
+                trustedPairs=[{"tokens": ["MEX-455c57", "WEGLD-bd4d79"], "address": contract(91)}],
             ),
             entry(
                 1,
@@ -130,6 +141,8 @@ def test_every_kind_becomes_its_pool() -> None:
     assert isinstance(xexchange, XExchangePool)
     assert xexchange.reserves == (81478482319716395147753, 4878990096191)
     assert (xexchange.total_fee, xexchange.special_fee, xexchange.lp_supply) == (300, 50, 9390873908175)
+    assert (xexchange.fees_collector, xexchange.fees_collector_cut) == (bytes(31) + b"\x5a", 50_000)
+    assert (xexchange.fee_destinations, xexchange.trusted_pairs) == ((BURN_MEX,), (OUTLET,))
     assert isinstance(onedex, OneDexPool)
     assert (onedex.pair_id, onedex.main) == (9, (False, True))
     assert isinstance(jex, JexPool)
@@ -149,6 +162,54 @@ def test_a_document_survives_the_round_trip() -> None:
     assert decode(again) == first
     assert encode(decode(again)) == again
     assert first.onedex_router == address.decode(ROUTER)
+
+
+BURN_HERE = FeeDestination(address.ZERO, "USDC-c76f1f")
+BURN_MEX = FeeDestination(address.ZERO, "MEX-455c57")
+OUTLET = TrustedPair(("MEX-455c57", "WEGLD-bd4d79"), bytes(31) + b"\x5b")
+SETUPS: dict[str, dict[str, Any]] = {
+    "not known": {"fees_collector": None, "fees_collector_cut": 0, "fee_destinations": None, "trusted_pairs": None},
+    "off": {"fee_enabled": False, "fees_collector": b"", "fee_destinations": (), "trusted_pairs": ()},
+    "collector": {"fees_collector_cut": 100_000, "fee_destinations": (), "trusted_pairs": ()},
+    "sold here": {"fee_destinations": (BURN_HERE,), "trusted_pairs": ()},
+    "sold elsewhere": {"fee_destinations": (BURN_MEX, BURN_HERE), "trusted_pairs": (OUTLET,)},
+    "pairs not known": {"fee_destinations": (BURN_MEX,), "trusted_pairs": None},
+    "no collector": {"fees_collector": b"", "fees_collector_cut": 0, "fee_destinations": (BURN_HERE,)},
+    "many": {"fee_destinations": (BURN_MEX,) * MAX_FEE_ENTRIES, "trusted_pairs": (OUTLET,) * MAX_FEE_ENTRIES},
+}
+
+
+@pytest.mark.parametrize("setup", SETUPS.values(), ids=SETUPS.keys())
+def test_where_a_fee_goes_survives_the_round_trip(setup: dict[str, Any]) -> None:
+    """Whatever a pair does with its special fee, and whatever is not known of it, the document says so."""
+    first = decode(data(sample()))
+    changed = msgspec.structs.replace(first, pools=(msgspec.structs.replace(first.pools[0], **setup), *first.pools[1:]))
+    again = decode(encode(changed))
+    assert again == changed
+    assert encode(again) == encode(changed)
+
+
+FEE_FIELDS = {
+    "feesCollector": "fees_collector",
+    "feeDestinations": "fee_destinations",
+    "trustedPairs": "trusted_pairs",
+}
+
+
+@pytest.mark.parametrize(("field", "attribute"), FEE_FIELDS.items())
+def test_what_is_not_known_is_not_nothing(field: str, attribute: str) -> None:
+    """A field that is missing or null is not known; an empty text or list says that there is none."""
+
+    def told(**change: Any) -> Any:
+        changed = sample()
+        changed["pools"][0].pop(field)
+        changed["pools"][0] |= change
+        return getattr(decode(data(changed)).pools[0], attribute)
+
+    assert told() is None
+    assert told(**{field: None}) is None
+    nothing, none = ("", b"") if field == "feesCollector" else ([], ())
+    assert told(**{field: nothing}) == none
 
 
 def test_integers_may_come_as_json_numbers() -> None:
@@ -171,6 +232,10 @@ def test_defaults_and_unknown_fields() -> None:
     assert [pool.state for pool in built] == [PoolState.ACTIVE] * 6
     assert isinstance(built[4], JexStablePool)
     assert (built[4].liquidity_fee, built[4].platform_share) == (500 * 3 // 8, (33, 100))
+
+
+def burned(token: str) -> list[dict[str, str]]:
+    return [{"address": NOBODY, "token": token}]
 
 
 FAULTS = [
@@ -213,6 +278,20 @@ FAULTS = [
     ("$.pools[0].feeBase", lambda d: d["pools"][0].update(feeBase="0")),
     ("$.pools[0].specialFee", lambda d: d["pools"][0].update(specialFee="301")),
     ("$.pools[0].feesCollectorCut", lambda d: d["pools"][0].update(feesCollectorCut="100001")),
+    ("$.pools[0].feesCollector", lambda d: d["pools"][0].update(feesCollector=contract(0)[:-1])),
+    ("$.pools[0].feesCollector", lambda d: d["pools"][0].update(feesCollector="0" * 64)),
+    ("$.pools[0].feesCollector", lambda d: d["pools"][0].update(feesCollector=5)),
+    ("$.pools[0].feeDestinations", lambda d: d["pools"][0].update(feeDestinations=burned("USDC-c76f1f") * 65)),
+    ("$.pools[0].feeDestinations[1].token", lambda d: d["pools"][0]["feeDestinations"].extend(burned("usdc"))),
+    ("$.pools[0].feeDestinations[0].token", lambda d: d["pools"][0].update(feeDestinations=burned("EGLD"))),
+    ("$.pools[0].feeDestinations[0].address", lambda d: d["pools"][0]["feeDestinations"][0].update(address="")),
+    ("$.pools[0].feeDestinations[0]", lambda d: d["pools"][0]["feeDestinations"][0].pop("address")),
+    ("$.pools[0].feeDestinations", lambda d: d["pools"][0].update(feeDestinations={})),
+    ("$.pools[0].trustedPairs", lambda d: d["pools"][0].update(trustedPairs=d["pools"][0]["trustedPairs"] * 65)),
+    ("$.pools[0].trustedPairs[0].tokens", lambda d: d["pools"][0]["trustedPairs"][0].update(tokens=["MEX", ""])),
+    ("$.pools[0].trustedPairs[0].tokens", lambda d: d["pools"][0]["trustedPairs"][0].update(tokens=["MEX-455c57"])),
+    ("$.pools[0].trustedPairs[0].address", lambda d: d["pools"][0]["trustedPairs"][0].update(address="erd1x")),
+    ("$.pools[0].trustedPairs[0]", lambda d: d["pools"][0].update(trustedPairs=[ROUTER])),
     ("$.pools[0]", lambda d: d["pools"][0].pop("totalFee")),
     ("$.pools[1].stakingFee", lambda d: d["pools"][1].update(stakingFee="71")),
     ("$.pools[1].feeBase", lambda d: d["pools"][1].update(feeBase="100")),
@@ -261,6 +340,9 @@ MOVES = {
     "LP units": lambda d: d["pools"][3].update(lpSupply="1"),
     "all reserves": lambda d: [pool.update(reserves=["9"] * len(pool["tokens"])) for pool in d["pools"]],
     "a fee": lambda d: d["pools"][0].update(totalFee="301"),
+    "a fee's collector": lambda d: d["pools"][0].update(feesCollector=""),
+    "a fee's destinations": lambda d: d["pools"][0].update(feeDestinations=None),
+    "a trusted pair": lambda d: d["pools"][0]["trustedPairs"][0].update(address=contract(92)),
     "a scale": lambda d: d["pools"][5].update(reserves=["8", "9"], priceScale=["758700083236072"]),
     "a main pair token": lambda d: d["exchanges"]["OneDex"].update(mainPairTokens=["USDT-f8c08c"]),
     "decimals": lambda d: d["tokens"][1].update(decimals=7),

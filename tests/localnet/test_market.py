@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,9 +14,11 @@ from millrace.chain.network import PROFILES, profile
 from millrace.chain.token import is_identifier
 from millrace.dex import document as documents
 from millrace.dex.aggregator_contract import CONTRACT
+from millrace.dex.constant_product import FeeUse, XExchangePool
 from millrace.dex.document import Block
 from millrace.dex.market import DictMarket
-from millrace.dex.pool import Pool, PoolError
+from millrace.dex.pool import Pool, PoolError, PoolState
+from millrace.localnet.founding import with_fee_setups
 from millrace.localnet.ledger import Ledger
 from millrace.localnet.listing import TOKENS
 from millrace.localnet.market import WRAPPED, Market, document, generate, install
@@ -198,6 +201,53 @@ def test_contracts_live_in_the_aggregators_shard_under_any_profile(name: str) ->
     everything = {at.wrapper, at.onedex, at.provider, *at.fee_receivers.values()}
     everything |= {pool.address for pool in market.pools}
     assert {network.shard_of(contract) for contract in everything} == {network.shard_of(CONTRACT)}
+
+
+def test_pairs_send_their_fees_different_ways(whole: Market) -> None:
+    """Of ten xExchange pairs one has its fee off, three pay a collector alone, four burn half here, two elsewhere."""
+    pairs = [pool for pool in whole.pools if isinstance(pool, XExchangePool)]
+    uses = [pair.fee_use() for pair in pairs]
+    elsewhere = FeeUse(collector=True, elsewhere=1)
+    ten = {FeeUse(): 1, FeeUse(collector=True): 3, FeeUse(collector=True, here=1): 4, elsewhere: 2}
+    assert all(Counter(uses[start : start + 10]) == ten for start in range(0, len(uses), 10))
+    assert {pair.fees_collector for pair in pairs} == {b"", whole.addresses.fee_receivers["XExchange"]}
+    assert all(bool(pair.fees_collector) == pair.fee_enabled for pair in pairs)
+    by_address = {pair.address: pair for pair in pairs}
+    for pair in pairs:
+        for to in pair.fee_destinations or ():
+            assert to.address == bytes(32)
+        for trusted in pair.trusted_pairs or ():
+            other = by_address[trusted.address]
+            assert (other.tokens, other.state) == (trusted.tokens, "active")
+            assert len({*pair.tokens} & {*other.tokens}) == 1
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 1), (0, 4), (3, 10), (7, 60), (0, 180)])
+def test_where_fees_go_is_told_by_the_place_alone(whole: Market, first: int, count: int) -> None:
+    """Of any pairs nothing but the fee setup changes, and that the same way each time."""
+    some = [pool for pool in whole.pools if isinstance(pool, XExchangePool)][first:][:count]
+    settled = with_fee_setups(some, whole.addresses.provider)
+    assert settled == with_fee_setups(some, whole.addresses.provider)
+    setup = {"fee_enabled", "fees_collector", "fees_collector_cut", "fee_destinations", "trusted_pairs"}
+    for before, after in zip(some, settled, strict=True):
+        assert isinstance(after, XExchangePool)
+        kept = [name for name in before.__struct_fields__ if name not in setup]
+        assert [getattr(after, name) for name in kept] == [getattr(before, name) for name in kept]
+        use = after.fee_use()
+        assert use is not None
+        assert use.here + use.elsewhere == len(after.fee_destinations or ())
+
+
+def test_a_fee_that_no_other_pair_could_sell_is_sold_at_home(whole: Market) -> None:
+    """A pair whose tokens no other active pair trades burns one of its own tokens instead."""
+    pair = next(pool for pool in whole.pools if isinstance(pool, XExchangePool))
+    closed = msgspec.structs.replace(pair, tokens=(pair.tokens[0], "OTHER-000001"), state=PoolState.INACTIVE)
+    twins = [msgspec.structs.replace(pair, id=f"x{k}") for k in range(4)]
+    for others in ([], [closed], [msgspec.structs.replace(closed, state=PoolState.ACTIVE)]):
+        settled = with_fee_setups([*twins, *others], whole.addresses.provider)[3]
+        assert isinstance(settled, XExchangePool)
+        open_to_sales = any(other.state == PoolState.ACTIVE for other in others)
+        assert settled.fee_use() == FeeUse(collector=True, here=not open_to_sales, elsewhere=open_to_sales)
 
 
 def test_few_tokens_with_many_pools_are_listed_more_often() -> None:

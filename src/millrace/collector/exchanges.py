@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from millrace.chain import address
 from millrace.chain.abi import AbiError, top_uint
@@ -25,11 +25,22 @@ from millrace.dex.stableswap import UNIT, liquidity_fee
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 MOST_LOST = 10  # an exchange of which more than one pool in so many (and more than two) got no answer is an error
 PAGE = 200
 MAX_PAGES = 100
 MAX_POOLS = PAGE * MAX_PAGES
 """Pools of one exchange; one that lists more is not the exchange it should be."""
+
+FEE_VIEWS: dict[str, Callable[[Sequence[bytes]], Any]] = {
+    "getFeesCollectorAddress": views.fees_collector,
+    "getFeesCollectorCutPercentage": views.fees_collector_cut,
+    "getFeeDestinations": views.fee_destinations,
+    "getTrustedSwapPairs": views.trusted_pairs,
+}
+NO_COLLECTOR = "storage decode error (key: feesCollectorAddress)"
+"""How a pair without a collector answers: nothing was ever stored there, and nothing is no address."""
 
 
 class Skipped(NamedTuple):
@@ -53,7 +64,7 @@ class NoPool(Exception):
 class Reader:
     """Reads pools through one gateway; `book` knows tokens' decimals.
 
-    Views of what hardly ever changes (fees, LP tokens) are asked again after `slow_seconds` only.
+    Views of what hardly ever changes (fees, where they go, LP tokens) are asked again after `slow_seconds` only.
     """
 
     def __init__(
@@ -67,7 +78,9 @@ class Reader:
         self._book = book
         self._slow_seconds = slow_seconds
         self._clock = clock
-        self._slow: dict[tuple[bytes, str], tuple[float, bytes]] = {}
+        self._slow: dict[tuple[bytes, str], tuple[float, Any]] = {}
+        self._unreadable: set[tuple[bytes, str]] = set()
+        """Views whose answers were found unreadable: each is logged once."""
 
     async def xexchange(self, router: bytes) -> Harvest:
         """All pairs that the router lists."""
@@ -78,7 +91,7 @@ class Reader:
 
     async def _xexchange_pair(self, pair: views.XExchangePair) -> Pool:
         contract = pair.address
-        held, state, total, special, enabled, lp_token = await gather(
+        held, state, total, special, enabled, lp_token, fee_setup = await gather(
             [
                 self._gateway.view(contract, "getReservesAndTotalSupply"),
                 self._number(contract, "getState"),
@@ -86,6 +99,7 @@ class Reader:
                 self._slow_number(contract, "getSpecialFee"),
                 self._slow_number(contract, "getFeeState"),
                 self._lp_token(contract),
+                self._fee_setup(contract),
             ]
         )
         if len(held) != 3:
@@ -103,7 +117,35 @@ class Reader:
             total_fee=total,
             special_fee=special,
             fee_enabled=bool(enabled),
+            **fee_setup,
         )
+
+    async def _fee_setup(self, contract: bytes) -> dict[str, Any]:
+        """Where a pair's special fee goes, as `XExchangePool` names it; what its contract does not tell is None."""
+        collector, cut, destinations, trusted = await gather(
+            [self._slowly(contract, name, partial(self._fee_part, decode)) for name, decode in FEE_VIEWS.items()]
+        )
+        if collector and cut is None:
+            collector = None  # a cut cannot be "not known", and a cut of zero would make swaps look cheap
+        return {
+            "fees_collector": collector,
+            "fees_collector_cut": cut or 0,
+            "fee_destinations": destinations,
+            "trusted_pairs": trusted,
+        }
+
+    async def _fee_part(self, decode: Callable[[Sequence[bytes]], Any], contract: bytes, function: str) -> Any:
+        """What a view of `FEE_VIEWS` tells. None: the contract is older and has no such view, or tells no sense."""
+        try:
+            return decode(await self._gateway.view(contract, function))
+        except ViewError as error:
+            return b"" if decode is views.fees_collector and NO_COLLECTOR in str(error) else None
+        except AbiError as error:
+            if (contract, function) not in self._unreadable:
+                self._unreadable.add((contract, function))
+                reason = {"pool": _id("x", contract), "view": function, "reason": str(error)}
+                log.warning("where a pair's fee goes cannot be read", extra=reason)
+            return None
 
     async def onedex(self, router: bytes) -> tuple[Harvest, tuple[str, ...]]:
         """All pairs of the one contract, and the main pair tokens."""
@@ -302,13 +344,18 @@ class Reader:
     async def _number(self, contract: bytes, function: str, *args: bytes) -> int:
         return views.number(await self._gateway.value(contract, function, *args))
 
-    async def _slow_value(self, contract: bytes, function: str) -> bytes:
+    async def _slowly(self, contract: bytes, function: str, ask: Callable[[bytes, str], Awaitable[T]]) -> T:
+        """What `ask` makes of a view's answer, kept for `slow_seconds`; an error is not kept."""
         key = (contract, function)
-        expires, value = self._slow.get(key, (0.0, b""))
+        expires, kept = self._slow.get(key, (0.0, None))
         if self._clock() >= expires:
-            value = await self._gateway.value(contract, function)
-            self._slow[key] = (self._clock() + self._slow_seconds, value)
+            kept = await ask(contract, function)
+            self._slow[key] = (self._clock() + self._slow_seconds, kept)
+        value: T = kept
         return value
+
+    async def _slow_value(self, contract: bytes, function: str) -> bytes:
+        return await self._slowly(contract, function, self._gateway.value)
 
     async def _slow_number(self, contract: bytes, function: str) -> int:
         return views.number(await self._slow_value(contract, function))

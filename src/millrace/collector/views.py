@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
+from millrace.chain import address
 from millrace.chain.abi import AbiError, Reader, decode_uint
+from millrace.chain.token import is_identifier
+from millrace.dex.constant_product import FeeDestination, TrustedPair
+from millrace.dex.entries import MAX_FEE_ENTRIES
 from millrace.dex.pool import PoolState
+
+T = TypeVar("T")
 
 NUMBER_BYTES = 32
 """No amount, price or fee of any contract needs more; what does is no number but an attempt on its reader."""
+
+XEXCHANGE_FEE_BASE = 100_000
+"""What xExchange's fees and the collector's cut are counted over."""
 
 
 class XExchangePair(NamedTuple):
@@ -105,6 +115,66 @@ def xexchange_pair(data: bytes) -> XExchangePair:
     pair = XExchangePair((text(reader.blob()), text(reader.blob())), reader.take(32))
     reader.end()
     return pair
+
+
+def fees_collector(values: Sequence[bytes]) -> bytes:
+    """View `getFeesCollectorAddress` of an xExchange pair: the address, or nothing where there is no collector.
+
+    Source of this and the three views below: `mx-exchange-sc`, pair contract, fee module. Raises `AbiError`.
+    """
+    found = _only(values)
+    if found and len(found) != address.SIZE:
+        raise AbiError(f"an address has {address.SIZE} bytes, not {len(found)}")
+    return b"" if found == address.ZERO else found
+
+
+def fees_collector_cut(values: Sequence[bytes]) -> int:
+    """View `getFeesCollectorCutPercentage`: the collector's part of the special fee, over 100 000."""
+    cut = number(_only(values))
+    if cut > XEXCHANGE_FEE_BASE:
+        raise AbiError(f"a cut of {cut} is more than the base {XEXCHANGE_FEE_BASE}")
+    return cut
+
+
+def fee_destinations(values: Sequence[bytes]) -> tuple[FeeDestination, ...]:
+    """View `getFeeDestinations`: {address, token} each, at most 64 of them."""
+    return _fee_entries(values, lambda reader: FeeDestination(reader.take(address.SIZE), _identifier(reader)))
+
+
+def trusted_pairs(values: Sequence[bytes]) -> tuple[TrustedPair, ...]:
+    """View `getTrustedSwapPairs`: {first token, second token, address} each, at most 64 of them."""
+
+    def pair(reader: Reader) -> TrustedPair:
+        tokens = _identifier(reader), _identifier(reader)
+        return TrustedPair(tokens, reader.take(address.SIZE))
+
+    return _fee_entries(values, pair)
+
+
+def _only(values: Sequence[bytes]) -> bytes:
+    """The only value of a view; empty when it returns nothing."""
+    if len(values) > 1:
+        raise AbiError(f"{len(values)} values for one")
+    return values[0] if values else b""
+
+
+def _fee_entries(values: Sequence[bytes], read: Callable[[Reader], T]) -> tuple[T, ...]:
+    if len(values) > MAX_FEE_ENTRIES:
+        # The document would be refused with more.
+        raise AbiError(f"{len(values)} entries, at most {MAX_FEE_ENTRIES} are taken")
+    entries = []
+    for data in values:
+        reader = Reader(data)
+        entries.append(read(reader))
+        reader.end()
+    return tuple(entries)
+
+
+def _identifier(reader: Reader) -> str:
+    token = text(reader.blob())
+    if not is_identifier(token):
+        raise AbiError(f"{token[:40]!r} is not a token identifier")
+    return token
 
 
 def onedex_pair(data: bytes) -> OneDexPair:

@@ -159,11 +159,13 @@ class XExchangePool(ConstantProductPool, frozen=True, kw_only=True):
         """What a swap does with the special fee, as the contract's `send_fee` does it; None where that is not known."""
         if not self.fee_enabled or self.special_fee == 0:
             return FeeUse()
-        if self.fees_collector is None or self.fee_destinations is None:
+        if self.fees_collector is None:
             return None
         collector = bool(self.fees_collector) and self.fees_collector_cut > 0
         if collector and self.fees_collector_cut == self.fee_base:
             return FeeUse(collector)
+        if self.fee_destinations is None:
+            return None
         outside = [to.token for to in self.fee_destinations if to.token not in self.tokens]
         if outside and self.trusted_pairs is None:
             return None

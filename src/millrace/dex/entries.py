@@ -236,15 +236,19 @@ def _xexchange(fields: _Fields) -> Pool:
         special_fee=special,
         fee_base=base,
         fee_enabled=entry.fee_enabled,
-        fees_collector=_fees_collector(fields, entry.fees_collector),
+        fees_collector=_fees_collector(fields, entry),
         fees_collector_cut=cut,
         fee_destinations=_fee_destinations(fields, entry),
         trusted_pairs=_trusted_pairs(fields, entry),
     )
 
 
-def _fees_collector(fields: _Fields, text: str | None) -> bytes | None:
-    return fields.address_at("feesCollector", text) if text else None if text is None else b""
+def _fees_collector(fields: _Fields, entry: XExchangeEntry) -> bytes | None:
+    """The collector's address, empty for none; None where it or its cut is not known."""
+    if not entry.fees_collector:
+        return None if entry.fees_collector is None else b""
+    pubkey = fields.address_at("feesCollector", entry.fees_collector)
+    return None if entry.fees_collector_cut is None else pubkey
 
 
 def _fee_destinations(fields: _Fields, entry: XExchangeEntry) -> tuple[FeeDestination, ...] | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from millrace.chain import address
-from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.constant_product import FeeDestination, JexPool, OneDexPool, TrustedPair, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.pool import Pool, PoolState
 from millrace.dex.stable import AshStablePool, JexStablePool
@@ -31,6 +31,21 @@ TOP_DEPTH: Final = 5_000_000 * ATTO
 """Value of one side of the deepest pool, in 10^-18 dollars."""
 LEAST_DEPTH: Final = 60 * ATTO
 LEAST_RESERVE: Final = 20_000
+
+FEE_BASE: Final = 100_000
+FEE_SETUPS: Final = (
+    "half",
+    "collector",
+    "half",
+    "elsewhere",
+    "collector",
+    "half",
+    "off",
+    "half",
+    "collector",
+    "elsewhere",
+)
+"""Where the special fee of xExchange pairs goes, in turn by a pair's place among them."""
 
 LETTER: Final = {"XExchange": "x", "OneDex": "o", "Jex": "j", "JexStable": "j"}
 
@@ -211,7 +226,7 @@ def _amounts(ground: Ground, site: Site, tokens: Sequence[Token], depth: int) ->
 
 def _xexchange(ground: Ground, tokens: Sequence[Token], common: dict[str, Any], number: int) -> Pool:
     total, special = ((300, 50), (300, 100), (1000, 100))[ground.dice.weighted((7, 9, 10))]
-    return XExchangePool(**common, reserves=(0, 0), total_fee=total, special_fee=special, fees_collector_cut=50_000)
+    return XExchangePool(**common, reserves=(0, 0), total_fee=total, special_fee=special)
 
 
 def _onedex(ground: Ground, tokens: Sequence[Token], common: dict[str, Any], number: int) -> Pool:
@@ -308,6 +323,53 @@ def blemish(pool: Pool, dice: Dice) -> Pool:
         worth = pool.reserves[1] * first // pool.reserves[0]
         return pool.with_reserves((first, max(worth, dice.between(40, 900))))
     return pool
+
+
+def with_fee_setups(pools: Sequence[Pool], collector: bytes) -> tuple[Pool, ...]:
+    """The pools, and where the special fee of each xExchange pair goes: by its place, nothing is drawn for it.
+
+    `collector` is the address of the fees collector.
+    """
+    pairs = [pool for pool in pools if isinstance(pool, XExchangePool)]
+    settled = {
+        pair.id: msgspec.structs.replace(pair, **_fee_setup(pairs, place, collector))
+        for place, pair in enumerate(pairs)
+    }
+    return tuple([settled.get(pool.id, pool) for pool in pools])
+
+
+def _fee_setup(pairs: Sequence[XExchangePool], place: int, collector: bytes) -> dict[str, Any]:
+    """The fields that say where the special fee of the pair at a place goes."""
+    setup = FEE_SETUPS[place % len(FEE_SETUPS)]
+    fields: dict[str, Any] = {
+        "fee_enabled": True,
+        "fees_collector": collector,
+        "fees_collector_cut": FEE_BASE // 2,
+        "fee_destinations": (),
+        "trusted_pairs": (),
+    }
+    if setup == "off":
+        return fields | {"fee_enabled": False, "fees_collector": b"", "fees_collector_cut": 0}
+    if setup == "collector":
+        return fields | {"fees_collector_cut": FEE_BASE}
+    pair = pairs[place]
+    burned = pair.tokens[place % 2]
+    trusted = _outlet(pairs, place) if setup == "elsewhere" else None
+    if trusted is not None:
+        (burned,) = set(trusted.tokens) - set(pair.tokens)
+        fields["trusted_pairs"] = (trusted,)
+    # Burned, as on the live chain: the destination is nobody.
+    return fields | {"fee_destinations": (FeeDestination(address.ZERO, burned),)}
+
+
+def _outlet(pairs: Sequence[XExchangePool], place: int) -> TrustedPair | None:
+    """The next pair that trades exactly one of the tokens of the pair at a place, and takes swaps."""
+    own = set(pairs[place].tokens)
+    for other in (*pairs[place + 1 :], *pairs[:place]):
+        if other.state == PoolState.ACTIVE and len(own & set(other.tokens)) == 1:
+            first, second = other.tokens
+            return TrustedPair((first, second), other.address)
+    return None
 
 
 def _running(weights: Iterable[int]) -> list[int]:

@@ -115,10 +115,11 @@ def generate(
         pool = founding.found(ground, site, depth, pair_id, lp_token)
         built.append(pool if site.needed else founding.blemish(pool, dice))
         infos.append(_info(lp_token, pool.lp_decimals, pool.id))
+    settled = founding.with_fee_setups(built, addresses.fee_receivers["XExchange"])
     return Market(
         seed,
         listed,
-        _restrict_one(built),
+        _restrict_one(settled),
         addresses,
         tuple(infos),
         {info.identifier: info.decimals for info in infos},

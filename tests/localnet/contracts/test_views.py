@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -13,8 +14,10 @@ from millrace.chain.address import ESDT_SYSTEM_CONTRACT
 from millrace.collector.exchanges import Reader
 from millrace.collector.gateway import ViewError
 from millrace.collector.tokens import TokenBook
-from millrace.dex.constant_product import OneDexPool, XExchangePool
+from millrace.dex import document as documents
+from millrace.dex.constant_product import FeeUse, OneDexPool, XExchangePool
 from millrace.dex.pool import Pool, PoolState
+from millrace.localnet import market
 from millrace.localnet.execution import QueryError, query
 from millrace.localnet.listing import MAIN_PAIR_TOKENS
 
@@ -38,8 +41,6 @@ class Gateway:
 
 def as_read(pool: Pool) -> Pool:
     """The pool without what no view tells: who shares in the fees that leave it."""
-    if isinstance(pool, XExchangePool):
-        return msgspec.structs.replace(pool, fees_collector_cut=0)
     if isinstance(pool, OneDexPool):
         leaving = pool.special_fee + pool.staking_fee
         return msgspec.structs.replace(pool, special_fee=leaving, staking_fee=0)
@@ -75,6 +76,39 @@ async def test_every_pool_can_be_read_back_from_its_contract(world: Any) -> None
     assert skipped == inactive
     assert found == {pool.id: as_read(pool) for pool in pools if pool.id not in inactive}
     assert set(main) <= set(MAIN_PAIR_TOKENS)
+
+
+async def test_a_document_made_from_the_views_shows_the_very_pairs(world: Any) -> None:
+    """Market, views, reader, document: xExchange's pairs come out as they are, with where each one's fee goes."""
+    gateway: Any = Gateway(world)
+    read = (await Reader(gateway, TokenBook(gateway)).xexchange(world.at.xexchange_router)).pools
+    shown = market.document(world.market, world.state, documents.Block(1, 1, 1))
+    rest = tuple(pool for pool in shown.pools if not isinstance(pool, XExchangePool))
+    made = documents.decode(documents.encode(msgspec.structs.replace(shown, pools=(*read, *rest))))
+    pairs = {pool.id: pool for pool in world.market.pools if isinstance(pool, XExchangePool)}
+    assert {pool.id: pool for pool in made.pools if isinstance(pool, XExchangePool)} == pairs
+    uses = Counter(pair.fee_use() for pair in pairs.values())
+    assert uses.keys() == {FeeUse(), FeeUse(True), FeeUse(True, here=1), FeeUse(True, elsewhere=1)}
+
+
+def test_a_pair_tells_where_its_fee_goes_in_the_live_layouts(world: Any) -> None:
+    """Address and token, two tokens and address, nested; without a collector the view fails as the live one does."""
+    pairs = [pool for pool in world.ledger.pools.values() if isinstance(pool, XExchangePool)]
+    sold = next(pair for pair in pairs if pair.trusted_pairs)
+    (to,), (trusted,) = sold.fee_destinations or (), sold.trusted_pairs or ()
+
+    def told(pair: XExchangePool, function: str) -> list[bytes]:
+        return query(world.state, pair.address, function)
+
+    assert told(sold, "getFeesCollectorAddress") == [world.at.fee_receivers["XExchange"]]
+    assert told(sold, "getFeesCollectorCutPercentage") == [b"\xc3\x50"]
+    assert told(sold, "getFeeDestinations") == [bytes(32) + abi.nested_bytes(to.token.encode())]
+    first, second = (abi.nested_bytes(token.encode()) for token in trusted.tokens)
+    assert told(sold, "getTrustedSwapPairs") == [first + second + trusted.address]
+    off = next(pair for pair in pairs if not pair.fee_enabled)
+    assert [told(off, name) for name in ("getFeeState", "getFeeDestinations", "getTrustedSwapPairs")] == [[b""], [], []]
+    with pytest.raises(QueryError, match=r"storage decode error \(key: feesCollectorAddress\)"):
+        told(off, "getFeesCollectorAddress")
 
 
 async def test_the_system_contract_names_every_tokens_decimals(world: Any) -> None:

@@ -17,7 +17,7 @@ from millrace.chain.abi import (
     top_bool,
     top_uint,
 )
-from millrace.dex.constant_product import JexPool, OneDexPool
+from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.pool import Pool, PoolState
 from millrace.dex.stable import AshStablePool, JexStablePool
 from millrace.localnet.calls import State
@@ -73,7 +73,36 @@ def xexchange_pair(pool_id: str) -> dict[str, View]:
         "getLpTokenIdentifier": _shown(pool_id, lambda pool: pool.lp_token.encode()),
         "getFirstTokenId": _shown(pool_id, lambda pool: pool.tokens[0].encode()),
         "getSecondTokenId": _shown(pool_id, lambda pool: pool.tokens[1].encode()),
+        **_fee_setup(pool_id),
     }
+
+
+def _fee_setup(pool_id: str) -> dict[str, View]:
+    """Where a pair's special fee goes (`mx-exchange-sc`, pair contract, fee module); what is not known is nothing."""
+
+    def listed(show: Callable[[XExchangePool], list[bytes]]) -> View:
+        def view(state: State, args: Arguments) -> list[bytes]:
+            pool = state.ledger.pool(pool_id)
+            assert isinstance(pool, XExchangePool)
+            return show(pool)
+
+        return view
+
+    return {
+        "getFeesCollectorAddress": listed(lambda pool: [_fees_collector(pool)]),
+        "getFeesCollectorCutPercentage": listed(lambda pool: [top_uint(pool.fees_collector_cut)]),
+        "getFeeDestinations": listed(
+            lambda pool: [to.address + _texts((to.token,)) for to in pool.fee_destinations or ()]
+        ),
+        "getTrustedSwapPairs": listed(lambda pool: [_texts(to.tokens) + to.address for to in pool.trusted_pairs or ()]),
+    }
+
+
+def _fees_collector(pool: XExchangePool) -> bytes:
+    if not pool.fees_collector:
+        # The live view loads a value that was never stored, and nothing is no address.
+        raise ContractError("storage decode error (key: feesCollectorAddress): bad array length")
+    return pool.fees_collector
 
 
 def xexchange_router(pool_ids: tuple[str, ...]) -> dict[str, View]:
