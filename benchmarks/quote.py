@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+from millrace.aggregator.settings import AggregatorSettings
 from millrace.dex.constant_product import XExchangePool
 from millrace.dex.document import PoolDocument, encode
 from millrace.dex.market import DictMarket
@@ -43,6 +44,7 @@ from quote_http import measure_http, traded
 HERE = Path(__file__).parent
 Question = tuple[str, str, int]  # token in, token out, amount in
 NO_CAP = Limits(pools=100_000, paths=100_000, hops=16)
+MOST_POOLS, MOST_PATHS = 100, 50  # the largest `maxPools` and `maxSplits`
 BLOCK = 15  # questions that the peer answers before it is our turn again
 REPEAT = 2  # times each of them is asked in a turn; there is one of ours before and one after the peer's
 TRADED_PART = 0.1  # of the pools, from one document to the next in a quiet market
@@ -149,13 +151,14 @@ class Bench:
         The fastest is the steadier figure on a machine that does other things as well; the peer gets the same.
         `cold` quotes are the first of their tokens in a snapshot: best rates from and to them are not known yet.
         """
-        return sorted(self._fastest(question, limits, algorithm, repeat, cold=cold) for question in self.questions)
+        return sorted(self.fastest(question, limits, algorithm, repeat, cold=cold) for question in self.questions)
 
     def times(self, start: int, end: int, limits: Limits, algorithm: str, repeat: int) -> list[float]:
         """The same for some questions, in their order."""
-        return [self._fastest(question, limits, algorithm, repeat) for question in self.questions[start:end]]
+        return [self.fastest(question, limits, algorithm, repeat) for question in self.questions[start:end]]
 
-    def _fastest(self, question: Question, limits: Limits, algorithm: str, repeat: int, *, cold: bool = False) -> float:
+    def fastest(self, question: Question, limits: Limits, algorithm: str, repeat: int, *, cold: bool = False) -> float:
+        """Milliseconds of the fastest of `repeat` times."""
         times = []
         for _ in range(repeat):
             if cold:
@@ -329,6 +332,7 @@ def measure_search(report: Report, seed: int, questions: int) -> None:
             report.add("1000 pools: quote ms, median", medians[pools], "<=", 0.15)
             report.add("1000 pools: quote ms, p99", at(times, 0.99), "<=", 1.0)
             measure_default(report, bench, 0.15, 1.0)
+            measure_transaction(report, bench)
     noisy = Bench(1000, seed + 2, questions, noise=0.01).latency(Limits(), "hybrid", 3)
     report.add("1000 pools, 1 % mispricing: default request ms, median", at(noisy, 0.5))
     report.add("1000 pools, 1 % mispricing: default request ms, p99", at(noisy, 0.99))
@@ -345,6 +349,7 @@ def measure_search(report: Report, seed: int, questions: int) -> None:
     report.add("10000 pools: quote ms, median", at(large, 0.5), "<=", 1.0)
     report.add("10000 pools: quote ms, p99", at(large, 0.99), "<=", 3.0)
     measure_default(report, bench, 1.0, 3.0)
+    measure_transaction(report, bench)
     exponent = math.log10(at(large, 0.5) / medians[100]) / 2.0
     report.add("growth exponent of the median, 100 to 10000 pools", exponent, "<=", 0.9)
 
@@ -358,6 +363,30 @@ def measure_default(report: Report, bench: Bench, median: float, slowest: float)
     cold = bench.latency(Limits(), "hybrid", 3, cold=True)
     report.add(f"{name}, cold, median", at(cold, 0.5))
     report.add(f"{name}, cold, p99", at(cold, 0.99))
+
+
+def measure_transaction(report: Report, bench: Bench) -> None:
+    """What the limits of one transaction (gas, built-in calls, transfers, storage reads) cost, and how long they take.
+
+    Held against the same questions with at most 100 pools, which the network would not execute.
+    """
+    settings = AggregatorSettings()
+    table = settings.table()
+    budget = table.room(settings.most(), table.ends(egld_in=False, egld_out=False))
+    for paths in (settings.max_splits, MOST_PATHS):
+        free, bound = Limits(MOST_POOLS, paths), Limits(MOST_POOLS, paths, budget=budget)
+        lost, times = [], []
+        for question in bench.questions:
+            paid = [bench.ask(question, limits).execution.amount_out for limits in (free, bound)]
+            lost.append((1.0 - paid[1] / paid[0]) * 1e4)
+            turns = [[bench.fastest(question, limits, "hybrid", 2) for limits in (free, bound)] for _ in range(2)]
+            times.append([min(turn[k] for turn in turns) for k in range(2)])
+        name = f"{len(bench.document.pools)} pools: {paths} paths within one transaction"
+        report.add(f"{name}: answers it makes smaller", sum(bp > 0.001 for bp in lost) / len(lost))
+        report.add(f"{name}: what it costs, bp, mean", statistics.fmean(lost))
+        report.add(f"{name}: the same, worst", max(lost))
+        medians = [statistics.median(row[k] for row in times) for k in range(2)]
+        report.add(f"{name}: ms / ms without, medians", medians[1] / medians[0])
 
 
 def measure_market(report: Report, path: Path | None, optimum: Path | None) -> None:

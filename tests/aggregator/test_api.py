@@ -212,6 +212,10 @@ GOOD = {"from": "EGLD", "to": USDC, "amountIn": "1000000000000000000"}
         ({"includePaths": "maybe"}, "invalid includePaths"),
         ({"maxHops": "0"}, "invalid maxHops"),
         ({"maxSplits": "99999"}, "invalid maxSplits"),
+        ({"maxBuiltinCalls": "0"}, "invalid maxBuiltinCalls: expected an integer from 1 to 100"),
+        ({"maxBuiltinCalls": "101"}, "invalid maxBuiltinCalls: expected an integer from 1 to 100"),
+        ({"maxBuiltinCalls": "many"}, "invalid maxBuiltinCalls: expected an integer from 1 to 100"),
+        ({"maxBuiltinCalls": "4"}, "routing failed: no path between tokens"),
         ({"to": "EGLD"}, "routing failed: no path between tokens"),
     ],
 )
@@ -602,7 +606,8 @@ DOCUMENTED = re.compile(
     r"unknown token_(in|out) '|routing failed: no path between tokens|simulation failed|too many amounts: at most"
     r"|invalid amount_(in|out): expected unsigned integer amount|specify either amount_in or amount_out, not both"
     r"|amount_in or amount_out must be provided|(from|to) must be provided"
-    r"|invalid (slippage|algorithm|sender|max(Hops|Splits|Pools)|include(Paths|LpRoutes)|referralId|minProfitBps)\b"
+    r"|invalid (slippage|algorithm|sender|max(Hops|Splits|Pools|BuiltinCalls)|include(Paths|LpRoutes))\b"
+    r"|invalid (referralId|minProfitBps)\b"
     r"|invalid (includeExchanges|excludeExchanges|includePools|excludePools|amounts)\b"
 )
 
@@ -620,6 +625,7 @@ async def test_a_query_of_noise_gets_documented_errors_only(service: Service) ->
         "algorithm": ["greedy", "lagrangian", "hybrid", "Greedy", ""],
         "includePaths": ["true", "false", "1", "maybe", ""], "includeLpRoutes": ["true", "false", "TRUE", "2"],
         "maxHops": ["1", "3", "10", "11", "0", "x"], "maxSplits": ["1", "50", "51"], "maxPools": ["1", "100", "101"],
+        "maxBuiltinCalls": ["1", "2", "9", "100", "0", "101", "x"],
         "sender": [SENDER, "erd1", ""], "referralId": ["0", "7", "-7", "9" * 30], "minProfitBps": ["0", "99", "x"],
         "includeExchanges": ["JEX", "xExchange,OneDex", "Nasdaq", ""], "excludeExchanges": ["AshSwap", "jex,", "?"],
         "includePools": [pool, "none", ""], "excludePools": [pool, ",".join(map(str, range(65)))], "more": ["x"],

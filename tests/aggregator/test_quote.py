@@ -202,3 +202,79 @@ def test_a_batch_past_its_deadline_says_so() -> None:
     )
     assert [failed.reason for failed in found.failed_tokens] == ["out_of_time"]
     assert found.batches == []
+
+
+def asked(token_in: str, token_out: str, calls: int, splits: int = 50) -> QuoteRequest:
+    """A large question with so many built-in calls."""
+    return QuoteRequest(
+        token_in=token_in, token_out=token_out, amount_in=10**21, max_builtin_calls=calls, max_splits=splits
+    )
+
+
+@pytest.mark.parametrize("ends", [(WRAPPED, USDC), ("EGLD", USDC), (USDC, "EGLD")])
+@pytest.mark.parametrize("calls", [6, 8, 12, 20, 40, 100])
+def test_a_quote_takes_no_more_built_in_calls_than_asked_for(ends: tuple[str, str], calls: int) -> None:
+    """Nor more than the setting, and its gas is never above the limit of a transaction."""
+    quote = answer(snapshot(), asked(*ends, calls), SETTINGS)
+    assert quote.estimated_builtin_calls <= min(calls, SETTINGS.max_builtin_calls)
+    assert quote.estimated_gas_limit <= SETTINGS.max_gas
+
+
+@pytest.mark.parametrize(("token_in", "least"), [(WRAPPED, 1 + 2), ("EGLD", 1 + 2 + 2)])
+def test_a_question_that_no_plan_within_the_limits_answers_gets_the_documented_words(token_in: str, least: int) -> None:
+    """The call itself takes one, wrapping two, the cheapest swap two: with fewer there is no path."""
+    for calls in range(1, least):
+        with pytest.raises(ApiError, match="routing failed: no path between tokens"):
+            answer(snapshot(), asked(token_in, USDC, calls), SETTINGS)
+
+
+def test_wrapping_alone_takes_what_it_takes() -> None:
+    """Three calls to wrap (a mint and two sends); with fewer there is no path."""
+    wrapping = QuoteRequest(token_in="EGLD", token_out=WRAPPED, amount_in=10**18, max_builtin_calls=3)
+    assert answer(snapshot(), wrapping, SETTINGS).estimated_builtin_calls == 3
+    with pytest.raises(ApiError, match="no path"):
+        answer(snapshot(), msgspec.structs.replace(wrapping, max_builtin_calls=2), SETTINGS)
+
+
+def test_a_lower_limit_of_gas_is_kept() -> None:
+    """The estimate of every answer is within the operator's own limit, whatever it is."""
+    for millions in (20, 40, 80, 160):
+        settings = AggregatorSettings(max_gas=millions * 10**6)
+        for calls in (30, 100):
+            quote = answer(snapshot(), asked(WRAPPED, USDC, calls), settings)
+            assert quote.estimated_gas_limit <= millions * 10**6
+
+
+def test_the_operators_costs_are_what_quotes_are_planned_with() -> None:
+    """A dearer row makes estimates larger, and plans smaller where it no longer fits."""
+    dear = AggregatorSettings(costs={f"{name}_swap": {"gas": 150_000_000} for name in ("jex", "onedex", "xexchange")})
+    plain = answer(snapshot(), asked(WRAPPED, USDC, 100), SETTINGS)
+    planned = answer(build(encode(MARKET), 0.0, table=dear.table()), asked(WRAPPED, USDC, 100), dear)
+    assert planned.estimated_gas_limit <= 600_000_000
+    assert len(planned.pool_fees) < len(plain.pool_fees)
+    assert planned.estimated_gas_limit > 150_000_000
+
+
+def test_inputs_share_a_transaction_only_as_far_as_it_has_room() -> None:
+    """Every batch holds the limits, also a lower one that is asked for, and then there are more of them."""
+    tokens = [info.identifier for info in MARKET.tokens if not info.is_lp and info.identifier != USDC][:20]
+    inputs = [BatchItem(token=token, amount=str(10**15)) for token in tokens]
+
+    def batches(calls: int) -> list[tuple[int, int]]:
+        request = BatchRequest(inputs=inputs, to=USDC, max_builtin_calls=calls)
+        done = finished(batch_quote(snapshot(), snapshot().main, request, Decimal("0.01"), SETTINGS, LATER))
+        assert all(batch.estimated_builtin_calls <= min(calls, SETTINGS.max_builtin_calls) for batch in done.batches)
+        assert all(batch.estimated_gas_limit <= SETTINGS.max_gas for batch in done.batches)
+        return [(len(batch.inputs), batch.estimated_builtin_calls) for batch in done.batches]
+
+    many, few = batches(100), batches(16)
+    assert len(few) > len(many) >= 2
+    assert sum(count for count, _ in few) >= 0.6 * sum(count for count, _ in many)
+
+
+@pytest.mark.parametrize("calls", [0, 101, -1])
+def test_a_batch_refuses_built_in_calls_out_of_range(calls: int) -> None:
+    """From 1 to 100, as for a quote."""
+    request = BatchRequest(inputs=[BatchItem(token=WRAPPED, amount="1")], to=USDC, max_builtin_calls=calls)
+    with pytest.raises(ApiError, match="invalid maxBuiltinCalls: expected an integer from 1 to 100"):
+        finished(batch_quote(snapshot(), snapshot().main, request, Decimal("0.01"), SETTINGS, LATER))

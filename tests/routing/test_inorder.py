@@ -89,7 +89,7 @@ def test_best_rates_in_an_order_are_final(seed: int, pools: int, noise: float, c
 def test_flows_follow_the_order_and_stay_below_the_bound(seed: int, pools: int, noise: float, curved: float) -> None:
     """Trades sell a token for a later one; with limits to keep, no more paths or pools than they allow."""
     for case in arranged(seed, pools, noise, curved):
-        kernels = KernelSearch(case.router._graph, case.router._trades)
+        kernels = KernelSearch(case.router._graph, case.router._trades, case.router._costs)
         for limits in (Limits(), Limits(pools=1000, paths=1000, hops=16), Limits(pools=3, paths=2)):
             found = kernels.find_in_order(case.search, case.path, limits, 0.0)
             position = case.order.position

@@ -10,7 +10,9 @@ import pytest
 from millrace.dex.market import DictMarket
 from millrace.routing import net as nets
 from millrace.routing.candidates import Search
-from millrace.routing.kernelsearch import Found, KernelSearch, Limits
+from millrace.routing.costs import Table
+from millrace.routing.kernelsearch import Found, KernelSearch
+from millrace.routing.limits import Limits, costs_of
 from millrace.routing.spot import SpotGraph
 from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out
@@ -28,7 +30,8 @@ def opened(pools: int, seed: int, noise: float) -> tuple[SpotGraph, KernelSearch
     spot = SpotGraph(index, graph, trades)
     rng = random.Random(seed)
     pairs = [(a, b) for a, b in (rng.sample(sorted(index), 2) for _ in range(20)) if spot.connected(a, b)]
-    return spot, KernelSearch(graph, trades), KernelSearch(graph, trades), pairs
+    costs = costs_of(trades, Table())
+    return spot, KernelSearch(graph, trades, costs), KernelSearch(graph, trades, costs), pairs
 
 
 def plain(found: Found) -> Found:

@@ -16,6 +16,7 @@ from millrace.routing.net import Net
 from millrace.routing.newton import minimise
 from millrace.routing.prune import prune
 from millrace.routing.refine import settle_route
+from millrace.routing.shares import Room
 from millrace.routing.solve import solve
 from millrace.routing.spot import SpotGraph
 from millrace.routing.synthetic import WRAPPED, make_market
@@ -23,6 +24,14 @@ from millrace.routing.venue import CurveCache, list_edges, sort_out
 from millrace.routing.work import EDGES, Work, make_work
 
 EXACT = 1e-7  # relative to the output: what the solver's tolerance and the ridge leave
+
+
+ONE = 0.01  # share of a transaction that every edge takes
+
+
+def every_edge(net: Net, share: float = ONE) -> Room:
+    """A room in which all edges take the same."""
+    return Room(np.full(net.src.size, share), False)
 
 
 def routes(seed: int, pools: int) -> Iterator[tuple[Net, Work, Moves]]:
@@ -43,14 +52,14 @@ def routes(seed: int, pools: int) -> Iterator[tuple[Net, Work, Moves]]:
         for b in names:
             if a != b and spot.connected(a, b):
                 solve(graph.net, work, spot.search(a, b, max(1, spot.depth(a) // 20)), report)
-                if prune(graph.net, work, 1, pools, 99) and settle_route(work, 1) > 1:
+                if prune(graph.net, work, 1, every_edge(graph.net, 1.0 / pools), 99) and settle_route(work, 1) > 1:
                     yield graph.net, work, moves
 
 
 def weighed(net: Net, work: Work, moves: Moves) -> int:
     """List and weigh the moves of a route; how many there are."""
     count = list_moves(net, work, moves, 1)
-    weigh_moves(work, moves, count)
+    weigh_moves(work, moves, every_edge(net), count)
     return count
 
 
@@ -65,7 +74,7 @@ def gained(net: Net, work: Work, moves: Moves, comes: list[int], goes: int = -1)
             around = [e for e in used if t in (work.e_a[e], work.e_b[e])]
             row |= set(around) if len(around) == 2 and t > 1 else set()
     for i in comes:
-        edges = moves.edge[i, : moves.pools[i]]
+        edges = moves.edge[i, : moves.size[i]]
         work.e_alive[edges] = True
         work.t_s[work.e_b[edges[:-1]]] = moves.s[i, : len(edges) - 1]
     live = {e for e in range(work.n[EDGES]) if work.e_alive[e]}
@@ -79,7 +88,7 @@ def test_an_addition_gains_what_it_is_said_to(seed: int, pools: int) -> None:
     """Never more than `z² / (1 + c' M c)`, and exactly that where all edges of the route go on trading."""
     exact = 0
     for net, work, moves in routes(seed, pools):
-        choice = best_addition(moves, weighed(net, work, moves), 2)
+        choice = best_addition(moves, weighed(net, work, moves), 2 * ONE)
         if choice < 0:
             continue
         said = moves.z[choice] ** 2 / (1.0 + moves.norm[choice])
@@ -95,7 +104,9 @@ def test_an_exchange_gains_what_it_is_said_to() -> None:
     """With one edge that goes and one or two that come, where all the others go on trading."""
     exact = 0
     for net, work, moves in (route for seed, pools in ((1, 4), (2, 5), (4, 6)) for route in routes(seed, pools)):
-        said, goes, comes, also = best_exchange(net, work, moves, 1, weighed(net, work, moves), 0, 1)
+        said, goes, comes, also = best_exchange(
+            net, work, moves, 1, every_edge(net), weighed(net, work, moves), 1e-9, 1
+        )
         if comes < 0:
             continue
         gain, same = gained(net, work, moves, [comes] if also < 0 else [comes, also], goes)
@@ -117,7 +128,7 @@ def test_moves_are_listed_by_profit_and_lead_from_the_route_back_to_it(seed: int
         assert count <= MOVES
         assert list(moves.z[:count]) == sorted(moves.z[:count], reverse=True)
         for i in range(count):
-            edges = moves.edge[i, : moves.pools[i]].tolist()
+            edges = moves.edge[i, : moves.size[i]].tolist()
             start, end = int(moves.start[i]), int(moves.end[i])
             between = [int(work.e_b[e]) for e in edges[:-1]]
             assert (int(work.e_a[edges[0]]), int(work.e_b[edges[-1]])) == (start, end)

@@ -17,6 +17,7 @@ from millrace.routing.moves import make_moves
 from millrace.routing.net import Graph, Net
 from millrace.routing.pathsearch import find_single, make_path_work
 from millrace.routing.profitable import list_profitable
+from millrace.routing.shares import Room
 from millrace.routing.solve import UPPER_PATH
 from millrace.routing.spot import SpotGraph
 from millrace.routing.synthetic import WRAPPED, make_market
@@ -92,11 +93,11 @@ def test_no_single_path_pays_more_than_its_bound(pools: int, seed: int, curved: 
     spot, graph, asked = market(pools, seed, curved)
     net, work, paths = graph.net, make_work(len(graph.scale), len(graph.original)), make_path_work(graph.net)
     edges, flows, report = np.zeros(MAX_EDGES, np.int32), np.zeros(MAX_EDGES), np.zeros(SLOTS)
-    spared = 0
+    spared, room = 0, Room(np.zeros(net.src.size), False)
     for question in asked:
         q = spot.search(*question)
-        find(net, work, make_moves(), paths, q, 1000, 1000, 10, 0, 0.999, edges, flows, report)
-        length = find_single(net, paths, q, 10, 0.0)
+        find(net, work, make_moves(), paths, q, room, 1000, 10, 0, 0.999, edges, flows, report)
+        length = find_single(net, paths, q, room, 10, 0.0)
         amount = float(q.amounts[0])
         for e in paths.single[:length]:
             amount = pays(graph, int(e), amount)

@@ -17,12 +17,8 @@ from millrace.aggregator import errors
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.query import QuoteRequest, parse_amount, within
 from millrace.aggregator.quote import (
-    GAS_BASE,
-    GAS_MOVE,
-    GAS_PER_BYTE,
-    GAS_PER_SWAP,
-    GAS_PER_WRAP,
     answer,
+    budget,
     swap_hop,
     wrapper_hop,
 )
@@ -44,11 +40,13 @@ from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import ENDPOINT, encode_arguments
 from millrace.dex.run import Step
 from millrace.dex.vault import VaultError, execute
-from millrace.routing.plan import AnyLeg, Ends, PlanError, leg_fills, make_program
+from millrace.routing.costs import CALLS_PER_TRANSACTION, GAS_PER_DATA_BYTE, Cost, Table
+from millrace.routing.plan import AnyLeg, Ends, PlanError, cost_of, leg_fills, make_program
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits
 
-INPUTS_PER_BATCH = 10  # tokens in one transaction
+INPUTS_PER_BATCH = 10  # most tokens in one transaction
+PAYMENT_GAS = 11 * GAS_PER_DATA_BYTE * 240 // 10  # of another payment's bytes: token, amount, and token of the program
 PATHS_PER_INPUT = 2
 POOLS_PER_INPUT = 8
 HOPS = 4  # default of `maxHops`
@@ -68,6 +66,7 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     to: str
     slippage: str | float | None = None
     max_hops: int | None = None
+    max_builtin_calls: int | None = None
 
 
 class _Given(NamedTuple):
@@ -76,6 +75,43 @@ class _Given(NamedTuple):
     token: str
     amount: int
     legs: list[AnyLeg]
+
+
+class _Room(NamedTuple):
+    """What each transaction of one request, all of them to token `to`, may take."""
+
+    table: Table
+    settings: AggregatorSettings
+    to: str
+    calls: int
+
+    def ends(self, tokens: Sequence[str]) -> Cost:
+        """What a call that sells these tokens takes besides its pools."""
+        return self.table.ends(egld_in=NATIVE in tokens, egld_out=self.to == NATIVE, payments=len(tokens))
+
+    def left(self, tokens: Sequence[str]) -> Cost:
+        """What there is for pools. Raises `ApiError`."""
+        return budget(self.table, self.settings, self.ends(tokens), self.calls)
+
+    def fits(self, group: Sequence[_Given]) -> bool:
+        """Whether inputs hold the limits together."""
+        taken = self.table.planned(cost_of([leg for given in group for leg in given.legs], self.table))
+        taken = taken.plus(Cost(gas=PAYMENT_GAS), len(group) - 1)
+        try:
+            return taken.within(self.left([given.token for given in group]))
+        except ApiError:
+            return False
+
+    def groups(self, given: Sequence[_Given]) -> list[list[_Given]]:
+        """The inputs in their order, as many to a transaction as fit into it."""
+        groups: list[list[_Given]] = []
+        for item in given:
+            group = [*groups[-1], item] if groups else []
+            if group and len(group) <= INPUTS_PER_BATCH and self.fits(group):
+                groups[-1] = group
+            else:
+                groups.append([item])
+        return groups
 
 
 def batch_quote(
@@ -98,6 +134,8 @@ def batch_quote(
         raise ApiError(f"too many inputs: at most {settings.max_batch}")
     hops = min(HOPS, settings.max_hops) if request.max_hops is None else request.max_hops
     limits = Limits(POOLS_PER_INPUT, PATHS_PER_INPUT, within("maxHops", hops, 1, settings.max_hops))
+    calls = CALLS_PER_TRANSACTION if request.max_builtin_calls is None else request.max_builtin_calls
+    room = _Room(planner.table, settings, request.to, within("maxBuiltinCalls", calls, 1, CALLS_PER_TRANSACTION))
     if request.to not in snapshot.decimals:
         raise errors.unknown_token_out(request.to)
     failed: list[FailedToken] = []
@@ -108,19 +146,19 @@ def batch_quote(
             failed.append(_failed(snapshot, item, parse_amount(item.amount), "out_of_time"))
             continue
         yield
-        found = _prepare(snapshot, planner, item, request.to, limits, seen)
+        found = _prepare(snapshot, planner, item, limits, room, seen)
         if isinstance(found, _Given):
             given.append(found)
             seen.add(item.token)
         else:
             failed.append(found)
     batches: list[Batch] = []
-    groups = [given[start : start + INPUTS_PER_BATCH] for start in range(0, len(given), INPUTS_PER_BATCH)]
+    groups = room.groups(given)
     while groups:
         yield
         group = groups.pop(0)
         try:
-            batches.append(_batch(snapshot, len(batches), group, request.to, slippage, settings))
+            batches.append(_batch(snapshot, room, len(batches), group, slippage))
         except ApiError:
             # Inputs that go alone may not go together: one moves a pool another needs, or takes its tokens along.
             if len(group) > 1:
@@ -140,7 +178,12 @@ def batch_quote(
 
 
 def _prepare(
-    snapshot: Snapshot, planner: Planner, item: BatchItem, to: str, limits: Limits, seen: set[str]
+    snapshot: Snapshot,
+    planner: Planner,
+    item: BatchItem,
+    limits: Limits,
+    room: _Room,
+    seen: set[str],
 ) -> _Given | FailedToken:
     """Find the paths of one input and try them alone."""
     known = item.token in snapshot.decimals
@@ -152,17 +195,18 @@ def _prepare(
         reason = "invalid_amount"
     elif item.token in seen:
         reason = "duplicate_token"
-    elif item.token == to:
+    elif item.token == room.to:
         reason = "same_token"
     if reason or amount is None:
         return _failed(snapshot, item, amount, reason)
-    source, sink = snapshot.inner(item.token), snapshot.inner(to)
+    source, sink = snapshot.inner(item.token), snapshot.inner(room.to)
     for paths in (PATHS_PER_INPUT, 1):
         try:
-            legs = planner.sale(source, amount, sink, limits._replace(paths=paths)) if source != sink else []
+            limits = limits._replace(paths=paths, budget=room.left([item.token]))
+            legs = planner.sale(source, amount, sink, limits) if source != sink else []
             program = make_program(legs, Ends(source, sink), snapshot.wrapped, 0, 0)
             execute(program, [TokenPayment(source, 0, amount)], snapshot.market)
-        except PlanError:
+        except (PlanError, ApiError):
             reason = "no_path"
         except VaultError:
             reason = "zero_liquidity"
@@ -180,13 +224,13 @@ def _failed(snapshot: Snapshot, item: BatchItem, amount: int | None, reason: str
 
 def _batch(
     snapshot: Snapshot,
+    room: _Room,
     number: int,
     group: Sequence[_Given],
-    to: str,
     slippage: Decimal,
-    settings: AggregatorSettings,
 ) -> Batch:
     """One transaction: all inputs of the group as payments, their paths one after the other."""
+    to, table = room.to, room.table
     legs = [leg for given in group for leg in given.legs]
     source = NATIVE if any(given.token == NATIVE for given in group) else group[0].token
     payments = [TokenPayment(given.token, 0, given.amount) for given in group]
@@ -198,8 +242,8 @@ def _batch(
     least = apply_slippage(result.amount_out, slippage)
     program = make_program(legs, ends, snapshot.wrapped, least, 0)
     arguments = encode_arguments(program)
-    data = call.multi_transfer(address.decode(settings.contract), payments, ENDPOINT, *arguments)
-    gas = GAS_BASE + GAS_PER_SWAP * len(legs) + 2 * GAS_PER_WRAP + GAS_MOVE + GAS_PER_BYTE * len(data)
+    data = call.multi_transfer(address.decode(room.settings.contract), payments, ENDPOINT, *arguments)
+    cost = room.ends([given.token for given in group]).plus(cost_of(legs, table))
     swaps = result.steps[1:] if source == NATIVE else result.steps
     return Batch(
         batch_index=number,
@@ -209,7 +253,8 @@ def _batch(
         amount_out_min=str(least),
         routes=_routes(snapshot, group, swaps, to),
         tx_data=base64.b64encode(data).decode("ascii"),
-        estimated_gas_limit=gas,
+        estimated_gas_limit=table.gas_limit(cost, len(data)),
+        estimated_builtin_calls=cost.calls,
     )
 
 

@@ -42,7 +42,7 @@ class Feed:
         self.build_seconds = 0.0
         """CPU time that the last snapshot took; while quotes are asked it rests in between, see `pace`."""
         self._changed = asyncio.Condition()
-        self._snapshots = Builder()
+        self._snapshots = Builder(settings.table())
         self.pace = Pace()
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
 

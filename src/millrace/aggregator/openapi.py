@@ -16,6 +16,7 @@ from millrace.aggregator.responses import (
     QuoteResponse,
 )
 from millrace.aggregator.settings import AggregatorSettings
+from millrace.routing.costs import CALLS_PER_TRANSACTION
 
 AMOUNT = {"type": "string", "pattern": "^[0-9]{1,78}$"}
 TOKEN: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 64}
@@ -112,6 +113,8 @@ def _options(settings: AggregatorSettings) -> list[dict[str, Any]]:
     slippage = {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.01}
     hops = {"type": "integer", "minimum": 1, "maximum": settings.max_hops, "default": settings.max_hops}
     splits = {"type": "integer", "minimum": 1, "maximum": 50, "default": settings.max_splits}
+    most = CALLS_PER_TRANSACTION
+    calls = {"type": "integer", "minimum": 1, "maximum": most, "default": most}
     return [
         _parameter("slippage", slippage, "Accepted loss against the quote, a fraction."),
         _parameter("algorithm", algorithms, "How the input is split."),
@@ -120,6 +123,7 @@ def _options(settings: AggregatorSettings) -> list[dict[str, Any]]:
         _parameter("maxHops", hops, "Most pools on one path."),
         _parameter("maxSplits", splits, "Most paths."),
         _parameter("maxPools", {"type": "integer", "minimum": 1, "maximum": 100}, "Most pools in all."),
+        _parameter("maxBuiltinCalls", calls, "Most built-in calls of the transaction."),
         _parameter("sender", {"type": "string"}, "bech32 address; adds `transaction`."),
         _parameter("referralId", {"type": "integer", "minimum": 0, "default": 0}, "The contract's referral."),
         _parameter("minProfitBps", {"type": "integer", "minimum": 0, "default": 0}, "Arbitrage: least profit."),

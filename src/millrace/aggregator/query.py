@@ -14,6 +14,7 @@ from millrace.aggregator import errors
 from millrace.aggregator.errors import ApiError, shown
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.chain import address
+from millrace.routing.costs import CALLS_PER_TRANSACTION
 from millrace.routing.router import Algorithm
 
 ALGORITHMS = ("greedy", "lagrangian", "hybrid")
@@ -42,6 +43,7 @@ class QuoteRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_hops: int = 10
     max_splits: int = 5
     max_pools: int = MAX_POOLS
+    max_builtin_calls: int = CALLS_PER_TRANSACTION
     sender: str = ""
     referral_id: int = 0
     min_profit_bps: int = 0
@@ -77,6 +79,7 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
         max_hops=_integer(query, "maxHops", settings.max_hops, 1, settings.max_hops),
         max_splits=_integer(query, "maxSplits", settings.max_splits, 1, MAX_SPLITS),
         max_pools=_integer(query, "maxPools", MAX_POOLS, 1, MAX_POOLS),
+        max_builtin_calls=_integer(query, "maxBuiltinCalls", CALLS_PER_TRANSACTION, 1, CALLS_PER_TRANSACTION),
         sender=parse_sender(_one(query, "sender") or ""),
         referral_id=_integer(query, "referralId", 0, 0, (1 << 64) - 1),
         min_profit_bps=_integer(query, "minProfitBps", 0, 0, 1_000_000),

@@ -22,11 +22,12 @@ from millrace.aggregator.snapshot import Filter, Snapshot
 from millrace.chain import address
 from millrace.chain.amount import apply_slippage, short
 from millrace.chain.token import NATIVE
-from millrace.dex.aggregator_contract import WRAPPER, Action, Program, tx_data
+from millrace.dex.aggregator_contract import WRAPPER, tx_data
 from millrace.dex.pool import Pool
+from millrace.routing.costs import Cost, Table
 from millrace.routing.execution import repeated
 from millrace.routing.paths import MILLION, split_paths
-from millrace.routing.plan import Ends, Execution, Fill, PlanError, make_program, spot_output
+from millrace.routing.plan import Ends, Execution, Fill, PlanError, cost_of, make_program, spot_output
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Route
 from millrace.routing.venue import Trade
@@ -36,19 +37,6 @@ BPS = 10_000
 REVERSE_WEIGHT = 1  # requests that a long quote counts for besides itself in the rate limit
 LIQUIDITY_WEIGHT = 3
 REVERSE_LIQUIDITY_WEIGHT = 9
-GAS_BASE = 5_000_000
-GAS_PER_SWAP = 5_500_000
-GAS_PER_WRAP = 2_000_000
-GAS_PER_BYTE = 1_500
-GAS_MOVE = 50_000
-TYPICAL_BYTES_PER_SWAP = 120
-_WRAPS = (Action.WRAP, Action.UNWRAP)
-
-
-def pool_cap(settings: AggregatorSettings) -> int:
-    """How many pools fit into one transaction's gas."""
-    per_pool = GAS_PER_SWAP + GAS_PER_BYTE * TYPICAL_BYTES_PER_SWAP
-    return max(1, (settings.max_gas - GAS_BASE - GAS_MOVE - 2 * GAS_PER_WRAP) // per_pool)
 
 
 def answer(
@@ -71,7 +59,8 @@ def answer(
         chosen = filter_of(request)
         planner = snapshot.find(chosen) or snapshot.make(chosen)
     until = time.monotonic() + settings.quote_deadline_seconds if deadline is None else deadline
-    return _respond(snapshot, request, settings, _route(snapshot, planner, request, settings, until, hurry))
+    route = _route(snapshot, planner, request, settings, until, hurry)
+    return _respond(snapshot, planner.table, request, settings, route)
 
 
 def pair_config(snapshot: Snapshot, token_in: str, token_out: str) -> PairConfig:
@@ -125,9 +114,24 @@ def weight(request: QuoteRequest, *, liquidity: bool) -> int:
     return 0 if request.amount_in is not None else REVERSE_WEIGHT
 
 
-def _limits(request: QuoteRequest, settings: AggregatorSettings) -> Limits:
-    pools = min(request.max_pools, pool_cap(settings))
-    return Limits(pools, request.max_splits, request.max_hops, request.include_lp_routes)
+def budget(table: Table, settings: AggregatorSettings, ends: Cost, max_builtin_calls: int) -> Cost:
+    """What the pools of a plan may take of one transaction, besides `ends`. Raises `ApiError` if that is nothing."""
+    most = settings.most()
+    left = table.room(most._replace(calls=min(most.calls, max_builtin_calls)), ends)
+    if min(left) < 0:
+        raise errors.no_path()
+    return left
+
+
+def _ends(table: Table, request: QuoteRequest) -> Cost:
+    """What the call, EGLD at its ends and a referral's fee take."""
+    egld_in, egld_out = request.token_in == NATIVE, request.token_out == NATIVE
+    return table.ends(egld_in=egld_in, egld_out=egld_out, referral=request.referral_id > 0)
+
+
+def _limits(table: Table, request: QuoteRequest, settings: AggregatorSettings) -> Limits:
+    left = budget(table, settings, _ends(table, request), request.max_builtin_calls)
+    return Limits(request.max_pools, request.max_splits, request.max_hops, request.include_lp_routes, left)
 
 
 def _route(
@@ -141,10 +145,10 @@ def _route(
     """Search with the wrapped token in place of EGLD."""
     token_in, token_out = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
     amount = request.amount_in
+    limits = _limits(planner.table, request, settings)
     if token_in == token_out and request.token_in != request.token_out:
         given = amount or _gross(request.amount_out or 0, referral_bps(request, settings))
         return Route(Execution([], [], given, given), 0.0)
-    limits = _limits(request, settings)
     try:
         if amount is not None:
             route = planner.forward(token_in, token_out, amount, limits, request.algorithm, deadline, hurry=hurry)
@@ -183,7 +187,9 @@ def _require_profit(done: Execution, request: QuoteRequest, settings: Aggregator
         raise errors.no_path()
 
 
-def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSettings, route: Route) -> QuoteResponse:
+def _respond(
+    snapshot: Snapshot, table: Table, request: QuoteRequest, settings: AggregatorSettings, route: Route
+) -> QuoteResponse:
     done = route.execution
     bps = referral_bps(request, settings)
     fee = _fee(done.amount_out, bps)
@@ -196,7 +202,8 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
         raise errors.simulation_failed() from None
     data = tx_data(program, request.token_in, done.amount_in)
     encoded = base64.b64encode(data).decode("ascii")
-    gas = _gas(program, len(data))
+    cost = _ends(table, request).plus(cost_of(done.legs, table))
+    gas = table.gas_limit(cost, len(data))
     decimals_in, decimals_out = snapshot.decimals[request.token_in], snapshot.decimals[request.token_out]
     short_in, short_out = short(done.amount_in, decimals_in), short(paid, decimals_out)
     cycle = request.token_in == request.token_out
@@ -219,7 +226,7 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
         algorithm=request.algorithm,
         tx_data=encoded,
         estimated_gas_limit=gas,
-        estimated_builtin_calls=2 * len(program.instructions) + 1,
+        estimated_builtin_calls=cost.calls,
         fee_bps=sum(bps),
         fee_amount=str(fee),
         fee_amount_short=short(fee, decimals_out),
@@ -231,13 +238,6 @@ def _respond(snapshot: Snapshot, request: QuoteRequest, settings: AggregatorSett
         paths=_paths(snapshot, request, done) if request.include_paths else msgspec.UNSET,
         transaction=_transaction(request, settings, done.amount_in, encoded, gas) if request.sender else msgspec.UNSET,
     )
-
-
-def _gas(program: Program, data_bytes: int) -> int:
-    wraps = sum([instruction.action in _WRAPS for instruction in program.instructions])
-    swaps = len(program.instructions) - wraps
-    work = GAS_BASE + GAS_PER_SWAP * swaps + GAS_PER_WRAP * wraps
-    return work + GAS_MOVE + GAS_PER_BYTE * data_bytes
 
 
 def _transaction(

@@ -180,6 +180,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
     routes: list[BatchRoute]
     tx_data: str
     estimated_gas_limit: int
+    estimated_builtin_calls: int
 
 
 class FailedToken(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):

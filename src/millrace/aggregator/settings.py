@@ -4,8 +4,24 @@ from __future__ import annotations
 
 import msgspec
 
+from millrace.routing.costs import (
+    CALLS_PER_TRANSACTION,
+    GAS_PER_TRANSACTION,
+    GAS_PER_TRIE_LEVEL,
+    READS_PER_TRANSACTION,
+    TRANSFERS_PER_TRANSACTION,
+    Cost,
+    Table,
+)
 from millrace.runtime.origins import Origins
 
+NETWORK_LIMITS = {
+    "max_gas": GAS_PER_TRANSACTION,
+    "max_builtin_calls": CALLS_PER_TRANSACTION,
+    "max_transfers": TRANSFERS_PER_TRANSACTION,
+    "max_storage_reads": READS_PER_TRANSACTION,
+}
+MOST_PER_READ = 1_000_000  # a trie of more than twenty levels
 MAINNET_CONTRACT = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
 
 
@@ -32,8 +48,20 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`chainID` of the transactions in answers; the local chain is `local`."""
     gas_price: int = 1_000_000_000
     """`gasPrice` of the transactions in answers."""
-    max_gas: int = 600_000_000
-    """Most gas one transaction may use; it caps the pools of a route."""
+    max_gas: int = GAS_PER_TRANSACTION
+    """Highest `estimatedGasLimit`; a route that needs more is not offered."""
+    max_builtin_calls: int = CALLS_PER_TRANSACTION - 2
+    """Most built-in calls of a route, 1 to 100: the network's limit, less the most that an estimate was off by."""
+    max_transfers: int = TRANSFERS_PER_TRANSACTION - 10
+    """Most transfers of a route, 1 to 250: the network's limit, less a margin."""
+    max_storage_reads: int = READS_PER_TRANSACTION - 75
+    """Most storage reads of a route, 1 to 1500: the network's limit, less a margin."""
+    gas_per_read: int = GAS_PER_TRIE_LEVEL
+    """Gas in reserve for every storage read, as the live chain's tries are deeper than those the gas was measured on:
+    the default is a level more."""
+    costs: dict[str, dict[str, int]] = {}
+    """What actions take instead of what `routing/costs.py` says: a row's name to columns and values, such as
+    `{"onedex_swap": {"gas": 8000000}}`."""
     requests_per_second: int = 100
     """Requests per IP address and second; more get 429."""
     max_clients: int = 100_000
@@ -69,8 +97,27 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Most open quote streams of one IP address; further ones get 429."""
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for fees that would leave nothing of an output, and for origins that are none."""
+        """Raises `ValueError` for fees that would leave nothing of an output, for origins that are none, for costs of
+        unknown rows and columns, and for limits above the network's or below what the smallest plan takes."""
         Origins(self.allowed_origins)
         for name, (static, referral) in self.referrals.items():
             if min(static, referral) < 0 or static + referral >= 10_000:
                 raise ValueError(f"referrals: the fees of {name} must be from 0 and together below 10000 basis points")
+        for name, most in NETWORK_LIMITS.items():
+            if not 1 <= getattr(self, name) <= most:
+                raise ValueError(f"{name}: expected 1 to {most}, got {getattr(self, name)}")
+        if not 0 <= self.gas_per_read <= MOST_PER_READ:
+            raise ValueError(f"gas_per_read: expected 0 to {MOST_PER_READ}, got {self.gas_per_read}")
+        table = self.table()
+        for egld_out in (False, True):
+            if min(table.room(self.most(), table.ends(egld_in=True, egld_out=egld_out, referral=True))) <= 0:
+                raise ValueError("the limits of a transaction leave nothing for pools: see max_…, gas_per_read, costs")
+
+    def table(self) -> Table:
+        """What actions take of a transaction. Raises `ValueError`."""
+        return Table(self.costs, self.gas_per_read)
+
+    def most(self) -> Cost:
+        """What one transaction may take."""
+        calls = self.max_builtin_calls
+        return Cost(1 << 60, calls, self.max_transfers, self.max_storage_reads, self.max_gas)

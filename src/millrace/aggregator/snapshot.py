@@ -15,6 +15,7 @@ from millrace.dex.entries import Reader
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.dex.steps import in_steps
+from millrace.routing.costs import Table
 from millrace.routing.planner import Planner
 from millrace.routing.venue import CurveCache
 
@@ -55,6 +56,7 @@ class Snapshot:
         received: float,
         curves: CurveCache | None = None,
         pause: Callable[[], None] = never,
+        table: Table | None = None,
     ) -> None:
         self.document = document
         self.id = identifier
@@ -70,6 +72,7 @@ class Snapshot:
         pause()
         self._curves = curves or CurveCache()
         self._pause = pause
+        self._table = table or Table()
         self._planners: OrderedDict[Filter, Planner] = OrderedDict()
         self._twins: OrderedDict[Planner, Planner] = OrderedDict()
         self.main = self.make(_ALL)
@@ -116,7 +119,7 @@ class Snapshot:
     def make(self, chosen: Filter) -> Planner:
         """Build a planner: some ten milliseconds for a thousand pools. Any thread may call this."""
         pools = [pool for pool in self.document.pools if chosen.admits(pool)]
-        return Planner(pools, self.market, self._curves, self._pause)
+        return Planner(pools, self.market, self._curves, self._pause, self._table)
 
     def keep(self, chosen: Filter, planner: Planner) -> None:
         """Remember a planner; beyond the bound the one unused for longest goes."""
@@ -142,20 +145,24 @@ def identify(data: bytes) -> str:
 
 
 class Builder:
-    """Builds one snapshot after the other, in one thread, and remembers what has not changed from one to the next."""
+    """Builds one snapshot after the other, in one thread, and remembers what has not changed from one to the next.
 
-    def __init__(self) -> None:
+    `table` says what plans take of a transaction.
+    """
+
+    def __init__(self, table: Table | None = None) -> None:
         self._curves = CurveCache()
         self._reader = Reader()
+        self._table = table or Table()
 
     def build(self, data: bytes, received: float, identifier: str, pause: Callable[[], None] = never) -> Snapshot:
         """Decode and check a document and build its graph. Raises `DocumentError`. `pause` is called at every step."""
         document = decode(data, pause=pause, reader=self._reader)
         if not document.pools:
             raise DocumentError("$.pools: there is none; a market without pools is taken for a fault of the upstream")
-        return Snapshot(document, identifier, received, self._curves, pause)
+        return Snapshot(document, identifier, received, self._curves, pause, self._table)
 
 
-def build(data: bytes, received: float, pause: Callable[[], None] = never) -> Snapshot:
+def build(data: bytes, received: float, pause: Callable[[], None] = never, table: Table | None = None) -> Snapshot:
     """A snapshot alone, see `Builder.build`."""
-    return Builder().build(data, received, identify(data), pause)
+    return Builder(table).build(data, received, identify(data), pause)

@@ -9,7 +9,8 @@ from typing import NamedTuple, Protocol
 from millrace.routing.candidates import Search
 from millrace.routing.execution import Walked, execute, execute_paths
 from millrace.routing.flowwalk import FlowWalker
-from millrace.routing.kernelsearch import Flow, Limits
+from millrace.routing.kernelsearch import Flow
+from millrace.routing.limits import Limits
 from millrace.routing.lpedges import LpTrade
 from millrace.routing.plan import Execution, PlanError
 from millrace.routing.stage import sell_flow, sell_paths
@@ -69,8 +70,7 @@ class Plans:
             used = sum(flow for trade, flow in zip(trades, flows, strict=True) if trade.token_in == ask.token_in)
             amount = min(int(amount * (used / whole)), amount)
         vault = Walker(ask.token_in, ask.amount_in)
-        done = sell_flow(vault, trades, flows, {ask.token_in: amount}, ask.token_out, self._scale).done(ask.token_out)
-        return done if len(done.legs) <= ask.limits.pools else None
+        return sell_flow(vault, trades, flows, {ask.token_in: amount}, ask.token_out, self._scale).done(ask.token_out)
 
     def of_paths(
         self, ask: Ask, paths: list[list[Trade]], flows: list[float], known: Done | None = None
@@ -86,8 +86,7 @@ class Plans:
                 amount = min(int(amount * sum(flows)), amount)
             vault = Walker(ask.token_in, ask.amount_in)
             parts = list(zip(paths, flows, strict=True))
-            done = sell_paths(vault, parts, ask.token_in, amount).done(ask.token_out)
-            return done if len(done.legs) <= ask.limits.pools else None
+            return sell_paths(vault, parts, ask.token_in, amount).done(ask.token_out)
         except PlanError:
             return None
 

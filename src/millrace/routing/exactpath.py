@@ -18,6 +18,7 @@ import numpy as np
 from millrace.routing.calls import call
 from millrace.routing.jit import kernel
 from millrace.routing.net import Floats, Graph, Ints
+from millrace.routing.shares import WHOLE
 from millrace.routing.venue import Trade
 
 LABELS = 4  # amounts kept per token: the largest may come over a token that the rest of the path needs
@@ -32,12 +33,13 @@ class NeedsTime(Exception):
 
 
 class Label(NamedTuple):
-    """An amount of a token, the edges that brought it, and the tokens on the way."""
+    """An amount of a token, the edges that brought it, the tokens on the way, and the share of the transaction."""
 
     token: int
     amount: int
     path: tuple[int, ...]
     tokens: tuple[int, ...]
+    taken: float = 0.0
 
 
 @kernel
@@ -62,7 +64,7 @@ class PathFinder:
         net = graph.net
         self._scale = graph.scale
         self._unit_rate = net.rate * self._scale[net.src] / self._scale[net.dst]
-        self._dst = net.dst
+        self._src, self._dst = net.src, net.dst
         self._starts: list[int] = np.searchsorted(net.src, np.arange(len(graph.scale) + 1)).tolist()
         self._targets: list[int] = net.dst.tolist()
         self._widest = int(np.diff(self._starts).max(initial=0))
@@ -80,17 +82,20 @@ class PathFinder:
         budget: int = BUDGET,
         *,
         allowed: int = BUDGET,
+        share: Floats | None = None,
     ) -> tuple[list[Trade], int] | None:
         """The path of at most `hops` pools that pays most for `amount`, and what it pays; None up to `floor`.
 
         `behind` are the best spot rates of all tokens to the sink (scaled). With `source == sink` it is the
         best cycle. No token and no pool is visited twice. It ends after `budget` trades (or, as a hub's trades are
         looked at together, at most twice as many); `NeedsTime` is raised where it goes on after `allowed` ones.
+        With the edges' `share` of a transaction, paths that take more than one are left out.
         """
         worth = behind * self._scale / self._scale[sink] * MARGIN  # of a smallest unit, in units of the sink
         best, spent = floor, 0
         found: tuple[int, ...] = ()
-        reached: dict[int, list[int]] = {}
+        reached: dict[int, list[tuple[int, float]]] = {}
+        least = None if share is None else self.least_shares(sink, share, hops)
         queue: list[tuple[float, int, Label]] = [(-math.inf, 0, Label(source, amount, (), (source,)))]
         room = np.empty(self._widest, np.int32), np.empty(self._widest)
         while queue and spent < budget:
@@ -103,6 +108,11 @@ class PathFinder:
                 v = self._targets[e]
                 if self._visited(label, e, v, sink) or (v != sink and len(label.path) == hops - 1):
                     continue
+                taken = 0.0
+                if share is not None and least is not None:
+                    taken = label.taken + float(share[e])
+                    if taken + (0.0 if v == sink else float(least[v])) > WHOLE:
+                        continue
                 spent += 1
                 paid = self.trades[e].pays(label.amount)
                 if v == sink:
@@ -110,9 +120,26 @@ class PathFinder:
                         best, found = paid, (*label.path, e)
                     continue
                 most = (paid + SPARE) * float(worth[v]) + SPARE
-                if most > best and _among_best(reached.setdefault(v, []), paid):
-                    heapq.heappush(queue, (-most, spent, Label(v, paid, (*label.path, e), (*label.tokens, v))))
+                if most > best and _among_best(reached.setdefault(v, []), paid, taken):
+                    heapq.heappush(queue, (-most, spent, Label(v, paid, (*label.path, e), (*label.tokens, v), taken)))
         return ([self.trades[e] for e in found], best) if found else None
+
+    def least_shares(self, sink: int, share: Floats, hops: int) -> Floats:
+        """By token: the least share that a path of at most `hops` pools to the sink takes; infinite without one.
+
+        Of the sink it is that of a cycle.
+        """
+        least = np.full(len(self._scale), np.inf)
+        known = np.full(len(self._scale), np.inf)
+        known[sink] = 0.0
+        for _ in range(hops):
+            before = least.copy()
+            np.minimum.at(least, self._src, share + known[self._dst])
+            known = least.copy()
+            known[sink] = 0.0
+            if np.array_equal(before, least):
+                break
+        return least
 
     def _promising(self, label: Label, worth: Floats, best: int, edges: Ints, most: Floats) -> list[int]:
         """The edges by which an amount could become more than `best`, the most promising first.
@@ -134,13 +161,14 @@ class PathFinder:
         return (target == sink or len(pool.tokens) > 2) and any(self.trades[k].pool is pool for k in label.path)
 
 
-def _among_best(amounts: list[int], amount: int) -> bool:
-    """Whether an amount is one of the largest to reach a token so far."""
-    if len(amounts) == LABELS and amount <= amounts[-1]:
+def _among_best(labels: list[tuple[int, float]], amount: int, taken: float) -> bool:
+    """Whether an amount is one of the largest to reach a token so far, of those that take no more."""
+    if sum(known >= amount and less <= taken for known, less in labels) >= LABELS:
         return False
-    amounts.append(amount)
-    amounts.sort(reverse=True)
-    del amounts[LABELS:]
+    labels.append((amount, taken))
+    if taken == 0.0:
+        labels.sort(reverse=True)
+        del labels[LABELS:]
     return True
 
 

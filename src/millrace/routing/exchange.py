@@ -15,6 +15,7 @@ from millrace.routing.net import Ints, Net
 from millrace.routing.parts import FEW as FEW
 from millrace.routing.parts import Parts, divide, forget
 from millrace.routing.pathsearch import Beam, PathWork, best_path, run_path, split_greedy
+from millrace.routing.shares import WHOLE, Room, path_share
 
 ROUNDS = 4  # times each path is exchanged at most
 SMALLER = 0.4  # of an amount: paths for less are tried, too; the division finds what they are best given
@@ -30,10 +31,10 @@ def exchange_paths(
     pw: PathWork,
     where: Beam,
     q: Search,
+    room: Room,
     hops: int,
     chunks: int,
     paths: int,
-    pools: int,
     floor: float,
     enough: float,
 ) -> int:
@@ -43,11 +44,11 @@ def exchange_paths(
     """
     found = 0
     for start in (chunks, paths):
-        count = split_greedy(net, pw, where, q, hops, start, paths, pools, 0.0)
+        count = split_greedy(net, pw, where, q, room, hops, start, paths, 0.0)
         count = _take_up(pw, q, count)
         if count == 0:
             continue
-        count, value = _exchange(net, pw, where, q, hops, count, paths, pools)
+        count, value = _exchange(net, pw, where, q, room, hops, count, paths)
         if value > floor:
             floor, found = value, count
             _keep(pw, count)
@@ -88,7 +89,7 @@ def _keep(pw: PathWork, count: int) -> None:
 
 @kernel
 def _exchange(
-    net: Net, pw: PathWork, where: Beam, q: Search, hops: int, count: int, paths: int, pools: int
+    net: Net, pw: PathWork, where: Beam, q: Search, room: Room, hops: int, count: int, paths: int
 ) -> tuple[int, float]:
     """Exchange paths, or add one where there may be more, until none helps; the number of paths and what they pay."""
     x, amount = pw.parts, q.amounts[0]
@@ -102,7 +103,7 @@ def _exchange(
         part = max(part, LEAST * amount / paths)
         idle += 1
         for size in (1.0, SMALLER):
-            better = _try_instead(net, pw, where, q, hops, p, count, part * size, pools, value)
+            better = _try_instead(net, pw, where, q, room, hops, p, count, part * size, value)
             if better > 0.0:
                 value, count, idle = better, max(count, p + 1), 0
                 break
@@ -117,11 +118,11 @@ def _try_instead(
     pw: PathWork,
     where: Beam,
     q: Search,
+    room: Room,
     hops: int,
     p: int,
     count: int,
     part: float,
-    pools: int,
     value: float,
 ) -> float:
     """Put the path that pays most for `part` in the place of path `p`, if all then pay more than `value`.
@@ -129,10 +130,10 @@ def _try_instead(
     Returns what they pay; 0 if nothing has changed.
     """
     x, amount = pw.parts, q.amounts[0]
-    others, used = amount, 0
+    others, taken = amount, 0.0
     for i in range(count):
         pw.old[i] = x.flow[i]
-        used += x.length[i] if i != p else 0
+        taken += path_share(room, x.paths[i], x.length[i]) if i != p else 0.0
     others -= x.flow[p] if p < count else 0.0
     if others <= 0.0 and part < amount:
         return 0.0
@@ -141,9 +142,9 @@ def _try_instead(
         if i != p:
             run_path(net, pw, x.paths[i], x.length[i], x.flow[i] * scale, True)
     pw.work[0] = 0
-    length = best_path(net, pw, where, q.sources[0], q.sink, part, q.behind, hops, 0.0, pw.other)
+    length = best_path(net, pw, where, q, room, WHOLE - taken, part, hops, 0.0, pw.other)
     forget(pw.used, x, count)
-    if length == 0 or used + length > pools or _is_there(pw, x, count, length):
+    if length == 0 or taken + path_share(room, pw.other, length) > WHOLE or _is_there(pw, x, count, length):
         return 0.0
     before = x.length[p] if p < count else 0
     for h in range(x.paths.shape[1]):

@@ -8,6 +8,7 @@ from millrace.routing.jit import inlined, kernel
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_beam, split_greedy
+from millrace.routing.shares import Room, path_share
 from millrace.routing.solve import UPPER, UPPER_PATH, extract, grow, solve
 from millrace.routing.work import EDGES, HOLD, Work
 
@@ -20,16 +21,16 @@ WORTHWHILE = 1e-3  # relative: a flow this far below the bound leaves something 
 
 @kernel
 def find_paths(
-    net: Net, pw: PathWork, q: Search, pools: int, paths: int, hops: int, chunks: int, floor: float, report: Floats
+    net: Net, pw: PathWork, q: Search, room: Room, paths: int, hops: int, chunks: int, floor: float, report: Floats
 ) -> None:
     """The best single path above `floor`, and the greedy split in `chunks` (0: none), over all of the net.
 
     `pw.single` is the path; `report` gets its length and the number of the split's paths.
     """
-    report[LENGTH] = find_single(net, pw, q, hops, floor)
+    report[LENGTH] = find_single(net, pw, q, room, hops, floor)
     report[SPLIT] = 0
     if chunks > 0:
-        report[SPLIT] = split_greedy(net, pw, pw.every, q, hops, chunks, min(paths, MAX_PATHS - 1), pools, 0.0)
+        report[SPLIT] = split_greedy(net, pw, pw.every, q, room, hops, chunks, min(paths, MAX_PATHS - 1), 0.0)
 
 
 @kernel
@@ -39,7 +40,7 @@ def find(
     m: Moves,
     pw: PathWork,
     q: Search,
-    pools: int,
+    room: Room,
     paths: int,
     hops: int,
     chunks: int,
@@ -60,16 +61,16 @@ def find(
     seeds = w.n[EDGES]
     for e in range(seeds):
         pw.seeds[e] = w.e_edge[e]
-    count = extract(net, w, m, q, pools, paths, edges, flows)
+    count = extract(net, w, m, q, room, paths, edges, flows)
     if chunks < 0:
         return count
     report[PAID] = paid_by(w) if count > 0 else 0.0
     floor = report[PAID] * nearly
-    length = find_single(net, pw, q, hops, floor) if report[UPPER_PATH] > floor else 0
+    length = find_single(net, pw, q, room, hops, floor) if report[UPPER_PATH] > floor else 0
     report[LENGTH] = length
     report[SPLIT] = 0
-    if count == 0 and 0 < length < pools and not q.cycle:
-        count = grow(net, w, m, q, pw.single, length, pools, paths, edges, flows)
+    if count == 0 and length > 0 and path_share(room, pw.single, length) < 1.0 and not q.cycle:
+        count = grow(net, w, m, q, pw.single, length, room, paths, edges, flows)
         report[PAID] = paid_by(w) if count > 0 else 0.0
         floor = report[PAID] * nearly
     if chunks > 0 and report[PAID] < report[UPPER] * (1.0 - PROVEN):
@@ -80,9 +81,9 @@ def find(
         enough = report[UPPER] * (1.0 - WORTHWHILE)
         if paths <= FEW and q.closed and report[PAID] < enough:
             least = report[PAID]
-            report[SPLIT] = exchange_paths(net, pw, where, q, hops, chunks, paths, pools, least, enough)
+            report[SPLIT] = exchange_paths(net, pw, where, q, room, hops, chunks, paths, least, enough)
         else:
-            report[SPLIT] = split_greedy(net, pw, where, q, hops, chunks, min(paths, MAX_PATHS - 1), pools, floor)
+            report[SPLIT] = split_greedy(net, pw, where, q, room, hops, chunks, min(paths, MAX_PATHS - 1), floor)
     return count
 
 

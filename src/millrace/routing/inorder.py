@@ -20,10 +20,11 @@ from millrace.routing.find import LENGTH, PAID, SPLIT, paid_by
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
-from millrace.routing.pathsearch import MAX_HOPS, PathWork, find_single
+from millrace.routing.pathsearch import PathWork, find_single
 from millrace.routing.potential import source_rate
+from millrace.routing.shares import Room
 from millrace.routing.solve import LEVEL, UPPER, UPPER_ONCE, UPPER_PATH, extract, solve, upper_bound
-from millrace.routing.work import Work
+from millrace.routing.work import MAX_HOPS, Work
 
 PLACES = 2 * MAX_HOPS + 1  # one for each token of a path, one between each two
 UNPLACED = -1
@@ -195,7 +196,7 @@ def find_in_order(
     pw: PathWork,
     q: Search,
     oq: Search,
-    pools: int,
+    room: Room,
     paths: int,
     hops: int,
     nearly: float,
@@ -212,9 +213,9 @@ def find_in_order(
     once, often = upper_bound(net, w, q, 0.0)
     report[UPPER], report[UPPER_ONCE] = often * w.unit[0], once * w.unit[0]
     report[LEVEL] = marginal(net, w, q)
-    count = extract(within, w, m, oq, pools, paths, edges, flows)
+    count = extract(within, w, m, oq, room, paths, edges, flows)
     report[PAID] = paid_by(w) if count > 0 else 0.0
     floor = report[PAID] * nearly
-    report[LENGTH] = find_single(within, pw, oq, hops, floor) if in_order > floor else 0
+    report[LENGTH] = find_single(within, pw, oq, room, hops, floor) if in_order > floor else 0
     report[SPLIT] = 0
     return count

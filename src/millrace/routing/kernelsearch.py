@@ -12,9 +12,11 @@ from millrace.routing.calls import call
 from millrace.routing.candidates import Search
 from millrace.routing.find import LENGTH, SLOTS, SPLIT, find, find_paths
 from millrace.routing.inorder import Order, arrange, find_in_order, make_order, ordered
+from millrace.routing.limits import Limits, Rooms, path_hops
 from millrace.routing.moves import Moves, make_moves
 from millrace.routing.net import Floats, Graph, Ints, Net
-from millrace.routing.pathsearch import MAX_HOPS, MAX_PATHS, PathWork, make_path_work
+from millrace.routing.pathsearch import MAX_PATHS, PathWork, make_path_work
+from millrace.routing.shares import Room
 from millrace.routing.solve import LEVEL, UNREACHED, UPPER, UPPER_ONCE, price_cycles
 from millrace.routing.venue import Trade
 from millrace.routing.widepath import WideWork, split_wide
@@ -22,15 +24,6 @@ from millrace.routing.work import MAX_EDGES, Work, make_work
 
 CHUNKS = 24
 FLOW_ALONE = -1  # instead of chunks
-
-
-class Limits(NamedTuple):
-    """What a route may use: pools, paths, pools per path, and LP units as tokens between others."""
-
-    pools: int = 64
-    paths: int = 5
-    hops: int = 10
-    liquidity: bool = False
 
 
 class Flow(NamedTuple):
@@ -78,10 +71,14 @@ class CyclePrices(NamedTuple):
 
 
 class KernelSearch:
-    """Searches one graph, one thread at a time. Its scratch memory is made when it is first used."""
+    """Searches one graph, one thread at a time. Its scratch memory is made when it is first used.
 
-    def __init__(self, graph: Graph, trades: Sequence[Trade]) -> None:
+    `costs` is what each of `trades` takes, see `limits.costs_of`.
+    """
+
+    def __init__(self, graph: Graph, trades: Sequence[Trade], costs: Floats) -> None:
         self._net = graph.net
+        self._rooms = Rooms(costs[graph.original])
         self.trades = [trades[k] for k in graph.original.tolist()]
         """The trade of each edge of the net."""
         self._scratch: tuple[Work, Moves, PathWork] | None = None
@@ -95,7 +92,7 @@ class KernelSearch:
 
         Single paths that pay less than the part `nearly` of what the flow does are not looked for.
         """
-        within = *_within(limits), CHUNKS if split else 0, nearly
+        within = *self._within(limits), CHUNKS if split else 0, nearly
         return self._found(self._find(search, within), search)
 
     def find_in_order(self, search: Search, path: Ints, limits: Limits, nearly: float) -> Found:
@@ -110,7 +107,7 @@ class KernelSearch:
         order, within = self._order
         top = call(arrange, net, within, order, search, path, path.size)
         there = search._replace(ahead=order.ahead, behind=order.behind, top=top, closed=True)
-        limited = *_within(limits), nearly
+        limited = *self._within(limits), nearly
         outputs = self._edges, self._flows, self._report
         return self._found(call(find_in_order, net, within, *memory, search, there, *limited, *outputs), search)
 
@@ -123,8 +120,8 @@ class KernelSearch:
         """A split that begins with this path; empty if it pays less than `floor` (scaled)."""
         work = self._memory()[2]
         work.single[: path.size] = path
-        pools, paths, hops = _within(limits)
-        within = hops, CHUNKS, min(paths, MAX_PATHS - 1), pools, floor, path.size
+        room, paths, hops = self._within(limits)
+        within = room, hops, CHUNKS, min(paths, MAX_PATHS - 1), floor, path.size
         return self._split(work, call(split_wide, self._net, wide, work, search, *within), search)
 
     def _found(self, count: int, search: Search) -> Found:
@@ -136,16 +133,16 @@ class KernelSearch:
 
     def flow(self, search: Search, limits: Limits) -> Flow:
         """The dual's flow alone, also for several sources."""
-        return self._flow(self._find(search, (*_within(limits), FLOW_ALONE, 0.0)))
+        return self._flow(self._find(search, (*self._within(limits), FLOW_ALONE, 0.0)))
 
-    def _find(self, search: Search, within: tuple[int, int, int, int, float]) -> int:
+    def _find(self, search: Search, within: tuple[Room, int, int, int, float]) -> int:
         """Run the whole search; the number of the flow's trades."""
         return call(find, self._net, *self._memory(), search, *within, self._edges, self._flows, self._report)
 
     def paths(self, search: Search, limits: Limits, floor: float, *, split: bool) -> tuple[list[Trade], Split]:
         """The best single path that pays more than `floor` (scaled), and the greedy split, over all of the net."""
         _, _, work = self._memory()
-        within = *_within(limits), CHUNKS if split else 0, floor
+        within = *self._within(limits), CHUNKS if split else 0, floor
         call(find_paths, self._net, work, search, *within, self._report)
         single = self._list(work.single[: int(self._report[LENGTH])])
         return single, self._split(work, int(self._report[SPLIT]), search)
@@ -153,6 +150,14 @@ class KernelSearch:
     def bound(self, *, once: bool = False) -> tuple[float, float]:
         """The bound (scaled) and the pruning level of the flow found last; `once`: of plans with one trade per edge."""
         return float(self._report[UPPER_ONCE if once else UPPER]), float(self._report[LEVEL])
+
+    def room(self, limits: Limits) -> Room:
+        """The room that limits leave in this graph."""
+        return self._rooms.of(limits)
+
+    def _within(self, limits: Limits) -> tuple[Room, int, int]:
+        """The room, and the most paths, and pools on one path."""
+        return self._rooms.of(limits), limits.paths, path_hops(limits)
 
     def _memory(self) -> tuple[Work, Moves, PathWork]:
         if self._scratch is None:
@@ -175,8 +180,3 @@ class KernelSearch:
 
     def _list(self, edges: Ints) -> list[Trade]:
         return [*map(self.trades.__getitem__, edges.tolist())]
-
-
-def _within(limits: Limits) -> tuple[int, int, int]:
-    """Pools, paths, and pools on one path."""
-    return limits.pools, limits.paths, min(limits.hops, limits.pools, MAX_HOPS)

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolError
+from millrace.routing.costs import Table
 from millrace.routing.paths import split_paths
-from millrace.routing.plan import Execution, PlanError
+from millrace.routing.plan import Execution, PlanError, cost_of
 from millrace.routing.router import Algorithm, Limits, Router
 from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import tradable
@@ -81,10 +82,11 @@ class Desk(NamedTuple):
         if after is None:
             done = self.sell(vault, amounts, token_out, limits)
         else:
-            done = self._deposit(vault, amounts, after, shares, _less(limits))
+            done = self._deposit(vault, amounts, after, shares, limits)
         plan = done.done(token_out)
         tokens = (len(before.tokens) if before else 1) + (len(after.tokens) if after else 1)
-        if not within(plan, token_in, token_out, self.bounds._replace(paths=max(self.bounds.paths, tokens - 1))):
+        bounds = self.bounds._replace(paths=max(self.bounds.paths, tokens - 1))
+        if not within(plan, token_in, token_out, bounds, self.router.table):
             raise PlanError("the route needs more pools or paths than allowed")
         if any(fill.trade.token_in == token_out for fill in plan.fills):
             raise PlanError("the route sells what it is to buy")
@@ -96,7 +98,7 @@ class Desk(NamedTuple):
         rough = self._replace(rough=True)
 
         def minted(shares: Sequence[float]) -> int:
-            done = _tried(lambda: rough._deposit(vault, amounts, pool, shares, _less(limits)))
+            done = _tried(lambda: rough._deposit(vault, amounts, pool, shares, limits))
             return 0 if done is None else done.balances[pool.lp_token]
 
         worth = [reserve * self.router.scale(token) for token, reserve in zip(pool.tokens, pool.reserves, strict=True)]
@@ -115,10 +117,10 @@ class Desk(NamedTuple):
 
     def _begin(self, token_in: str, amount: int, before: Pool | None) -> tuple[Walker, dict[str, int], Limits]:
         """The vault after a withdrawal, if there is one, what it has to sell, and the limits left."""
-        vault = Walker(token_in, amount)
+        vault, table = Walker(token_in, amount), self.router.table
         if before is not None:
             vault.withdraw(before)
-        limits = self.limits if before is None else _less(self.limits)
+        limits = self.limits if before is None else self.limits.less(table.planned(table.withdrawal(before)))
         return vault, {token: vault.balances[token] for token in _income(token_in, before)}, limits
 
     def spot(self, token_in: str, token_out: str, before: Pool | None, after: Pool | None) -> float:
@@ -155,20 +157,19 @@ class Desk(NamedTuple):
         return done
 
     def _by_paths(self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits) -> Walker:
-        share = limits._replace(paths=max(1, limits.paths // len(amounts)), pools=max(1, limits.pools // len(amounts)))
-        whole = _whole(vault, amounts)
+        share, whole = limits.shared(len(amounts)), _whole(vault, amounts)
         for token, amount in amounts.items():
             given = vault.balances[token] if token in whole else amount
             vault = sell_paths(vault, self.router.find_paths(token, sink, given, share), token, given)
         return vault
 
     def _by_exact_paths(self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits) -> Walker:
-        whole = _whole(vault, amounts)
+        share, whole = limits.shared(len(amounts)), _whole(vault, amounts)
         for token, amount in amounts.items():
             if not self.router.connected(token, sink):
                 raise PlanError(f"no path from {token} to {sink}")
             given = vault.balances[token] if token in whole else amount
-            path = self.router.exact_path(token, sink, given, limits)
+            path = self.router.exact_path(token, sink, given, share)
             if path is None:
                 raise PlanError("no path can execute this amount")
             vault = sell_paths(vault, [(path, 1.0)], token, given)
@@ -179,9 +180,8 @@ class Desk(NamedTuple):
     ) -> Walker:
         """Turn `amounts` into the pool's tokens, in these shares of their value, and deposit them."""
         sales = self._divide(amounts, pool, shares)
-        limits = limits._replace(
-            paths=max(1, limits.paths // max(1, len(sales))), pools=limits.pools // max(1, len(sales))
-        )
+        table = self.router.table
+        limits = limits.less(table.planned(table.deposit(pool))).shared(max(1, len(sales)))
         last = {token: target for target, given in sales.items() for token in given}
         for target, given in sales.items():
             rest = {
@@ -233,14 +233,15 @@ def _whole(vault: Walker, amounts: Mapping[str, int]) -> set[str]:
     return {token for token, amount in amounts.items() if vault.balances[token] == amount}
 
 
-def within(plan: Execution, token_in: str, token_out: str, limits: Limits) -> bool:
+def within(plan: Execution, token_in: str, token_out: str, limits: Limits, table: Table) -> bool:
     """Whether a plan, taken apart into paths, holds the limits.
 
     A withdrawal or deposit divides a path by itself: the caller allows for a path for each of its tokens.
     """
     paths = split_paths(plan.fills, token_in, token_out)
     longest = max((len(path.hops) for path in paths), default=0)
-    return len(plan.legs) <= limits.pools and len(paths) <= limits.paths and longest <= limits.hops
+    fits = limits.admit(table.planned(cost_of(plan.legs, table)))
+    return fits and len(paths) <= limits.paths and longest <= limits.hops
 
 
 def _income(token: str, issuer: Pool | None) -> dict[str, float]:
@@ -248,11 +249,6 @@ def _income(token: str, issuer: Pool | None) -> dict[str, float]:
     if issuer is None:
         return {token: 1.0}
     return {name: reserve / issuer.lp_supply for name, reserve in zip(issuer.tokens, issuer.reserves, strict=True)}
-
-
-def _less(limits: Limits) -> Limits:
-    """What is left of the limits besides a deposit or withdrawal."""
-    return limits._replace(hops=limits.hops - 1, pools=limits.pools - 1)
 
 
 def _tried(make: Callable[[], Walker]) -> Walker | None:
@@ -311,7 +307,8 @@ def sell_everything(router: Router, pool: Pool | None, token: str, amount: int, 
     if pool is None:
         return desk.sell(vault, {token: amount}, sink, limits)
     vault.withdraw(pool)
-    return desk.sell(vault, {name: vault.balances[name] for name in pool.tokens}, sink, _less(limits))
+    amounts = {name: vault.balances[name] for name in pool.tokens}
+    return desk.sell(vault, amounts, sink, limits.less(router.table.planned(router.table.withdrawal(pool))))
 
 
 def ways(before: Pool | None, after: Pool | None, *, sold: bool, bought: bool) -> list[tuple[Pool | None, Pool | None]]:

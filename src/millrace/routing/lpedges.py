@@ -15,6 +15,7 @@ from collections.abc import Container, Iterable, Iterator
 from millrace.dex.market import DictMarket
 from millrace.dex.operations import MIN_OUTPUT
 from millrace.dex.pool import MAX_AMOUNT, InsufficientLiquidity, Pool, PoolError
+from millrace.routing.costs import Cost, Table
 from millrace.routing.curve import NoCurve, sampled_knots
 from millrace.routing.net import Knots
 from millrace.routing.venue import Trade, least_output, tradable
@@ -79,6 +80,9 @@ class MintTrade(LpTrade):
             return 0
         return minted if minted >= least_output(self.pool) else 0
 
+    def cost(self, table: Table) -> Cost:
+        return table.deposit(self.pool)
+
     def walk(self, walker: Walker, mode: int, value: int) -> None:
         walker.deposit(self.pool, (self.token_in,), mode, value)
 
@@ -107,6 +111,9 @@ class BurnTrade(LpTrade):
 
     def _most(self) -> int:
         return self.pool.lp_supply - self.pool.lp_supply // 100
+
+    def cost(self, table: Table) -> Cost:
+        return table.withdrawal(self.pool).plus(table.swap(self.pool), len(self.pool.tokens) - 1)
 
     def walk(self, walker: Walker, mode: int, value: int) -> None:
         walker.withdraw_into(self.pool, self.token_out, mode, value)

@@ -14,6 +14,7 @@ import numpy as np
 
 from millrace.routing.attempt import Ask, Done, Plans, better, rounding
 from millrace.routing.kernelsearch import CyclePrices, KernelSearch
+from millrace.routing.limits import path_hops
 from millrace.routing.net import Floats
 from millrace.routing.widepath import WideSearch
 
@@ -64,7 +65,7 @@ class Mispricing:
     def best(self, ask: Ask, algorithm: Algorithm, deadline: float) -> Best | None:
         """The best plan that sells an amount for another token; None where the first look finds no path at all."""
         search, limits = ask.search, ask.limits
-        hops = min(limits.hops, limits.pools)
+        hops = path_hops(limits)
         edges, paid, complete = self._wide.quick(search, hops)
         if not edges:
             return None

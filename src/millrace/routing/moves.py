@@ -21,6 +21,7 @@ from millrace.routing.jit import inlined, kernel
 from millrace.routing.linear import inverse_norm, inverse_times
 from millrace.routing.net import Bools, Floats, Ints, Net
 from millrace.routing.newton import factor_hessian
+from millrace.routing.shares import Room, share_of
 from millrace.routing.work import EDGES, HOLD, MAX_EDGES, MAX_TOKENS, TOKENS, Work
 
 MOVES = 16  # listed: those with the largest profits
@@ -33,7 +34,8 @@ class Moves(NamedTuple):
     """The moves listed, by their number, and what has been tried. Scratch of refining a route."""
 
     edge: Ints  # (move, place): local edges that come in, one behind the other
-    pools: Ints  # how many
+    size: Ints  # how many
+    share: Floats  # of the transaction
     start: Ints  # local token sold
     end: Ints  # local token bought
     z: Floats  # square root of the profit
@@ -48,6 +50,8 @@ class Moves(NamedTuple):
     row: Ints  # by local edge of the route: the first edge of its row
     place: Ints  # by local edge of the route: its place in the row, from 0
     length: Ints  # by first edge: edges of the row
+    before: Floats  # by local edge of the route: share of those before it in the row
+    whole: Floats  # by first edge: share of the row
 
 
 def make_moves() -> Moves:
@@ -64,8 +68,9 @@ def make_moves() -> Moves:
 
     edge, s, reach = np.zeros((MOVES, LONGEST), np.int32), np.zeros((MOVES, LONGEST)), np.zeros((MOVES, MAX_TOKENS))
     return Moves(
-        edge, i(), i(), i(), f(), f(), f(), s, reach, f(), b(), b(), f(MAX_TOKENS), *[i(MAX_EDGES) for _ in range(3)]
-    )
+        edge, i(), f(), i(), i(), f(), f(), f(), s, reach, f(), b(), b(), f(MAX_TOKENS),
+        i(MAX_EDGES), i(MAX_EDGES), i(MAX_EDGES), f(MAX_EDGES), f(MAX_EDGES),
+    )  # fmt: skip
 
 
 @inlined
@@ -236,22 +241,25 @@ def _place(m: Moves, count: int, z: float) -> tuple[int, int]:
         old = place - 1
         for h in range(LONGEST):
             m.edge[place, h], m.s[place, h] = m.edge[old, h], m.s[old, h]
-        _write(m, place, m.pools[old], m.start[old], m.end[old], m.z[old], m.ca[old], m.cb[old])
+        _write(m, place, m.size[old], m.start[old], m.end[old], m.z[old], m.ca[old], m.cb[old])
         place = old
     return min(count + 1, MOVES), place
 
 
 @inlined
-def _write(m: Moves, i: int, pools: int, a: int, b: int, z: float, ca: float, cb: float) -> None:
-    m.pools[i], m.start[i], m.end[i], m.z[i], m.ca[i], m.cb[i] = pools, a, b, z, ca, cb
+def _write(m: Moves, i: int, size: int, a: int, b: int, z: float, ca: float, cb: float) -> None:
+    m.size[i], m.start[i], m.end[i], m.z[i], m.ca[i], m.cb[i] = size, a, b, z, ca, cb
 
 
 @kernel
-def weigh_moves(w: Work, m: Moves, count: int) -> None:
-    """Factor the Hessian at the route's prices, and write `M c` and `c' M c` of every listed move."""
+def weigh_moves(w: Work, m: Moves, room: Room, count: int) -> None:
+    """Factor the Hessian at the route's prices, and write `M c`, `c' M c` and the share of every listed move."""
     size = w.n[TOKENS]
     factor_hessian(w)
     for i in range(count):
+        m.share[i] = 0.0
+        for h in range(m.size[i]):
+            m.share[i] += share_of(w, room, m.edge[i, h])
         for t in range(size):
             w.t_step[t] = 0.0
         a, b = m.start[i], m.end[i]
@@ -265,18 +273,18 @@ def weigh_moves(w: Work, m: Moves, count: int) -> None:
 
 
 @kernel
-def best_addition(m: Moves, count: int, room: int) -> int:
-    """The move that gains most of those with at most `room` pools; -1 if there is none."""
+def best_addition(m: Moves, count: int, left: float) -> int:
+    """The move that gains most of those that take at most the share `left`; -1 if there is none."""
     best, choice = 0.0, -1
     for i in range(count):
         gain = m.z[i] * m.z[i] / (1.0 + m.norm[i])
-        if gain > best and m.pools[i] <= room:
+        if gain > best and m.share[i] <= left:
             best, choice = gain, i
     return choice
 
 
 @inlined
-def _find_rows(w: Work, m: Moves, sources: int) -> None:
+def _find_rows(w: Work, m: Moves, room: Room, sources: int) -> None:
     """Find the edges that trade one behind the other and nothing else: who takes one takes all.
 
     Of a token between them `t_list` is the first edge of the row, of others it is -1.
@@ -289,6 +297,7 @@ def _find_rows(w: Work, m: Moves, sources: int) -> None:
             w.t_out[w.e_a[e]] += 1
             w.t_queue[w.e_a[e]] = e
             m.row[e], m.place[e], m.length[e] = e, 0, 1
+            m.before[e], m.whole[e] = 0.0, share_of(w, room, e)
     for e in range(w.n[EDGES]):
         if not w.e_use[e] or _passes(w, w.e_a[e], sources):
             continue
@@ -296,22 +305,23 @@ def _find_rows(w: Work, m: Moves, sources: int) -> None:
         while _passes(w, w.e_b[last], sources):
             w.t_list[w.e_b[last]] = e
             last = w.t_queue[w.e_b[last]]
-            m.row[last], m.place[last] = e, m.length[e]
+            m.row[last], m.place[last], m.before[last] = e, m.length[e], m.whole[e]
             m.length[e] += 1
+            m.whole[e] += share_of(w, room, last)
 
 
 @inlined
-def _freed(w: Work, m: Moves, e: int, i: int) -> int:
-    """How many pools go with an edge if move `i` comes: its row, up to where the move begins or ends in it."""
+def _freed(w: Work, m: Moves, e: int, i: int) -> float:
+    """The share that goes with an edge if move `i` comes: its row's, up to where the move begins or ends in it."""
     row = m.row[e]
-    first, last = 0, m.length[row]
+    first, last = 0.0, m.whole[row]
     if w.t_list[m.start[i]] == row:
-        place = m.place[w.t_queue[m.start[i]]]
-        first = place if place <= m.place[e] else 0
+        begins = w.t_queue[m.start[i]]
+        first = m.before[begins] if m.place[begins] <= m.place[e] else 0.0
     if w.t_list[m.end[i]] == row:
-        place = m.place[w.t_queue[m.end[i]]]
-        last = place if place > m.place[e] else last
-    return int(last - first)
+        ends = w.t_queue[m.end[i]]
+        last = m.before[ends] if m.place[ends] > m.place[e] else last
+    return float(last - first)
 
 
 @inlined
@@ -322,14 +332,14 @@ def _passes(w: Work, t: int, sources: int) -> bool:
 
 @kernel
 def best_exchange(
-    net: Net, w: Work, m: Moves, sources: int, count: int, room: int, spare: int
+    net: Net, w: Work, m: Moves, sources: int, room: Room, count: int, free: float, spare: int
 ) -> tuple[float, int, int, int]:
     """The exchange that gains most: its gain, the edge that goes, the move that comes, and another one or -1.
 
-    `room` and `spare` are the numbers of pools and paths free besides. With an edge goes its row.
+    `free` is the share of the transaction and `spare` the number of paths free besides. With an edge goes its row.
     """
     best, out, choice, also = 0.0, -1, -1, -1
-    _find_rows(w, m, sources)
+    _find_rows(w, m, room, sources)
     w.t_step[:] = 0.0
     for e in range(w.n[EDGES]):
         a, b = w.e_a[e], w.e_b[e]
@@ -345,12 +355,12 @@ def best_exchange(
         for i in range(count):
             if e != row and w.t_list[m.start[i]] != row and w.t_list[m.end[i]] != row:
                 continue  # the same as with the first edge of the row
-            left = room + _freed(w, m, e, i) - m.pools[i]
-            if left < 0:
+            left = free + _freed(w, m, e, i) - m.share[i]
+            if left < 0.0:
                 continue
             q, r = cb * m.reach[i, b] - ca * m.reach[i, a], 1.0 + m.norm[i]
             gain, j = (r * z * z - 2.0 * q * z * m.z[i] + p * m.z[i] * m.z[i]) / (p * r - q * q), -1
-            if left > 0 and spare > 0:
+            if spare > 0:
                 more, j = _best_besides(m, count, left, i, a, b, z, ca, cb, p)
                 gain += more
             if gain > best:
@@ -360,21 +370,21 @@ def best_exchange(
 
 @inlined
 def _best_besides(
-    m: Moves, count: int, room: int, i: int, a: int, b: int, z: float, ca: float, cb: float, p: float
+    m: Moves, count: int, left: float, i: int, a: int, b: int, z: float, ca: float, cb: float, p: float
 ) -> tuple[float, int]:
-    """The best move of at most `room` pools besides move `i` instead of the edge a -> b: what it adds, and the move."""
+    """The best move of at most `left` besides move `i` instead of the edge a -> b: what it adds, and the move."""
     best, choice = 0.0, -1
     q, r = cb * m.reach[i, b] - ca * m.reach[i, a], 1.0 + m.norm[i]
     determinant = p * r - q * q
     for j in range(count):
-        if j == i or m.pools[j] > room:
+        if j == i or m.share[j] > left:
             continue
         u = cb * m.reach[j, b] - ca * m.reach[j, a]  # how far the third depends on the other two
         v = m.cb[i] * m.reach[j, m.end[i]] - m.ca[i] * m.reach[j, m.start[i]]
         x, y = (r * u - q * v) / determinant, (p * v - q * u) / determinant
-        left = m.z[j] - x * z - y * m.z[i]
-        gain = left * left / max(1.0 + m.norm[j] - x * u - y * v, 1e-9)
-        if left > 0.0 and gain > best:
+        rest = m.z[j] - x * z - y * m.z[i]
+        gain = rest * rest / max(1.0 + m.norm[j] - x * u - y * v, 1e-9)
+        if rest > 0.0 and gain > best:
             best, choice = gain, j
     return best, choice
 
@@ -382,8 +392,8 @@ def _best_besides(
 @inlined
 def make_move(w: Work, m: Moves, i: int) -> None:
     """Let the edges of a listed move trade."""
-    for h in range(m.pools[i]):
+    for h in range(m.size[i]):
         e = m.edge[i, h]
         w.e_alive[e] = True
-        if h + 1 < m.pools[i]:
+        if h + 1 < m.size[i]:
             w.t_s[w.e_b[e]] = m.s[i, h]

@@ -17,9 +17,9 @@ from millrace.routing.edge import best_of_pair, edge_gain, edge_out
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Bools, Floats, Ints, Net
 from millrace.routing.parts import FEW, Parts, make_parts
-from millrace.routing.work import MAX_EDGES
+from millrace.routing.shares import WHOLE, Room, path_share
+from millrace.routing.work import MAX_EDGES, MAX_HOPS
 
-MAX_HOPS = 16
 MAX_PATHS = 64
 BARELY_LESS = 1.0 - 1e-9
 MOST_BETTER = 1.0 + 1e-9  # than the best spot rates say, where no cycle earns: the labels' precision
@@ -39,6 +39,7 @@ class PathWork(NamedTuple):
 
     amount: Floats  # (hop, token)
     by: Ints  # (hop, token): edge that brought the amount
+    taken: Floats  # (hop, token): share of the transaction that bringing it takes, where that may be too much
     reached: Ints  # (hop, i): tokens reached with that many hops
     fill: Ints  # (hop): how many
     used: Floats  # by edge: input of earlier chunks
@@ -65,6 +66,7 @@ def make_path_work(net: Net) -> PathWork:
     return PathWork(
         np.zeros((levels, tokens)),
         np.zeros((levels, tokens), np.int32),
+        np.zeros((levels, tokens)),
         np.zeros((levels, tokens), np.int32),
         np.zeros(levels, np.int32),
         np.zeros(edges),
@@ -143,18 +145,24 @@ def best_path(
     net: Net,
     pw: PathWork,
     where: Beam,
-    source: int,
-    sink: int,
+    q: Search,
+    room: Room,
+    left: float,
     x: float,
-    behind: Floats,
     hops: int,
     floor: float,
     path: Ints,
 ) -> int:
-    """The path of at most `hops` pools with the most output for `x`, if it beats `floor`; its length or 0."""
+    """The path of at most `hops` pools with the most output for `x`, if it beats `floor`; its length or 0.
+
+    Where the room is tight, it takes no more than the share `left` of the transaction: of the paths to a token by so
+    many pools the one that brings most is followed, of those that leave something.
+    """
+    source, sink, behind = q.sources[0], q.sink, q.behind
     for level in range(hops + 1):
         pw.fill[level] = 0
     pw.amount[0, source] = x
+    pw.taken[0, source] = 0.0
     pw.reached[0, 0] = source
     pw.fill[0] = 1
     best, found, last = floor, 0, -1
@@ -172,6 +180,8 @@ def best_path(
                     continue
                 out, edge, looked = best_of_pair(net, pw.used, k, have)
                 pw.work[0] += looked
+                if room.tight and edge >= 0 and pw.taken[level, u] + room.share[edge] > left:
+                    continue
                 if ends:
                     if out > best:
                         best, found, last = out, level + 1, edge
@@ -183,6 +193,8 @@ def best_path(
                     pw.fill[level + 1] += 1
                 pw.amount[level + 1, v] = out
                 pw.by[level + 1, v] = edge
+                if room.tight:
+                    pw.taken[level + 1, v] = pw.taken[level, u] + room.share[edge]
         if pw.work[0] > BUDGET:
             break
     _read_path(net, pw, path, found, last)
@@ -246,15 +258,17 @@ def most_of_ends(net: Net, q: Search) -> float:
 
 
 @kernel
-def find_single(net: Net, pw: PathWork, q: Search, hops: int, floor: float) -> int:
+def find_single(net: Net, pw: PathWork, q: Search, room: Room, hops: int, floor: float) -> int:
     """Leave the best single path in `pw.single` if it pays more than `floor`; its length or 0."""
     source, amount = q.sources[0], q.amounts[0]
     floor = max(floor, amount) if q.cycle else floor
     pw.work[0] = 0
     length = spot_path(net, source, q.sink, q.behind, hops, pw.single)
-    if length > 0:  # what the spot path pays is where the search starts from
+    if (
+        length > 0 and path_share(room, pw.single, length) <= WHOLE
+    ):  # what the spot path pays is where the search starts from
         floor = max(floor, run_path(net, pw, pw.single, length, amount, False) * BARELY_LESS)
-    return best_path(net, pw, pw.every, source, q.sink, amount, q.behind, hops, floor, pw.single)
+    return best_path(net, pw, pw.every, q, room, WHOLE, amount, hops, floor, pw.single)
 
 
 @kernel
@@ -263,20 +277,20 @@ def split_greedy(
     pw: PathWork,
     where: Beam,
     q: Search,
+    room: Room,
     hops: int,
     chunks: int,
     max_paths: int,
-    max_pools: int,
     floor: float,
 ) -> int:
     """Send the amount in equal chunks, each along the path that is best by then; returns the number of paths.
 
-    Once `max_paths` different paths or `max_pools` pools are in use, the rest goes along the known paths.
+    Once `max_paths` different paths are in use, or another one would not fit into the transaction, the rest goes along
+    the known paths.
     In a cycle it stops when a chunk no longer earns, else it gives up (0) when the split can no longer pay more than
     `floor`: no chunk pays more than the one before it.
     """
-    source, sink = q.sources[0], q.sink
-    count, pools, more, paid = 0, 0, True, 0.0
+    count, taken, more, paid = 0, 0.0, True, 0.0
     pw.work[0] = 0
     hopeless = False
     chunk = q.amounts[0] / chunks
@@ -289,16 +303,17 @@ def split_greedy(
         if more and count < max_paths and pw.work[0] < BUDGET:
             known = 0
             if count == 0:
-                known, best = _known_path(net, pw, q, hops, chunk, best)
+                known, best = _known_path(net, pw, q, room, hops, chunk, best)
             best *= 1.0 + 1e-12 if count > 0 else BARELY_LESS
-            length = best_path(net, pw, where, source, sink, chunk, q.behind, hops, best, pw.paths[count])
+            length = best_path(net, pw, where, q, room, WHOLE - taken, chunk, hops, best, pw.paths[count])
             length = length if length > 0 else known
-            if length > 0 and pools + length <= max_pools:
+            share = path_share(room, pw.paths[count], length)
+            if length > 0 and taken + share <= WHOLE:
                 pw.length[count] = length
                 pw.flow[count] = 0.0
                 choice = count
                 count += 1
-                pools += length
+                taken += share
             elif length > 0:
                 more = False
         if choice < 0:
@@ -316,11 +331,14 @@ def split_greedy(
 
 
 @inlined
-def _known_path(net: Net, pw: PathWork, q: Search, hops: int, chunk: float, least: float) -> tuple[int, float]:
+def _known_path(
+    net: Net, pw: PathWork, q: Search, room: Room, hops: int, chunk: float, least: float
+) -> tuple[int, float]:
     """Make the path that looks best at spot rates the first one, if it pays more than `least`: its length, its output.
 
     The first search starts from there.
     """
     length = spot_path(net, q.sources[0], q.sink, q.behind, hops, pw.paths[0])
+    length = length if path_share(room, pw.paths[0], length) <= WHOLE else 0
     out = run_path(net, pw, pw.paths[0], length, chunk, False) if length > 0 else 0.0
     return (length, out) if out > least else (0, least)

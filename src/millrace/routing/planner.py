@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing import reverse
+from millrace.routing.costs import Table
 from millrace.routing.liquidity import Desk, Issuers, sell_everything, ways, within
 from millrace.routing.plan import AnyLeg, Execution, PlanError
 from millrace.routing.router import Algorithm, Limits, NoRoute, Route, Router
@@ -27,12 +28,17 @@ class Planner:
         market: DictMarket,
         curves: CurveCache | None = None,
         pause: Callable[[], None] = lambda: None,
+        table: Table | None = None,
     ) -> None:
         chosen = list(pools)
-        self.router = Router(chosen, market, curves, pause=pause)
+        self.table = table or Table()
+        """What plans take of a transaction."""
+        self.router = Router(chosen, market, curves, table=self.table, pause=pause)
         self._issuers = Issuers(chosen, market)
         traded = any(pool.lp_token in self.router.index for pool in chosen)
-        between = Router(chosen, market, curves, liquidity=True, pause=pause) if traded else self.router
+        between = (
+            Router(chosen, market, curves, liquidity=True, table=self.table, pause=pause) if traded else self.router
+        )
         self._between = between if between.has_liquidity else self.router
 
     def twin(self) -> Planner:
@@ -96,7 +102,7 @@ class Planner:
         for router in self._routers(limits):
             try:
                 route = router.forward(token_in, token_out, amount_in, limits, algorithm, deadline)
-                if router is self.router or within(route.execution, token_in, token_out, limits):
+                if router is self.router or within(route.execution, token_in, token_out, limits, self.table):
                     found.append(route)
             except (NoRoute, PlanError) as error:
                 reason = error

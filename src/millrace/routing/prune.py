@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from millrace.routing.columns import NEWTON_STEPS, TOLERANCE
-from millrace.routing.jit import kernel
+from millrace.routing.jit import inlined, kernel
 from millrace.routing.linear import inverse_norm
 from millrace.routing.net import Net
 from millrace.routing.newton import factor_hessian, minimise, settle_flows
 from millrace.routing.ranking import nth_largest
+from millrace.routing.shares import WHOLE, Room, share_of, taken_by
 from millrace.routing.work import EDGES, HOLD, TOKENS, Work
 
 LEAST_FLOW = 1e-9  # of the total value; thinner edges are dropped
-KEEP = 0.7  # part of the pools that stays in one round of pruning
-KEEP_FAR = 0.5  # the same while the route has more than four times the pools wanted
-EXACT_LOSSES_UP_TO = 96  # pools; with more, edges are ranked by profit alone
+KEEP = 0.7  # part of the edges that stays in one round of pruning
+KEEP_FAR = 0.5  # the same while the route has more than four times the edges wanted
+EXACT_LOSSES_UP_TO = 96  # edges; with more, edges are ranked by profit alone
 
 
 @kernel
@@ -204,20 +205,22 @@ def count_paths(w: Work, sources: int, used: int) -> int:
 
 
 @kernel
-def prune(net: Net, w: Work, sources: int, pools: int, paths: int) -> bool:
-    """Drop the least useful edges until at most `pools` carry flow in at most `paths` paths.
+def prune(net: Net, w: Work, sources: int, room: Room, paths: int) -> bool:
+    """Drop the least useful edges until those that carry flow fit into one transaction, in at most `paths` paths.
 
     Optimises again after every round. False when the limits leave no route.
     """
     for attempt in range(60):
         settle_flows(w)
         used = mark_carrying(w)
-        excess = max(used - pools, count_paths(w, sources, used) - paths)
         if used == 0:
             return False
-        if excess <= 0:
+        taken, more = taken_by(w, room), count_paths(w, sources, used) - paths
+        if taken <= WHOLE and more <= 0:
             return True
-        wanted = used - excess
+        wanted = used - max(more, 0)
+        if taken > WHOLE:  # so many would fit if all took the same
+            wanted = min(wanted, int(used / taken * WHOLE), used - 1)
         keep = int(used * (KEEP_FAR if used > 4 * wanted else KEEP))
         target = max(wanted, keep)
         if used <= 16 or attempt > 30:
@@ -226,12 +229,22 @@ def prune(net: Net, w: Work, sources: int, pools: int, paths: int) -> bool:
             _losses(w)
         else:
             _profits(w)
+        if taken > WHOLE:
+            _weigh(w, room)
         _keep_best(w, target)
         trim(w, sources)
         for e in range(w.n[EDGES]):
             w.e_alive[e] = w.e_use[e]
         minimise(net, w, TOLERANCE, NEWTON_STEPS)
     return False
+
+
+@inlined
+def _weigh(w: Work, room: Room) -> None:
+    """Rank edges by what they earn for what they take of the transaction."""
+    for e in range(w.n[EDGES]):
+        if w.e_use[e] and w.e_edge[e] != HOLD:
+            w.e_loss[e] /= share_of(w, room, e)
 
 
 @kernel

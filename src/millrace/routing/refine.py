@@ -10,41 +10,43 @@ from millrace.routing.net import Net
 from millrace.routing.newton import evaluate, minimise, settle_flows
 from millrace.routing.profitable import list_profitable
 from millrace.routing.prune import count_paths, mark_carrying, prune, trim
+from millrace.routing.shares import WHOLE, Room, taken_by
 from millrace.routing.work import EDGES, TOKENS, Work, compact
 
 STEPS = 64  # additions and exchanges tried in one climb
 REFUSALS = 3  # of them in a row that may fail; each leaves one edge out of the next ones
 KICK = 6  # moves made at once before pruning and climbing again
-SMALL = 64
+SMALL = 64  # edges: larger routes lose too little by a single one for a second climb
 HELPS = 1e-9  # relative gain that is worth a step
 
 
 @kernel
-def refine(net: Net, w: Work, m: Moves, q: Search, pools: int, paths: int) -> None:
+def refine(net: Net, w: Work, m: Moves, q: Search, room: Room, paths: int) -> None:
     """Improve the route of the live edges by local search, within the limits.
 
-    At the optimum of a set of edges the dual value is its output, so values compare routes directly. Where the number
-    of pools is what binds, the route reached is pushed off its summit once.
+    At the optimum of a set of edges the dual value is its output, so values compare routes directly. Where what a
+    transaction may do is what binds, the route reached is pushed off its summit once.
     """
     best = -1.0
     sources = q.sources.size
     if count_paths(w, sources, settle_route(w, sources)) < paths:
-        _climb(net, w, m, sources, pools, paths)
+        _climb(net, w, m, sources, room, paths)
     _widen(net, w, q)
     for attempt in range(2):
-        value, used = _climb(net, w, m, sources, pools, paths)
+        value, used = _climb(net, w, m, sources, room, paths)
         if value > best * (1.0 + HELPS):
             best = value
             for e in range(w.n[EDGES]):
                 m.summit[e] = w.e_best[e]
             for t in range(w.n[TOKENS]):
                 m.summit_s[t] = w.t_best[t]
-        if attempt == 1 or used < pools or pools > SMALL:
+        another = taken_by(w, room) * (1.0 + 1.0 / max(used, 1))  # with one edge more of the usual size
+        if attempt == 1 or another <= WHOLE or used > SMALL:
             break
         for i in range(min(list_moves(net, w, m, sources), KICK)):
             make_move(w, m, i)
         minimise(net, w, TOLERANCE, NEWTON_STEPS)
-        if not prune(net, w, sources, pools, paths):
+        if not prune(net, w, sources, room, paths):
             break
     for e in range(w.n[EDGES]):
         w.e_best[e] = m.summit[e]
@@ -73,19 +75,20 @@ def _widen(net: Net, w: Work, q: Search) -> None:
 
 
 @kernel
-def _climb(net: Net, w: Work, m: Moves, sources: int, pools: int, paths: int) -> tuple[float, int]:
-    """Add and exchange edges until nothing helps; returns the dual value and the number of pools.
+def _climb(net: Net, w: Work, m: Moves, sources: int, room: Room, paths: int) -> tuple[float, int]:
+    """Add and exchange edges until nothing helps; returns the dual value and the number of edges.
 
     The route reached is what is remembered, too.
     """
-    value, used, refused = -1.0, 0, 0
+    value, used, refused, taken = -1.0, 0, 0, 0.0
     reached, out = evaluate(net, w), -1
     m.refused[:] = False
     for _ in range(STEPS):
         following = settle_route(w, sources)
         spare = paths - count_paths(w, sources, following)
-        if value < 0.0 or (following <= pools and spare >= 0 and reached > value * (1.0 + HELPS)):
-            value, used = reached, following
+        with_it = taken_by(w, room)
+        if value < 0.0 or (with_it <= WHOLE and spare >= 0 and reached > value * (1.0 + HELPS)):
+            value, used, taken = reached, following, with_it
             _remember(w)
             if refused > 0:
                 m.refused[:] = False
@@ -98,7 +101,7 @@ def _climb(net: Net, w: Work, m: Moves, sources: int, pools: int, paths: int) ->
             if out < 0 or refused > REFUSALS:
                 break
             m.refused[out] = True
-        promising, out = _take_step(net, w, m, sources, pools - used, spare, value * HELPS)
+        promising, out = _take_step(net, w, m, sources, room, WHOLE - taken, spare, value * HELPS)
         if not promising:
             break
         reached = minimise(net, w, TOLERANCE, NEWTON_STEPS)
@@ -108,20 +111,22 @@ def _climb(net: Net, w: Work, m: Moves, sources: int, pools: int, paths: int) ->
 
 
 @inlined
-def _take_step(net: Net, w: Work, m: Moves, sources: int, room: int, spare: int, least: float) -> tuple[bool, int]:
+def _take_step(
+    net: Net, w: Work, m: Moves, sources: int, room: Room, left: float, spare: int, least: float
+) -> tuple[bool, int]:
     """Make the best addition if there is room for it, else the best exchange; also returns the edge that goes, or -1.
 
-    False if nothing gains more than `least`.
+    `left` is the share that nothing takes yet. False if nothing gains more than `least`.
     """
     count = list_moves(net, w, m, sources)
     if count == 0:
         return False, -1
-    weigh_moves(w, m, count)
-    choice = best_addition(m, count, room) if room > 0 and spare > 0 else -1
+    weigh_moves(w, m, room, count)
+    choice = best_addition(m, count, left) if spare > 0 else -1
     if choice >= 0:
         make_move(w, m, choice)
         return True, -1
-    gain, out, choice, also = best_exchange(net, w, m, sources, count, room, spare)
+    gain, out, choice, also = best_exchange(net, w, m, sources, room, count, left, spare)
     if choice < 0 or gain <= least:
         return False, -1
     w.e_alive[out] = False

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from millrace.dex.pool import Pool, PoolError
 from millrace.routing import net as nets
 from millrace.routing.attempt import Ask, Done, Plans, better, longest, rounding
 from millrace.routing.candidates import Search
+from millrace.routing.costs import Table
 from millrace.routing.dust import Dust
 from millrace.routing.exactpath import BUDGET, NeedsTime, PathFinder, needed
 from millrace.routing.execution import Walked
@@ -24,11 +25,13 @@ from millrace.routing.favour import Favours
 from millrace.routing.find import LARGE as LARGE_NET
 from millrace.routing.flowwalk import FlowWalker
 from millrace.routing.kernelsearch import CyclePrices, Found, KernelSearch, Split
-from millrace.routing.kernelsearch import Limits as Limits  # callers know it from here
+from millrace.routing.limits import Limits as Limits  # callers know it from here
+from millrace.routing.limits import costs_of, path_hops
 from millrace.routing.lpedges import lp_edges
 from millrace.routing.mispricing import Algorithm as Algorithm
 from millrace.routing.mispricing import Mispricing
 from millrace.routing.plan import Execution, PlanError
+from millrace.routing.shares import WHOLE
 from millrace.routing.spot import SpotGraph, scale_of
 from millrace.routing.tables import make_tables
 from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out
@@ -76,6 +79,7 @@ class Router(SpotGraph):
         curves: CurveCache | None = None,
         *,
         liquidity: bool = False,
+        table: Table | None = None,
         pause: Callable[[], None] = lambda: None,
     ) -> None:
         chosen = list(pools)
@@ -89,6 +93,9 @@ class Router(SpotGraph):
         pause()
         super().__init__(index, nets.build(len(index), edges, pause), trades)
         pause()
+        self.table = table or Table()
+        """What trades take of a transaction."""
+        self._costs = costs_of(trades, self.table, pause)
         self._finder = PathFinder(self._graph, self._trades)
         self.mispriced = mispriced(self._graph.net)
         """Whether some cycle of the market gains."""
@@ -108,7 +115,7 @@ class Router(SpotGraph):
     def _scratch(self) -> None:
         """Memory that a search writes to."""
         self.forget()
-        self._kernels = KernelSearch(self._graph, self._trades)
+        self._kernels = KernelSearch(self._graph, self._trades, self._costs)
         self._wide = WideSearch(self._graph.net)
         self._plans = Plans(
             partial(scale_of, self._graph, self.index), FlowWalker(self._tables), has_liquidity=self.has_liquidity
@@ -210,16 +217,17 @@ class Router(SpotGraph):
 
     def _over_dust(self, ask: Ask, trade: Trade, known: Route | None) -> Route | None:
         """The best path over one trade of a dust pool, if it pays more than what is known; that otherwise."""
-        hops = min(ask.limits.hops, ask.limits.pools) - 1
+        hops = path_hops(ask.limits) - 1
         rest = 0 if trade.token_out == ask.token_out else self.distance(trade.token_out, ask.token_out)
-        before = self._leg(ask.token_in, trade.token_in, ask.amount_in, ask.limits._replace(hops=hops - rest))
+        left = self._besides([trade], ask.limits)
+        before = self._leg(ask.token_in, trade.token_in, ask.amount_in, left._replace(hops=hops - rest))
         if before is None:
             return known
         amount = ask.amount_in
         for first in before:
             amount = first.pays(amount)
-        limits = ask.limits._replace(hops=hops - len(before))
-        after = self._leg(trade.token_out, ask.token_out, trade.pays(amount), limits)
+        left = self._besides(before, left)._replace(hops=hops - len(before))
+        after = self._leg(trade.token_out, ask.token_out, trade.pays(amount), left)
         if after is None:
             return known
         done = self._plans.of_paths(ask, [[*before, trade, *after]], [1.0])
@@ -227,11 +235,18 @@ class Router(SpotGraph):
             return known
         return _proven(done, math.inf if known is None else known.bound())
 
+    def _besides(self, trades: Sequence[Trade], limits: Limits) -> Limits:
+        """What trades leave of the limits, where single paths come near them."""
+        if self._kernels.room(limits).tight:
+            for trade in trades:
+                limits = limits.less(self.table.planned(trade.cost(self.table)))
+        return limits
+
     def _leg(self, token_in: str, token_out: str, amount: int, limits: Limits) -> list[Trade] | None:
         """The best single path between two tokens, of no trades if they are the same; None if there is none."""
         if token_in == token_out and amount > 0:
             return []
-        if amount <= 0 or limits.hops < 1:
+        if amount <= 0 or limits.hops < 1 or limits.pools < 1:
             return None
         return self.exact_path(token_in, token_out, amount, limits, budget=SECOND_LOOKS)
 
@@ -252,7 +267,10 @@ class Router(SpotGraph):
         if search.cycle and search.top <= 1.0:
             raise NoRoute("no profitable cycle")
         ask = Ask(token_in, token_out, amount_in, search, limits)
-        among = None if self._mispricing is None or search.cycle else self._mispricing.best(ask, algorithm, deadline)
+        tight = self._kernels.room(limits).tight
+        among = None
+        if self._mispricing is not None and not search.cycle and not tight:
+            among = self._mispricing.best(ask, algorithm, deadline)
         if among is not None:
             upper = self._bound(ask, among.upper, among.level)
             budget = self._doubts(ask, among.plan, among.single, upper) if among.near else 0
@@ -271,9 +289,10 @@ class Router(SpotGraph):
         best = better(best, single)
         if split.paths and (best is None or time.monotonic() < deadline):
             best = better(best, self._plans.of_paths(ask, *split, single))
-        if self.mispriced and (best is None or time.monotonic() < deadline):
+        if self.mispriced and not tight and (best is None or time.monotonic() < deadline):
             best = better(best, self._by_wide_path(ask, best))
         budget = self._doubts(ask, best, single, upper) if path or best is None else 0
+        budget = BUDGET if tight else budget  # which path is best by far may be too long for the transaction
         return self._settled(ask, best, upper, budget, deadline, hurry)
 
     def _settled(self, ask: Ask, best: Done | None, upper: float, budget: int, deadline: float, hurry: bool) -> Route:
@@ -282,8 +301,8 @@ class Router(SpotGraph):
             best = better(best, self._by_exact_path(ask, best, budget, HASTY_LOOKS if hurry else BUDGET))
         if ask.search.cycle and (best is None or best.amount_out <= ask.amount_in):
             raise NoRoute("no profitable cycle")
-        if best is None and self.distance(ask.token_in, ask.token_out) > ask.limits.hops:
-            raise NoRoute("no path between tokens within the hop limit")
+        if best is None and not self.reaches(ask.token_in, ask.token_out, ask.limits):
+            raise NoRoute("no path between tokens within the limits")
         if best is None:
             raise PlanError("no plan executes this amount")
         return _proven(best, upper)
@@ -331,8 +350,7 @@ class Router(SpotGraph):
         floor = 0.0 if best is None else best.amount_out * self._scales[search.sink]
         if search.cycle:
             floor = max(floor, float(search.amounts[0]))
-        hops = min(ask.limits.hops, ask.limits.pools)
-        edges = self._wide.best(search, hops, floor)
+        edges = self._wide.best(search, path_hops(ask.limits), floor)
         path = [self._finder.trades[e] for e in edges]
         return self._plans.of_paths(ask, [path], [1.0]) if path else None
 
@@ -376,9 +394,17 @@ class Router(SpotGraph):
         """
         source, sink = self.index[token_in], self.index[token_out]
         behind = self.potential(sink, backward=True)
-        hops = min(limits.hops, limits.pools)
-        found = self._finder.best(source, sink, amount, hops, floor, behind, budget, allowed=allowed)
+        room = self._kernels.room(limits)
+        share = room.share if room.tight else None
+        hops = path_hops(limits)
+        found = self._finder.best(source, sink, amount, hops, floor, behind, budget, allowed=allowed, share=share)
         return None if found is None else found[0]
+
+    def reaches(self, token_in: str, token_out: str, limits: Limits) -> bool:
+        """Whether any path, whatever it pays, holds the limits."""
+        source, sink = self.index[token_in], self.index[token_out]
+        least = self._finder.least_shares(sink, self._kernels.room(limits).share, path_hops(limits))
+        return bool(least[source] <= WHOLE)
 
     def cheapest_path(self, token_in: str, token_out: str, wanted: int, guess: int, limits: Limits) -> Done | None:
         """The single path that pays `wanted` for the smallest input, with that input; None if none is found.

@@ -15,6 +15,7 @@ from millrace.routing.pathsearch import most_of_ends
 from millrace.routing.profitable import list_profitable
 from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, trim
 from millrace.routing.refine import refine
+from millrace.routing.shares import Room
 from millrace.routing.work import HOLD, PAIRS, TOKENS, Work, add_edge, add_token, compact, reset
 
 UPPER, LEVEL, UPPER_PATH, UPPER_ONCE = range(4)  # slots of the report
@@ -288,29 +289,29 @@ def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
 
 
 @kernel
-def extract(net: Net, w: Work, m: Moves, q: Search, pools: int, paths: int, edges: Ints, flows: Floats) -> int:
+def extract(net: Net, w: Work, m: Moves, q: Search, room: Room, paths: int, edges: Ints, flows: Floats) -> int:
     """Prune the solved working set to the limits and write its flow in execution order.
 
     Writes net edges and their input flows (scaled units); returns their number, 0 if the limits leave no route.
     """
     sources = q.sources.size
     before = mark_carrying(w)
-    if not prune(net, w, sources, pools, paths):
+    if not prune(net, w, sources, room, paths):
         return 0
     if mark_carrying(w) < before:
-        refine(net, w, m, q, pools, paths)
+        refine(net, w, m, q, room, paths)
         make_acyclic(net, w, sources)  # revived edges may have closed a circle
     return _write_flow(w, sources, edges, flows)
 
 
 @kernel
 def grow(
-    net: Net, w: Work, m: Moves, q: Search, path: Ints, length: int, pools: int, paths: int, edges: Ints, flows: Floats
+    net: Net, w: Work, m: Moves, q: Search, path: Ints, length: int, room: Room, paths: int, edges: Ints, flows: Floats
 ) -> int:
     """A flow within the limits that begins as a single path; as `extract` writes it."""
     _set_path(net, w, q, path, length)
     minimise(net, w, TOLERANCE, NEWTON_STEPS)
-    refine(net, w, m, q, pools, paths)
+    refine(net, w, m, q, room, paths)
     make_acyclic(net, w, 1)
     return _write_flow(w, 1, edges, flows)
 

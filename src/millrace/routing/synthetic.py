@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from typing import Any, NamedTuple
 
-from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.constant_product import FeeDestination, JexPool, OneDexPool, TrustedPair, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.cryptoswap import newton_d
 from millrace.dex.document import Block, PoolDocument, TokenInfo
@@ -22,6 +22,8 @@ from millrace.dex.stableswap import UNIT, liquidity_fee
 
 WRAPPED = "WEGLD-bd4d79"
 MOST_LISTINGS = 8  # pools on one pair
+COLLECTOR = bytes(8) + b"\x05\x00" + hashlib.sha256(b"collector").digest()[:22]
+SOLD_FOR = "FEE-00c0de"  # a token that none of the pools holds, for which fees are sold in another pair
 
 
 class Asset(NamedTuple):
@@ -136,6 +138,7 @@ def _pool(
         return XExchangePool(
             id=f"x:{number}", address=address, tokens=tokens, reserves=reserves, lp_token=lp_token,
             lp_supply=supply, total_fee=300 if low else 1000, special_fee=50 if low else 100,
+            **_fee_setup(number, tokens),
         )  # fmt: skip
     if exchange == "o":
         return OneDexPool(
@@ -148,6 +151,26 @@ def _pool(
         id=f"j:{number}", address=address, tokens=tokens, reserves=reserves, lp_token=lp_token,
         lp_supply=supply, lp_fee=20 if low else 60, platform_fee=10 if low else 40,
     )  # fmt: skip
+
+
+def _fee_setup(number: int, tokens: tuple[str, str]) -> dict[str, Any]:
+    """Where an xExchange pair's special fee goes: of every twenty, off in two, whole to the collector in six.
+
+    In eight half of it is sold in the pair itself, in three in another one, and of one it is not known.
+    """
+    part = number % 20
+    if part < 2:
+        return {"fee_enabled": False}
+    if part == 19:
+        return {}
+    elsewhere = part > 15
+    to = FeeDestination(bytes(32), SOLD_FOR if elsewhere else tokens[number % 2])
+    return {
+        "fees_collector": COLLECTOR,
+        "fees_collector_cut": 100_000 if part < 8 else 50_000,
+        "fee_destinations": () if part < 8 else (to,),
+        "trusted_pairs": (TrustedPair((tokens[0], SOLD_FOR), bytes(31) + b"\x01"),) if elsewhere else (),
+    }
 
 
 def _lp_pool(rng: random.Random, number: int, issuer: Pool, prices: dict[str, float], noise: float) -> Pool:

@@ -16,6 +16,7 @@ from millrace.dex.operations import MIN_OUTPUT, MIN_OUTPUT_JEX_STABLE
 from millrace.dex.pool import Pool, PoolError, PoolState
 from millrace.dex.stable import JexStablePool, StablePool
 from millrace.dex.steps import in_steps
+from millrace.routing.costs import Cost, Table
 from millrace.routing.curve import NoCurve, crypto_knots, stable_knots
 from millrace.routing.net import Edges, Knots
 
@@ -48,6 +49,10 @@ class Trade:
             raise AttributeError(name)
         self.pays = exact_output(self.pool, self.i, self.j)
         return self.pays
+
+    def cost(self, table: Table) -> Cost:
+        """What the trade takes of a transaction, in a pool not used before."""
+        return table.swap(self.pool)
 
     def needs(self, wanted: int) -> int:
         """The smallest input that pays at least `wanted`. Raises `PoolError` where the pool cannot."""

@@ -39,6 +39,7 @@ from millrace.routing.moves import make_moves
 from millrace.routing.pathsearch import make_path_work
 from millrace.routing.profitable import list_profitable
 from millrace.routing.router import Router
+from millrace.routing.shares import Room
 from millrace.routing.solve import bound_of_path, extract, grow, upper_bound
 from millrace.routing.spot import SpotGraph
 from millrace.routing.venue import CurveCache, list_edges
@@ -118,18 +119,19 @@ def parts() -> tuple[list[Part], list[Part]]:
     search = SpotGraph(index, graph, trades).search(pools[0].tokens[0], pools[0].tokens[1], 10**18)
     net, work, paths = graph.net, make_work(len(index), len(trades)), make_path_work(graph.net)
     wide = make_wide_work(len(index), 1)
+    room = Room(np.zeros(1), False)
     edges_out, flows_out, report = np.zeros(1, np.int32), np.zeros(1), np.zeros(1)
     return (
         [
             Part(generate, (net, work, search)),
-            Part(find_paths, (net, paths, search, 1, 1, 1, 1, 1.0, report)),
+            Part(find_paths, (net, paths, search, room, 1, 1, 1, 1.0, report)),
             Part(best_wide_path, (net, wide, np.zeros(1), search, 1, 1.0, 1, 1)),
-            Part(split_wide, (net, wide, paths, search, 1, 1, 1, 1, 1.0, 1)),
-            Part(exchange_paths, (net, paths, paths.every, search, 1, 1, 1, 1, 1.0, 1.0)),
+            Part(split_wide, (net, wide, paths, search, room, 1, 1, 1, 1.0, 1)),
+            Part(exchange_paths, (net, paths, paths.every, search, room, 1, 1, 1, 1.0, 1.0)),
         ],
         [
-            Part(extract, (net, work, make_moves(), search, 1, 1, edges_out, flows_out)),
-            Part(grow, (net, work, make_moves(), search, edges_out, 1, 1, 1, edges_out, flows_out)),
+            Part(extract, (net, work, make_moves(), search, room, 1, edges_out, flows_out)),
+            Part(grow, (net, work, make_moves(), search, edges_out, 1, room, 1, edges_out, flows_out)),
             Part(upper_bound, (net, work, search, 1.0)),
             Part(list_profitable, (net, work, search, 1.0)),
             Part(bound_of_path, (net, work, search)),

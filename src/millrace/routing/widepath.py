@@ -22,8 +22,9 @@ from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.pathsearch import PathWork, run_path
 from millrace.routing.potential import ROUNDS as LABEL_HOPS
+from millrace.routing.shares import WHOLE, Room, path_share
+from millrace.routing.work import MAX_HOPS
 
-MAX_HOPS = 16
 FEWEST_LABELS, MOST_LABELS = 8, 64  # partial paths kept per token and number of hops
 EDGE_LABELS = 48_000  # about so many per hop in the whole market
 FEW_LABELS = 4  # of a first look: the best path it finds is the best one of all in most questions
@@ -297,40 +298,41 @@ def split_wide(
     ww: WideWork,
     pw: PathWork,
     q: Search,
+    room: Room,
     hops: int,
     chunks: int,
     max_paths: int,
-    max_pools: int,
     floor: float,
     length: int,
 ) -> int:
     """Send the amount in equal chunks, each along the path that is best by then; returns the number of paths.
 
     `pw.single`, of `length` pools, is the first one. Another one is looked for with one label to each token, for as
-    much as a path of a few takes, whenever that much has been sent. Once `max_paths` paths or `max_pools` pools are in
-    use, the rest goes along the known paths. It gives up (0) when the split can no longer pay more than `floor`, if no
-    chunk pays more than the one before it.
+    much as a path of a few takes, whenever that much has been sent. Once `max_paths` paths are in use, or all that fits
+    into the transaction, the rest goes along the known paths. It gives up (0) when the split can no longer pay more
+    than `floor`, if no chunk pays more than the one before it.
     """
     chunk, probe = q.amounts[0] / chunks, q.amounts[0] / PROBES
-    pools, paid, known = length, 0.0, 1e300
+    taken, paid, known = path_share(room, pw.single, length), 0.0, 1e300
     every, hopeless = max(chunks // PROBES, 1), False
     for h in range(length):
         pw.paths[0, h] = pw.single[h]
     pw.length[0], pw.flow[0], count = length, 0.0, 1
     for rest in range(chunks - 1, -1, -1):
-        if rest % every == every - 1 and count < max_paths and pools < max_pools:
+        if rest % every == every - 1 and count < max_paths and taken < 1.0:
             floor_of_probe = _most_paid(net, pw, count, probe)[1] * BETTER
             if floor_of_probe < known:
                 known = floor_of_probe * STILL_VALID
                 rates_by_hops(net, ww, q, probe, hops, known)
             source, sink = q.sources[0], q.sink
             found, _ = wide_round(net, ww, pw.used, source, sink, probe, hops, floor_of_probe, 1, SPLIT_BUDGET)
-            if 0 < found <= max_pools - pools:
+            share = path_share(room, ww.path, found)
+            if found > 0 and taken + share <= WHOLE:
                 for h in range(found):
                     pw.paths[count, h] = ww.path[h]
                 pw.length[count], pw.flow[count] = found, 0.0
                 count += 1
-                pools += found
+                taken += share
         choice, _ = _most_paid(net, pw, count, chunk)
         out = run_path(net, pw, pw.paths[choice], pw.length[choice], chunk, True)
         paid += out

@@ -16,6 +16,7 @@ from millrace.routing.linear import Matrix, make_matrix
 from millrace.routing.net import Bools, Floats, Ints, Net
 
 MAX_EDGES = 1024
+MAX_HOPS = 16  # pools of one path, whatever is asked for
 MOST_BETWEEN = 14  # edges of a path but the first and the last
 MAX_TOKENS = 320
 BUCKETS = 4096  # of numbers by size, in which the largest are looked for

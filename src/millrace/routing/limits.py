@@ -1,0 +1,103 @@
+"""How much of one transaction the trades of a plan take, and how much there is: the limits in the search's terms.
+
+Four limits of the network and one of the caller hold at once: gas, built-in calls, transfers, storage reads, pools. A
+trade's share is the largest part that it takes of any of them; a plan whose shares come to at most one holds them all.
+For today's costs built-in calls are what every trade takes most of, so that the shares are exact; where the limits mix,
+they are on the safe side.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from millrace.dex.steps import in_steps
+from millrace.routing.costs import Cost, Table
+from millrace.routing.net import Floats
+from millrace.routing.shares import WHOLE, Room
+from millrace.routing.venue import Trade
+from millrace.routing.work import MAX_HOPS
+
+BOUNDLESS: Final = Cost(*[1 << 60] * 5)
+_KEPT = 32  # limits of which the shares are remembered
+
+
+class Limits(NamedTuple):
+    """What a route may use: pools, paths, pools per path, and LP units as tokens between others.
+
+    `budget` is what its trades may take of the transaction, `planned`.
+    """
+
+    pools: int = 64
+    paths: int = 5
+    hops: int = 10
+    liquidity: bool = False
+    budget: Cost = BOUNDLESS
+
+    def less(self, cost: Cost) -> Limits:
+        """What is left besides a step that takes so much."""
+        left = self.budget.plus(cost, -1)
+        return self._replace(pools=self.pools - cost.legs, hops=self.hops - 1, budget=left)
+
+    def shared(self, parts: int) -> Limits:
+        """An equal part of them, as if for one of so many routes; at least a path."""
+        budget = Cost(*[limit // parts for limit in self.budget])
+        return self._replace(paths=max(1, self.paths // parts), pools=self.pools // parts, budget=budget)
+
+    def admit(self, cost: Cost) -> bool:
+        """Whether pools and budget hold for a plan that takes so much, `planned`."""
+        return cost.legs <= self.pools and cost.within(self.budget)
+
+
+class Rooms:
+    """The shares of a graph's edges under the limits asked for last. One thread at a time. `costs` is by edge."""
+
+    def __init__(self, costs: Floats) -> None:
+        self._costs = costs
+        self._known: OrderedDict[tuple[int, Cost, int], Room] = OrderedDict()
+        self._asked: Limits | None = None
+        self._room = Room(np.zeros(0), False)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, limits: Limits) -> Room:
+        """The room that limits leave."""
+        if limits is not self._asked:  # one question asks several times
+            self._asked, self._room = limits, self._find(limits)
+        return self._room
+
+    def _find(self, limits: Limits) -> Room:
+        key = limits.pools, limits.budget, path_hops(limits)
+        room = self._known.get(key)
+        if room is None:
+            whole = limits.budget._replace(legs=min(limits.pools, limits.budget.legs))
+            parts = np.array([1.0 / limit if limit > 0 else 1e300 for limit in whole])
+            share = (self._costs * parts).max(axis=1, initial=0.0)
+            room = self._known[key] = Room(share, bool(share.max(initial=0.0) * path_hops(limits) > WHOLE))
+            if len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
+        return room
+
+
+def path_hops(limits: Limits) -> int:
+    """Most pools on one path."""
+    return min(limits.hops, limits.pools, MAX_HOPS)
+
+
+def costs_of(trades: Sequence[Trade], table: Table, pause: Callable[[], None] = lambda: None) -> Floats:
+    """What each trade takes, `planned`: (trade, field of `Cost`)."""
+    known: dict[Cost, Cost] = {}
+    rows = []
+    for trade in in_steps(trades, pause):
+        cost = trade.cost(table)
+        planned = known.get(cost)
+        if planned is None:
+            planned = known[cost] = table.planned(cost)
+        rows.append(planned)
+    return np.array(rows, np.float64).reshape(-1, len(Cost._fields))

@@ -1,0 +1,231 @@
+"""Plans within what one transaction may do: gas, built-in calls, transfers, storage reads and pools at once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millrace.dex.market import DictMarket
+from millrace.dex.pool import Pool, PoolError
+from millrace.routing.costs import Cost, Table
+from millrace.routing.kernelsearch import KernelSearch
+from millrace.routing.limits import BOUNDLESS, Limits, Rooms, costs_of
+from millrace.routing.plan import PlanError, cost_of
+from millrace.routing.planner import Planner
+from millrace.routing.router import Algorithm, NoRoute, Route
+from millrace.routing.shares import WHOLE
+from millrace.routing.synthetic import WRAPPED, make_market
+from millrace.routing.venue import Trade, least_output
+
+TABLE = Table()
+PLENTY = Cost(1 << 40, 1 << 40, 1 << 40, 1 << 40, 1 << 40)
+ALGORITHMS: tuple[Algorithm, ...] = ("greedy", "lagrangian", "hybrid")
+
+
+def planner(pools: int, seed: int, **kind: Any) -> tuple[Planner, list[str]]:
+    """A planner of a synthetic market, and its tokens."""
+    document = make_market(pools, seed, **kind)
+    names = sorted({token for pool in document.pools for token in pool.tokens})
+    return Planner(document.pools, DictMarket(document.pools, WRAPPED)), names
+
+
+MARKETS = {
+    "clean": planner(150, 3, curved=0.2),
+    "mispriced": planner(60, 4, noise=0.03),
+    "large and mispriced": planner(700, 5, noise=0.01),
+    "LP": planner(120, 6, traded_lp=8, curved=0.2),
+}
+
+
+def taken_by(route: Route) -> Cost:
+    """What a plan's legs take, planned."""
+    return TABLE.planned(cost_of(route.execution.legs, TABLE))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    market=st.sampled_from(list(MARKETS)),
+    seed=st.integers(0, 2**32),
+    calls=st.integers(3, 100),
+    transfers=st.integers(3, 250),
+    reads=st.integers(20, 1500),
+    millions=st.integers(15, 600),
+    pools=st.integers(1, 60),
+)
+def test_all_limits_hold_at_once(
+    market: str, seed: int, calls: int, transfers: int, reads: int, millions: int, pools: int
+) -> None:
+    """Whatever the question and whichever limit is the narrowest, no plan takes more than any of them allows."""
+    found, names = MARKETS[market]
+    rng = random.Random(seed)
+    token_in, token_out = rng.sample(names, 2)
+    most = Cost(1 << 40, calls, transfers, reads, millions * 10**6)
+    ends = TABLE.ends(egld_in=rng.random() < 0.3, egld_out=rng.random() < 0.3)
+    limits = Limits(pools, rng.choice((1, 5, 50)), rng.choice((2, 10)), market == "LP", TABLE.room(most, ends))
+    amount = 10 ** rng.randrange(3, 24)
+    try:
+        route = found.forward(token_in, token_out, amount, limits, rng.choice(ALGORITHMS))
+    except (NoRoute, PlanError):
+        return
+    whole = ends.plus(cost_of(route.execution.legs, TABLE))
+    assert whole._replace(gas=TABLE.gas_limit(whole, 400 + 240 * whole.legs)).within(most)
+    assert len(route.execution.legs) <= pools
+
+
+def paths(pools: Sequence[Pool], token_in: str, token_out: str, hops: int) -> Iterator[list[Trade]]:
+    """Every path without a token twice."""
+
+    def walk(token: str, seen: tuple[str, ...], path: list[Trade]) -> Iterator[list[Trade]]:
+        for pool in pools:
+            for i, sold in enumerate(pool.tokens):
+                for j, bought in enumerate(pool.tokens):
+                    if sold != token or i == j or bought in seen:
+                        continue
+                    longer = [*path, Trade(pool, i, j)]
+                    if bought == token_out:
+                        yield longer
+                    elif len(longer) < hops:
+                        yield from walk(bought, (*seen, bought), longer)
+
+    yield from walk(token_in, (token_in,), [])
+
+
+def pays(path: Sequence[Trade], amount: int) -> int:
+    """What a path pays in integers; 0 where a pool refuses."""
+    for trade in path:
+        try:
+            amount = trade.pool.swap(trade.i, trade.j, amount).amount_out
+        except PoolError:
+            return 0
+        if amount < least_output(trade.pool):
+            return 0
+    return amount
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("calls", [2, 3, 4, 6, 7, 9, 12])
+def test_of_all_paths_that_fit_the_best_one_is_the_least_that_is_paid(seed: int, calls: int) -> None:
+    """Also where the best path of all is too long for the transaction; if none fits, the words say so."""
+    found, names = planner(26, seed, tokens=9, noise=(0.003, 0.02)[seed % 2], curved=0.2)
+    pools = make_market(26, seed, tokens=9, noise=(0.003, 0.02)[seed % 2], curved=0.2).pools
+    budget = PLENTY._replace(calls=calls)
+    rng = random.Random(f"{seed}/{calls}")
+    for _ in range(6):
+        token_in, token_out = rng.sample(names, 2)
+        amount = max(pool.reserves[pool.index(token_in)] for pool in pools if token_in in pool.tokens) // 500
+        fitting = [path for path in paths(pools, token_in, token_out, 4) if cost_of_trades(path).calls <= calls]
+        best = max((pays(path, amount) for path in fitting), default=0)
+        for algorithm in ALGORITHMS:
+            limits = Limits(hops=4, budget=budget)
+            if not fitting:
+                with pytest.raises(NoRoute):
+                    found.forward(token_in, token_out, amount, limits, algorithm)
+            elif best:
+                route = found.forward(token_in, token_out, amount, limits, algorithm)
+                assert route.execution.amount_out >= best
+                assert taken_by(route).calls <= calls
+
+
+def cost_of_trades(path: Sequence[Trade]) -> Cost:
+    total = Cost()
+    for trade in path:
+        total = total.plus(trade.cost(TABLE))
+    return total
+
+
+@pytest.mark.parametrize("market", ["clean", "mispriced"])
+def test_a_reverse_quote_holds_the_limits_too(market: str) -> None:
+    """The plan that pays what is wanted is one within them, and forwards it pays that much."""
+    found, names = MARKETS[market]
+    rng, answered = random.Random(market), 0
+    limits = Limits(budget=PLENTY._replace(calls=9))
+    for _ in range(25):
+        token_in, token_out = rng.sample(names, 2)
+        try:
+            wanted = found.forward(token_in, token_out, 10**18, limits, "hybrid").execution.amount_out
+            route = found.reverse(token_in, token_out, wanted, limits, "hybrid")
+        except (NoRoute, PlanError):
+            continue
+        assert taken_by(route).calls <= 9
+        assert route.execution.amount_out >= wanted
+        answered += 1
+    assert answered >= 5
+
+
+def test_a_cycle_holds_the_limits_too() -> None:
+    """Profitable cycles of a mispriced market take no more than there is."""
+    found, names = MARKETS["mispriced"]
+    earned = 0
+    for name in names:
+        limits = Limits(budget=PLENTY._replace(calls=9))
+        try:
+            route = found.forward(name, name, 10**16, limits, "hybrid")
+        except (NoRoute, PlanError):
+            continue
+        assert taken_by(route).calls <= 9
+        earned += 1
+    assert earned
+
+
+def test_without_binding_limits_the_answer_is_the_same_to_the_unit() -> None:
+    """A budget that leaves more than a plan takes changes nothing."""
+    for found, names in MARKETS.values():
+        rng = random.Random(7)
+        for _ in range(15):
+            token_in, token_out = rng.sample(names, 2)
+            limits = Limits(paths=3, hops=3)
+            try:
+                free = found.forward(token_in, token_out, 10**18, limits, "hybrid").execution
+            except (NoRoute, PlanError):
+                continue
+            budget = Cost(1 << 40, 99, 249, 1500, 590 * 10**6)
+            assert (
+                found.forward(token_in, token_out, 10**18, limits._replace(budget=budget), "hybrid").execution == free
+            )
+
+
+def test_shares_are_the_largest_part_of_any_limit() -> None:
+    """Of pools, calls, transfers, reads or gas; a limit of nothing leaves room for nothing."""
+    costs = np.array([[1.0, 4.0, 3.0, 20.0, 10e6], [2.0, 2.0, 2.0, 2.0, 60e6]])
+    rooms = Rooms(costs)
+    limits = Limits(pools=50, budget=Cost(1 << 40, 100, 100, 1000, 600 * 10**6))
+    assert rooms.of(limits).share.tolist() == pytest.approx([0.04, 0.1])
+    assert rooms.of(Limits(pools=10)).share.tolist() == pytest.approx([0.1, 0.2])
+    assert min(rooms.of(limits._replace(budget=limits.budget._replace(calls=0))).share) > WHOLE
+    assert rooms.of(Limits(pools=100_000, budget=BOUNDLESS)).share.max() < 1e-4
+
+
+def test_a_room_is_tight_where_the_longest_path_might_not_fit() -> None:
+    """Ten trades of a twentieth each do, of an eighth each do not; a lower limit of hops helps."""
+    rooms = Rooms(np.array([[1.0, 5.0, 4.0, 44.0, 20e6]]))
+    calls = [BOUNDLESS._replace(calls=count) for count in (100, 40)]
+    assert not rooms.of(Limits(budget=calls[0])).tight
+    assert rooms.of(Limits(budget=calls[1])).tight
+    assert not rooms.of(Limits(hops=8, budget=calls[1])).tight
+
+
+def test_rooms_are_remembered_up_to_a_bound() -> None:
+    """The same limits give the same arrays; the ones unused for longest are forgotten."""
+    rooms = Rooms(np.ones((3, 5)))
+    first = rooms.of(Limits(pools=7))
+    assert rooms.of(Limits(pools=7, paths=2)).share is first.share
+    for pools in range(100, 200):
+        rooms.of(Limits(pools=pools))
+    assert rooms.of(Limits(pools=7)).share is not first.share
+    assert len(rooms) <= 32
+
+
+def test_the_kernels_know_the_trades_by_the_order_of_the_net() -> None:
+    """Each edge of the net has the share of its own trade, however the net has sorted them."""
+    found, _ = MARKETS["clean"]
+    router = found.router
+    search = KernelSearch(router._graph, router._trades, costs_of(router._trades, TABLE))
+    share = search.room(Limits(budget=PLENTY._replace(calls=100))).share
+    for trade, part in zip(search.trades, share.tolist(), strict=True):
+        assert part == pytest.approx(max(trade.cost(TABLE).calls / 100, 1 / 64))
