@@ -31,7 +31,7 @@ from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.cryptoswap import newton_d
 from millrace.dex.pool import Pool, PoolState
 from millrace.dex.stable import AshStablePool, JexStablePool
-from millrace.dex.vault import Asset, DictMarket, Referral, VaultError, VaultResult, execute
+from millrace.dex.vault import Asset, DictMarket, Referral, Step, VaultError, VaultResult, execute
 from millrace.dex.zap import FeeModel, balancing_swap
 
 WEGLD, USDC, USDT, MEX = "WEGLD-bd4d79", "USDC-c76f1f", "USDT-f8c08c", "MEX-455c57"
@@ -517,6 +517,27 @@ def test_deposits_into_pairs_are_balanced_first(
     unbalanced = pool.mint((first, second)).lp
     assert minted > unbalanced
     assert result.steps[0].fees[0].amount > 0
+    balancing = result.steps[0].balancing
+    assert balancing is not None and balancing.sold is not None
+    assert balancing.left == tuple(Asset(pool.tokens[k], left[k]) for k in (0, 1) if left[k])
+    assert 0 < balancing.loops <= (first, second)[pool.index(balancing.sold.token)].bit_length()
+
+
+def test_each_instruction_is_told_when_it_is_done_and_the_run_may_be_ended() -> None:
+    """Whoever watches sees the steps in order, before the minimum is looked at, and ends the run by raising."""
+    plan = program(
+        swap(Action.XEXCHANGE_SWAP, W, C, ALL), swap(Action.JEX_SWAP, C, NONE_INDEX, ALL, AJ), out=W, minimum=10**40
+    )
+    paid, seen = [TokenPayment(WEGLD, 0, UNIT)], []
+    with pytest.raises(VaultError, match="Slippage"):
+        execute(plan, paid, market(), watch=lambda step: seen.append(step.pool_id))
+    assert seen == ["x", "j"]
+
+    def end(step: Step) -> None:
+        raise KeyboardInterrupt(step.pool_id)
+
+    with pytest.raises(KeyboardInterrupt, match="x"):
+        execute(plan, paid, market(), watch=end)
 
 
 def test_lp_that_is_not_the_output_is_lost() -> None:

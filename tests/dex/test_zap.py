@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millrace.dex.zap import MAX_STEPS, FeeModel, balancing_swap, simulate
+from millrace.dex.zap import MAX_STEPS, FeeModel, balancing_swap, search, simulate
 
 XEXCHANGE = FeeModel(True, 300, 50, 100_000)
 ONEDEX = FeeModel(True, 100, 50, 10_000)
@@ -97,3 +97,14 @@ def test_huge_amounts_end() -> None:
     assert sold == 0
     assert 0 < amount < 10**78
     assert MAX_STEPS == 128
+
+
+@given(AMOUNT, AMOUNT, RESERVE, RESERVE, FEES)
+@settings(max_examples=100, deadline=None)
+def test_the_search_says_how_long_it_took(first: int, second: int, r1: int, r2: int, fee: FeeModel) -> None:
+    """It halves what may be sold: at most a loop for each bit of it, and at least one where something is sold."""
+    found = search(first, second, (r1, r2), fee)
+    assert (found.sold, found.amount) == balancing_swap(first, second, (r1, r2), fee)
+    assert 0 <= found.loops <= min(MAX_STEPS, (first, second)[found.sold].bit_length())
+    if found.amount:
+        assert found.loops > 0

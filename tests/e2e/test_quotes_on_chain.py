@@ -1,14 +1,17 @@
 """What is quoted is what the contract pays: random quotes of every kind, executed on the local chain's contracts.
 
+The local chain charges and counts by its own model of a node, with the gas limit that the quote names.
 `MILLRACE_TEST_QUOTES` sets how many per kind (default 8; 480 makes ten thousand in all).
 """
 
 from __future__ import annotations
 
 import base64
+import math
 import os
 import random
 from collections import Counter
+from collections.abc import Generator
 from decimal import Decimal
 from functools import cache
 from typing import NamedTuple
@@ -16,10 +19,11 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from millrace.aggregator.batch import BatchItem, BatchRequest, batch_quote
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.quote import answer
-from millrace.aggregator.responses import QuoteResponse
+from millrace.aggregator.responses import BatchResponse, QuoteResponse
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.chain import call
@@ -36,10 +40,12 @@ from millrace.dex.pool import PoolState
 from millrace.localnet import builtin, market
 from millrace.localnet.execution import CallResult, ContractCall, State, execute_call
 from millrace.localnet.ledger import Ledger
+from millrace.localnet.meter import SHALLOW
 
 QUOTES = int(os.environ.get("MILLRACE_TEST_QUOTES", "8"))
 NETWORK = profile("documented", chain_id="local")
 TRADER = b"\x07" * 32
+SETTINGS = AggregatorSettings(referrals={"1": (10, 20)})  # what the local chain's contract has on file
 
 
 class Scene(NamedTuple):
@@ -155,36 +161,48 @@ def question(kind: str, dice: random.Random) -> QuoteRequest:
         include_paths=dice.random() < 0.2,
         include_lp_routes=kind == "LP between" or ("LP" in kind and dice.random() < 0.5),
         max_hops=dice.choice([4, 10, 10]),
-        max_splits=dice.choice([1, 5, 20]),
+        max_splits=50 if kind == "wide" else dice.choice([1, 5, 20]),
         max_pools=dice.choice([10, 100, 100]),
+        max_builtin_calls=100 if kind == "wide" else dice.choice([100, 100, 60, 30]),
+        referral_id=dice.choice([0, 0, 0, 1]) if kind == "wide" else 0,
         only_exchanges=exchanges,
     )
 
 
 def execute(quote: QuoteResponse) -> tuple[CallResult, int]:
     """Run the quote's transaction with its own gas limit; the result and what the trader gained of the output."""
+    return run(quote.tx_data, quote.estimated_gas_limit, {quote.from_: int(quote.amount_in)}, quote.to)
+
+
+def run(
+    tx_data: str, gas_limit: int, inputs: dict[str, int], token_out: str, *, batch: bool = False
+) -> tuple[CallResult, int]:
+    """The result of a transaction that sells `inputs`, and what the trader gained of `token_out`.
+
+    That of a `batch` goes to the sender itself, who pays for it with a multi-transfer.
+    """
     made, state, _ = scene()
-    ledger, amount = state.ledger, int(quote.amount_in)
-    value = amount if quote.from_ == NATIVE else 0
+    ledger, value = state.ledger, 0 if batch else inputs.get(NATIVE, 0)
     tx = Transaction(
         nonce=0,
         value=value,
-        receiver=made.addresses.aggregator,
+        receiver=TRADER if batch else made.addresses.aggregator,
         sender=TRADER,
         gas_price=10**9,
-        gas_limit=quote.estimated_gas_limit,
+        gas_limit=gas_limit,
         chain_id="local",
-        data=base64.b64decode(quote.tx_data),
+        data=base64.b64decode(tx_data),
     )
-    ledger.credit(TRADER, quote.from_, amount)
+    for token, amount in inputs.items():
+        ledger.credit(TRADER, token, amount)
     paid = call.payments_of(tx)
     builtin.send(ledger, TRADER, paid.payments)
-    before = ledger.balance_of(TRADER, quote.to)
+    before = ledger.balance_of(TRADER, token_out)
     tokens = [payment for payment in paid.payments if payment.token != NATIVE]
     gas = tx.gas_limit - move_gas(tx, NETWORK.gas) - builtin.gas(tokens)
     called = ContractCall(TRADER, paid.receiver, value, paid.payments, paid.function, paid.args, gas)
     result = execute_call(state, called)
-    return result, ledger.balance_of(TRADER, quote.to) - before
+    return result, ledger.balance_of(TRADER, token_out) - before
 
 
 def moves_liquidity(quote: QuoteResponse) -> bool:
@@ -197,19 +215,19 @@ def moves_liquidity(quote: QuoteResponse) -> bool:
 KINDS = [
     "forward", "reverse", "arbitrage", "stable", "crypto", "two exchanges", "from EGLD", "to EGLD", "reverse to EGLD",
     "from LP", "to LP", "LP to LP", "LP to EGLD", "EGLD to LP", "LP between", "LP bought", "LP sold",
-    "arbitrage over LP", "reverse from LP", "reverse to LP", "reverse stable",
+    "arbitrage over LP", "reverse from LP", "reverse to LP", "reverse stable", "wide",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_contract_pays_what_was_quoted(kind: str) -> None:
-    """Without slippage allowed, every quote executes within its gas estimate and pays exactly its amount."""
+    """Without slippage allowed, every quote executes within its estimates and pays exactly its amount."""
     dice = random.Random(f"quotes/{kind}")
     outcomes: Counter[str] = Counter()
     state = scene().state
     for _ in range(QUOTES):
         try:
-            quote = answer(scene().snapshot, question(kind, dice), AggregatorSettings())
+            quote = answer(scene().snapshot, asked := question(kind, dice), SETTINGS)
         except ApiError:
             outcomes["none"] += 1
             continue
@@ -217,9 +235,66 @@ def test_the_contract_pays_what_was_quoted(kind: str) -> None:
         result, gained = execute(quote)
         state.ledger.rollback(checkpoint)
         assert result.ok, f"{quote.from_} to {quote.to}: {result.return_message}"
+        assert result.usage.builtin_calls <= quote.estimated_builtin_calls <= asked.max_builtin_calls
         assert gained == int(quote.amount_out) == int(quote.amount_out_min)
         outcomes["exact"] += 1
         outcomes["mints or redeems"] += moves_liquidity(quote)
     # Not every token is in a profitable cycle, and some amounts drain the pools.
     assert outcomes["exact"] >= QUOTES // 6, outcomes
     assert outcomes["mints or redeems"] or "LP" not in kind, outcomes
+
+
+@pytest.mark.parametrize("depth", [3, 4])
+@pytest.mark.parametrize("kind", ["forward", "wide", "to LP", "from LP", "stable"])
+def test_the_reserve_is_enough_for_deeper_tries(kind: str, depth: int) -> None:
+    """Where every first read costs a level or two more than on the node that the costs were measured on."""
+    dice, state, executed = random.Random(f"deep/{kind}"), scene().state, 0
+    state.trie_depth = depth
+    try:
+        for _ in range(QUOTES):
+            try:
+                quote = answer(scene().snapshot, question(kind, dice), SETTINGS)
+            except ApiError:
+                continue
+            checkpoint = state.ledger.checkpoint()
+            result, _ = execute(quote)
+            state.ledger.rollback(checkpoint)
+            assert result.ok, f"{quote.from_} to {quote.to}: {result.return_message}"
+            executed += 1
+    finally:
+        state.trie_depth = SHALLOW
+    assert executed >= QUOTES // 4
+
+
+def done(parts: Generator[None, None, BatchResponse]) -> BatchResponse:
+    """What is left at the end of all parts."""
+    while True:
+        try:
+            next(parts)
+        except StopIteration as end:
+            response: BatchResponse = end.value
+            return response
+
+
+def test_batches_execute_within_their_estimates_and_pay_what_they_say() -> None:
+    """Many inputs at a time, alone or several in a transaction: each transaction by itself pays exactly its amount."""
+    dice, state = random.Random("batches"), scene().state
+    snapshot, made = scene().snapshot, scene().market
+    names = [token.identifier for token in made.tokens] + list(made.lp_tokens)
+    executed = shared = 0
+    for _ in range(max(QUOTES // 8, 2)):
+        to = dice.choice([*names[:10], NATIVE])
+        tokens = dice.sample([name for name in names if name != to], 16)
+        inputs = [BatchItem(token=token, amount=str(amount_of(token, dice))) for token in tokens]
+        request = BatchRequest(inputs=inputs, to=to, max_builtin_calls=dice.choice([None, 40]))
+        parts = batch_quote(snapshot, snapshot.main, request, Decimal(0), SETTINGS, math.inf)
+        for batch in done(parts).batches:
+            checkpoint = state.ledger.checkpoint()
+            sold = {given.token: int(given.amount) for given in batch.inputs}
+            result, gained = run(batch.tx_data, batch.estimated_gas_limit, sold, to, batch=True)
+            state.ledger.rollback(checkpoint)
+            assert result.ok, f"{sold} to {to}: {result.return_message}"
+            assert result.usage.builtin_calls <= batch.estimated_builtin_calls <= (request.max_builtin_calls or 98)
+            assert gained == int(batch.amount_out) == int(batch.amount_out_min)
+            executed, shared = executed + 1, shared + (len(sold) > 1)
+    assert shared >= executed // 4 > 0

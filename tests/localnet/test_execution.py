@@ -15,9 +15,8 @@ from millrace.chain.call import TokenPayment
 from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import CONTRACT
 from millrace.dex.pool import Pool
-from millrace.localnet import gas
 from millrace.localnet.calls import State
-from millrace.localnet.contracts.frame import Contract, Endpoint, Frame
+from millrace.localnet.contracts.frame import Contract, Frame
 from millrace.localnet.execution import (
     EXECUTION_FAILED,
     FUNCTION_NOT_FOUND,
@@ -141,10 +140,11 @@ def test_a_revert_burns_all_gas_and_logs_signal_error_with_the_text(world: Any) 
     pool = world.pools("XExchange")[0]
     huge = abi.top_uint(10**40)
     result = world.call(
-        pool.address, "swapTokensFixedInput", pool.tokens[1].encode(), huge, pay=[(pool.tokens[0], 10**6)], gas=10**7
+        pool.address, "swapTokensFixedInput", pool.tokens[1].encode(), huge, pay=[(pool.tokens[0], 10**6)], gas=10**8
     )
     assert not result.ok
-    assert result.gas_used == 10**7
+    assert result.gas_used == 10**8
+    assert result.usage.reads > 0
     (event,) = result.events
     assert event.address == pool.address
     assert event.identifier == "signalError"
@@ -158,11 +158,13 @@ def test_a_revert_burns_all_gas_and_logs_signal_error_with_the_text(world: Any) 
 def test_a_call_needs_exactly_its_gas(world: Any, spare: int, ok: bool) -> None:
     """One unit less than the price of a call fails with `insufficient funds` in the reason."""
     pool = world.pools("XExchange")[0]
-    limit = gas.CALL + gas.SWAP + spare
-    result = world.call(
-        pool.address, "swapTokensFixedInput", pool.tokens[1].encode(), b"\x01", pay=[(pool.tokens[0], 10**9)], gas=limit
-    )
+    call = (pool.address, "swapTokensFixedInput", pool.tokens[1].encode(), b"\x01")
+    checkpoint = world.ledger.checkpoint()
+    needed = world.call(*call, pay=[(pool.tokens[0], 10**9)]).gas_used
+    world.ledger.rollback(checkpoint)
+    result = world.call(*call, pay=[(pool.tokens[0], 10**9)], gas=needed + spare)
     assert result.ok is ok
+    assert result.gas_used == needed + spare
     if not ok:
         assert result.return_code == OUT_OF_GAS
         assert "not enough gas" in result.return_message
@@ -184,7 +186,7 @@ def test_a_fault_inside_a_contract_fails_that_call_alone() -> None:
     class Broken(Contract):
         def __init__(self) -> None:
             super().__init__(bytes(32))
-            self.endpoints = {"run": Endpoint(self._run, 1)}
+            self.endpoints = {"run": self._run}
 
         def _run(self, frame: Frame) -> None:
             frame.ledger.credit(bytes(32), NATIVE, 5)
@@ -249,7 +251,7 @@ def test_a_receiver_in_another_shard_is_left_to_the_chain(world: Any) -> None:
     result = execute_call(
         world.state,
         ContractCall(
-            from_afar, pool.address, 0, (payment,), "swapTokensFixedInput", (pool.tokens[1].encode(), b"\x01"), 10**7
+            from_afar, pool.address, 0, (payment,), "swapTokensFixedInput", (pool.tokens[1].encode(), b"\x01"), 10**8
         ),
     )
     assert result.ok

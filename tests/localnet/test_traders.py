@@ -45,11 +45,12 @@ class Chain:
         assert tx.nonce == self.ledger.account(tx.sender).nonce
         self.ledger.set_nonce(tx.sender, tx.nonce + 1)
         builtin.send(self.ledger, tx.sender, call.payments)
-        gas = tx.gas_limit - fees.move_gas(tx, LOCAL.gas)
+        gas = tx.gas_limit - fees.move_gas(tx, LOCAL.gas) - builtin.gas(call.payments)
         result = execute_call(
             self.state,
             ContractCall(tx.sender, call.receiver, tx.value, call.payments, call.function, call.args, gas),
         )
+        self.spare = (gas, result.gas_used)
         if not result.ok:
             builtin.receive(self.ledger, tx.sender, call.payments)
         return result
@@ -81,6 +82,21 @@ def test_swaps_are_valid_succeed_and_cross_every_exchange() -> None:
             receivers[sorts.get(tx.receiver, "xo")] += 1
     assert set(receivers) == {*sorts.values(), "xo"}
     assert receivers["xo"] > 100
+
+
+@pytest.mark.parametrize("depth", [2, 6])
+def test_a_swap_has_a_fifth_more_gas_than_it_takes(depth: int) -> None:
+    """The limit follows from what the swap does, at any depth of the tries; it never fails for gas."""
+    chain = Chain()
+    chain.state.trie_depth = depth
+    limits = set()
+    for _ in range(60):
+        for tx in chain.traders.next(chain.state, 3):
+            assert chain.execute(tx).ok
+            limit, used = chain.spare
+            assert limit == used + used // 5
+            limits.add(limit)
+    assert len(limits) > 20
 
 
 def worth(chain: Chain, pool: Pool) -> int:

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from millrace.chain.token import NATIVE_IN_TRANSFERS
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import Action, Instruction
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.pool import Pool, PoolError
-from millrace.dex.run import Asset, Run, Step, VaultError
-from millrace.dex.zap import FeeModel, balancing_swap
+from millrace.dex.run import Asset, Balancing, Run, Step, VaultError
+from millrace.dex.zap import FeeModel, search
 
 MIN_OUTPUT: Final = 1
 MIN_OUTPUT_JEX_STABLE: Final = 2
@@ -151,16 +153,23 @@ def _zap(run: Run, instruction: Instruction, assets: list[Asset], pool: Pool) ->
             run.deposit(asset)
         else:
             run.keep(asset)
-    return _record(run, instruction, done.pool, assets, (minted,), done.fees)
+    step = _record(run, instruction, done.pool, assets, (minted,), done.fees)
+    left = tuple([Asset(*given) for given in zip(pool.tokens, done.left, strict=True) if given[1]])
+    return msgspec.structs.replace(step, balancing=Balancing(done.loops, done.sold, left))
 
 
 class Zap(NamedTuple):
-    """A balanced deposit: LP units, what is left of the two amounts, fees, and the pool afterwards."""
+    """A balanced deposit: LP units, what is left of the two amounts, fees, and the pool afterwards.
+
+    `sold` is what the balancing swap sold, if there was one, and `loops` what finding it took.
+    """
 
     lp: int
     left: tuple[int, int]
     fees: tuple[Asset, ...]
     pool: Pool
+    sold: Asset | None = None
+    loops: int = 0
 
 
 def zap(pool: Pool, amounts: tuple[int, int]) -> Zap:
@@ -170,14 +179,17 @@ def zap(pool: Pool, amounts: tuple[int, int]) -> Zap:
     """
     have = list(amounts)
     fees: tuple[Asset, ...] = ()
-    sold, amount = balancing_swap(*amounts, (pool.reserves[0], pool.reserves[1]), _fee_model(pool))
+    sale: Asset | None = None
+    sold, amount, loops = search(*amounts, (pool.reserves[0], pool.reserves[1]), _fee_model(pool))
     if amount:
+        sale = Asset(pool.tokens[sold], amount)
         swap = pool.swap(sold, 1 - sold, amount)
         have[sold] -= amount
         have[1 - sold] += swap.amount_out
         pool, fees = swap.pool, (Asset(swap.fee_token, swap.fee_amount),)
     mint = pool.mint((have[0], have[1]))
-    return Zap(mint.lp, (have[0] - mint.used[0], have[1] - mint.used[1]), fees, mint.pool)
+    left = (have[0] - mint.used[0], have[1] - mint.used[1])
+    return Zap(mint.lp, left, fees, mint.pool, sale, loops)
 
 
 def _fee_model(pool: Pool) -> FeeModel:

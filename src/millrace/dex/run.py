@@ -24,10 +24,19 @@ class Asset(NamedTuple):
     amount: int
 
 
+class Balancing(NamedTuple):
+    """How a deposit was balanced: loops of the search, what was sold if anything, what the pool gave back."""
+
+    loops: int
+    sold: Asset | None
+    left: tuple[Asset, ...]
+
+
 class Step(msgspec.Struct, frozen=True):
     """One executed instruction: what went in and came out, and what the pool withheld as fees.
 
     `dex` is `xExchange`, `AshSwap`, `OneDex`, `JEX` or `wrapper`; `pool_id` is empty for the wrapper.
+    `balancing` is of deposits that the contract balances itself.
     """
 
     action: Action
@@ -38,6 +47,7 @@ class Step(msgspec.Struct, frozen=True):
     inputs: tuple[Asset, ...]
     outputs: tuple[Asset, ...]
     fees: tuple[Asset, ...] = ()
+    balancing: Balancing | None = None
 
 
 class Run:

@@ -4,7 +4,7 @@ The chain runs this on the pools it holds; the quote service runs it on a snapsh
 contract will pay. Steps, texts and rounding follow the public contract; see docs/pools.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -47,16 +47,25 @@ class VaultResult(msgspec.Struct, frozen=True):
 
 
 def execute(
-    program: Program, payments: Sequence[TokenPayment], market: Market, referral: Referral | None = None
+    program: Program,
+    payments: Sequence[TokenPayment],
+    market: Market,
+    referral: Referral | None = None,
+    watch: Callable[[Step], None] | None = None,
 ) -> VaultResult:
     """Run a program on the payments that came with the call; nothing given is changed.
 
-    `referral` is what the contract has on file for `program.referral_id`, if anything. Raises
-    `VaultError` where the contract reverts, with its text.
+    `referral` is what the contract has on file for `program.referral_id`, if anything. `watch` is
+    told each instruction when it is done, and may end the run by raising. Raises `VaultError` where the contract
+    reverts, with its text.
     """
     run = Run(program, payments, market)
+    steps: list[Step] = []
     try:
-        steps = tuple([perform(run, instruction) for instruction in program.instructions])
+        for instruction in program.instructions:
+            steps.append(perform(run, instruction))
+            if watch is not None:
+                watch(steps[-1])
         token = run.token(program.token_out)
     except IndexError:
         raise VaultError("index out of range") from None
@@ -69,7 +78,7 @@ def execute(
     run.keep(Asset(token, static_fee + referral_fee))
     for other, amount in run.balances.items():
         run.keep(Asset(other, amount))
-    return VaultResult(token, paid, static_fee, referral_fee, steps, run.pools, run.kept)
+    return VaultResult(token, paid, static_fee, referral_fee, tuple(steps), run.pools, run.kept)
 
 
 def _fees(program: Program, output: int, referral: Referral | None) -> tuple[int, int]:

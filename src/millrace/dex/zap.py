@@ -42,23 +42,37 @@ def simulate(amount: int, reserve_in: int, reserve_out: int, fee: FeeModel) -> T
     return Trade(gross * kept // fee.base, reserve_in + amount, reserve_out - leaving)
 
 
+class Search(NamedTuple):
+    """What to sell before a deposit: a token's index and an amount (0: nothing). `loops`: what finding it took."""
+
+    sold: int
+    amount: int
+    loops: int
+
+
 def balancing_swap(first: int, second: int, reserves: tuple[int, int], fee: FeeModel) -> tuple[int, int]:
     """(index of the token to sell, amount to sell) before depositing `first` and `second`. Amount 0: none."""
+    found = search(first, second, reserves, fee)
+    return found.sold, found.amount
+
+
+def search(first: int, second: int, reserves: tuple[int, int], fee: FeeModel) -> Search:
+    """The swap before depositing `first` and `second`."""
     excess = first * reserves[1] - second * reserves[0]
     if min(first, second, *reserves) <= 0 or excess == 0 or fee.total > fee.base:
-        return 0, 0
+        return Search(0, 0, 0)
     if excess > 0:
-        return 0, _search(first, second, reserves[0], reserves[1], fee)
-    return 1, _search(second, first, reserves[1], reserves[0], fee)
+        return Search(0, *_bisect(first, second, reserves[0], reserves[1], fee))
+    return Search(1, *_bisect(second, first, reserves[1], reserves[0], fee))
 
 
-def _search(sold: int, other: int, reserve_in: int, reserve_out: int, fee: FeeModel) -> int:
-    """Bisect on the amount to sell; keep the probe that leaves least, which need not be the last one."""
+def _bisect(sold: int, other: int, reserve_in: int, reserve_out: int, fee: FeeModel) -> tuple[int, int]:
+    """(amount to sell, loops): keep the probe that leaves least, which need not be the last one."""
     low, high = 0, sold
     best, least = 0, sold
-    for _ in range(MAX_STEPS):
+    for loop in range(MAX_STEPS):
         if high <= low + 1:
-            break
+            return best, loop
         probe = (low + high) // 2
         trade = simulate(probe, reserve_in, reserve_out, fee)
         if trade.received == 0:
@@ -70,12 +84,12 @@ def _search(sold: int, other: int, reserve_in: int, reserve_out: int, fee: FeeMo
             best, least = probe, unused
         balance = left * trade.reserve_out - have * trade.reserve_in
         if balance == 0:
-            return probe
+            return probe, loop + 1
         if balance > 0:
             low = probe
         else:
             high = probe
-    return best
+    return best, MAX_STEPS
 
 
 def _unused(left: int, have: int, trade: Trade) -> int:

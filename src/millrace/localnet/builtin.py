@@ -12,13 +12,11 @@ from millrace.chain.call import TokenPayment
 from millrace.chain.token import NATIVE, NATIVE_IN_TRANSFERS
 from millrace.localnet.calls import Event
 from millrace.localnet.ledger import Ledger, LedgerError
+from millrace.localnet.meter import TRANSFER
 
 ESDT_TRANSFER: Final = "ESDTTransfer"
 MULTI_TRANSFER: Final = "MultiESDTNFTTransfer"
 TRANSFER_VALUE: Final = "transferValueOnly"
-
-SINGLE_GAS: Final = 200_000
-"""Gas of one transferred token, as `ESDTTransfer` costs."""
 
 
 class TransferError(LedgerError):
@@ -63,7 +61,7 @@ def check(payments: Sequence[TokenPayment]) -> None:
 
 def gas(payments: Sequence[TokenPayment]) -> int:
     """Gas of a transfer of that many tokens."""
-    return SINGLE_GAS * len(payments)
+    return TRANSFER * len(payments)
 
 
 def event(sender: bytes, receiver: bytes, payments: Sequence[TokenPayment], *, multi: bool = False) -> Event:

@@ -7,6 +7,7 @@ import msgspec
 
 from millrace.chain.call import TokenPayment
 from millrace.localnet.ledger import Ledger
+from millrace.localnet.meter import SHALLOW, Usage
 
 if TYPE_CHECKING:
     from millrace.localnet.contracts.frame import Contract
@@ -57,7 +58,8 @@ class CallResult(msgspec.Struct, frozen=True):
     """What a call did. When not `ok`, `return_message` says why and nothing but `gas_used` has effect.
 
     A failed call uses its whole gas limit. `transfers` are in order of payment. `results` are the values
-    the endpoint returned, for the `writeLog` data.
+    the endpoint returned, for the `writeLog` data. `usage` is what was counted against the limits of a transaction,
+    up to the failure if there was one.
     """
 
     ok: bool
@@ -67,6 +69,7 @@ class CallResult(msgspec.Struct, frozen=True):
     events: tuple[Event, ...] = ()
     transfers: tuple[Transfer, ...] = ()
     results: tuple[bytes, ...] = ()
+    usage: Usage = Usage()
 
 
 class BlockInfo(msgspec.Struct, frozen=True):
@@ -81,10 +84,12 @@ class BlockInfo(msgspec.Struct, frozen=True):
 class State(msgspec.Struct):
     """What contracts run on: a shard's ledger, the contracts that live there, and who else lives there.
 
-    The chain puts the block being made into `block`.
+    The chain puts the block being made into `block`. The deeper the contracts' tries are (`trie_depth`), the dearer is
+    a first read.
     """
 
     ledger: Ledger
     contracts: "Mapping[bytes, Contract]"
     is_local: Callable[[bytes], bool]
     block: BlockInfo = BlockInfo()
+    trie_depth: int = SHALLOW

@@ -16,8 +16,9 @@ from millrace.dex.aggregator_contract import ProgramError
 from millrace.dex.pool import PoolError
 from millrace.dex.vault import VaultError
 from millrace.localnet.calls import BlockInfo, CallResult, ContractCall, Event, State, Transfer
-from millrace.localnet.contracts.frame import Arguments, ContractError, Frame, OutOfGas
+from millrace.localnet.contracts.frame import Arguments, ContractError, Frame
 from millrace.localnet.ledger import LedgerError
+from millrace.localnet.meter import LimitReached, OutOfGas, Usage
 
 __all__ = [
     "BlockInfo",
@@ -36,9 +37,10 @@ EXECUTION_FAILED: Final = "execution failed"
 OUT_OF_GAS: Final = "out of gas"
 FUNCTION_NOT_FOUND: Final = "function not found"
 CONTRACT_NOT_FOUND: Final = "contract not found"
+NOTHING: Final = Usage()
 
-REVERTS: Final = (ContractError, VaultError, PoolError, ProgramError, LedgerError, AbiError)
-"""What contracts raise to revert; the text is for the caller."""
+REVERTS: Final = (ContractError, VaultError, PoolError, ProgramError, LedgerError, AbiError, LimitReached)
+"""What contracts, and the limits of a transaction, raise to revert; the text is for the caller."""
 
 log = logging.getLogger(__name__)
 
@@ -58,22 +60,32 @@ def execute_call(state: State, call: ContractCall) -> CallResult:
     frame = Frame(state, call)
     checkpoint = state.ledger.checkpoint()
     try:
-        frame.use_gas(endpoint.gas)
+        frame.meter.prepare(contract.code_bytes)
+        frame.meter.arguments(call.args)
         frame.take_payments()
-        endpoint.run(frame)
+        endpoint(frame)
     except OutOfGas as error:
         state.ledger.rollback(checkpoint)
-        return _failed(call, OUT_OF_GAS, _gas_message(call.gas_limit, error.needed))
+        return _failed(call, OUT_OF_GAS, _gas_message(call.gas_limit, error.needed), frame.meter.usage)
     except REVERTS as error:
         state.ledger.rollback(checkpoint)
-        return _failed(call, EXECUTION_FAILED, str(error))
+        return _failed(call, EXECUTION_FAILED, str(error), frame.meter.usage)
     except Exception:
         # A fault in a contract must fail that call alone, as a crash inside a virtual machine does.
         state.ledger.rollback(checkpoint)
         log.exception("contract fault", extra={"function": call.function})
-        return _failed(call, EXECUTION_FAILED, "contract fault")
+        return _failed(call, EXECUTION_FAILED, "contract fault", frame.meter.usage)
     state.ledger.discard(checkpoint)
-    return CallResult(True, OK, "", frame.gas_used, tuple(frame.events), tuple(frame.transfers), tuple(frame.results))
+    return CallResult(
+        True,
+        OK,
+        "",
+        frame.meter.gas_used,
+        tuple(frame.events),
+        tuple(frame.transfers),
+        tuple(frame.results),
+        frame.meter.usage,
+    )
 
 
 def query(state: State, contract: bytes, function: str, args: Sequence[bytes] = ()) -> list[bytes]:
@@ -100,8 +112,8 @@ def _gas_message(limit: int, needed: int) -> str:
     return f"not enough gas: insufficient funds for execution, gas limit {limit}, needed at least {needed}"
 
 
-def _failed(call: ContractCall, code: str, message: str) -> CallResult:
+def _failed(call: ContractCall, code: str, message: str, usage: Usage = NOTHING) -> CallResult:
     """A failure burns all gas and logs one `signalError`: caller and message, the code in the data."""
     data = b"@" + code.encode().hex().encode()
     event = Event(call.receiver, "signalError", (call.sender, message.encode()), data)
-    return CallResult(False, code, message, call.gas_limit, (event,))
+    return CallResult(False, code, message, call.gas_limit, (event,), usage=usage)

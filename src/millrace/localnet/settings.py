@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from millrace.chain.network import NetworkProfile
 from millrace.chain.network import profile as named_profile
+from millrace.localnet.meter import SHALLOW
 
 Count = Annotated[int, Meta(gt=0)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -65,6 +66,9 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Addresses that own EGLD from the start, so that they can pay for others."""
     relayer_egld: Count = 1000
     """Whole EGLD each of them owns."""
+
+    trie_depth: Annotated[int, Meta(ge=0, le=64)] = SHALLOW
+    """Depth of the contracts' storage tries: the deeper, the dearer is a contract's first read of a key."""
 
     max_mempool: Count = 50_000
     """Transactions waiting in one shard; further ones are refused."""

@@ -124,7 +124,7 @@ class Traders:
             wallet = self._dice.pick(free)
             order = self._order(state, wallet.key.public)
             if order is not None:
-                transactions.append(self._signed(wallet, order))
+                transactions.append(self._signed(wallet, order, state.trie_depth))
         return transactions
 
     def _order(self, state: State, pubkey: bytes) -> Order | None:
@@ -169,8 +169,9 @@ class Traders:
         amount = min(self._dice.spread(max(reserve // 3000, 1), "1.2"), reserve // 50)
         return _order(pool, i, j, amount, pool.amount_out(i, j, amount))
 
-    def _signed(self, wallet: _Wallet, order: Order) -> Transaction:
-        payload = through_aggregator(order) if self._dice.chance(250) else direct(order)
+    def _signed(self, wallet: _Wallet, order: Order, trie_depth: int) -> Transaction:
+        form = through_aggregator if self._dice.chance(250) else direct
+        payload = form(order, trie_depth)
         schedule = self._profile.gas
         draft = Transaction(
             nonce=wallet.next_nonce,
@@ -182,7 +183,7 @@ class Traders:
             chain_id=self._profile.chain_id,
             data=payload.data,
         )
-        limit = fees.move_gas(draft, schedule) + payload.gas + payload.gas // 10
+        limit = fees.move_gas(draft, schedule) + payload.gas
         draft = msgspec.structs.replace(draft, gas_limit=limit)
         wallet.next_nonce += 1
         return msgspec.structs.replace(draft, signature=wallet.key.sign(signing_message(draft)))

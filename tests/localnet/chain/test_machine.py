@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from millrace.chain import outport
 from millrace.chain.address import ESDT_SYSTEM_CONTRACT, decode
 from millrace.chain.call import TokenPayment, encode, esdt_transfer, parse_transfer
-from millrace.chain.fees import initially_paid_fee
+from millrace.chain.fees import initially_paid_fee, processing_price
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.token import NATIVE
 from millrace.localnet.chain.admission import Refused
+from millrace.localnet.meter import first_load
 
 EGLD = 10**18
 TOKEN = "USDC-c76f1f"
@@ -295,6 +296,21 @@ def test_a_failed_call_costs_the_fee_and_leaves_the_tokens(bench: Any, wallet: A
     assert status == "fail" and reason.startswith("execution failed: ")
     assert bench.balance(key, TOKEN) == 1000
     assert before - bench.balance(relayer) == initially_paid_fee(tx, bench.chain.network.gas)
+
+
+def test_deeper_tries_make_calls_dearer(make_bench: Any, wallet: Any) -> None:
+    """The setting reaches the contracts: wrapping reads two keys, each of which costs what its depth does."""
+    fees = []
+    for depth in (2, 5):
+        bench = make_bench(trie_depth=depth)
+        key = wallet(bench.chain.home)
+        bench.give(key)
+        before = bench.balance(key)
+        bench.chain.submit(bench.tx(key, bench.chain.market.addresses.wrapper, 1, b"wrapEgld", gas_limit=10_000_000))
+        bench.rounds(3)
+        fees.append(before - bench.balance(key))
+    more = 2 * (first_load(5) - first_load(2))
+    assert fees[1] - fees[0] == more * processing_price(10**9, bench.chain.network.gas)
 
 
 @pytest.mark.parametrize("shard", [0, 1, 2])

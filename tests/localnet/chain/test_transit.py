@@ -7,9 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from millrace.chain import fees
 from millrace.chain.address import ZERO
 from millrace.chain.call import TokenPayment, multi_transfer
+from millrace.chain.token import NATIVE
+from millrace.dex.aggregator_contract import ALL, EGLD_INDEX, Action, Program, encode_arguments, swap, tx_data
+from millrace.localnet.calls import ContractCall
 from millrace.localnet.chain.admission import Refused
+from millrace.localnet.execution import execute_call
+from millrace.localnet.market import WRAPPED
 
 EGLD = 10**18
 
@@ -100,6 +106,43 @@ def test_far_too_much_gas_is_not_given_back(bench: Any, wallet: Any) -> None:
         refunds.append(sum(result.value for result in record.results.values() if result.is_refund))
     assert refunds[0] > 0
     assert refunds[1] == 0
+
+
+@pytest.mark.parametrize(("more", "returned"), [(1, 0), (2, 1), (9, 1), (11, 0)])
+def test_unused_gas_of_the_aggregator_contract_returns(bench: Any, wallet: Any, more: int, returned: int) -> None:
+    """What a program does not use comes back; nothing does when it was given more than ten times its need."""
+    key, network = wallet(bench.chain.home), bench.chain.network.gas
+    bench.give(key)
+    program = Program((WRAPPED,), (), (), (swap(Action.WRAP, EGLD_INDEX, 0, ALL),), 1, 0)
+    data = tx_data(program, NATIVE, 10)
+    contract, moving = bench.chain.market.addresses.aggregator, 50_000 + 1500 * len(data)
+    state = bench.chain.shards[bench.chain.home].state
+    checkpoint, args = state.ledger.checkpoint(), tuple(encode_arguments(program))
+    used = execute_call(state, ContractCall(key.public, contract, 10, (), "xo", args, 10**8)).gas_used
+    state.ledger.rollback(checkpoint)
+    tx = bench.tx(key, contract, 10, data, gas_limit=moving + more * used)
+    before = bench.balance(key)
+    tx_hash = bench.chain.submit(tx)
+    bench.rounds(3)
+    assert bench.status(tx_hash) == ("success", "")
+    paid = before - 10 - bench.balance(key)
+    assert paid == fees.fee_for_gas(tx, moving + used if returned else tx.gas_limit, network)
+    assert fees.charged_gas(tx, moving + used, network) == (moving + used if returned else tx.gas_limit)
+
+
+@pytest.mark.parametrize("limit", [3_000_000, 6_000_000])
+def test_a_call_that_runs_out_of_gas_costs_all_of_it(bench: Any, wallet: Any, limit: int) -> None:
+    """The payment comes back, the fee of the whole limit does not, and the reason says what was missing."""
+    key, network = wallet(bench.chain.home), bench.chain.network.gas
+    bench.give(key)
+    program = Program((WRAPPED,), (), (), (swap(Action.WRAP, EGLD_INDEX, 0, ALL),), 1, 0)
+    tx = bench.tx(key, bench.chain.market.addresses.aggregator, 10, tx_data(program, NATIVE, 10), gas_limit=limit)
+    before = bench.balance(key)
+    tx_hash = bench.chain.submit(tx)
+    bench.rounds(3)
+    status, reason = bench.status(tx_hash)
+    assert status == "fail" and "not enough gas" in reason
+    assert before - bench.balance(key) == fees.initially_paid_fee(tx, network)
 
 
 def test_signatures_are_checked_before_the_relayers_shard(bench: Any, wallet: Any) -> None:

@@ -17,7 +17,7 @@ from millrace.dex.vault import Asset, Referral, Step, VaultResult, execute
 from millrace.localnet import gas
 from millrace.localnet.calls import State
 from millrace.localnet.contracts.events import log_liquidity, log_onedex_swap, log_swap
-from millrace.localnet.contracts.frame import Contract, Endpoint, Frame
+from millrace.localnet.contracts.frame import Contract, Frame
 from millrace.localnet.contracts.wrapper import Wrapper
 
 REFERRAL: Final = "referral"
@@ -36,22 +36,59 @@ SWAP_FUNCTION: Final[dict[Action, str]] = {
 class Aggregator(Contract):
     """`market` finds pools as the contract does; `fee_receivers` is by exchange name of the pools."""
 
+    code_bytes = gas.AGGREGATOR_CODE
+
     def __init__(self, address: bytes, market: Market, wrapper: Wrapper, fee_receivers: dict[str, bytes]) -> None:
         super().__init__(address)
         self.market = market
         self.wrapper = wrapper
         self.fee_receivers = fee_receivers
-        self.endpoints = {ENDPOINT: Endpoint(self._xo, gas.CALL)}
+        self.endpoints = {ENDPOINT: self._xo}
 
     def _xo(self, frame: Frame) -> None:
         program = decode_arguments(frame.call.args)
-        frame.use_gas(sum(gas.of_action(instruction.action) for instruction in program.instructions))
+        gas.begin(frame.meter, len(frame.payments))
         referral = referral_of(frame.state, self.address, program.referral_id)
-        result = execute(program, frame.payments, self.market, referral)
+        result = execute(program, frame.payments, self.market, referral, lambda step: self._meter(frame, step))
+        self._meter_end(frame, result, referred=program.referral_id != 0)
         Settlement(self, frame, result).run()
         paid = result.amount_out
         frame.pay(self.address, frame.caller, (_account_token(result.token_out), paid))
         frame.results.append(paid.to_bytes((paid.bit_length() + 7) // 8, "big"))
+
+    def _meter(self, frame: Frame, step: Step) -> None:
+        """Charge for an instruction that was performed."""
+        meter = frame.meter
+        if step.action == Action.WRAP:
+            gas.wrap_egld(meter, self.wrapper.address)
+            return
+        if step.action == Action.UNWRAP:
+            gas.unwrap_egld(meter, self.wrapper.address)
+            return
+        pool = frame.ledger.pool(step.pool_id)
+        if step.action in SWAP_FUNCTION:
+            gas.swap(meter, pool, *step.inputs[0])
+        elif step.outputs[0].token == pool.lp_token:
+            gas.deposit(meter, pool, len(step.inputs), step.balancing)
+        else:
+            gas.withdraw(meter, pool, len(step.outputs))
+
+    def _meter_end(self, frame: Frame, result: VaultResult, *, referred: bool) -> None:
+        """Charge for the fees, for what is left over, and for paying the output."""
+        meter, fees = frame.meter, result.static_fee + result.referral_fee
+        if referred:
+            booked = self._booked(frame, result.token_out)
+            gas.referral_fee(meter, self.address, result.token_out, charged=fees > 0, booked=booked)
+        for token, amount in result.kept.items():
+            if amount > (fees if token == result.token_out else 0):
+                gas.keep(meter, self.address, token, booked=self._booked(frame, token))
+        gas.end(meter, native=result.token_out == NATIVE_IN_TRANSFERS)
+
+    def _booked(self, frame: Frame, token: str) -> bool:
+        """Whether the contract held the token before this call: then it has been left or charged before."""
+        name = _account_token(token)
+        paid = sum(payment.amount for payment in frame.payments if payment.token == name)
+        return frame.ledger.balance_of(self.address, name) > paid
 
 
 class Settlement:

@@ -7,11 +7,12 @@ from millrace.chain.abi import Reader, top_uint
 from millrace.localnet import gas
 from millrace.localnet.calls import State
 from millrace.localnet.contracts import views
-from millrace.localnet.contracts.frame import Arguments, ContractError, Endpoint, Frame
+from millrace.localnet.contracts.frame import Arguments, ContractError, Frame
 from millrace.localnet.contracts.pools import (
     PoolContract,
     add_any,
     at_least,
+    pay_out,
     remove_one,
     remove_shares,
     sell,
@@ -21,14 +22,16 @@ from millrace.localnet.contracts.pools import (
 class AshStable(PoolContract):
     """A stable pool."""
 
+    code_bytes = gas.ASH_STABLE.code
+
     def __init__(self, address: bytes, pool_id: str, fee_receiver: bytes) -> None:
         super().__init__(address, pool_id, fee_receiver)
         self.endpoints = {
-            "exchange": Endpoint(self._exchange, gas.CALL + gas.STABLE_SWAP),
-            "addLiquidity": Endpoint(self._add, gas.CALL + gas.ADD),
-            "safeAddLiquidity": Endpoint(self._add, gas.CALL + gas.ADD),
-            "removeLiquidity": Endpoint(self._remove, gas.CALL + gas.REMOVE),
-            "removeLiquidityOneCoin": Endpoint(self._remove_one_coin, gas.CALL + gas.REMOVE),
+            "exchange": self._exchange,
+            "addLiquidity": self._add,
+            "safeAddLiquidity": self._add,
+            "removeLiquidity": self._remove,
+            "removeLiquidityOneCoin": self._remove_one_coin,
         }
         self.views = {"estimateAmountOut": self._amount_out, **views.ash_stable(pool_id)}
 
@@ -37,9 +40,10 @@ class AshStable(PoolContract):
         payment = frame.one_payment()
         token_out, minimum = frame.args.token(), frame.args.number()
         frame.args.end()
-        swap = sell(frame, self.pool(frame), payment.token, token_out, payment.amount, self.fee_receiver)
+        pool = self.pool(frame)
+        swap = sell(frame, pool, payment.token, token_out, payment.amount, self.fee_receiver)
         at_least((swap.amount_out,), (minimum,))
-        frame.pay(self.address, frame.caller, (token_out, swap.amount_out))
+        pay_out(frame, pool, (token_out, swap.amount_out))
 
     def _add(self, frame: Frame) -> None:
         """`addLiquidity(mint_amount_min, optional receiver)`; the receiver must be the caller."""
@@ -69,13 +73,15 @@ class AshStable(PoolContract):
 class AshCrypto(PoolContract):
     """A crypto pool. The payment's token implies the direction of a swap."""
 
+    code_bytes = gas.ASH_CRYPTO.code
+
     def __init__(self, address: bytes, pool_id: str, fee_receiver: bytes) -> None:
         super().__init__(address, pool_id, fee_receiver)
         self.endpoints = {
-            "exchange": Endpoint(self._exchange, gas.CALL + gas.CRYPTO_SWAP),
-            "addLiquidity": Endpoint(self._add, gas.CALL + gas.ADD),
-            "removeLiquidity": Endpoint(self._remove, gas.CALL + gas.REMOVE),
-            "removeLiquidityOneCoin": Endpoint(self._remove_one_coin, gas.CALL + gas.REMOVE),
+            "exchange": self._exchange,
+            "addLiquidity": self._add,
+            "removeLiquidity": self._remove,
+            "removeLiquidityOneCoin": self._remove_one_coin,
         }
         self.views = {"estimateAmountOut": self._amount_out, **views.ash_crypto(pool_id)}
 
@@ -88,7 +94,7 @@ class AshCrypto(PoolContract):
         token_out = pool.tokens[1 - pool.index(payment.token)]
         swap = sell(frame, pool, payment.token, token_out, payment.amount, self.fee_receiver)
         at_least((swap.amount_out,), (minimum,))
-        frame.pay(self.address, frame.caller, (token_out, swap.amount_out))
+        pay_out(frame, pool, (token_out, swap.amount_out))
 
     def _add(self, frame: Frame) -> None:
         """`addLiquidity(min_mint, optional receiver)`; the receiver must be the caller."""

@@ -1,7 +1,6 @@
 """One running contract call: its arguments and payments, and the effects it has on the ledger."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from millrace.chain.abi import top_uint
 from millrace.chain.call import TokenPayment
@@ -9,6 +8,7 @@ from millrace.chain.token import NATIVE, NATIVE_IN_TRANSFERS, is_identifier
 from millrace.dex.pool import Pool
 from millrace.localnet import builtin
 from millrace.localnet.calls import ContractCall, Event, State, Transfer
+from millrace.localnet.meter import Meter
 
 MAX_AMOUNT_BYTES = 32
 
@@ -17,23 +17,13 @@ class ContractError(Exception):
     """The contract reverts with this text."""
 
 
-class OutOfGas(Exception):
-    """The call needs more gas than it has. `needed` is what it was about to have used."""
-
-    def __init__(self, needed: int) -> None:
-        super().__init__(needed)
-        self.needed = needed
-
-
-class Endpoint(NamedTuple):
-    """A function of a contract that transactions can call."""
-
-    run: "Callable[[Frame], None]"
-    gas: int
-
-
 class Contract:
-    """A contract: an address and endpoints. What it remembers is in the ledger, not here."""
+    """A contract: an address and endpoints. What it remembers is in the ledger, not here.
+
+    `code_bytes` is the size of the code that is loaded at each execution.
+    """
+
+    code_bytes: int = 0
 
     def __init__(self, address: bytes) -> None:
         self.address = address
@@ -86,6 +76,9 @@ class Arguments:
             raise ContractError("wrong number of arguments")
 
 
+Endpoint = Callable[["Frame"], None]
+"""A function of a contract that transactions can call."""
+
 View = Callable[[State, Arguments], list[bytes]]
 """A question to a contract: answers with values, changes nothing."""
 
@@ -99,17 +92,11 @@ class Frame:
         self.call = call
         self.caller = call.sender
         self.args = Arguments(call.args)
-        self.gas_used = 0
+        self.meter = Meter(call.gas_limit, state.trie_depth)
         self.events: list[Event] = []
         self.transfers: list[Transfer] = []
         self.results: list[bytes] = []
         self.payments = _payments(call)
-
-    def use_gas(self, amount: int) -> None:
-        """Charge for work that is about to be done. Raises `OutOfGas`."""
-        self.gas_used += amount
-        if self.gas_used > self.call.gas_limit:
-            raise OutOfGas(self.gas_used)
 
     # What came with the call
 

@@ -8,7 +8,7 @@ from millrace.dex.constant_product import JexPool
 from millrace.localnet import gas
 from millrace.localnet.calls import State
 from millrace.localnet.contracts import views
-from millrace.localnet.contracts.frame import Arguments, ContractError, Endpoint, Frame
+from millrace.localnet.contracts.frame import Arguments, ContractError, Frame
 from millrace.localnet.contracts.pools import (
     PoolContract,
     add_any,
@@ -16,6 +16,7 @@ from millrace.localnet.contracts.pools import (
     buy,
     deposit,
     fixed_output_input,
+    pay_out,
     payments_in_order,
     remove_one,
     remove_shares,
@@ -30,17 +31,19 @@ MIN_OUTPUT_STABLE = 2
 class JexPair(PoolContract):
     """A constant product pair."""
 
+    code_bytes = gas.JEX.code
+
     slippage = SLIPPAGE
 
     def __init__(self, address: bytes, pool_id: str, fee_receiver: bytes) -> None:
         super().__init__(address, pool_id, fee_receiver)
         self.endpoints = {
-            "swapTokensFixedInput": Endpoint(self._fixed_input, gas.CALL + gas.SWAP),
-            "swapTokensFixedOutput": Endpoint(self._fixed_output, gas.CALL + gas.SWAP),
-            "addLiquidity": Endpoint(self._add, gas.CALL + gas.ADD),
-            "addLiquiditySingle": Endpoint(self._add_single, gas.CALL + gas.ADD),
-            "removeLiquidity": Endpoint(self._remove, gas.CALL + gas.REMOVE),
-            "removeLiquiditySingle": Endpoint(self._remove_single, gas.CALL + gas.REMOVE),
+            "swapTokensFixedInput": self._fixed_input,
+            "swapTokensFixedOutput": self._fixed_output,
+            "addLiquidity": self._add,
+            "addLiquiditySingle": self._add_single,
+            "removeLiquidity": self._remove,
+            "removeLiquiditySingle": self._remove_single,
         }
         self.views = {
             "estimateAmountOut": self._amount_out,
@@ -57,7 +60,7 @@ class JexPair(PoolContract):
         token_out = pool.tokens[1 - pool.index(payment.token)]
         swap = sell(frame, pool, payment.token, token_out, payment.amount, self.fee_receiver)
         at_least((swap.amount_out,), (minimum,), SLIPPAGE)
-        frame.pay(self.address, frame.caller, (token_out, swap.amount_out))
+        pay_out(frame, pool, (token_out, swap.amount_out))
 
     def _fixed_output(self, frame: Frame) -> None:
         """`swapTokensFixedOutput(exact_amount_out)`; what is paid too much comes back."""
@@ -69,7 +72,7 @@ class JexPair(PoolContract):
         taken = buy(frame, pool, payment.token, token_out, wanted, self.fee_receiver)
         if taken > payment.amount:
             raise ContractError(f"{SLIPPAGE}: have {payment.amount}, need {taken}")
-        frame.pay(self.address, frame.caller, (token_out, wanted), (payment.token, payment.amount - taken))
+        pay_out(frame, pool, (token_out, wanted), (payment.token, payment.amount - taken))
 
     def _add(self, frame: Frame) -> None:
         """`addLiquidity(min_second_amount)`: all of the first token and what matches it of the second."""
@@ -125,15 +128,17 @@ class JexPair(PoolContract):
 class JexStable(PoolContract):
     """A stable pool. Restricted pools refuse swaps by themselves."""
 
+    code_bytes = gas.JEX_STABLE.code
+
     slippage = SLIPPAGE
 
     def __init__(self, address: bytes, pool_id: str, fee_receiver: bytes) -> None:
         super().__init__(address, pool_id, fee_receiver)
         self.endpoints = {
-            "swap": Endpoint(self._swap, gas.CALL + gas.STABLE_SWAP),
-            "addLiquidity": Endpoint(self._add, gas.CALL + gas.ADD),
-            "removeLiquidity": Endpoint(self._remove, gas.CALL + gas.REMOVE),
-            "removeLiquidityOneToken": Endpoint(self._remove_one_token, gas.CALL + gas.REMOVE),
+            "swap": self._swap,
+            "addLiquidity": self._add,
+            "removeLiquidity": self._remove,
+            "removeLiquidityOneToken": self._remove_one_token,
         }
         self.views = {
             "estimateAmountOut": self._amount_out,
@@ -150,7 +155,7 @@ class JexStable(PoolContract):
         pool = self.pool(frame)
         swap = sell(frame, pool, payment.token, token_out, payment.amount, self.fee_receiver)
         at_least((swap.amount_out,), (minimum,), SLIPPAGE)
-        frame.pay(self.address, frame.caller, (token_out, swap.amount_out))
+        pay_out(frame, pool, (token_out, swap.amount_out))
 
     def _add(self, frame: Frame) -> None:
         """`addLiquidity(min_shares)` with any of the pool's tokens."""

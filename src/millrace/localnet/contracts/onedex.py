@@ -15,12 +15,13 @@ from millrace.localnet import gas
 from millrace.localnet.calls import State
 from millrace.localnet.contracts import views
 from millrace.localnet.contracts.events import log_onedex_swap
-from millrace.localnet.contracts.frame import Arguments, Contract, ContractError, Endpoint, Frame
+from millrace.localnet.contracts.frame import Arguments, Contract, ContractError, Frame
 from millrace.localnet.contracts.pools import (
     at_least,
     buy,
     deposit,
     lp_payment,
+    pay_out,
     payments_in_order,
     sell,
     withdraw,
@@ -33,6 +34,8 @@ TOO_LITTLE = "Insufficient output token computed amount"
 
 class OneDexRouter(Contract):
     """`pools` are the pairs as they began; what never changes about them is how they are found."""
+
+    code_bytes = gas.ONEDEX.code
 
     def __init__(
         self,
@@ -48,10 +51,10 @@ class OneDexRouter(Contract):
         self.wrapper = wrapper
         self.fee_receiver = fee_receiver
         self.endpoints = {
-            "swapMultiTokensFixedInput": Endpoint(self._fixed_input, gas.CALL),
-            "swapMultiTokensFixedOutput": Endpoint(self._fixed_output, gas.CALL),
-            "addLiquidity": Endpoint(self._add, gas.CALL + gas.ADD),
-            "removeLiquidity": Endpoint(self._remove, gas.CALL + gas.REMOVE),
+            "swapMultiTokensFixedInput": self._fixed_input,
+            "swapMultiTokensFixedOutput": self._fixed_output,
+            "addLiquidity": self._add,
+            "removeLiquidity": self._remove,
         }
         self.views = {
             "getAmountOut": self._amount_out,
@@ -67,19 +70,17 @@ class OneDexRouter(Contract):
         path = self._path(frame, paid.token, unwrap)
         amount = paid.amount
         for token_in, token_out in pairwise(path):
-            frame.use_gas(gas.SWAP)
             pool = self._pair(frame.state, token_in, token_out)
             amount = sell(frame, pool, token_in, token_out, amount, self.fee_receiver).amount_out
         at_least((amount,), (minimum,), TOO_LITTLE)
         self._log(frame, "Input", (path[0], paid.amount), (path[-1], amount))
-        frame.pay(self.address, frame.caller, self._unwrapped(frame, path[-1], amount, unwrap))
+        pay_out(frame, pool, self._unwrapped(frame, path[-1], amount, unwrap))
 
     def _fixed_output(self, frame: Frame) -> None:
         """`swapMultiTokensFixedOutput(amount_out_wanted, unwrap_required, path...)`; what is too much comes back."""
         wanted, unwrap = frame.args.number(), frame.args.boolean()
         paid = self._payment(frame)
         path = self._path(frame, paid.token, unwrap)
-        frame.use_gas(gas.SWAP * (len(path) - 1))
         amount = wanted
         for token_in, token_out in reversed(list(pairwise(path))):
             pool = self._pair(frame.state, token_in, token_out)
@@ -88,13 +89,14 @@ class OneDexRouter(Contract):
             raise ContractError(f"Insufficient input token computed amount: have {paid.amount}, need {amount}")
         self._log(frame, "Output", (path[0], amount), (path[-1], wanted))
         output = self._unwrapped(frame, path[-1], wanted, unwrap)
-        frame.pay(self.address, frame.caller, output, (path[0], paid.amount - amount))
+        pay_out(frame, pool, output, (path[0], paid.amount - amount))
 
     def _payment(self, frame: Frame) -> TokenPayment:
         """The only payment; EGLD is wrapped first."""
         payment = frame.one_payment()
         if payment.token != NATIVE:
             return payment
+        gas.wrap(frame.meter, self.wrapper.address, nested=True)
         self.wrapper.wrap_for(frame, self.address, payment.amount)
         return payment._replace(token=self.wrapper.token)
 
@@ -102,6 +104,7 @@ class OneDexRouter(Contract):
         """The output, as EGLD if that was asked for and the token is wrapped EGLD."""
         if not unwrap or token != self.wrapper.token:
             return token, amount
+        gas.unwrap(frame.meter, self.wrapper.address, nested=True)
         self.wrapper.unwrap_for(frame, self.address, amount)
         return NATIVE, amount
 
@@ -153,11 +156,7 @@ class OneDexRouter(Contract):
         at_least(burn.amounts, minima, "insufficient token amount")
         withdraw(frame, pool, burn, lp, self.fee_receiver)
         paid = zip(pool.tokens, burn.amounts, strict=True)
-        frame.pay(
-            self.address,
-            frame.caller,
-            *[self._unwrapped(frame, token, amount, unwrap) for token, amount in paid],
-        )
+        pay_out(frame, pool, *[self._unwrapped(frame, token, amount, unwrap) for token, amount in paid])
 
     def _amount_out(self, state: State, args: Arguments) -> list[bytes]:
         """`getAmountOut(token_in, token_out, amount_in)`, with the rounding of the contract's view."""

@@ -6,8 +6,10 @@ reserves is paid to the exchange's fee receiver, so that nothing is ever lost.
 
 from collections.abc import Sequence
 
+from millrace.chain.token import NATIVE
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.pool import Burn, Mint, Pool, Swap
+from millrace.localnet import gas
 from millrace.localnet.contracts.events import log_liquidity, log_swap
 from millrace.localnet.contracts.frame import Contract, ContractError, Frame
 
@@ -32,6 +34,7 @@ class PoolContract(Contract):
 def sell(frame: Frame, pool: Pool, token_in: str, token_out: str, amount: int, fees_to: bytes) -> Swap:
     """Swap an amount that the pool's contract has received already. The output stays in its account."""
     i, j = pool.index(token_in), pool.index(token_out)
+    gas.trade(frame.meter, pool, token_in, amount)
     swap = pool.swap(i, j, amount)
     settle(frame, pool, swap.pool, {token_in: amount}, {token_out: swap.amount_out}, fees_to)
     sold, paid = (token_in, amount), (token_out, swap.amount_out)
@@ -43,6 +46,7 @@ def buy(frame: Frame, pool: Pool, token_in: str, token_out: str, wanted: int, fe
     """Swap for exactly `wanted`; what the input pays beyond it stays in the reserves. Returns the input."""
     amount = fixed_output_input(pool, token_in, token_out, wanted)
     i, j = pool.index(token_in), pool.index(token_out)
+    gas.trade(frame.meter, pool, token_in, amount)
     swap = pool.swap(i, j, amount)
     if swap.amount_out < wanted:
         raise ContractError(f"{SLIPPAGE}: {amount} pays {swap.amount_out}, not {wanted}")
@@ -90,14 +94,16 @@ def deposit(frame: Frame, pool: Pool, mint: Mint, amounts: dict[str, int], fees_
         unused[token] = amounts.get(token, 0) - used
         if unused[token] < 0:
             raise ContractError("the deposit uses more than was paid")
+    gas.add(frame.meter, pool)
     settle(frame, pool, mint.pool, amounts, unused, fees_to)
     frame.mint(pool.address, pool.lp_token, mint.pool.lp_supply - pool.lp_supply)
     log_liquidity(frame, frame.call.function, frame.caller, pool, mint.pool, mint.used, mint.lp)
-    frame.pay(pool.address, frame.caller, (pool.lp_token, mint.lp), *unused.items())
+    pay_out(frame, pool, (pool.lp_token, mint.lp), *unused.items())
 
 
 def withdraw(frame: Frame, pool: Pool, burn: Burn, lp: int, fees_to: bytes) -> None:
     """Finish a withdrawal: burn the LP units, store the pool and log; the amounts are still to be paid."""
+    gas.remove(frame.meter, pool)
     frame.burn(pool.address, pool.lp_token, lp)
     paid = dict(zip(pool.tokens, burn.amounts, strict=True))
     settle(frame, pool, burn.pool, {}, paid, fees_to)
@@ -122,7 +128,7 @@ def remove_shares(contract: PoolContract, frame: Frame, minima: Sequence[int]) -
     burn = pool.burn(lp)
     at_least(burn.amounts, minima, contract.slippage)
     withdraw(frame, pool, burn, lp, contract.fee_receiver)
-    frame.pay(contract.address, frame.caller, *zip(pool.tokens, burn.amounts, strict=True))
+    pay_out(frame, pool, *zip(pool.tokens, burn.amounts, strict=True))
 
 
 def remove_one(contract: PoolContract, frame: Frame, token_out: str, minimum: int) -> None:
@@ -131,8 +137,16 @@ def remove_one(contract: PoolContract, frame: Frame, token_out: str, minimum: in
     lp, j = lp_payment(frame, pool), pool.index(token_out)
     burn = pool.burn_single(lp, j)
     at_least((burn.amounts[j],), (minimum,), contract.slippage)
+    if isinstance(pool, JexPool):  # a pair sells the other share for it
+        gas.trade(frame.meter, pool, pool.tokens[1 - j], lp)
     withdraw(frame, pool, burn, lp, contract.fee_receiver)
-    frame.pay(contract.address, frame.caller, (token_out, burn.amounts[j]))
+    pay_out(frame, pool, (token_out, burn.amounts[j]))
+
+
+def pay_out(frame: Frame, pool: Pool, *assets: tuple[str, int]) -> None:
+    """Pay (token, amount) pairs from the pool's contract to its caller; zeros are left out."""
+    gas.pay_out(frame.meter, pool, sum(1 for token, amount in assets if amount and token != NATIVE))
+    frame.pay(pool.address, frame.caller, *assets)
 
 
 def payments_in_order(frame: Frame, tokens: Sequence[str]) -> tuple[int, ...]:

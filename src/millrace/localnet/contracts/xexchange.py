@@ -7,13 +7,14 @@ from millrace.chain.abi import top_uint
 from millrace.localnet import gas
 from millrace.localnet.calls import State
 from millrace.localnet.contracts import views
-from millrace.localnet.contracts.frame import Arguments, Contract, ContractError, Endpoint, Frame
+from millrace.localnet.contracts.frame import Arguments, Contract, ContractError, Frame
 from millrace.localnet.contracts.pools import (
     PoolContract,
     at_least,
     buy,
     deposit,
     fixed_output_input,
+    pay_out,
     payments_in_order,
     remove_shares,
     sell,
@@ -31,13 +32,15 @@ class XExchangeRouter(Contract):
 class XExchangePair(PoolContract):
     """One pair contract."""
 
+    code_bytes = gas.XEXCHANGE.code
+
     def __init__(self, address: bytes, pool_id: str, fee_receiver: bytes) -> None:
         super().__init__(address, pool_id, fee_receiver)
         self.endpoints = {
-            "swapTokensFixedInput": Endpoint(self._fixed_input, gas.CALL + gas.SWAP),
-            "swapTokensFixedOutput": Endpoint(self._fixed_output, gas.CALL + gas.SWAP),
-            "addLiquidity": Endpoint(self._add, gas.CALL + gas.ADD),
-            "removeLiquidity": Endpoint(self._remove, gas.CALL + gas.REMOVE),
+            "swapTokensFixedInput": self._fixed_input,
+            "swapTokensFixedOutput": self._fixed_output,
+            "addLiquidity": self._add,
+            "removeLiquidity": self._remove,
         }
         self.views = {
             "getReservesAndTotalSupply": self._reserves,
@@ -54,7 +57,7 @@ class XExchangePair(PoolContract):
         pool = self.pool(frame)
         swap = sell(frame, pool, payment.token, token_out, payment.amount, self.fee_receiver)
         at_least((swap.amount_out,), (minimum,))
-        frame.pay(self.address, frame.caller, (token_out, swap.amount_out))
+        pay_out(frame, pool, (token_out, swap.amount_out))
 
     def _fixed_output(self, frame: Frame) -> None:
         """`swapTokensFixedOutput(token_out, amount_out)`; the payment is the most that may be taken."""
@@ -65,7 +68,7 @@ class XExchangePair(PoolContract):
         taken = buy(frame, pool, payment.token, token_out, wanted, self.fee_receiver)
         if taken > payment.amount:
             raise ContractError(f"Slippage exceeded: have {payment.amount}, need {taken}")
-        frame.pay(self.address, frame.caller, (token_out, wanted), (payment.token, payment.amount - taken))
+        pay_out(frame, pool, (token_out, wanted), (payment.token, payment.amount - taken))
 
     def _add(self, frame: Frame) -> None:
         """`addLiquidity(first_min, second_min)` with both tokens in the pool's order."""
