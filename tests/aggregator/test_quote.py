@@ -7,6 +7,7 @@ from collections.abc import Generator
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,6 +21,9 @@ from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.dex.constant_product import JexPool
 from millrace.dex.document import TokenInfo, encode
+from millrace.routing.limits import BOUNDLESS
+from millrace.routing.planner import Planner
+from millrace.routing.router import Route
 from millrace.routing.synthetic import WRAPPED, make_market
 
 USDC = "USDC-c76f1f"
@@ -253,6 +257,34 @@ def test_the_operators_costs_are_what_quotes_are_planned_with() -> None:
     assert planned.estimated_gas_limit <= 600_000_000
     assert len(planned.pool_fees) < len(plain.pool_fees)
     assert planned.estimated_gas_limit > 150_000_000
+
+
+class Careless(Planner):
+    """A planner that forgets the limits of a transaction."""
+
+    def forward(self, *asked: Any, **options: Any) -> Route:
+        token_in, token_out, amount, limits, *others = asked
+        return super().forward(token_in, token_out, amount, limits._replace(budget=BOUNDLESS), *others, **options)
+
+
+def test_a_plan_over_the_limits_is_no_answer_wherever_it_comes_from() -> None:
+    """A defect of the search costs an answer, not a fee."""
+    market = snapshot()
+    careless = Careless(MARKET.pools, market.market)
+    settings = AggregatorSettings(max_gas=30_000_000)
+    with pytest.raises(ApiError, match="simulation failed"):
+        answer(market, asked(WRAPPED, USDC, 100), settings, planner=careless)
+
+
+@pytest.mark.parametrize("calls", [2, 3, 5])
+@pytest.mark.parametrize("ends", ["to LP", "from LP"])
+def test_lp_tokens_that_no_transaction_reaches_get_the_documented_words(ends: str, calls: int) -> None:
+    """A deposit takes more built-in calls than that, and so does a withdrawal with its swap."""
+    issuer = next(pool for pool in MARKET.pools if pool.exchange == "OneDex" and pool.state == "active")
+    token_in, token_out = (WRAPPED, issuer.lp_token) if ends == "to LP" else (issuer.lp_token, WRAPPED)
+    words = "routing failed: no path between tokens" if ends == "to LP" or calls < 5 else "no path|simulation failed"
+    with pytest.raises(ApiError, match=words):
+        answer(snapshot(), asked(token_in, token_out, calls), SETTINGS)
 
 
 def test_inputs_share_a_transaction_only_as_far_as_it_has_room() -> None:

@@ -670,6 +670,10 @@ USES: dict[str, tuple[dict[str, Any], FeeUse | None]] = {
         {"fee_destinations": burned(C), "trusted_pairs": trusted((C, D), (A, D))},
         FeeUse(collector=True),
     ),
+    "nothing left for destinations, which are not known": (
+        {"fees_collector_cut": 100_000, "fee_destinations": None},
+        FeeUse(collector=True),
+    ),
     "collector not known": ({"fees_collector": None}, None),
     "destinations not known": ({"fee_destinations": None}, None),
     "pairs not known": ({"fee_destinations": burned(A, C), "trusted_pairs": None}, None),

@@ -245,7 +245,7 @@ def test_the_contract_pays_what_was_quoted(kind: str) -> None:
 
 
 @pytest.mark.parametrize("depth", [3, 4])
-@pytest.mark.parametrize("kind", ["forward", "wide", "to LP", "from LP", "stable"])
+@pytest.mark.parametrize("kind", ["forward", "wide", "to LP", "from LP", "stable", "from EGLD", "to EGLD"])
 def test_the_reserve_is_enough_for_deeper_tries(kind: str, depth: int) -> None:
     """Where every first read costs a level or two more than on the node that the costs were measured on."""
     dice, state, executed = random.Random(f"deep/{kind}"), scene().state, 0

@@ -204,6 +204,8 @@ def _respond(
     encoded = base64.b64encode(data).decode("ascii")
     cost = _ends(table, request).plus(cost_of(done.legs, table))
     gas = table.gas_limit(cost, len(data))
+    if not cost._replace(gas=gas).within(settings.most()):  # the search keeps the limits; nobody is to pay for a doubt
+        raise errors.simulation_failed()
     decimals_in, decimals_out = snapshot.decimals[request.token_in], snapshot.decimals[request.token_out]
     short_in, short_out = short(done.amount_in, decimals_in), short(paid, decimals_out)
     cycle = request.token_in == request.token_out

@@ -98,7 +98,7 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raises `ValueError` for fees that would leave nothing of an output, for origins that are none, for costs of
-        unknown rows and columns, and for limits above the network's or below what the smallest plan takes."""
+        unknown rows and columns, and for limits above the network's or that leave nothing for pools."""
         Origins(self.allowed_origins)
         for name, (static, referral) in self.referrals.items():
             if min(static, referral) < 0 or static + referral >= 10_000:

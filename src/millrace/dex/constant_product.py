@@ -169,9 +169,9 @@ class XExchangePool(ConstantProductPool, frozen=True, kw_only=True):
         outside = [to.token for to in self.fee_destinations if to.token not in self.tokens]
         if outside and self.trusted_pairs is None:
             return None
-        markets = [set(pair.tokens) for pair in self.trusted_pairs or ()]
+        markets = {frozenset(pair.tokens) for pair in self.trusted_pairs or ()}
         # A slice that can be sold nowhere goes back into the reserves.
-        sold = sum(any({token, own} in markets for own in self.tokens) for token in outside)
+        sold = sum(any(frozenset((token, own)) in markets for own in self.tokens) for token in outside)
         return FeeUse(collector, len(self.fee_destinations) - len(outside), sold)
 
     def collector_fee(self, amount_in: int) -> int:

@@ -33,7 +33,7 @@ MAX_COINS: Final = 8
 MAX_DECIMALS: Final = 18
 MAX_TEXT: Final = 200
 MAX_FEE_ENTRIES: Final = 64
-"""Fee destinations or trusted pairs of one pair: each costs a swap gas, so that no pair has many."""
+"""Fee destinations or trusted pairs of one pair; more count as not known. Each costs a swap gas: no pair has many."""
 
 
 class Context(NamedTuple):
@@ -253,10 +253,8 @@ def _fees_collector(fields: _Fields, entry: XExchangeEntry) -> bytes | None:
 
 def _fee_destinations(fields: _Fields, entry: XExchangeEntry) -> tuple[FeeDestination, ...] | None:
     found = entry.fee_destinations
-    if found is None:
+    if found is None or len(found) > MAX_FEE_ENTRIES:
         return None
-    if len(found) > MAX_FEE_ENTRIES:
-        raise fields.fault("feeDestinations", f"{len(found)} of them, at most {MAX_FEE_ENTRIES} are taken")
     path = "feeDestinations[{}].{}".format
     return tuple(
         [
@@ -270,10 +268,8 @@ def _fee_destinations(fields: _Fields, entry: XExchangeEntry) -> tuple[FeeDestin
 
 def _trusted_pairs(fields: _Fields, entry: XExchangeEntry) -> tuple[TrustedPair, ...] | None:
     found = entry.trusted_pairs
-    if found is None:
+    if found is None or len(found) > MAX_FEE_ENTRIES:
         return None
-    if len(found) > MAX_FEE_ENTRIES:
-        raise fields.fault("trustedPairs", f"{len(found)} of them, at most {MAX_FEE_ENTRIES} are taken")
     pairs = []
     for k, pair in enumerate(found):
         first, second = [fields.identifier(f"trustedPairs[{k}].tokens", token) for token in pair.tokens]

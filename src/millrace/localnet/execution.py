@@ -37,7 +37,7 @@ EXECUTION_FAILED: Final = "execution failed"
 OUT_OF_GAS: Final = "out of gas"
 FUNCTION_NOT_FOUND: Final = "function not found"
 CONTRACT_NOT_FOUND: Final = "contract not found"
-NOTHING: Final = Usage()
+UNCOUNTED: Final = Usage()
 
 REVERTS: Final = (ContractError, VaultError, PoolError, ProgramError, LedgerError, AbiError, LimitReached)
 """What contracts, and the limits of a transaction, raise to revert; the text is for the caller."""
@@ -112,7 +112,7 @@ def _gas_message(limit: int, needed: int) -> str:
     return f"not enough gas: insufficient funds for execution, gas limit {limit}, needed at least {needed}"
 
 
-def _failed(call: ContractCall, code: str, message: str, usage: Usage = NOTHING) -> CallResult:
+def _failed(call: ContractCall, code: str, message: str, usage: Usage = UNCOUNTED) -> CallResult:
     """A failure burns all gas and logs one `signalError`: caller and message, the code in the data."""
     data = b"@" + code.encode().hex().encode()
     event = Event(call.receiver, "signalError", (call.sender, message.encode()), data)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from millrace.routing.candidates import Search
+from millrace.routing.costs import NOTHING, Table
 from millrace.routing.execution import Walked, execute, execute_paths
 from millrace.routing.flowwalk import FlowWalker
 from millrace.routing.kernelsearch import Flow
@@ -26,6 +27,8 @@ class Ask(NamedTuple):
     amount_in: int
     search: Search
     limits: Limits
+    narrow: bool = False
+    """Whether a single path could be too long for the limits."""
 
 
 class Done(Protocol):
@@ -42,10 +45,13 @@ class Done(Protocol):
 class Plans:
     """Makes plans of what was found in one market. `scale` is that of `SpotGraph.scale`. One thread at a time."""
 
-    def __init__(self, scale: Callable[[str], float], walker: FlowWalker, *, has_liquidity: bool) -> None:
+    def __init__(self, scale: Callable[[str], float], walker: FlowWalker, table: Table, *, has_liquidity: bool) -> None:
         self._scale = scale
         self._walker = walker
+        self._table = table
         self._has_liquidity = has_liquidity
+        self.too_long = 0
+        """What the best plan would have paid that was too long for the transaction, since this was last set to 0."""
 
     def of_flow(self, ask: Ask, flow: Flow) -> Done | None:
         """The dual's plan, if it is one within the limits."""
@@ -75,7 +81,24 @@ class Plans:
     def of_paths(
         self, ask: Ask, paths: list[list[Trade]], flows: list[float], known: Done | None = None
     ) -> Done | None:
-        """A plan of paths with the parts they take. `known` has been walked already: it may be the same plan."""
+        """A plan of paths with the parts they take. `known` has been walked already: it may be the same plan.
+
+        One that is too long for the transaction is none.
+        """
+        done = self._of_paths(ask, paths, flows, known)
+        if done is None or not ask.narrow or self.fits(ask.limits, [trade for path in paths for trade in path]):
+            return done
+        self.too_long = max(self.too_long, done.amount_out)
+        return None
+
+    def fits(self, limits: Limits, trades: Sequence[Trade]) -> bool:
+        """Whether trades hold the limits."""
+        total = NOTHING
+        for trade in trades:
+            total = total.plus(self._table.planned(trade.cost(self._table)))
+        return limits.admit(total)
+
+    def _of_paths(self, ask: Ask, paths: list[list[Trade]], flows: list[float], known: Done | None) -> Done | None:
         if isinstance(known, Walked) and not ask.search.cycle and len(paths) == 1 and paths[0] == known.trades:
             return known
         try:

@@ -139,10 +139,16 @@ class KernelSearch:
         """Run the whole search; the number of the flow's trades."""
         return call(find, self._net, *self._memory(), search, *within, self._edges, self._flows, self._report)
 
-    def paths(self, search: Search, limits: Limits, floor: float, *, split: bool) -> tuple[list[Trade], Split]:
-        """The best single path that pays more than `floor` (scaled), and the greedy split, over all of the net."""
+    def paths(
+        self, search: Search, limits: Limits, floor: float, *, split: bool, strict: bool = False
+    ) -> tuple[list[Trade], Split]:
+        """The best single path that pays more than `floor` (scaled), and the greedy split, over all of the net.
+
+        With `strict` no paths are followed that are too long for the transaction; else the single one may be.
+        """
         _, _, work = self._memory()
-        within = *self._within(limits), CHUNKS if split else 0, floor
+        room, *others = self._within(limits)
+        within = room._replace(strict=strict), *others, CHUNKS if split else 0, floor
         call(find_paths, self._net, work, search, *within, self._report)
         single = self._list(work.single[: int(self._report[LENGTH])])
         return single, self._split(work, int(self._report[SPLIT]), search)
@@ -154,6 +160,10 @@ class KernelSearch:
     def room(self, limits: Limits) -> Room:
         """The room that limits leave in this graph."""
         return self._rooms.of(limits)
+
+    def narrow(self, limits: Limits) -> bool:
+        """Whether a single path could be too long for the limits."""
+        return self._rooms.narrow(limits)
 
     def _within(self, limits: Limits) -> tuple[Room, int, int]:
         """The room, and the most paths, and pools on one path."""

@@ -57,32 +57,38 @@ class Rooms:
 
     def __init__(self, costs: Floats) -> None:
         self._costs = costs
-        self._known: OrderedDict[tuple[int, Cost, int], Room] = OrderedDict()
+        self._known: OrderedDict[tuple[int, Cost], tuple[Room, float]] = OrderedDict()
         self._asked: Limits | None = None
-        self._room = Room(np.zeros(0), False)
+        self._found = Room(np.zeros(0), False), 0.0
 
     def __len__(self) -> int:
         return len(self._known)
 
     def of(self, limits: Limits) -> Room:
-        """The room that limits leave."""
-        if limits is not self._asked:  # one question asks several times
-            self._asked, self._room = limits, self._find(limits)
-        return self._room
+        """The room that limits leave; it is not strict."""
+        return self._find(limits)[0]
 
-    def _find(self, limits: Limits) -> Room:
-        key = limits.pools, limits.budget, path_hops(limits)
-        room = self._known.get(key)
-        if room is None:
+    def narrow(self, limits: Limits) -> bool:
+        """Whether a single path could be too long for the limits."""
+        return self._find(limits)[1] * path_hops(limits) > WHOLE
+
+    def _find(self, limits: Limits) -> tuple[Room, float]:
+        """The room, and the largest share in it."""
+        if limits is self._asked:  # one question asks several times
+            return self._found
+        key = limits.pools, limits.budget
+        found = self._known.get(key)
+        if found is None:
             whole = limits.budget._replace(legs=min(limits.pools, limits.budget.legs))
             parts = np.array([1.0 / limit if limit > 0 else 1e300 for limit in whole])
             share = (self._costs * parts).max(axis=1, initial=0.0)
-            room = self._known[key] = Room(share, bool(share.max(initial=0.0) * path_hops(limits) > WHOLE))
+            found = self._known[key] = Room(share, False), float(share.max(initial=0.0))
             if len(self._known) > _KEPT:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(key)
-        return room
+        self._asked, self._found = limits, found
+        return found
 
 
 def path_hops(limits: Limits) -> int:
@@ -92,12 +98,11 @@ def path_hops(limits: Limits) -> int:
 
 def costs_of(trades: Sequence[Trade], table: Table, pause: Callable[[], None] = lambda: None) -> Floats:
     """What each trade takes, `planned`: (trade, field of `Cost`)."""
-    known: dict[Cost, Cost] = {}
+    known: dict[tuple[type[Trade], str], Cost] = {}  # both directions of a pool take the same
     rows = []
     for trade in in_steps(trades, pause):
-        cost = trade.cost(table)
-        planned = known.get(cost)
-        if planned is None:
-            planned = known[cost] = table.planned(cost)
-        rows.append(planned)
+        key = type(trade), trade.pool.id
+        if key not in known:
+            known[key] = table.planned(trade.cost(table))
+        rows.append(known[key])
     return np.array(rows, np.float64).reshape(-1, len(Cost._fields))

@@ -89,8 +89,9 @@ class Mispricing:
                 edges, paid = wider, float(self._wide.work.best[0])
         if plan is not None and paid < self._scaled(ask, plan) * self._nearly:
             return Best(plan, None, False, upper, level)
-        single = self._plans.of_paths(ask, [[self._kernels.trades[e] for e in edges]], [1.0], plan)
-        near = single is None or rounding(single) > COUNTS
+        trades = [self._kernels.trades[e] for e in edges]
+        single = self._plans.of_paths(ask, [trades], [1.0], plan)
+        near = rounding(single) > COUNTS if single else not ask.narrow or self._plans.fits(limits, trades)
         return Best(better(plan, single), single, near, upper, level)
 
     def _scaled(self, ask: Ask, plan: Done | None) -> float:

@@ -155,8 +155,8 @@ def best_path(
 ) -> int:
     """The path of at most `hops` pools with the most output for `x`, if it beats `floor`; its length or 0.
 
-    Where the room is tight, it takes no more than the share `left` of the transaction: of the paths to a token by so
-    many pools the one that brings most is followed, of those that leave something.
+    In a strict room it takes no more than the share `left` of the transaction: of the paths to a token by so many pools
+    the one that brings most is followed, of those that leave something.
     """
     source, sink, behind = q.sources[0], q.sink, q.behind
     for level in range(hops + 1):
@@ -180,7 +180,7 @@ def best_path(
                     continue
                 out, edge, looked = best_of_pair(net, pw.used, k, have)
                 pw.work[0] += looked
-                if room.tight and edge >= 0 and pw.taken[level, u] + room.share[edge] > left:
+                if room.strict and edge >= 0 and pw.taken[level, u] + room.share[edge] > left:
                     continue
                 if ends:
                     if out > best:
@@ -193,7 +193,7 @@ def best_path(
                     pw.fill[level + 1] += 1
                 pw.amount[level + 1, v] = out
                 pw.by[level + 1, v] = edge
-                if room.tight:
+                if room.strict:
                     pw.taken[level + 1, v] = pw.taken[level, u] + room.share[edge]
         if pw.work[0] > BUDGET:
             break
@@ -264,9 +264,9 @@ def find_single(net: Net, pw: PathWork, q: Search, room: Room, hops: int, floor:
     floor = max(floor, amount) if q.cycle else floor
     pw.work[0] = 0
     length = spot_path(net, source, q.sink, q.behind, hops, pw.single)
-    if (
-        length > 0 and path_share(room, pw.single, length) <= WHOLE
-    ):  # what the spot path pays is where the search starts from
+    if room.strict and path_share(room, pw.single, length) > WHOLE:
+        length = 0
+    if length > 0:  # what the spot path pays is where the search starts from
         floor = max(floor, run_path(net, pw, pw.single, length, amount, False) * BARELY_LESS)
     return best_path(net, pw, pw.every, q, room, WHOLE, amount, hops, floor, pw.single)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing import reverse
-from millrace.routing.costs import Table
+from millrace.routing.costs import NOTHING, Table
 from millrace.routing.liquidity import Desk, Issuers, sell_everything, ways, within
 from millrace.routing.plan import AnyLeg, Execution, PlanError
 from millrace.routing.router import Algorithm, Limits, NoRoute, Route, Router
@@ -98,20 +98,40 @@ class Planner:
         if not self.supports(token_in, token_out, liquidity=limits.liquidity):
             raise NoRoute("no path between tokens")
         found: list[Route] = []
-        reason: Exception = PlanError("no plan executes this amount")
+        reasons: list[Exception] = []
         for router in self._routers(limits):
             try:
                 route = router.forward(token_in, token_out, amount_in, limits, algorithm, deadline)
                 if router is self.router or within(route.execution, token_in, token_out, limits, self.table):
                     found.append(route)
             except (NoRoute, PlanError) as error:
-                reason = error
+                reasons.append(error)
         if token_in != token_out:
             found += self._with_liquidity(token_in, token_out, amount_in, limits, algorithm, deadline, bool(found))
         if not found:
-            raise reason if token_in == token_out else PlanError("no plan executes this amount")
+            if token_in == token_out:
+                raise reasons[-1]
+            if all(isinstance(reason, NoRoute) for reason in reasons) and not self._room_for(
+                token_in, token_out, limits
+            ):
+                raise NoRoute("no path between tokens within the limits")
+            raise PlanError("no plan executes this amount")
         best = max(found, key=lambda route: route.execution.amount_out)
         return best._replace(gap=None)
+
+    def _ways(self, token_in: str, token_out: str, limits: Limits) -> list[tuple[Pool | None, Pool | None]]:
+        """Pools to redeem the input in, and to mint the output in."""
+        before, after = self._issuers.redeems(token_in), self._issuers.mints(token_out)
+        router = self._routers(limits)[-1]
+        return ways(before, after, sold=router.knows(token_in), bought=router.knows(token_out))
+
+    def _room_for(self, token_in: str, token_out: str, limits: Limits) -> bool:
+        """Whether a withdrawal or deposit, whichever way, fits into a transaction at all."""
+        for before, after in self._ways(token_in, token_out, limits):
+            taken = NOTHING if before is None else self.table.planned(self.table.withdrawal(before))
+            if limits.admit(taken if after is None else taken.plus(self.table.planned(self.table.deposit(after)))):
+                return True
+        return False
 
     def _with_liquidity(
         self,
@@ -124,10 +144,9 @@ class Planner:
         answered: bool,
     ) -> list[Route]:
         """Plans that redeem the input, mint the output, or both."""
-        before, after = self._issuers.redeems(token_in), self._issuers.mints(token_out)
         routers = self._routers(limits)
         found: list[Route] = []
-        for first, last in ways(before, after, sold=routers[-1].knows(token_in), bought=routers[-1].knows(token_out)):
+        for first, last in self._ways(token_in, token_out, limits):
             shares: Sequence[float] = ()
             for router in routers:
                 if (found or answered) and time.monotonic() > deadline:
@@ -209,8 +228,7 @@ class Planner:
         router = self._between if limits.liquidity else self.router
         spot = router.rate(token_in, token_out)
         desk = Desk(router, limits, limits, algorithm)
-        before, after = self._issuers.redeems(token_in), self._issuers.mints(token_out)
-        for first, last in ways(before, after, sold=router.knows(token_in), bought=router.knows(token_out)):
+        for first, last in self._ways(token_in, token_out, limits):
             spot = max(spot, desk.spot(token_in, token_out, first, last))
         if spot <= 0.0:
             raise PlanError("the pool takes no trade of this kind")

@@ -31,11 +31,11 @@ from millrace.routing.lpedges import lp_edges
 from millrace.routing.mispricing import Algorithm as Algorithm
 from millrace.routing.mispricing import Mispricing
 from millrace.routing.plan import Execution, PlanError
-from millrace.routing.shares import WHOLE
+from millrace.routing.shares import WHOLE, Room
 from millrace.routing.spot import SpotGraph, scale_of
 from millrace.routing.tables import make_tables
 from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out
-from millrace.routing.widepath import WideSearch, mispriced
+from millrace.routing.widepath import FREE, WideSearch, mispriced
 
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
 HASTY_LOOKS = 100  # trades evaluated exactly for a caller who must not wait
@@ -118,7 +118,10 @@ class Router(SpotGraph):
         self._kernels = KernelSearch(self._graph, self._trades, self._costs)
         self._wide = WideSearch(self._graph.net)
         self._plans = Plans(
-            partial(scale_of, self._graph, self.index), FlowWalker(self._tables), has_liquidity=self.has_liquidity
+            partial(scale_of, self._graph, self.index),
+            FlowWalker(self._tables),
+            self.table,
+            has_liquidity=self.has_liquidity,
         )
         self._mispricing = self._make_mispricing() if self._far else None
 
@@ -195,7 +198,8 @@ class Router(SpotGraph):
         trades = self._dust.worthwhile(*ends, 0 if route is None else route.execution.amount_out, self.best_rate)
         if trades and hurry:
             raise NeedsTime
-        ask = Ask(token_in, token_out, amount_in, self.search(token_in, token_out, amount_in), limits)
+        search = self.search(token_in, token_out, amount_in)
+        ask = Ask(token_in, token_out, amount_in, search, limits, self._kernels.narrow(limits))
         for trade in trades:
             if route is None or time.monotonic() < deadline:
                 route = self._over_dust(ask, trade, route)
@@ -219,25 +223,25 @@ class Router(SpotGraph):
         """The best path over one trade of a dust pool, if it pays more than what is known; that otherwise."""
         hops = path_hops(ask.limits) - 1
         rest = 0 if trade.token_out == ask.token_out else self.distance(trade.token_out, ask.token_out)
-        left = self._besides([trade], ask.limits)
+        left = self._besides([trade], ask, ask.limits)
         before = self._leg(ask.token_in, trade.token_in, ask.amount_in, left._replace(hops=hops - rest))
         if before is None:
             return known
         amount = ask.amount_in
         for first in before:
             amount = first.pays(amount)
-        left = self._besides(before, left)._replace(hops=hops - len(before))
+        left = self._besides(before, ask, left)._replace(hops=hops - len(before))
         after = self._leg(trade.token_out, ask.token_out, trade.pays(amount), left)
-        if after is None:
+        if after is None or not self._plans.fits(ask.limits, [*before, trade, *after]):
             return known
         done = self._plans.of_paths(ask, [[*before, trade, *after]], [1.0])
         if done is None or (known is not None and done.amount_out <= known.execution.amount_out):
             return known
         return _proven(done, math.inf if known is None else known.bound())
 
-    def _besides(self, trades: Sequence[Trade], limits: Limits) -> Limits:
-        """What trades leave of the limits, where single paths come near them."""
-        if self._kernels.room(limits).tight:
+    def _besides(self, trades: Sequence[Trade], ask: Ask, limits: Limits) -> Limits:
+        """What trades leave of limits, where paths come near those of the question."""
+        if ask.narrow:
             for trade in trades:
                 limits = limits.less(self.table.planned(trade.cost(self.table)))
         return limits
@@ -266,11 +270,9 @@ class Router(SpotGraph):
         search = self.search(token_in, token_out, amount_in)
         if search.cycle and search.top <= 1.0:
             raise NoRoute("no profitable cycle")
-        ask = Ask(token_in, token_out, amount_in, search, limits)
-        tight = self._kernels.room(limits).tight
-        among = None
-        if self._mispricing is not None and not search.cycle and not tight:
-            among = self._mispricing.best(ask, algorithm, deadline)
+        ask = Ask(token_in, token_out, amount_in, search, limits, self._kernels.narrow(limits))
+        self._plans.too_long = 0
+        among = None if self._mispricing is None or search.cycle else self._mispricing.best(ask, algorithm, deadline)
         if among is not None:
             upper = self._bound(ask, among.upper, among.level)
             budget = self._doubts(ask, among.plan, among.single, upper) if among.near else 0
@@ -289,16 +291,20 @@ class Router(SpotGraph):
         best = better(best, single)
         if split.paths and (best is None or time.monotonic() < deadline):
             best = better(best, self._plans.of_paths(ask, *split, single))
-        if self.mispriced and not tight and (best is None or time.monotonic() < deadline):
+        if self.mispriced and (best is None or time.monotonic() < deadline):
             best = better(best, self._by_wide_path(ask, best))
         budget = self._doubts(ask, best, single, upper) if path or best is None else 0
-        budget = BUDGET if tight else budget  # which path is best by far may be too long for the transaction
+        if single is None and self._plans.too_long:
+            budget = 0  # no doubt about what the best path pays: it is too long
         return self._settled(ask, best, upper, budget, deadline, hurry)
 
     def _settled(self, ask: Ask, best: Done | None, upper: float, budget: int, deadline: float, hurry: bool) -> Route:
         """The answer, after another look in integers of `budget` trades. Raises like `forward`."""
+        allowed = HASTY_LOOKS if hurry else BUDGET
         if budget and (best is None or time.monotonic() < deadline):
-            best = better(best, self._by_exact_path(ask, best, budget, HASTY_LOOKS if hurry else BUDGET))
+            best = better(best, self._by_exact_path(ask, best, budget, allowed))
+        if self._plans.too_long > (0 if best is None else best.amount_out):
+            best = better(best, self._by_shorter_paths(ask, best, allowed))
         if ask.search.cycle and (best is None or best.amount_out <= ask.amount_in):
             raise NoRoute("no profitable cycle")
         if best is None and not self.reaches(ask.token_in, ask.token_out, ask.limits):
@@ -344,15 +350,30 @@ class Router(SpotGraph):
         one = 0.0 if self._favours is None else self._favours.of_one(ask.search)
         return one * ask.limits.hops / done.amount_out
 
-    def _by_wide_path(self, ask: Ask, best: Done | None) -> Done | None:
+    def _by_wide_path(self, ask: Ask, best: Done | None, room: Room = FREE) -> Done | None:
         """The best single path by a search that keeps many partial ones, if it pays more than `best`."""
-        search = ask.search
-        floor = 0.0 if best is None else best.amount_out * self._scales[search.sink]
-        if search.cycle:
-            floor = max(floor, float(search.amounts[0]))
-        edges = self._wide.best(search, path_hops(ask.limits), floor)
+        edges = self._wide.best(ask.search, path_hops(ask.limits), self._floor(ask, best), room)
         path = [self._finder.trades[e] for e in edges]
         return self._plans.of_paths(ask, [path], [1.0]) if path else None
+
+    def _by_shorter_paths(self, ask: Ask, best: Done | None, allowed: int) -> Done | None:
+        """The best plan of paths that fit into the transaction where a longer one would have paid more than `best`.
+
+        Raises `NeedsTime`.
+        """
+        room = self._kernels.room(ask.limits)._replace(strict=True)
+        path, split = self._kernels.paths(ask.search, ask.limits, 0.0, split=ask.limits.paths > 1, strict=True)
+        found = self._plans.of_paths(ask, [path], [1.0]) if path else None
+        if split.paths:
+            found = better(found, self._plans.of_paths(ask, *split))
+        if self.mispriced:
+            found = better(found, self._by_wide_path(ask, better(best, found), room))
+        return better(found, self._by_exact_path(ask, better(best, found), COARSE_LOOKS, allowed))
+
+    def _floor(self, ask: Ask, best: Done | None) -> float:
+        """What a path has to pay more than, scaled."""
+        floor = 0.0 if best is None else best.amount_out * self._scales[ask.search.sink]
+        return max(floor, float(ask.search.amounts[0])) if ask.search.cycle else floor
 
     def _doubts(self, ask: Ask, best: Done | None, single: Done | None, upper: float) -> int:
         """How many trades to evaluate in search of a path that pays more in integers than `best`; 0: none.
@@ -388,16 +409,16 @@ class Router(SpotGraph):
         *,
         allowed: int = BUDGET,
     ) -> list[Trade] | None:
-        """The single path that pays most for `amount` in exact integers, if that is more than `floor`.
+        """The single path within the limits that pays most for `amount` in exact integers, if that is over `floor`.
 
         Raises `NeedsTime` where more than `allowed` trades must be evaluated.
         """
         source, sink = self.index[token_in], self.index[token_out]
         behind = self.potential(sink, backward=True)
-        room = self._kernels.room(limits)
-        share = room.share if room.tight else None
-        hops = path_hops(limits)
-        found = self._finder.best(source, sink, amount, hops, floor, behind, budget, allowed=allowed, share=share)
+        ask = partial(self._finder.best, source, sink, amount, path_hops(limits), floor, behind, allowed=allowed)
+        found = ask(budget)
+        if found is not None and self._kernels.narrow(limits) and not self._plans.fits(limits, found[0]):
+            found = ask(min(budget, COARSE_LOOKS), share=self._kernels.room(limits).share)
         return None if found is None else found[0]
 
     def reaches(self, token_in: str, token_out: str, limits: Limits) -> bool:

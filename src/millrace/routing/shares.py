@@ -12,10 +12,13 @@ WHOLE = 1.0 + 1e-10  # what shares may add up to: 1 and what adding may be off, 
 
 
 class Room(NamedTuple):
-    """The limits of one question: each edge's share of them, and whether a single path may be too long for them."""
+    """The limits of one question: each edge's share of them, and whether paths that are longer are not even followed.
+
+    Where they are, what is found first may be too long: most questions then are answered sooner.
+    """
 
     share: Floats  # (edge of the net)
-    tight: bool
+    strict: bool
 
 
 @inlined

@@ -125,7 +125,7 @@ def parts() -> tuple[list[Part], list[Part]]:
         [
             Part(generate, (net, work, search)),
             Part(find_paths, (net, paths, search, room, 1, 1, 1, 1.0, report)),
-            Part(best_wide_path, (net, wide, np.zeros(1), search, 1, 1.0, 1, 1)),
+            Part(best_wide_path, (net, wide, np.zeros(1), search, room, 1, 1.0, 1, 1)),
             Part(split_wide, (net, wide, paths, search, room, 1, 1, 1, 1.0, 1)),
             Part(exchange_paths, (net, paths, paths.every, search, room, 1, 1, 1, 1.0, 1.0)),
         ],

@@ -36,12 +36,14 @@ STILL_VALID = 0.9  # of what a chunk pays: what is known of the ways on holds fo
 BETTER = 1.0 + 1e-9  # times what known paths pay, for a path to be a new one
 ROUNDS = 64  # of looking for profitable cycles
 GROWTH = 1e-9  # relative: rates that still grow by less are rounding
+FREE = Room(np.zeros(1), False)  # for paths of any length; nobody looks at its shares
 
 
 class WideWork(NamedTuple):
     """Scratch of the search: labels by hop, token and slot, and how many there are."""
 
     amount: Floats  # (hop, token, slot)
+    taken: Floats  # (hop, token, slot): share of the transaction, in a strict room
     edge: Ints  # (hop, token, slot): the edge that brought the amount
     slot: Ints  # (hop, token, slot): the label it came from, at that edge's source
     tokens: npt.NDArray[np.uint64]  # (hop, token, slot): which tokens the partial path holds, hashed
@@ -62,6 +64,7 @@ def make_wide_work(tokens: int, slots: int) -> WideWork:
     levels = MAX_HOPS + 1
     labels = (levels, tokens, slots)
     return WideWork(
+        np.zeros(labels),
         np.zeros(labels),
         np.zeros(labels, np.int32),
         np.zeros(labels, np.int32),
@@ -161,7 +164,9 @@ def _holds(net: Net, ww: WideWork, hop: int, token: int, slot: int, wanted: int)
 
 
 @inlined
-def _add(ww: WideWork, slots: int, hop: int, token: int, amount: float, edge: int, slot: int, held: np.uint64) -> bool:
+def _add(
+    ww: WideWork, slots: int, hop: int, token: int, amount: float, taken: float, edge: int, slot: int, held: np.uint64
+) -> bool:
     """Keep a label if it is among the best of its token, once per set of tokens; True if one had no room."""
     used = ww.fill[hop, token]
     place, least = -1, amount
@@ -183,6 +188,7 @@ def _add(ww: WideWork, slots: int, hop: int, token: int, amount: float, edge: in
             ww.reached[hop, ww.listed[hop]] = token
             ww.listed[hop] += 1
     ww.amount[hop, token, place] = amount
+    ww.taken[hop, token, place] = taken
     ww.edge[hop, token, place] = edge
     ww.slot[hop, token, place] = slot
     ww.tokens[hop, token, place] = held
@@ -201,17 +207,21 @@ def wide_round(
     floor: float,
     slots: int,
     budget: int,
+    room: Room,
+    left: float,
 ) -> tuple[int, bool]:
     """The path with the most output for `x` on top of what the edges have `used`, if it beats `floor`.
 
     At most `slots` labels are kept to each token and number of hops; if that is one, it must hold more than those of
     fewer hops. Returns the path's length or 0, and whether no label was dropped:
     then no other path pays more. The path is left in `ww.path`, what it pays in `ww.best`. It ends with the best
-    so far after `budget` evaluated edges. `rates_by_hops` comes first.
+    so far after `budget` evaluated edges. In a strict room no path takes more than the share `left` of the transaction.
+    `rates_by_hops` comes first.
     """
     for h in range(hops + 1):
         ww.listed[h] = 0
     ww.amount[0, source, 0] = x
+    ww.taken[0, source, 0] = 0.0
     ww.tokens[0, source, 0] = _hash(source)
     ww.fill[0, source] = 1
     ww.reached[0, 0] = source
@@ -237,6 +247,9 @@ def wide_round(
                         continue
                     out, edge, looked = best_of_pair(net, used, k, have)
                     work += looked
+                    taken = ww.taken[h, u, slot] + room.share[edge] if room.strict and edge >= 0 else 0.0
+                    if taken > left:
+                        continue
                     if ends:
                         if out > best:
                             best, found, last, last_slot = out, h + 1, edge, slot
@@ -245,7 +258,7 @@ def wide_round(
                     elif out * worth > best:
                         ww.most[v] = out
                         held = ww.tokens[h, u, slot] ^ _hash(v)
-                        complete = not _add(ww, slots, h + 1, v, out, edge, slot, held) and complete
+                        complete = not _add(ww, slots, h + 1, v, out, taken, edge, slot, held) and complete
             if work > budget:
                 complete = False
                 break
@@ -273,7 +286,7 @@ def _read(net: Net, ww: WideWork, length: int, last: int, slot: int) -> None:
 
 @kernel
 def best_wide_path(
-    net: Net, ww: WideWork, used: Floats, q: Search, hops: int, floor: float, fewest: int, slots: int
+    net: Net, ww: WideWork, used: Floats, q: Search, room: Room, hops: int, floor: float, fewest: int, slots: int
 ) -> tuple[int, bool]:
     """The path of at most `hops` pools with the most output, if it beats `floor`; its length or 0.
 
@@ -284,7 +297,7 @@ def best_wide_path(
     best, found, width = floor, 0, fewest
     while True:
         rates_by_hops(net, ww, q, x, hops, best)
-        length, complete = wide_round(net, ww, used, source, q.sink, x, hops, best, width, BUDGET)
+        length, complete = wide_round(net, ww, used, source, q.sink, x, hops, best, width, BUDGET, room, WHOLE)
         if length > 0:
             best, found = ww.best[0], length
         if complete or width >= slots:
@@ -325,7 +338,9 @@ def split_wide(
                 known = floor_of_probe * STILL_VALID
                 rates_by_hops(net, ww, q, probe, hops, known)
             source, sink = q.sources[0], q.sink
-            found, _ = wide_round(net, ww, pw.used, source, sink, probe, hops, floor_of_probe, 1, SPLIT_BUDGET)
+            found, _ = wide_round(
+                net, ww, pw.used, source, sink, probe, hops, floor_of_probe, 1, SPLIT_BUDGET, room, WHOLE - taken
+            )
             share = path_share(room, ww.path, found)
             if found > 0 and taken + share <= WHOLE:
                 for h in range(found):
@@ -377,17 +392,19 @@ class WideSearch:
             self._work = make_wide_work(self.net.core.size, self._slots)
         return self._work
 
-    def best(self, search: Search, hops: int, floor: float) -> list[int]:
+    def best(self, search: Search, hops: int, floor: float, room: Room = FREE) -> list[int]:
         """The edges of the best path found, empty unless it pays more than `floor` (scaled)."""
-        return self._search(search, hops, floor, self._slots, self._slots)[0]
+        return self._search(search, room, hops, floor, self._slots, self._slots)[0]
 
     def quick(self, search: Search, hops: int) -> tuple[list[int], float, bool]:
         """The edges of the best path found with few labels, what it pays (scaled), and whether no path pays more."""
-        edges, complete = self._search(search, hops, 0.0, 1, FEW_LABELS)
+        edges, complete = self._search(search, FREE, hops, 0.0, 1, FEW_LABELS)
         return edges, float(self.work.best[0]), complete
 
-    def _search(self, search: Search, hops: int, floor: float, fewest: int, slots: int) -> tuple[list[int], bool]:
-        asked = search, min(hops, MAX_HOPS), floor, fewest, slots
+    def _search(
+        self, search: Search, room: Room, hops: int, floor: float, fewest: int, slots: int
+    ) -> tuple[list[int], bool]:
+        asked = search, room, min(hops, MAX_HOPS), floor, fewest, slots
         length, complete = call(best_wide_path, self.net, self.work, self._unused, *asked)
         edges: list[int] = self.work.path[:length].tolist()
         return edges, complete
