@@ -52,7 +52,10 @@ def routes(seed: int, pools: int) -> Iterator[tuple[Net, Work, Moves]]:
         for b in names:
             if a != b and spot.connected(a, b):
                 solve(graph.net, work, spot.search(a, b, max(1, spot.depth(a) // 20)), report)
-                if prune(graph.net, work, 1, every_edge(graph.net, 1.0 / pools), 99) and settle_route(work, 1) > 1:
+                if (
+                    prune(graph.net, work, 1, every_edge(graph.net, 1.0 / pools), 99)
+                    and settle_route(work, every_edge(graph.net), 1)[0] > 1
+                ):
                     yield graph.net, work, moves
 
 
@@ -79,7 +82,7 @@ def gained(net: Net, work: Work, moves: Moves, comes: list[int], goes: int = -1)
         work.t_s[work.e_b[edges[:-1]]] = moves.s[i, : len(edges) - 1]
     live = {e for e in range(work.n[EDGES]) if work.e_alive[e]}
     after = minimise(net, work, TOLERANCE, NEWTON_STEPS)
-    settle_route(work, 1)
+    settle_route(work, every_edge(net), 1)
     return after - before, all(work.e_alive[e] for e in live - row)
 
 

@@ -10,7 +10,7 @@ from millrace.routing.net import Net
 from millrace.routing.newton import evaluate, minimise, settle_flows
 from millrace.routing.profitable import list_profitable
 from millrace.routing.prune import count_paths, mark_carrying, prune, trim
-from millrace.routing.shares import WHOLE, Room, taken_by
+from millrace.routing.shares import WHOLE, Room, share_of
 from millrace.routing.work import EDGES, TOKENS, Work, compact
 
 STEPS = 64  # additions and exchanges tried in one climb
@@ -29,18 +29,19 @@ def refine(net: Net, w: Work, m: Moves, q: Search, room: Room, paths: int) -> No
     """
     best = -1.0
     sources = q.sources.size
-    if count_paths(w, sources, settle_route(w, sources)) < paths:
+    following, _ = settle_route(w, room, sources)
+    if count_paths(w, sources, following) < paths:
         _climb(net, w, m, sources, room, paths)
-    _widen(net, w, q)
+    _widen(net, w, room, q)
     for attempt in range(2):
-        value, used = _climb(net, w, m, sources, room, paths)
+        value, used, taken = _climb(net, w, m, sources, room, paths)
         if value > best * (1.0 + HELPS):
             best = value
             for e in range(w.n[EDGES]):
                 m.summit[e] = w.e_best[e]
             for t in range(w.n[TOKENS]):
                 m.summit_s[t] = w.t_best[t]
-        another = taken_by(w, room) * (1.0 + 1.0 / max(used, 1))  # with one edge more of the usual size
+        another = taken * (1.0 + 1.0 / max(used, 1))  # with one edge more of the usual size
         if attempt == 1 or another <= WHOLE or used > SMALL:
             break
         for i in range(min(list_moves(net, w, m, sources), KICK)):
@@ -56,7 +57,7 @@ def refine(net: Net, w: Work, m: Moves, q: Search, room: Room, paths: int) -> No
 
 
 @kernel
-def _widen(net: Net, w: Work, q: Search) -> None:
+def _widen(net: Net, w: Work, room: Room, q: Search) -> None:
     """Exchange the dead edges for those that would trade at the route's own prices."""
     compact(w, q.sources.size, 0.0)
     level = marginal(net, w, q)
@@ -71,12 +72,12 @@ def _widen(net: Net, w: Work, q: Search) -> None:
     for e in range(first, w.n[EDGES]):
         w.e_alive[e] = False
     evaluate(net, w)
-    settle_route(w, q.sources.size)
+    settle_route(w, room, q.sources.size)
 
 
 @kernel
-def _climb(net: Net, w: Work, m: Moves, sources: int, room: Room, paths: int) -> tuple[float, int]:
-    """Add and exchange edges until nothing helps; returns the dual value and the number of edges.
+def _climb(net: Net, w: Work, m: Moves, sources: int, room: Room, paths: int) -> tuple[float, int, float]:
+    """Add and exchange edges until nothing helps; returns the dual value, the number of edges and their share.
 
     The route reached is what is remembered, too.
     """
@@ -84,9 +85,8 @@ def _climb(net: Net, w: Work, m: Moves, sources: int, room: Room, paths: int) ->
     reached, out = evaluate(net, w), -1
     m.refused[:] = False
     for _ in range(STEPS):
-        following = settle_route(w, sources)
+        following, with_it = settle_route(w, room, sources)
         spare = paths - count_paths(w, sources, following)
-        with_it = taken_by(w, room)
         if value < 0.0 or (with_it <= WHOLE and spare >= 0 and reached > value * (1.0 + HELPS)):
             value, used, taken = reached, following, with_it
             _remember(w)
@@ -95,7 +95,7 @@ def _climb(net: Net, w: Work, m: Moves, sources: int, room: Room, paths: int) ->
                 refused = 0
         else:
             _restore(net, w)
-            settle_route(w, sources)
+            settle_route(w, room, sources)
             spare = paths - count_paths(w, sources, used)
             refused += 1
             if out < 0 or refused > REFUSALS:
@@ -106,8 +106,8 @@ def _climb(net: Net, w: Work, m: Moves, sources: int, room: Room, paths: int) ->
             break
         reached = minimise(net, w, TOLERANCE, NEWTON_STEPS)
     _restore(net, w)
-    settle_route(w, sources)
-    return value, used
+    settle_route(w, room, sources)
+    return value, used, taken
 
 
 @inlined
@@ -137,19 +137,20 @@ def _take_step(
 
 
 @kernel
-def settle_route(w: Work, sources: int) -> int:
-    """Let only what carries flow from the sources to the sink live on; returns how many edges that is."""
+def settle_route(w: Work, room: Room, sources: int) -> tuple[int, float]:
+    """Let only what carries flow from the sources to the sink live on: how many edges that is, and their share."""
     settle_flows(w)
     mark_carrying(w)
     trim(w, sources)
-    used = 0
+    used, taken = 0, 0.0
     for e in range(w.n[EDGES]):
         w.e_alive[e] = w.e_use[e]
         if w.e_use[e]:
             used += 1
+            taken += share_of(w, room, e)
         else:
             w.e_z[e], w.e_d[e], w.e_y[e], w.e_w[e] = 0.0, 0.0, 0.0, 0.0
-    return used
+    return used, taken
 
 
 @inlined
