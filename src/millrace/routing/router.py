@@ -458,7 +458,7 @@ class Router(SpotGraph):
         if not self.connected(token_in, token_out) or token_in == token_out:
             raise PlanError(f"no path from {token_in} to {token_out}")
         search = self.search(token_in, token_out, amount_in)
-        paths, flows = self._kernels.paths(search, limits, 0.0, split=True)[1]
+        paths, flows = self._kernels.paths(search, limits, 0.0, split=True, strict=self._kernels.narrow(limits))[1]
         whole = sum(flows)
         if whole <= 0.0:
             raise PlanError(f"no path from {token_in} to {token_out}")
