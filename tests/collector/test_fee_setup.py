@@ -73,7 +73,7 @@ async def test_a_pair_tells_where_its_fee_goes(bench: Bench) -> None:
     """The four views fill the four fields, and the document carries them."""
     pool = await bench.pool()
     assert setup(pool) == WHOLE
-    assert pool.fee_use() == FeeUse(collector=True, elsewhere=1)
+    assert pool.fee_use == FeeUse(collector=True, elsewhere=1)
     settings = CollectorSettings(gateway=bench.standin.url, exchanges=("XExchange",))
     collected = await Collector(settings, bench.gateway, TokenBook(bench.gateway)).collect()
     assert decode(collected.data).pools == (pool,)
@@ -124,7 +124,7 @@ async def test_the_oldest_contracts_tell_nothing_of_it(bench: Bench) -> None:
     for function in FEE_VIEWS:
         del bench.standin.views[PAIR, function, ()]
     pool = await bench.pool()
-    assert pool.fee_use() is None
+    assert pool.fee_use is None
     assert setup(pool) == WHOLE | LOST["getFeesCollectorCutPercentage"] | LOST["getFeeDestinations"] | {
         "trusted_pairs": None
     }

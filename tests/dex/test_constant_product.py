@@ -684,12 +684,12 @@ USES: dict[str, tuple[dict[str, Any], FeeUse | None]] = {
 def test_what_a_swap_does_with_the_special_fee(fields: dict[str, Any], use: FeeUse | None) -> None:
     """A cut for the collector and one burn for each slice that can be sold; not known only where it would matter."""
     common: dict[str, Any] = {"total_fee": 300, "special_fee": 50} | HALF
-    assert XExchangePool(**base_of((10**18, 10**18)), **(common | fields)).fee_use() == use
+    assert XExchangePool(**base_of((10**18, 10**18)), **(common | fields)).fee_use == use
 
 
 def test_a_pool_made_without_it_does_not_know_where_its_fee_goes() -> None:
     """Nothing is taken for granted of a pair of which only the fee is known."""
-    assert XExchangePool(**base_of((10**18, 10**18)), total_fee=300, special_fee=50).fee_use() is None
+    assert XExchangePool(**base_of((10**18, 10**18)), total_fee=300, special_fee=50).fee_use is None
 
 
 @st.composite
@@ -716,7 +716,7 @@ def fee_setups(draw: st.DrawFn) -> XExchangePool:
 @settings(max_examples=300, deadline=None)
 def test_a_fee_is_used_for_no_less_than_is_paid(pool: XExchangePool, amount: int) -> None:
     """A collector that gets anything is counted, though a cut may round to zero; no slice is counted twice."""
-    use = pool.fee_use()
+    use = pool.fee_use
     if use is None:
         assert None in (pool.fees_collector, pool.fee_destinations, pool.trusted_pairs)
         return
@@ -732,6 +732,6 @@ def test_a_fee_is_used_for_no_less_than_is_paid(pool: XExchangePool, amount: int
 @settings(max_examples=200, deadline=None)
 def test_what_is_not_known_makes_no_swap_cheaper(pool: XExchangePool) -> None:
     """Forgetting any part of a pair's fee setup leaves its use the same or not known, never another one."""
-    known = pool.fee_use()
+    known = pool.fee_use
     for field in ("fees_collector", "fee_destinations", "trusted_pairs"):
-        assert msgspec.structs.replace(pool, **{field: None}).fee_use() in (known, None)
+        assert msgspec.structs.replace(pool, **{field: None}).fee_use in (known, None)

@@ -256,7 +256,7 @@ def test_a_collector_without_its_cut_is_not_known() -> None:
     pool = decode(data(changed)).pools[0]
     assert isinstance(pool, XExchangePool)
     assert pool.fees_collector is None
-    assert pool.fee_use() is None
+    assert pool.fee_use is None
 
 
 FAULTS = [

@@ -206,7 +206,7 @@ def test_contracts_live_in_the_aggregators_shard_under_any_profile(name: str) ->
 def test_pairs_send_their_fees_different_ways(whole: Market) -> None:
     """Of ten xExchange pairs one has its fee off, three pay a collector alone, four burn half here, two elsewhere."""
     pairs = [pool for pool in whole.pools if isinstance(pool, XExchangePool)]
-    uses = [pair.fee_use() for pair in pairs]
+    uses = [pair.fee_use for pair in pairs]
     elsewhere = FeeUse(collector=True, elsewhere=1)
     ten = {FeeUse(): 1, FeeUse(collector=True): 3, FeeUse(collector=True, here=1): 4, elsewhere: 2}
     assert all(Counter(uses[start : start + 10]) == ten for start in range(0, len(uses), 10))
@@ -233,7 +233,7 @@ def test_where_fees_go_is_told_by_the_place_alone(whole: Market, first: int, cou
         assert isinstance(after, XExchangePool)
         kept = [name for name in before.__struct_fields__ if name not in setup]
         assert [getattr(after, name) for name in kept] == [getattr(before, name) for name in kept]
-        use = after.fee_use()
+        use = after.fee_use
         assert use is not None
         assert use.here + use.elsewhere == len(after.fee_destinations or ())
 
@@ -247,7 +247,7 @@ def test_a_fee_that_no_other_pair_could_sell_is_sold_at_home(whole: Market) -> N
         settled = with_fee_setups([*twins, *others], whole.addresses.provider)[3]
         assert isinstance(settled, XExchangePool)
         open_to_sales = any(other.state == PoolState.ACTIVE for other in others)
-        assert settled.fee_use() == FeeUse(collector=True, here=not open_to_sales, elsewhere=open_to_sales)
+        assert settled.fee_use == FeeUse(collector=True, here=not open_to_sales, elsewhere=open_to_sales)
 
 
 def test_few_tokens_with_many_pools_are_listed_more_often() -> None:

@@ -117,7 +117,9 @@ def weight(request: QuoteRequest, *, liquidity: bool) -> int:
 def budget(table: Table, settings: AggregatorSettings, ends: Cost, max_builtin_calls: int) -> Cost:
     """What the pools of a plan may take of one transaction, besides `ends`. Raises `ApiError` if that is nothing."""
     most = settings.most()
-    left = table.room(most._replace(calls=min(most.calls, max_builtin_calls)), ends)
+    if max_builtin_calls < most.calls:
+        most = most._replace(calls=max_builtin_calls)
+    left = table.room(most, ends)
     if min(left) < 0:
         raise errors.no_path()
     return left

@@ -5,6 +5,7 @@ formulas and rounding are listed in docs/pools.md. In every formula ri and ro ar
 sold and the bought token and all divisions round down unless marked.
 """
 
+from functools import cached_property
 from typing import ClassVar, NamedTuple, Self
 
 from millrace.dex.pool import (
@@ -100,7 +101,7 @@ class FeeUse(NamedTuple):
     elsewhere: int = 0
 
 
-class XExchangePool(ConstantProductPool, frozen=True, kw_only=True):
+class XExchangePool(ConstantProductPool, frozen=True, kw_only=True, dict=True):
     """xExchange pair: fee on the input, over `fee_base`. `special_fee` is the part that leaves the pool.
 
     The special fee leaves only while the pair's fee is enabled (`fee_enabled`). Where it goes does not change what a
@@ -155,6 +156,7 @@ class XExchangePool(ConstantProductPool, frozen=True, kw_only=True):
     def withheld(self, i: int, j: int, amount_in: int) -> tuple[str, int]:
         return self.tokens[i], amount_in * self.total_fee // self.fee_base
 
+    @cached_property
     def fee_use(self) -> FeeUse | None:
         """What a swap does with the special fee, as the contract's `send_fee` does it; None where that is not known."""
         if not self.fee_enabled or self.special_fee == 0:

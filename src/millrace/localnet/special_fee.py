@@ -34,7 +34,7 @@ def send(meter: Meter, pool: XExchangePool, token_in: str, amount: int) -> None:
     special = amount * pool.special_fee // pool.fee_base if pool.fee_enabled else 0
     if special == 0:
         return
-    if pool.fee_use() is None:
+    if pool.fee_use is None:
         _cut(meter, pool)
         _slice(meter, pool, 0)
         _sell(meter, b"a pair trusted by " + pool.address)

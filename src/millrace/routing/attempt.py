@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from millrace.routing.candidates import Search
-from millrace.routing.costs import NOTHING, Table
+from millrace.routing.costs import Table, total
 from millrace.routing.execution import Walked, execute, execute_paths
 from millrace.routing.flowwalk import FlowWalker
 from millrace.routing.kernelsearch import Flow
@@ -93,10 +93,7 @@ class Plans:
 
     def fits(self, limits: Limits, trades: Sequence[Trade]) -> bool:
         """Whether trades hold the limits."""
-        total = NOTHING
-        for trade in trades:
-            total = total.plus(self._table.planned(trade.cost(self._table)))
-        return limits.admit(total)
+        return limits.admit(total(self._table.planned(trade.cost(self._table)) for trade in trades))
 
     def _of_paths(self, ask: Ask, paths: list[list[Trade]], flows: list[float], known: Done | None) -> Done | None:
         if isinstance(known, Walked) and not ask.search.cycle and len(paths) == 1 and paths[0] == known.trades:

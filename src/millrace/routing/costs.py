@@ -13,7 +13,7 @@ who has seen other numbers replaces them by setting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -46,14 +46,33 @@ class Cost(NamedTuple):
 
     def plus(self, other: Cost, times: int = 1) -> Cost:
         """The sum with another cost, taken so many times."""
-        return Cost(*[one + times * more for one, more in zip(self, other, strict=True)])
+        legs, calls, transfers, reads, gas = other
+        return Cost(
+            self.legs + times * legs,
+            self.calls + times * calls,
+            self.transfers + times * transfers,
+            self.reads + times * reads,
+            self.gas + times * gas,
+        )
 
     def within(self, most: Cost) -> bool:
         """Whether nothing is more than in `most`."""
-        return all(one <= limit for one, limit in zip(self, most, strict=True))
+        legs, calls, transfers, reads, gas = most
+        return (
+            self.legs <= legs
+            and self.calls <= calls
+            and self.transfers <= transfers
+            and self.reads <= reads
+            and self.gas <= gas
+        )
 
 
 NOTHING: Final = Cost()
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """The sum of costs."""
+    return Cost(*map(sum, zip(NOTHING, *costs, strict=True)))
 
 
 class Row(NamedTuple):
@@ -130,6 +149,7 @@ NAMES: Final = {
 }
 """What the rows of an exchange's kind of pool begin with."""
 
+NO_FEE: Final = FeeUse()
 DEAR: Final = FeeUse(collector=True, elsewhere=1)
 """What is assumed of a pair of which it is not known where its special fee goes."""
 
@@ -153,7 +173,10 @@ class Table:
         for name, columns in (overrides or {}).items():
             self.rows[name] = _overridden(name, columns)
         self.per_read = per_read
+        # Every quote asks for these; there are few different answers.
         self._of_pool = lru_cache(maxsize=4096)(self._work)
+        self._of_ends = lru_cache(maxsize=1024)(self._sum_of_ends)
+        self._of_limits = lru_cache(maxsize=1024)(self._less_ends)
 
     def cost(self, name: str, *, again: bool = False) -> Cost:
         """A row's cost; `again`: that of another use of the same pool."""
@@ -170,23 +193,26 @@ class Table:
 
     def withdrawal(self, pool: Pool, *, again: bool = False) -> Cost:
         """A withdrawal from a pool."""
-        return self._of_pool("withdraw", NAMES[pool.exchange, pool.kind], len(pool.tokens), FeeUse(), again)
+        return self._of_pool("withdraw", NAMES[pool.exchange, pool.kind], len(pool.tokens), NO_FEE, again)
 
     def _work(self, what: str, venue: str, tokens: int, fees: FeeUse, again: bool) -> Cost:
-        total = self.cost(f"{venue}_{what}", again=again)._replace(legs=1)
+        cost = self.cost(f"{venue}_{what}", again=again)._replace(legs=1)
         if tokens > 2:
-            total = total.plus(self.cost(f"{venue}_{what}_token", again=again), tokens - 2)
-        total = total.plus(self.cost("xexchange_collector", again=again), int(fees.collector))
-        total = total.plus(self.cost("xexchange_sold_here", again=again), fees.here)
-        total = total.plus(self.cost("xexchange_sold_elsewhere", again=again), fees.elsewhere)
+            cost = cost.plus(self.cost(f"{venue}_{what}_token", again=again), tokens - 2)
+        cost = cost.plus(self.cost("xexchange_collector", again=again), int(fees.collector))
+        cost = cost.plus(self.cost("xexchange_sold_here", again=again), fees.here)
+        cost = cost.plus(self.cost("xexchange_sold_elsewhere", again=again), fees.elsewhere)
         zapped = what == "deposit" and venue in ("xexchange", "onedex", "jex")
-        return total.plus(self.cost("left_over", again=again), int(zapped))
+        return cost.plus(self.cost("left_over", again=again), int(zapped))
 
     def ends(self, *, egld_in: bool, egld_out: bool, referral: bool = False, payments: int = 1) -> Cost:
         """What a plan takes besides its pools: the call, EGLD at its ends, a referral's fee, further payments."""
-        total = self.cost("base_egld" if egld_out else "base")
-        total = total.plus(self.cost("wrap"), int(egld_in)).plus(self.cost("unwrap"), int(egld_out))
-        return total.plus(self.cost("referral"), int(referral)).plus(self.cost("payment"), payments - 1)
+        return self._of_ends(egld_in, egld_out, referral, payments)
+
+    def _sum_of_ends(self, egld_in: bool, egld_out: bool, referral: bool, payments: int) -> Cost:
+        cost = self.cost("base_egld" if egld_out else "base")
+        cost = cost.plus(self.cost("wrap"), int(egld_in)).plus(self.cost("unwrap"), int(egld_out))
+        return cost.plus(self.cost("referral"), int(referral)).plus(self.cost("payment"), payments - 1)
 
     def gas_limit(self, cost: Cost, data_bytes: int) -> int:
         """The gas limit of a call that takes `cost`: a tenth more, and the reserve for deeper tries."""
@@ -199,6 +225,9 @@ class Table:
 
     def room(self, most: Cost, ends: Cost) -> Cost:
         """What is left of the limits for pools, `planned`; OneDex's own first reads are taken off in any case."""
+        return self._of_limits(most, ends)
+
+    def _less_ends(self, most: Cost, ends: Cost) -> Cost:
         fixed = ends.plus(self.cost("onedex"))
         fixed = fixed._replace(gas=self.gas_limit(fixed, BYTES_PER_PLAN))
         return most.plus(fixed, -1)
@@ -206,9 +235,8 @@ class Table:
 
 def _fees(pool: Pool) -> FeeUse:
     if not isinstance(pool, XExchangePool):
-        return FeeUse()
-    known = pool.fee_use()
-    return DEAR if known is None else known
+        return NO_FEE
+    return DEAR if pool.fee_use is None else pool.fee_use
 
 
 def _overridden(name: str, columns: Mapping[str, int]) -> Row:

@@ -98,11 +98,6 @@ def path_hops(limits: Limits) -> int:
 
 def costs_of(trades: Sequence[Trade], table: Table, pause: Callable[[], None] = lambda: None) -> Floats:
     """What each trade takes, `planned`: (trade, field of `Cost`)."""
-    known: dict[tuple[type[Trade], str], Cost] = {}  # both directions of a pool take the same
-    rows = []
-    for trade in in_steps(trades, pause):
-        key = type(trade), trade.pool.id
-        if key not in known:
-            known[key] = table.planned(trade.cost(table))
-        rows.append(known[key])
-    return np.array(rows, np.float64).reshape(-1, len(Cost._fields))
+    rows: dict[Cost, int] = {}  # most trades take the same as many others
+    chosen = [rows.setdefault(trade.cost(table), len(rows)) for trade in in_steps(trades, pause)]
+    return np.array([table.planned(cost) for cost in rows], np.float64).reshape(-1, len(Cost._fields))[chosen]

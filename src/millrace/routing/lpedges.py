@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Iterator
 from millrace.dex.market import DictMarket
 from millrace.dex.operations import MIN_OUTPUT
 from millrace.dex.pool import MAX_AMOUNT, InsufficientLiquidity, Pool, PoolError
-from millrace.routing.costs import Cost, Table
+from millrace.routing.costs import NOTHING, Cost, Table
 from millrace.routing.curve import NoCurve, sampled_knots
 from millrace.routing.net import Knots
 from millrace.routing.venue import Trade, least_output, tradable
@@ -36,6 +36,8 @@ class LpTrade(Trade):
         self.token_in, self.token_out = token_in, token_out
         self.pays = self._pays
         self.spot = 0.0
+        self._table = None
+        self._cost = NOTHING
 
     def needs(self, wanted: int) -> int:
         """The smallest input that pays at least `wanted`. Raises `PoolError` where the pool cannot."""
@@ -80,7 +82,7 @@ class MintTrade(LpTrade):
             return 0
         return minted if minted >= least_output(self.pool) else 0
 
-    def cost(self, table: Table) -> Cost:
+    def _work(self, table: Table) -> Cost:
         return table.deposit(self.pool)
 
     def walk(self, walker: Walker, mode: int, value: int) -> None:
@@ -112,7 +114,7 @@ class BurnTrade(LpTrade):
     def _most(self) -> int:
         return self.pool.lp_supply - self.pool.lp_supply // 100
 
-    def cost(self, table: Table) -> Cost:
+    def _work(self, table: Table) -> Cost:
         return table.withdrawal(self.pool).plus(table.swap(self.pool), len(self.pool.tokens) - 1)
 
     def walk(self, walker: Walker, mode: int, value: int) -> None:

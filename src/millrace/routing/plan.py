@@ -12,7 +12,7 @@ from millrace.dex.aggregator_contract import Action, Instruction, Program
 from millrace.dex.constant_product import OneDexPool
 from millrace.dex.pool import Pool
 from millrace.dex.run import Step
-from millrace.routing.costs import NOTHING, Cost, Table
+from millrace.routing.costs import Cost, Table, total
 from millrace.routing.venue import Trade
 
 DEPOSITS = {
@@ -204,22 +204,23 @@ def make_program(legs: Sequence[AnyLeg], ends: Ends, wrapped: str, min_amount_ou
 
 def cost_of(legs: Sequence[AnyLeg], table: Table) -> Cost:
     """What the legs of a plan take of a transaction; a pool that is used in the same way again is read no more."""
-    total, used = NOTHING, set[tuple[str, str]]()
-    onedex = False
+    costs, onedex = [], False
+    used: set[tuple[str, str]] = set()
     for leg in legs:
-        pool, how = _use(leg)
-        work = {"swap": table.swap, "deposit": table.deposit, "withdraw": table.withdrawal}[how]
-        total = total.plus(work(pool, again=(pool.id, how) in used))
-        used.add((pool.id, how))
+        if isinstance(leg, Leg):
+            pool, use = leg.trade.pool, (leg.trade.pool.id, "swap")
+            costs.append(table.swap(pool, again=True) if use in used else leg.trade.cost(table))
+        elif leg.given is None:
+            pool, use = leg.pool, (leg.pool.id, "withdraw")
+            costs.append(table.withdrawal(pool, again=use in used))
+        else:
+            pool, use = leg.pool, (leg.pool.id, "deposit")
+            costs.append(table.deposit(pool, again=use in used))
+        used.add(use)
         onedex = onedex or isinstance(pool, OneDexPool)
-    return total.plus(table.cost("onedex"), int(onedex))
-
-
-def _use(leg: AnyLeg) -> tuple[Pool, str]:
-    """The pool of a leg, and what it does there."""
-    if isinstance(leg, Leg):
-        return leg.trade.pool, "swap"
-    return leg.pool, "withdraw" if leg.given is None else "deposit"
+    if onedex:
+        costs.append(table.cost("onedex"))
+    return total(costs)
 
 
 def leg_fills(leg: AnyLeg, step: Step) -> list[Fill]:

@@ -16,7 +16,7 @@ from millrace.dex.operations import MIN_OUTPUT, MIN_OUTPUT_JEX_STABLE
 from millrace.dex.pool import Pool, PoolError, PoolState
 from millrace.dex.stable import JexStablePool, StablePool
 from millrace.dex.steps import in_steps
-from millrace.routing.costs import Cost, Table
+from millrace.routing.costs import NOTHING, Cost, Table
 from millrace.routing.curve import NoCurve, crypto_knots, stable_knots
 from millrace.routing.net import Edges, Knots
 
@@ -31,7 +31,7 @@ class Trade:
     `spot` is the output per input of a very small trade, fees included; 0 where nobody has put the trade into a graph.
     """
 
-    __slots__ = ("i", "j", "pays", "pool", "spot", "token_in", "token_out")
+    __slots__ = ("_cost", "_table", "i", "j", "pays", "pool", "spot", "token_in", "token_out")
 
     pays: Callable[[int], int]
     """The pool's exact output for an amount, 0 where the pool refuses. It is made when it is first asked for."""
@@ -43,6 +43,8 @@ class Trade:
         self.token_in = pool.tokens[i]
         self.token_out = pool.tokens[j]
         self.spot = 0.0
+        self._table: Table | None = None
+        self._cost = NOTHING
 
     def __getattr__(self, name: str) -> Callable[[int], int]:
         if name != "pays":
@@ -51,7 +53,12 @@ class Trade:
         return self.pays
 
     def cost(self, table: Table) -> Cost:
-        """What the trade takes of a transaction, in a pool not used before."""
+        """What the trade takes of a transaction, in a pool not used before. It remembers the answer."""
+        if self._table is not table:
+            self._cost, self._table = self._work(table), table  # in this order: other threads may ask, too
+        return self._cost
+
+    def _work(self, table: Table) -> Cost:
         return table.swap(self.pool)
 
     def needs(self, wanted: int) -> int:

@@ -87,7 +87,7 @@ async def test_a_document_made_from_the_views_shows_the_very_pairs(world: Any) -
     made = documents.decode(documents.encode(msgspec.structs.replace(shown, pools=(*read, *rest))))
     pairs = {pool.id: pool for pool in world.market.pools if isinstance(pool, XExchangePool)}
     assert {pool.id: pool for pool in made.pools if isinstance(pool, XExchangePool)} == pairs
-    uses = Counter(pair.fee_use() for pair in pairs.values())
+    uses = Counter(pair.fee_use for pair in pairs.values())
     assert uses.keys() == {FeeUse(), FeeUse(True), FeeUse(True, here=1), FeeUse(True, elsewhere=1)}
 
 
