@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import resource
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import NamedTuple
 
 import aiohttp
 import msgspec
+
+from millrace.system.ports import free_ports
 
 SERVICE_CORE, CLIENT_CORE = 0, max(os.sched_getaffinity(0))
 
@@ -36,7 +37,7 @@ class Relayer(NamedTuple):
 @contextlib.asynccontextmanager
 async def relayer(folder: Path, **values: object) -> AsyncIterator[Relayer]:
     """A relayer on `SERVICE_CORE`, its data below `folder`, with these settings; yielded when it is ready."""
-    port, http_port = free_port(), free_port()
+    port, http_port = free_ports(2)
     settings = {
         "port": port, "http_port": http_port, "hub_url": "", "chain_api_url": "", "gossip": "false",
         "data_dir": folder / "data", "max_connections": 20_000,
@@ -79,12 +80,6 @@ def allow_files(count: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
             return
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def free_port() -> int:
-    """A port nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def cpu_seconds(pid: int) -> float:

@@ -32,11 +32,11 @@ from _service import (
     Relayer,
     allow_files,
     cpu_seconds,
-    free_port,
     open_files,
     relayer,
     resident,
 )
+from millrace.system.ports import free_ports
 
 TICK_MS, SHARDS = 50, 3
 STATS_MS = 250
@@ -162,10 +162,10 @@ async def gas_stats_round(binary: Path, folder: Path, clients: int, seconds: flo
         left_out = await running.metric("relayer_conflated_total")
     size = ours.counted["bytes"] * SHARDS // max(1, ours.counted["frames"])
     stream = [str(clients), str(TICK_MS), str(size), str(SHARDS)]
-    port = free_port()
+    port = free_ports(1)[0]
     async with other_server(str(binary), "floor", str(port), *stream) as pid:
         floor = await measure(binary, port, pid, "/", clients, seconds, tick)
-    port = free_port()
+    port = free_ports(1)[0]
     peer = str(Path(__file__).with_name("_uvicorn_peer.py"))
     async with other_server(sys.executable, peer, str(port), *stream) as pid:
         uvicorn = await measure(binary, port, pid, "/", clients, seconds, tick)

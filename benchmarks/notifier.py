@@ -16,7 +16,6 @@ import asyncio
 import itertools
 import os
 import random
-import socket
 import statistics
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier import messages
 from millrace.notifier.store import Store
 from millrace.runtime import websocket
+from millrace.system.ports import free_ports
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -135,7 +135,7 @@ class Service:
     """A notifier in a process of its own."""
 
     def __init__(self, directory: Path) -> None:
-        ports = websocket_port(), websocket_port()
+        ports = free_ports(2)
         self.port, self.http_port = ports
         arguments = [f"port={self.port}", f"http_port={self.http_port}", f"data_dir={directory}"]
         flags = [word for argument in arguments for word in ("--set", argument)]
@@ -181,12 +181,6 @@ class Service:
     def stop(self) -> None:
         self.process.terminate()
         self.process.wait()
-
-
-def websocket_port() -> int:
-    """A port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def blocks(count: int, seed: int, shards: int = 4) -> Iterator[bytes]:

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import os
 import random
-import socket
 import statistics
 import sys
 import time
@@ -22,6 +21,7 @@ from millrace.dex.document import PoolDocument, decode
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing.router import Router
+from millrace.system.ports import free_ports
 
 CONNECTIONS = 4
 SECONDS = 2.0  # of one round of load
@@ -62,7 +62,7 @@ async def measure_http(first: bytes, second: bytes, similar: bytes) -> dict[str,
 async def _measured(first: bytes, second: bytes, similar: bytes) -> dict[str, float]:
     upstream = _Upstream([first])
     port_upstream = await upstream.start()
-    port = _free_port()
+    port = free_ports(1)[0]
     started = time.monotonic()
     source = f"http://127.0.0.1:{port_upstream}/pools"
     command = ("taskset", "-c", str(SERVICE_CORE), sys.executable, "-c", PROGRAM, str(port), source, "0.5")
@@ -170,12 +170,6 @@ def _cpu_seconds(pid: int) -> float:
     """CPU time a process has used, from /proc (fields 14 and 15, in clock ticks)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def _until_ready(base: str) -> None:

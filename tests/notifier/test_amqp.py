@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import multiprocessing
-import socket
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -26,6 +25,7 @@ from millrace.notifier.settings import NotifierSettings
 from millrace.notifier.store import FILE_NAME
 from millrace.runtime.process import run_service
 from millrace.runtime.settings import Secret
+from millrace.system.ports import free_ports
 from servers.rabbitmq import Broker
 
 from .helpers import WAIT, Node, event, notifier, peers, save_block
@@ -180,8 +180,7 @@ async def test_notifier_killed(broker: Broker, tmp_path: Path) -> None:
     kills, per_kill = 4, 60
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["millrace.notifier.app"])
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
+    port = free_ports(1)[0]
     options = amqp(broker, "murdered", amqp_window=8)
     main = functools.partial(app.run, NotifierSettings(port=port, http_port=0, data_dir=tmp_path, **options))
     reach = Torture(tmp_path)

@@ -14,7 +14,6 @@ import functools
 import multiprocessing
 import os
 import random
-import socket
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +28,7 @@ from millrace.notifier.settings import NotifierSettings
 from millrace.notifier.store import FILE_NAME
 from millrace.runtime import websocket
 from millrace.runtime.process import run_service
+from millrace.system.ports import free_ports
 
 from .helpers import WAIT, Consumer, Node, event, finalized, save_block
 
@@ -92,8 +92,7 @@ class Torture:
         self.finished = asyncio.Event()
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["millrace.notifier.app"])
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.port: int = listener.getsockname()[1]
+        self.port = free_ports(1)[0]
 
     def start(self) -> Callable[[], None]:
         """Start a notifier; the result kills it as the kernel would."""

@@ -13,7 +13,6 @@ import io
 import json
 import os
 import random
-import socket
 import sys
 import time
 from pathlib import Path
@@ -27,6 +26,7 @@ from relayer_support import NETWORK, FakeChainApi, FakeHub, as_json, transfer, w
 from millrace.chain.keys import verify
 from millrace.chain.transaction import TransactionJson, from_json, signing_message
 from millrace.relayer import reasons
+from millrace.system.ports import free_ports
 from relayer.nasty import VALUES, broken_frames, broken_requests, mutated, spoilt
 
 SECONDS = float(os.environ.get("MILLRACE_FUZZ_SECONDS", "60"))
@@ -62,8 +62,7 @@ class Target:
 
     @contextlib.asynccontextmanager
     async def running(self) -> Any:
-        with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
-            self.ports = first.getsockname()[1], second.getsockname()[1]
+        self.ports = free_ports(2)
         large = 10**9
         values = {
             "port": self.ports[0], "http_port": self.ports[1], "chain_id": NETWORK.chain_id, "gossip": "false",

@@ -7,7 +7,6 @@ import contextlib
 import os
 import random
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
@@ -32,6 +31,7 @@ from millrace.chain.transaction import (
 )
 from millrace.gossip import GossipMessage
 from millrace.runtime import http
+from millrace.system.ports import free_ports
 
 KILLS = int(os.environ.get("MILLRACE_KILLS", "15"))
 CLIENTS = 7
@@ -214,8 +214,7 @@ class Torture:
         self.log = (folder / "relayer.log").open("wb")
 
     async def prepare(self, listener: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
-            ports = first.getsockname()[1], second.getsockname()[1]
+        ports = free_ports(2)
         self.url = f"ws://127.0.0.1:{ports[0]}/ws"
         (self.folder / "policy.toml").write_text(POLICY)
         values = {

@@ -11,6 +11,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from millrace.system.ports import free_ports
+
 START_SECONDS = 30.0
 
 
@@ -21,8 +23,7 @@ class Server:
         self._directory = directory
         self._prefix = prefix
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.port: int = listener.getsockname()[1]
+        self.port = free_ports(1)[0]
 
     def command(self) -> list[str]:
         """What to run; subclasses say."""

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import aio_pika
 
+from millrace.system.ports import free_ports
+
 START_SECONDS = 30.0
 _DEBIAN = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the one on PATH changes the user, and so cannot be killed by us
 
@@ -24,7 +26,7 @@ class Broker:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.port, self._epmd_port, distribution_port = _free_ports(3)
+        self.port, self._epmd_port, distribution_port = free_ports(3)
         self._command = _DEBIAN if Path(_DEBIAN).exists() else shutil.which("rabbitmq-server") or _DEBIAN
         name = f"millrace-{secrets.token_hex(4)}@localhost"
         (directory / "plugins").write_text("[].\n")
@@ -138,9 +140,3 @@ def _kill_group(process: subprocess.Popen[bytes] | None) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(10)
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [listener.getsockname()[1] for listener in listeners]

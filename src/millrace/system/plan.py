@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.chain.address import encode
 from millrace.chain.keys import KeyPair
 from millrace.chain.network import NetworkProfile, profile
+from millrace.system.ports import HOST, free_ports
 from millrace.system.processes import Service
 
 LOCAL_CHAIN_ID = "local"  # nothing signed here is valid on a public network
-HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -29,12 +28,7 @@ class Ports:
     @classmethod
     def free(cls) -> Ports:
         """Six ports that are free right now."""
-        sockets = [socket.create_server((HOST, 0)) for _ in range(6)]
-        try:
-            return cls(*(listener.getsockname()[1] for listener in sockets))
-        finally:
-            for listener in sockets:
-                listener.close()
+        return cls(*free_ports(6))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -26,6 +25,7 @@ from millrace.chain.keys import KeyPair
 from millrace.chain.network import profile
 from millrace.chain.transaction import Transaction, signing_message, to_json, to_proto
 from millrace.gossip.settings import KAD_PROTOCOLS
+from millrace.system.ports import free_ports
 
 if TYPE_CHECKING:
     from tests.foreign.gossip.conftest import ForeignPeer
@@ -81,8 +81,7 @@ async def relayer(js: ForeignPeer, tmp_path: Path) -> AsyncIterator[Relayer]:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
-        ports = first.getsockname()[1], second.getsockname()[1]
+    ports = free_ports(2)
     values = {
         "port": ports[0], "http_port": ports[1], "chain_id": NETWORK.chain_id, "hub_url": "",
         "key_files": json.dumps(files),

@@ -1,0 +1,53 @@
+"""Ports for what runs only for a while: demonstrations, tests, benchmarks."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+import socket
+from pathlib import Path
+
+HOST = "127.0.0.1"
+_LOWEST = 10_000  # above the ports of well-known services
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_USUAL_EPHEMERAL = 32_768  # where Linux begins unless told otherwise
+_ATTEMPTS = 1_000
+
+
+class NoFreePort(OSError):
+    """Nearly every port of this machine is taken."""
+
+
+def free_ports(count: int) -> list[int]:
+    """So many different ports of loopback on which nobody listens.
+
+    They lie below those that the system hands out by itself: a port of those could be given to any outgoing
+    connection between this call and the moment when the process that wants it listens. Raises `NoFreePort`.
+    """
+    found: list[int] = []
+    highest = _first_ephemeral() - 1
+    with contextlib.ExitStack() as held:
+        for _ in range(_ATTEMPTS):
+            if len(found) == count:
+                return found
+            port = random.randint(_LOWEST, highest)
+            try:
+                held.enter_context(socket.create_server((HOST, port)))
+            except OSError as error:
+                if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                    raise
+            else:
+                found.append(port)
+    if len(found) == count:
+        return found
+    raise NoFreePort(f"no {count} free ports between {_LOWEST} and {highest}")
+
+
+def _first_ephemeral() -> int:
+    """Where the ports begin that the system hands out; if that leaves nothing below, as if it were the usual."""
+    try:
+        first = int(_EPHEMERAL.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        first = _USUAL_EPHEMERAL
+    return first if first > 2 * _LOWEST else _USUAL_EPHEMERAL

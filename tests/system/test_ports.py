@@ -1,0 +1,47 @@
+"""Ports handed out for a while are free, different, and none that the system hands out by itself."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from millrace.system import ports
+
+
+def test_each_is_different_and_can_be_listened_on() -> None:
+    """Every port of one call can be opened, all at the same time."""
+    found = ports.free_ports(20)
+    listeners = [socket.create_server((ports.HOST, port)) for port in found]
+    for listener in listeners:
+        listener.close()
+    assert len(set(found)) == 20
+
+
+def test_none_is_of_the_range_for_outgoing_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that anybody opens meanwhile cannot take one of them."""
+    file = tmp_path / "range"
+    file.write_text("20500\t60999\n")
+    monkeypatch.setattr(ports, "_EPHEMERAL", file)
+    assert max(ports.free_ports(50)) < 20500
+
+
+@pytest.mark.parametrize("text", ["", "1024 65535", "words"])
+def test_a_strange_range_leaves_room(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system's own range begins low, or cannot be read, ports are found all the same."""
+    file = tmp_path / "range"
+    file.write_text(text)
+    monkeypatch.setattr(ports, "_EPHEMERAL", file)
+    assert len(ports.free_ports(3)) == 3
+
+
+def test_when_all_are_taken_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without free ports ends in words and not in a loop."""
+
+    def taken(*_: object, **__: object) -> socket.socket:
+        raise OSError(98, "address already in use")
+
+    monkeypatch.setattr(socket, "create_server", taken)
+    with pytest.raises(ports.NoFreePort, match="no 2 free ports"):
+        ports.free_ports(2)
