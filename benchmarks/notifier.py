@@ -29,8 +29,8 @@ import aiohttp
 from millrace.chain import address, outport
 from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.notifier import messages
-from millrace.notifier.store import Store
+from millrace.notifier.journal.sqlite_store import Store
+from millrace.notifier.rules import messages
 from millrace.runtime import websocket
 from millrace.system.ports import free_ports
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from millrace.chain.proto import outport_pb2, p2p_pb2
 from millrace.chain.transaction import chain_hash, from_proto
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "outport.json").read_text())
+SUPERNOVA: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "supernova.json").read_text())
 
 
 @pytest.mark.parametrize("vector", VECTORS["messages"], ids=lambda v: v["name"])
@@ -27,6 +29,46 @@ def test_published_bytes(vector: dict[str, Any]) -> None:
     assert outport.serialize(message) == raw
     if vector.get("topic") in outport.PAYLOADS and vector["message"] != "WsMessage":
         assert outport.decode_payload(vector["topic"], raw) == message
+
+
+@pytest.mark.parametrize("vector", SUPERNOVA["vectors"], ids=lambda v: v["name"])
+def test_bytes_of_the_present_format(vector: dict[str, Any]) -> None:
+    """What nodes send of blocks that are executed later decodes without a field left over, and encodes to its bytes."""
+    raw = bytes.fromhex(vector["payload"])
+    message = outport.decode_payload(vector["topic"], raw)
+    assert unknown_fields(message) == 0
+    assert outport.serialize(message) == raw
+    if isinstance(message, outport_pb2.OutportBlock | outport_pb2.BlockData):
+        data = message.blockData if isinstance(message, outport_pb2.OutportBlock) else message
+        header = outport.decode_header(data.headerType, data.headerBytes)
+        assert header is not None
+        assert unknown_fields(header) == 0
+        assert outport.serialize(header) == data.headerBytes
+
+
+def unknown_fields(message: Any) -> int:
+    """How many fields of a message, at any depth, its definition does not have."""
+    count = len(UnknownFieldSet(message))
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        if field.message_type.GetOptions().map_entry:
+            is_message = field.message_type.fields_by_name["value"].message_type is not None
+            count += sum(unknown_fields(value[key]) for key in value) if is_message else 0
+        else:
+            count += sum(map(unknown_fields, value if field.is_repeated else (value,)))
+    return count
+
+
+def test_keys_of_shards_are_in_go_s_order() -> None:
+    """The metachain's entry, whose key is the largest number, is written last; nothing else changes."""
+    message = outport_pb2.ValidatorsPubKeys(shardID=1, epoch=7)
+    for shard in (4294967295, 2, 0, 1):
+        message.validatorsPubKeys[shard].keys.append(b"%d" % shard)
+    raw = outport.serialize(message)
+    assert outport_pb2.ValidatorsPubKeys.FromString(raw) == message
+    places = [raw.index(b"%d" % shard) for shard in (0, 1, 2, 4294967295)]
+    assert places == sorted(places)
 
 
 def test_empty_messages_are_written_as_go_writes_them() -> None:
@@ -57,7 +99,7 @@ def test_headers_by_type() -> None:
     decoded = outport.decode_header("HeaderV2", outport.serialize(header))
     assert isinstance(decoded, outport_pb2.HeaderV2)
     assert decoded.header.nonce == 5
-    assert outport.decode_header("HeaderV3", b"\1\2") is None
+    assert outport.decode_header("HeaderV4", b"\1\2") is None
     assert outport.decode_header("MetaBlock", b"\xff") is None
 
 

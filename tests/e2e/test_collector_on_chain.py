@@ -11,9 +11,9 @@ from millrace.collector.collect import Collector
 from millrace.collector.gateway import Gateway
 from millrace.collector.settings import CollectorSettings
 from millrace.collector.tokens import TokenBook
-from millrace.localnet.api import Api
 from millrace.localnet.chain.machine import Chain
-from millrace.localnet.control import Control
+from millrace.localnet.edges.api import Api
+from millrace.localnet.edges.control import Control
 from millrace.localnet.settings import LocalnetSettings
 from millrace.runtime.http import HttpServer
 

@@ -37,10 +37,11 @@ from millrace.dex.aggregator_contract import CONTRACT, ENDPOINT, Action, decode_
 from millrace.dex.constant_product import JexPool
 from millrace.dex.document import TokenInfo
 from millrace.dex.pool import PoolState
-from millrace.localnet import builtin, market
-from millrace.localnet.execution import CallResult, ContractCall, State, execute_call
-from millrace.localnet.ledger import Ledger
-from millrace.localnet.meter import SHALLOW
+from millrace.localnet.contracts import builtin
+from millrace.localnet.contracts.execution import CallResult, ContractCall, State, execute_call
+from millrace.localnet.contracts.ledger import Ledger
+from millrace.localnet.contracts.meter import SHALLOW
+from millrace.localnet.market import market
 
 QUOTES = int(os.environ.get("MILLRACE_TEST_QUOTES", "8"))
 NETWORK = profile("documented", chain_id="local")

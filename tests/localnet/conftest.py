@@ -12,9 +12,10 @@ from millrace.chain.call import TokenPayment
 from millrace.chain.network import profile
 from millrace.chain.token import NATIVE
 from millrace.dex.pool import Pool
-from millrace.localnet import builtin, market
-from millrace.localnet.execution import CallResult, ContractCall, Event, execute_call
-from millrace.localnet.ledger import Ledger
+from millrace.localnet.contracts import builtin
+from millrace.localnet.contracts.execution import CallResult, ContractCall, Event, execute_call
+from millrace.localnet.contracts.ledger import Ledger
+from millrace.localnet.market import market
 
 PROFILE = profile("documented", chain_id="local")
 PLENTY = 10**30

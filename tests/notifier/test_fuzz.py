@@ -18,13 +18,13 @@ import pytest
 from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.proto.hub_pb2 import SubscribeEvent
-from millrace.notifier.block_events import BlockEvents
-from millrace.notifier.dead_letters import DeadLetters
-from millrace.notifier.dedup import Observer
-from millrace.notifier.hub_protocol import Consumer, Position, ProtocolViolation
+from millrace.notifier.journal.dead_letters import DeadLetters
+from millrace.notifier.journal.processor import Arrival, Processor
+from millrace.notifier.journal.sqlite_store import Store
 from millrace.notifier.metrics import Metrics
-from millrace.notifier.processor import Arrival, Processor
-from millrace.notifier.store import Store
+from millrace.notifier.rules.block_events import BlockEvents
+from millrace.notifier.rules.dedup import Observer
+from millrace.notifier.rules.hub_protocol import Consumer, Position, ProtocolViolation
 
 from .helpers import add_log, block_hash, event, finalized, notifier, peers, save_block
 

@@ -12,12 +12,12 @@ import pytest
 from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.proto.hub_pb2 import Gap
-from millrace.notifier.store import FILE_NAME
+from millrace.notifier.journal.sqlite_store import FILE_NAME
 from millrace.runtime import websocket
 
 from .helpers import WAIT, Consumer, add_log, block_hash, event, notifier, peers, save_block
-from .test_filters import accepts  # the rule in its plainest form
-from .test_store import corrupt
+from .journal.test_store import corrupt
+from .rules.test_filters import accepts  # the rule in its plainest form
 
 ALICE, BOB = b"\x01" * 32, b"\x02" * 32
 
@@ -224,7 +224,7 @@ Logs = list[tuple[str, list[bytes]]]
 def select(block: pb.OutportBlock, wishes: list[dict[str, object]]) -> Logs:
     """The logs with an event that one of the wishes accepts, reduced to those events."""
     from millrace.chain.proto.hub_pb2 import SubscribeEvent
-    from millrace.notifier.filters import EventKey, parse
+    from millrace.notifier.rules.filters import EventKey, parse
 
     filters = [parse(SubscribeEvent(**wish)) for wish in wishes]  # type: ignore[arg-type]
     result = []

@@ -15,9 +15,9 @@ from millrace.chain import outport
 from millrace.chain.shard import METACHAIN
 from millrace.notifier import app
 from millrace.notifier.app import Notifier
+from millrace.notifier.journal.sqlite_store import JournalUnusable
 from millrace.notifier.metrics import Metrics
 from millrace.notifier.settings import NotifierSettings
-from millrace.notifier.store import JournalUnusable
 from millrace.runtime import websocket
 
 from .helpers import event, notifier, peers, save_block
@@ -142,7 +142,7 @@ async def test_stop_answers_what_was_sent(tmp_path: Path) -> None:
 
 async def test_real_limit_of_the_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the operating system takes no more bytes, nodes wait unanswered; when it does again, nothing is lost."""
-    monkeypatch.setattr("millrace.notifier.journal._RETRY", (0.01, 0.01))
+    monkeypatch.setattr("millrace.notifier.journal.journal._RETRY", (0.01, 0.01))
     async with notifier(tmp_path) as running, peers(running) as connect:
         node, consumer = await connect.node(), await connect.consumer()
         await consumer.subscribe()

@@ -24,8 +24,8 @@ import pytest
 from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier import app
+from millrace.notifier.journal.sqlite_store import FILE_NAME
 from millrace.notifier.settings import NotifierSettings
-from millrace.notifier.store import FILE_NAME
 from millrace.runtime import websocket
 from millrace.runtime.process import run_service
 from millrace.system.ports import free_ports

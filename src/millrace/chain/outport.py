@@ -1,10 +1,12 @@
 """Node events: topics, the envelope around them, headers by their type, and Go's habit of writing empty numbers.
 
-The messages themselves are in `chain.proto.outport_pb2`. Format: mx-chain-communication-go 1.3.0 (envelope),
-mx-chain-core-go 1.4.0 (payloads). An envelope on the wire is one binary WebSocket frame.
+The messages themselves are in `chain.proto.outport_pb2`. Format: mx-chain-communication-go 1.3.2 (envelope),
+mx-chain-core-go 1.5.1 (payloads). An envelope on the wire is one binary WebSocket frame.
 """
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
@@ -18,6 +20,8 @@ SAVE_ROUNDS_INFO = "SaveRoundsInfo"
 SAVE_VALIDATORS_PUB_KEYS = "SaveValidatorsPubKeys"
 SAVE_VALIDATORS_RATING = "SaveValidatorsRating"
 SETTINGS = "Settings"
+EXECUTED_BLOCK = "ExecutedBlock"
+"""Of the notifier's hub, not of nodes: a header's execution, told as a block that was executed when it was made."""
 
 PAYLOADS: dict[str, type[Message]] = {
     SAVE_BLOCK: pb.OutportBlock,
@@ -34,7 +38,14 @@ PAYLOADS: dict[str, type[Message]] = {
 ACK, PAYLOAD = 1, 2
 VERSION = 1
 
-HEADERS: dict[str, type[Message]] = {"Header": pb.Header, "HeaderV2": pb.HeaderV2, "MetaBlock": pb.MetaBlock}
+AnyHeader: TypeAlias = pb.Header | pb.HeaderV2 | pb.MetaBlock | pb.HeaderV3 | pb.MetaBlockV3
+HEADERS: dict[str, type[AnyHeader]] = {
+    "Header": pb.Header,
+    "HeaderV2": pb.HeaderV2,
+    "MetaBlock": pb.MetaBlock,
+    "HeaderV3": pb.HeaderV3,
+    "MetaBlockV3": pb.MetaBlockV3,
+}
 
 # Fields that Go writes even when they hold nothing: big integers as one zero byte, two messages as empty ones.
 _BIG_INTEGERS = {
@@ -50,8 +61,11 @@ _BIG_INTEGERS = {
     "PeerData": ("valueChange",),
     "Economics": ("totalSupply", "totalToDistribute", "totalNewlyMinted", "rewardsPerBlock",
                   "rewardsForProtocolSustainability", "nodePrice"),
+    "ExecutionResult": ("developerFees", "accumulatedFees"),
+    "BaseMetaExecutionResult": ("accumulatedFeesInEpoch", "devFeesInEpoch"),
+    "MetaExecutionResult": ("developerFees", "accumulatedFees"),
 }  # fmt: skip
-_ALWAYS_PRESENT = {"MetaBlock": ("epochStart",), "EpochStart": ("economics",)}
+_ALWAYS_PRESENT = {"MetaBlock": ("epochStart",), "MetaBlockV3": ("epochStart",), "EpochStart": ("economics",)}
 
 
 class OutportError(ValueError):
@@ -102,7 +116,7 @@ def shard_of_payload(payload: bytes) -> int:
         raise OutportError("not a message with a shard id") from None
 
 
-def decode_header(header_type: str, header: bytes) -> pb.Header | pb.HeaderV2 | pb.MetaBlock | None:
+def decode_header(header_type: str, header: bytes) -> AnyHeader | None:
     """The header of a block, or `None` for a type this version does not know or bytes it cannot read.
 
     Newer nodes send newer header types; the rest of their blocks is still useful.
@@ -111,11 +125,9 @@ def decode_header(header_type: str, header: bytes) -> pb.Header | pb.HeaderV2 | 
     if kind is None:
         return None
     try:
-        message = kind.FromString(header)
+        return kind.FromString(header)
     except DecodeError:
         return None
-    assert isinstance(message, pb.Header | pb.HeaderV2 | pb.MetaBlock)
-    return message
 
 
 def decode_reserved(header: pb.MiniBlockHeader) -> pb.MiniBlockHeaderReserved:
@@ -137,7 +149,26 @@ def serialize(message: Message) -> bytes:
     The empty fields are filled in the message itself, see `fill_empty`.
     """
     fill_empty(message)
-    return message.SerializeToString(deterministic=True)
+    return canonical(message)
+
+
+def canonical(message: Message) -> bytes:
+    """The bytes with map entries in Go's order, and nothing filled in.
+
+    Protobuf sorts keys of type uint32 as if they were signed, which puts the metachain's before shard 0's.
+    """
+    if not isinstance(message, pb.ValidatorsPubKeys):
+        return message.SerializeToString(deterministic=True)
+    entries = [
+        pb.ValidatorsPubKeys(validatorsPubKeys={shard: message.validatorsPubKeys[shard]})
+        for shard in sorted(message.validatorsPubKeys)
+    ]
+    first = pb.ValidatorsPubKeys(shardID=message.shardID)
+    rest = pb.ValidatorsPubKeys()
+    rest.CopyFrom(message)
+    rest.ClearField("shardID")
+    rest.ClearField("validatorsPubKeys")
+    return b"".join(part.SerializeToString() for part in (first, *entries, rest))
 
 
 def fill_empty(message: Message) -> None:

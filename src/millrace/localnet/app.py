@@ -9,12 +9,12 @@ import time
 
 from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import Transaction
-from millrace.localnet.api import Api
 from millrace.localnet.chain.admission import Refused
 from millrace.localnet.chain.machine import Chain, NodeEvent
-from millrace.localnet.control import Control
-from millrace.localnet.observer import Observer
-from millrace.localnet.peers import Peers
+from millrace.localnet.edges.api import Api
+from millrace.localnet.edges.control import Control
+from millrace.localnet.edges.observer import Observer
+from millrace.localnet.edges.peers import Peers
 from millrace.localnet.settings import LocalnetSettings
 from millrace.runtime.http import HttpServer
 from millrace.runtime.process import wait_first

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from millrace.chain.network import NetworkProfile
 from millrace.chain.network import profile as named_profile
-from millrace.localnet.meter import SHALLOW
+from millrace.localnet.contracts.meter import SHALLOW
 
 Count = Annotated[int, Meta(gt=0)]
 Seconds = Annotated[float, Meta(gt=0)]

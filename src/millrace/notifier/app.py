@@ -8,14 +8,14 @@ from contextlib import AsyncExitStack
 
 from aiohttp import web
 
-from millrace.notifier.entry import Entry, now_ms
+from millrace.notifier.brokers.sink import Sink
 from millrace.notifier.hub import Hub, HubSession
-from millrace.notifier.ingest import PATH as SAVE_PATH
-from millrace.notifier.ingest import Ingest
-from millrace.notifier.journal import Journal
+from millrace.notifier.journal.journal import Journal
 from millrace.notifier.metrics import Metrics
+from millrace.notifier.nodes import PATH as SAVE_PATH
+from millrace.notifier.nodes import Ingest
+from millrace.notifier.rules.entry import Entry, now_ms
 from millrace.notifier.settings import NotifierSettings
-from millrace.notifier.sink import Sink
 from millrace.runtime import http, process, websocket
 
 log = logging.getLogger(__name__)
@@ -161,11 +161,11 @@ def _sinks(settings: NotifierSettings, metrics: Metrics, journal: Journal) -> li
     """The brokers to publish to. A client library is loaded only when it is used."""
     sinks: list[Sink] = []
     if settings.amqp_url:
-        from millrace.notifier.amqp import AmqpSink
+        from millrace.notifier.brokers.rabbitmq import AmqpSink
 
         sinks.append(AmqpSink(settings, metrics, journal))
     if settings.service_bus_connection or settings.service_bus_connection_file:
-        from millrace.notifier.service_bus import ServiceBusSink
+        from millrace.notifier.brokers.service_bus import ServiceBusSink
 
         sinks.append(ServiceBusSink(settings, metrics, journal))
     return sinks

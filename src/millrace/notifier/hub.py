@@ -12,14 +12,14 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from millrace.chain import outport
-from millrace.notifier.block_events import BlockEvents
-from millrace.notifier.entry import Entry, event_frame, now_ms
-from millrace.notifier.filters import ALL, Filter, FilterIndex
-from millrace.notifier.hub_protocol import Consumer, Position, ProtocolViolation, gap_message
-from millrace.notifier.journal import Journal
+from millrace.notifier.journal.journal import Journal
+from millrace.notifier.journal.tail import Tail
 from millrace.notifier.metrics import Metrics
+from millrace.notifier.rules.block_events import BlockEvents
+from millrace.notifier.rules.entry import Entry, event_frame, now_ms
+from millrace.notifier.rules.filters import ALL, Filter, FilterIndex
+from millrace.notifier.rules.hub_protocol import Consumer, Position, ProtocolViolation, gap_message
 from millrace.notifier.settings import NotifierSettings
-from millrace.notifier.tail import Tail
 from millrace.runtime import websocket
 from millrace.runtime.tasks import end_tasks
 

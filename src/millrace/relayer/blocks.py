@@ -7,13 +7,14 @@ the facts of all shards.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from millrace.chain import address, bigint, outport
 from millrace.chain.address import is_contract
+from millrace.chain.headers import Header, read_header
 from millrace.chain.network import NetworkProfile
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
@@ -110,19 +111,18 @@ def read_block(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
     shard = data.shardID if data.shardID or not message.shardID else message.shardID
     if shard >= network.shards and shard != METACHAIN:
         raise outport.OutportError(f"a block of shard {shard}")
-    header = outport.decode_header(data.headerType, data.headerBytes)
-    reader = _Reader(message, header, network)
+    header = read_header(data)
+    reader = _Reader(message, header.miniblocks if header else (), network)
     reader.read()
-    summary, prev_hash, seconds = _summarise(header)
     return BlockFacts(
         shard=shard,
         block_hash=data.headerHash,
-        prev_hash=prev_hash,
-        nonce=summary.nonce if summary else 0,
-        timestamp_ms=data.timestampMs or seconds * 1000,
+        prev_hash=header.prev_hash if header else b"",
+        nonce=header.nonce if header else 0,
+        timestamp_ms=header.timestamp_ms if header else data.timestampMs,
         transactions=reader.facts(),
         accounts=read_accounts(message.alteredAccounts.values()),
-        header=summary,
+        header=_summary(header) if header else None,
         gas_prices=tuple(reader.gas_prices),
         executed=reader.executed,
         leader=message.leaderKey,
@@ -132,8 +132,9 @@ def read_block(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
 
 
 def time_of(data: pb.BlockData) -> int:
-    """When a block was made, in ms. Raises `OutportError` for a header that cannot be read."""
-    return data.timestampMs or _summarise(outport.decode_header(data.headerType, data.headerBytes))[2] * 1000
+    """When a block was made, in ms."""
+    header = read_header(data)
+    return header.timestamp_ms if header else data.timestampMs
 
 
 def read_accounts(altered: Iterable[pb.AlteredAccount]) -> tuple[AccountFact, ...]:
@@ -180,14 +181,14 @@ class _Reader:
     def __init__(
         self,
         message: pb.OutportBlock,
-        header: pb.Header | pb.HeaderV2 | pb.MetaBlock | None,
+        miniblock_headers: Sequence[pb.MiniBlockHeader],
         network: NetworkProfile,
     ) -> None:
         self._data = message.blockData
         self._shard = message.blockData.shardID
         self._pool = message.transactionPool
         self._network = network
-        self._miniblock_headers = _miniblock_headers(header)
+        self._miniblock_headers = miniblock_headers
         self._facts: dict[bytes, dict[str, object]] = {}
         self._scrs: dict[str, pb.SmartContractResult] = {}
         self._before: set[bytes] = set()
@@ -387,27 +388,14 @@ def _transaction(tx: pb.Transaction) -> Transaction:
     )
 
 
-def _miniblock_headers(header: pb.Header | pb.HeaderV2 | pb.MetaBlock | None) -> list[pb.MiniBlockHeader]:
-    if header is None:
-        return []
-    inner = header.header if isinstance(header, pb.HeaderV2) else header
-    return list(inner.miniBlockHeaders)
-
-
-def _summarise(
-    header: pb.Header | pb.HeaderV2 | pb.MetaBlock | None,
-) -> tuple[BlockHeader | None, bytes, int]:
-    """The statistics of a header, the hash before it and its time in seconds."""
-    if header is None:
-        return None, b"", 0
-    inner = header.header if isinstance(header, pb.HeaderV2) else header
-    summary = BlockHeader(
-        nonce=inner.nonce,
-        round=inner.round,
-        epoch=inner.epoch,
-        tx_count=inner.txCount,
-        leader_signature=inner.leaderSignature.hex(),
-        accumulated_fees=str(_number(inner.accumulatedFees) or 0),
-        developer_fees=str(_number(inner.developerFees) or 0),
+def _summary(header: Header) -> BlockHeader:
+    """The statistics of a header."""
+    return BlockHeader(
+        nonce=header.nonce,
+        round=header.round,
+        epoch=header.epoch,
+        tx_count=header.tx_count,
+        leader_signature=header.leader_signature.hex(),
+        accumulated_fees=str(header.accumulated_fees),
+        developer_fees=str(header.developer_fees),
     )
-    return summary, inner.prevHash, inner.timeStamp

@@ -17,7 +17,7 @@ from millrace.chain.fees import initially_paid_fee, processing_price
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.token import NATIVE
 from millrace.localnet.chain.admission import Refused
-from millrace.localnet.meter import first_load
+from millrace.localnet.contracts.meter import first_load
 
 EGLD = 10**18
 TOKEN = "USDC-c76f1f"

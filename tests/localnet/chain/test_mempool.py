@@ -10,7 +10,7 @@ from millrace.chain.fees import GasSchedule, price_per_unit
 from millrace.chain.transaction import Transaction, chain_hash
 from millrace.localnet.chain.admission import Refused
 from millrace.localnet.chain.mempool import Mempool
-from millrace.localnet.ledger import Ledger
+from millrace.localnet.contracts.ledger import Ledger
 
 GAS = GasSchedule()
 TRANSACTIONS = st.lists(

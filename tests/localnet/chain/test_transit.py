@@ -12,10 +12,10 @@ from millrace.chain.address import ZERO
 from millrace.chain.call import TokenPayment, multi_transfer
 from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import ALL, EGLD_INDEX, Action, Program, encode_arguments, swap, tx_data
-from millrace.localnet.calls import ContractCall
 from millrace.localnet.chain.admission import Refused
-from millrace.localnet.execution import execute_call
-from millrace.localnet.market import WRAPPED
+from millrace.localnet.contracts.calls import ContractCall
+from millrace.localnet.contracts.execution import execute_call
+from millrace.localnet.market.market import WRAPPED
 
 EGLD = 10**18
 

@@ -18,7 +18,7 @@ from millrace.dex.aggregator_contract import ALL, CONTRACT, EGLD_INDEX, Action, 
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.dex.vault import VaultError, execute
-from millrace.localnet.market import REFERRALS, WRAPPED
+from millrace.localnet.market.market import REFERRALS, WRAPPED
 
 SWAPS = {
     ("XExchange", "constant_product"): Action.XEXCHANGE_SWAP,

@@ -13,8 +13,8 @@ from millrace.chain.token import NATIVE
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.pool import Pool, PoolState, Swap
 from millrace.dex.stable import JexStablePool
-from millrace.localnet.execution import BlockInfo, query
-from millrace.localnet.market import WRAPPED
+from millrace.localnet.contracts.execution import BlockInfo, query
+from millrace.localnet.market.market import WRAPPED
 
 CONSTANT_PRODUCT = ("XExchange", "OneDex", "Jex")
 SORTS = [(exchange, "constant_product") for exchange in CONSTANT_PRODUCT]

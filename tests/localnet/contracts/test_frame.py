@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from millrace.chain.abi import top_bool, top_uint
 from millrace.chain.token import NATIVE
+from millrace.localnet.contracts.execution import ContractCall
 from millrace.localnet.contracts.frame import Arguments, ContractError, Frame
-from millrace.localnet.execution import ContractCall
-from millrace.localnet.market import WRAPPED
+from millrace.localnet.market.market import WRAPPED
 
 
 @given(number=st.integers(0, 2**256 - 1), flag=st.booleans())

@@ -17,9 +17,9 @@ from millrace.collector.tokens import TokenBook
 from millrace.dex import document as documents
 from millrace.dex.constant_product import FeeUse, OneDexPool, XExchangePool
 from millrace.dex.pool import Pool, PoolState
-from millrace.localnet import market
-from millrace.localnet.execution import QueryError, query
-from millrace.localnet.listing import MAIN_PAIR_TOKENS
+from millrace.localnet.contracts.execution import QueryError, query
+from millrace.localnet.market import market
+from millrace.localnet.market.listing import MAIN_PAIR_TOKENS
 
 
 class Gateway:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from millrace.chain.token import NATIVE
-from millrace.localnet.market import WRAPPED
+from millrace.localnet.market.market import WRAPPED
 
 
 def test_wrapping_and_unwrapping_are_one_for_one(world: Any) -> None:

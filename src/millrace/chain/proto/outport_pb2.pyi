@@ -62,23 +62,25 @@ PeerSlashed: PeerAction
 PeerReStake: PeerAction
 
 class WsMessage(_message.Message):
-    __slots__ = ("withAcknowledge", "counter", "type", "payload", "topic", "version")
+    __slots__ = ("withAcknowledge", "counter", "type", "payload", "topic", "version", "marks")
     WITHACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
     COUNTER_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
     withAcknowledge: bool
     counter: int
     type: int
     payload: bytes
     topic: str
     version: int
-    def __init__(self, withAcknowledge: bool = ..., counter: _Optional[int] = ..., type: _Optional[int] = ..., payload: _Optional[bytes] = ..., topic: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
+    marks: int
+    def __init__(self, withAcknowledge: bool = ..., counter: _Optional[int] = ..., type: _Optional[int] = ..., payload: _Optional[bytes] = ..., topic: _Optional[str] = ..., version: _Optional[int] = ..., marks: _Optional[int] = ...) -> None: ...
 
 class OutportBlock(_message.Message):
-    __slots__ = ("shardID", "blockData", "transactionPool", "headerGasConsumption", "alteredAccounts", "notarizedHeadersHashes", "numberOfShards", "signersIndexes", "highestFinalBlockNonce", "highestFinalBlockHash", "leaderIndex", "leaderKey")
+    __slots__ = ("shardID", "blockData", "transactionPool", "headerGasConsumption", "alteredAccounts", "notarizedHeadersHashes", "numberOfShards", "signersIndexes", "highestFinalBlockNonce", "highestFinalBlockHash", "leaderIndex", "leaderKey", "stateAccesses", "stateAccessesForBlock", "carryingHeaderHash", "carryingHeaderNonce")
     class AlteredAccountsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +100,10 @@ class OutportBlock(_message.Message):
     HIGHESTFINALBLOCKHASH_FIELD_NUMBER: _ClassVar[int]
     LEADERINDEX_FIELD_NUMBER: _ClassVar[int]
     LEADERKEY_FIELD_NUMBER: _ClassVar[int]
+    STATEACCESSES_FIELD_NUMBER: _ClassVar[int]
+    STATEACCESSESFORBLOCK_FIELD_NUMBER: _ClassVar[int]
+    CARRYINGHEADERHASH_FIELD_NUMBER: _ClassVar[int]
+    CARRYINGHEADERNONCE_FIELD_NUMBER: _ClassVar[int]
     shardID: int
     blockData: BlockData
     transactionPool: TransactionPool
@@ -110,10 +116,21 @@ class OutportBlock(_message.Message):
     highestFinalBlockHash: bytes
     leaderIndex: int
     leaderKey: bytes
-    def __init__(self, shardID: _Optional[int] = ..., blockData: _Optional[_Union[BlockData, _Mapping]] = ..., transactionPool: _Optional[_Union[TransactionPool, _Mapping]] = ..., headerGasConsumption: _Optional[_Union[HeaderGasConsumption, _Mapping]] = ..., alteredAccounts: _Optional[_Mapping[str, AlteredAccount]] = ..., notarizedHeadersHashes: _Optional[_Iterable[str]] = ..., numberOfShards: _Optional[int] = ..., signersIndexes: _Optional[_Iterable[int]] = ..., highestFinalBlockNonce: _Optional[int] = ..., highestFinalBlockHash: _Optional[bytes] = ..., leaderIndex: _Optional[int] = ..., leaderKey: _Optional[bytes] = ...) -> None: ...
+    stateAccesses: _containers.RepeatedScalarFieldContainer[bytes]
+    stateAccessesForBlock: _containers.RepeatedScalarFieldContainer[bytes]
+    carryingHeaderHash: bytes
+    carryingHeaderNonce: int
+    def __init__(self, shardID: _Optional[int] = ..., blockData: _Optional[_Union[BlockData, _Mapping]] = ..., transactionPool: _Optional[_Union[TransactionPool, _Mapping]] = ..., headerGasConsumption: _Optional[_Union[HeaderGasConsumption, _Mapping]] = ..., alteredAccounts: _Optional[_Mapping[str, AlteredAccount]] = ..., notarizedHeadersHashes: _Optional[_Iterable[str]] = ..., numberOfShards: _Optional[int] = ..., signersIndexes: _Optional[_Iterable[int]] = ..., highestFinalBlockNonce: _Optional[int] = ..., highestFinalBlockHash: _Optional[bytes] = ..., leaderIndex: _Optional[int] = ..., leaderKey: _Optional[bytes] = ..., stateAccesses: _Optional[_Iterable[bytes]] = ..., stateAccessesForBlock: _Optional[_Iterable[bytes]] = ..., carryingHeaderHash: _Optional[bytes] = ..., carryingHeaderNonce: _Optional[int] = ...) -> None: ...
 
 class BlockData(_message.Message):
-    __slots__ = ("shardID", "headerBytes", "headerType", "headerHash", "body", "intraShardMiniBlocks", "proof", "timestampMs")
+    __slots__ = ("shardID", "headerBytes", "headerType", "headerHash", "body", "intraShardMiniBlocks", "proof", "timestampMs", "results")
+    class ResultsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: ExecutionResultData
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[ExecutionResultData, _Mapping]] = ...) -> None: ...
     SHARDID_FIELD_NUMBER: _ClassVar[int]
     HEADERBYTES_FIELD_NUMBER: _ClassVar[int]
     HEADERTYPE_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +139,7 @@ class BlockData(_message.Message):
     INTRASHARDMINIBLOCKS_FIELD_NUMBER: _ClassVar[int]
     PROOF_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMPMS_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
     shardID: int
     headerBytes: bytes
     headerType: str
@@ -130,10 +148,36 @@ class BlockData(_message.Message):
     intraShardMiniBlocks: _containers.RepeatedCompositeFieldContainer[MiniBlock]
     proof: HeaderProof
     timestampMs: int
-    def __init__(self, shardID: _Optional[int] = ..., headerBytes: _Optional[bytes] = ..., headerType: _Optional[str] = ..., headerHash: _Optional[bytes] = ..., body: _Optional[_Union[Body, _Mapping]] = ..., intraShardMiniBlocks: _Optional[_Iterable[_Union[MiniBlock, _Mapping]]] = ..., proof: _Optional[_Union[HeaderProof, _Mapping]] = ..., timestampMs: _Optional[int] = ...) -> None: ...
+    results: _containers.MessageMap[str, ExecutionResultData]
+    def __init__(self, shardID: _Optional[int] = ..., headerBytes: _Optional[bytes] = ..., headerType: _Optional[str] = ..., headerHash: _Optional[bytes] = ..., body: _Optional[_Union[Body, _Mapping]] = ..., intraShardMiniBlocks: _Optional[_Iterable[_Union[MiniBlock, _Mapping]]] = ..., proof: _Optional[_Union[HeaderProof, _Mapping]] = ..., timestampMs: _Optional[int] = ..., results: _Optional[_Mapping[str, ExecutionResultData]] = ...) -> None: ...
+
+class ExecutionResultData(_message.Message):
+    __slots__ = ("headerNonce", "timestampMs", "body", "intraShardMiniBlocks", "transactionPool", "alteredAccounts", "headerGasConsumption")
+    class AlteredAccountsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: AlteredAccount
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[AlteredAccount, _Mapping]] = ...) -> None: ...
+    HEADERNONCE_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMPMS_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    INTRASHARDMINIBLOCKS_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONPOOL_FIELD_NUMBER: _ClassVar[int]
+    ALTEREDACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    HEADERGASCONSUMPTION_FIELD_NUMBER: _ClassVar[int]
+    headerNonce: int
+    timestampMs: int
+    body: Body
+    intraShardMiniBlocks: _containers.RepeatedCompositeFieldContainer[MiniBlock]
+    transactionPool: TransactionPool
+    alteredAccounts: _containers.MessageMap[str, AlteredAccount]
+    headerGasConsumption: HeaderGasConsumption
+    def __init__(self, headerNonce: _Optional[int] = ..., timestampMs: _Optional[int] = ..., body: _Optional[_Union[Body, _Mapping]] = ..., intraShardMiniBlocks: _Optional[_Iterable[_Union[MiniBlock, _Mapping]]] = ..., transactionPool: _Optional[_Union[TransactionPool, _Mapping]] = ..., alteredAccounts: _Optional[_Mapping[str, AlteredAccount]] = ..., headerGasConsumption: _Optional[_Union[HeaderGasConsumption, _Mapping]] = ...) -> None: ...
 
 class TransactionPool(_message.Message):
-    __slots__ = ("transactions", "smartContractResults", "rewards", "receipts", "invalidTxs", "logs", "scheduledExecutedSCRSHashesPrevBlock", "scheduledExecutedInvalidTxsHashesPrevBlock")
+    __slots__ = ("transactions", "smartContractResults", "rewards", "receipts", "invalidTxs", "logs", "scheduledExecutedSCRSHashesPrevBlock", "scheduledExecutedInvalidTxsHashesPrevBlock", "unexecutableTransactions")
     class TransactionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -169,6 +213,13 @@ class TransactionPool(_message.Message):
         key: str
         value: TxInfo
         def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[TxInfo, _Mapping]] = ...) -> None: ...
+    class UnexecutableTransactionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Transaction
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Transaction, _Mapping]] = ...) -> None: ...
     TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     SMARTCONTRACTRESULTS_FIELD_NUMBER: _ClassVar[int]
     REWARDS_FIELD_NUMBER: _ClassVar[int]
@@ -177,6 +228,7 @@ class TransactionPool(_message.Message):
     LOGS_FIELD_NUMBER: _ClassVar[int]
     SCHEDULEDEXECUTEDSCRSHASHESPREVBLOCK_FIELD_NUMBER: _ClassVar[int]
     SCHEDULEDEXECUTEDINVALIDTXSHASHESPREVBLOCK_FIELD_NUMBER: _ClassVar[int]
+    UNEXECUTABLETRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     transactions: _containers.MessageMap[str, TxInfo]
     smartContractResults: _containers.MessageMap[str, SCRInfo]
     rewards: _containers.MessageMap[str, RewardInfo]
@@ -185,7 +237,8 @@ class TransactionPool(_message.Message):
     logs: _containers.RepeatedCompositeFieldContainer[LogData]
     scheduledExecutedSCRSHashesPrevBlock: _containers.RepeatedScalarFieldContainer[str]
     scheduledExecutedInvalidTxsHashesPrevBlock: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, transactions: _Optional[_Mapping[str, TxInfo]] = ..., smartContractResults: _Optional[_Mapping[str, SCRInfo]] = ..., rewards: _Optional[_Mapping[str, RewardInfo]] = ..., receipts: _Optional[_Mapping[str, Receipt]] = ..., invalidTxs: _Optional[_Mapping[str, TxInfo]] = ..., logs: _Optional[_Iterable[_Union[LogData, _Mapping]]] = ..., scheduledExecutedSCRSHashesPrevBlock: _Optional[_Iterable[str]] = ..., scheduledExecutedInvalidTxsHashesPrevBlock: _Optional[_Iterable[str]] = ...) -> None: ...
+    unexecutableTransactions: _containers.MessageMap[str, Transaction]
+    def __init__(self, transactions: _Optional[_Mapping[str, TxInfo]] = ..., smartContractResults: _Optional[_Mapping[str, SCRInfo]] = ..., rewards: _Optional[_Mapping[str, RewardInfo]] = ..., receipts: _Optional[_Mapping[str, Receipt]] = ..., invalidTxs: _Optional[_Mapping[str, TxInfo]] = ..., logs: _Optional[_Iterable[_Union[LogData, _Mapping]]] = ..., scheduledExecutedSCRSHashesPrevBlock: _Optional[_Iterable[str]] = ..., scheduledExecutedInvalidTxsHashesPrevBlock: _Optional[_Iterable[str]] = ..., unexecutableTransactions: _Optional[_Mapping[str, Transaction]] = ...) -> None: ...
 
 class FeeInfo(_message.Message):
     __slots__ = ("gasUsed", "fee", "initialPaidFee", "gasRefunded", "hadRefund")
@@ -590,6 +643,192 @@ class HeaderV2(_message.Message):
     scheduledGasPenalized: int
     scheduledGasRefunded: int
     def __init__(self, header: _Optional[_Union[Header, _Mapping]] = ..., scheduledRootHash: _Optional[bytes] = ..., scheduledAccumulatedFees: _Optional[bytes] = ..., scheduledDeveloperFees: _Optional[bytes] = ..., scheduledGasProvided: _Optional[int] = ..., scheduledGasPenalized: _Optional[int] = ..., scheduledGasRefunded: _Optional[int] = ...) -> None: ...
+
+class HeaderV3(_message.Message):
+    __slots__ = ("nonce", "prevHash", "prevRandSeed", "randSeed", "shardID", "timestampMs", "round", "epoch", "blockBodyType", "leaderSignature", "miniBlockHeaders", "peerChanges", "metaBlockHashes", "txCount", "epochStartMetaHash", "receiptsHash", "chainID", "softwareVersion", "reserved", "gasLimit", "lastExecutionResult", "executionResults")
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    PREVHASH_FIELD_NUMBER: _ClassVar[int]
+    PREVRANDSEED_FIELD_NUMBER: _ClassVar[int]
+    RANDSEED_FIELD_NUMBER: _ClassVar[int]
+    SHARDID_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMPMS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BLOCKBODYTYPE_FIELD_NUMBER: _ClassVar[int]
+    LEADERSIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    MINIBLOCKHEADERS_FIELD_NUMBER: _ClassVar[int]
+    PEERCHANGES_FIELD_NUMBER: _ClassVar[int]
+    METABLOCKHASHES_FIELD_NUMBER: _ClassVar[int]
+    TXCOUNT_FIELD_NUMBER: _ClassVar[int]
+    EPOCHSTARTMETAHASH_FIELD_NUMBER: _ClassVar[int]
+    RECEIPTSHASH_FIELD_NUMBER: _ClassVar[int]
+    CHAINID_FIELD_NUMBER: _ClassVar[int]
+    SOFTWAREVERSION_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_FIELD_NUMBER: _ClassVar[int]
+    GASLIMIT_FIELD_NUMBER: _ClassVar[int]
+    LASTEXECUTIONRESULT_FIELD_NUMBER: _ClassVar[int]
+    EXECUTIONRESULTS_FIELD_NUMBER: _ClassVar[int]
+    nonce: int
+    prevHash: bytes
+    prevRandSeed: bytes
+    randSeed: bytes
+    shardID: int
+    timestampMs: int
+    round: int
+    epoch: int
+    blockBodyType: BlockType
+    leaderSignature: bytes
+    miniBlockHeaders: _containers.RepeatedCompositeFieldContainer[MiniBlockHeader]
+    peerChanges: _containers.RepeatedCompositeFieldContainer[PeerChange]
+    metaBlockHashes: _containers.RepeatedScalarFieldContainer[bytes]
+    txCount: int
+    epochStartMetaHash: bytes
+    receiptsHash: bytes
+    chainID: bytes
+    softwareVersion: bytes
+    reserved: bytes
+    gasLimit: int
+    lastExecutionResult: ExecutionResultInfo
+    executionResults: _containers.RepeatedCompositeFieldContainer[ExecutionResult]
+    def __init__(self, nonce: _Optional[int] = ..., prevHash: _Optional[bytes] = ..., prevRandSeed: _Optional[bytes] = ..., randSeed: _Optional[bytes] = ..., shardID: _Optional[int] = ..., timestampMs: _Optional[int] = ..., round: _Optional[int] = ..., epoch: _Optional[int] = ..., blockBodyType: _Optional[_Union[BlockType, str]] = ..., leaderSignature: _Optional[bytes] = ..., miniBlockHeaders: _Optional[_Iterable[_Union[MiniBlockHeader, _Mapping]]] = ..., peerChanges: _Optional[_Iterable[_Union[PeerChange, _Mapping]]] = ..., metaBlockHashes: _Optional[_Iterable[bytes]] = ..., txCount: _Optional[int] = ..., epochStartMetaHash: _Optional[bytes] = ..., receiptsHash: _Optional[bytes] = ..., chainID: _Optional[bytes] = ..., softwareVersion: _Optional[bytes] = ..., reserved: _Optional[bytes] = ..., gasLimit: _Optional[int] = ..., lastExecutionResult: _Optional[_Union[ExecutionResultInfo, _Mapping]] = ..., executionResults: _Optional[_Iterable[_Union[ExecutionResult, _Mapping]]] = ...) -> None: ...
+
+class BaseExecutionResult(_message.Message):
+    __slots__ = ("headerHash", "headerNonce", "headerRound", "headerEpoch", "rootHash", "gasUsed")
+    HEADERHASH_FIELD_NUMBER: _ClassVar[int]
+    HEADERNONCE_FIELD_NUMBER: _ClassVar[int]
+    HEADERROUND_FIELD_NUMBER: _ClassVar[int]
+    HEADEREPOCH_FIELD_NUMBER: _ClassVar[int]
+    ROOTHASH_FIELD_NUMBER: _ClassVar[int]
+    GASUSED_FIELD_NUMBER: _ClassVar[int]
+    headerHash: bytes
+    headerNonce: int
+    headerRound: int
+    headerEpoch: int
+    rootHash: bytes
+    gasUsed: int
+    def __init__(self, headerHash: _Optional[bytes] = ..., headerNonce: _Optional[int] = ..., headerRound: _Optional[int] = ..., headerEpoch: _Optional[int] = ..., rootHash: _Optional[bytes] = ..., gasUsed: _Optional[int] = ...) -> None: ...
+
+class ExecutionResultInfo(_message.Message):
+    __slots__ = ("notarizedInRound", "executionResult")
+    NOTARIZEDINROUND_FIELD_NUMBER: _ClassVar[int]
+    EXECUTIONRESULT_FIELD_NUMBER: _ClassVar[int]
+    notarizedInRound: int
+    executionResult: BaseExecutionResult
+    def __init__(self, notarizedInRound: _Optional[int] = ..., executionResult: _Optional[_Union[BaseExecutionResult, _Mapping]] = ...) -> None: ...
+
+class ExecutionResult(_message.Message):
+    __slots__ = ("baseExecutionResult", "receiptsHash", "miniBlockHeaders", "developerFees", "accumulatedFees", "executedTxCount")
+    BASEEXECUTIONRESULT_FIELD_NUMBER: _ClassVar[int]
+    RECEIPTSHASH_FIELD_NUMBER: _ClassVar[int]
+    MINIBLOCKHEADERS_FIELD_NUMBER: _ClassVar[int]
+    DEVELOPERFEES_FIELD_NUMBER: _ClassVar[int]
+    ACCUMULATEDFEES_FIELD_NUMBER: _ClassVar[int]
+    EXECUTEDTXCOUNT_FIELD_NUMBER: _ClassVar[int]
+    baseExecutionResult: BaseExecutionResult
+    receiptsHash: bytes
+    miniBlockHeaders: _containers.RepeatedCompositeFieldContainer[MiniBlockHeader]
+    developerFees: bytes
+    accumulatedFees: bytes
+    executedTxCount: int
+    def __init__(self, baseExecutionResult: _Optional[_Union[BaseExecutionResult, _Mapping]] = ..., receiptsHash: _Optional[bytes] = ..., miniBlockHeaders: _Optional[_Iterable[_Union[MiniBlockHeader, _Mapping]]] = ..., developerFees: _Optional[bytes] = ..., accumulatedFees: _Optional[bytes] = ..., executedTxCount: _Optional[int] = ...) -> None: ...
+
+class MetaBlockV3(_message.Message):
+    __slots__ = ("nonce", "epoch", "round", "timestampMs", "shardInfo", "peerInfo", "leaderSignature", "prevHash", "prevRandSeed", "randSeed", "miniBlockHeaders", "epochChangeProposed", "epochStart", "chainID", "softwareVersion", "reserved", "gasLimit", "txCount", "lastExecutionResult", "executionResults", "shardInfoProposal")
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMPMS_FIELD_NUMBER: _ClassVar[int]
+    SHARDINFO_FIELD_NUMBER: _ClassVar[int]
+    PEERINFO_FIELD_NUMBER: _ClassVar[int]
+    LEADERSIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    PREVHASH_FIELD_NUMBER: _ClassVar[int]
+    PREVRANDSEED_FIELD_NUMBER: _ClassVar[int]
+    RANDSEED_FIELD_NUMBER: _ClassVar[int]
+    MINIBLOCKHEADERS_FIELD_NUMBER: _ClassVar[int]
+    EPOCHCHANGEPROPOSED_FIELD_NUMBER: _ClassVar[int]
+    EPOCHSTART_FIELD_NUMBER: _ClassVar[int]
+    CHAINID_FIELD_NUMBER: _ClassVar[int]
+    SOFTWAREVERSION_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_FIELD_NUMBER: _ClassVar[int]
+    GASLIMIT_FIELD_NUMBER: _ClassVar[int]
+    TXCOUNT_FIELD_NUMBER: _ClassVar[int]
+    LASTEXECUTIONRESULT_FIELD_NUMBER: _ClassVar[int]
+    EXECUTIONRESULTS_FIELD_NUMBER: _ClassVar[int]
+    SHARDINFOPROPOSAL_FIELD_NUMBER: _ClassVar[int]
+    nonce: int
+    epoch: int
+    round: int
+    timestampMs: int
+    shardInfo: _containers.RepeatedCompositeFieldContainer[ShardData]
+    peerInfo: _containers.RepeatedCompositeFieldContainer[PeerData]
+    leaderSignature: bytes
+    prevHash: bytes
+    prevRandSeed: bytes
+    randSeed: bytes
+    miniBlockHeaders: _containers.RepeatedCompositeFieldContainer[MiniBlockHeader]
+    epochChangeProposed: bool
+    epochStart: EpochStart
+    chainID: bytes
+    softwareVersion: bytes
+    reserved: bytes
+    gasLimit: int
+    txCount: int
+    lastExecutionResult: MetaExecutionResultInfo
+    executionResults: _containers.RepeatedCompositeFieldContainer[MetaExecutionResult]
+    shardInfoProposal: _containers.RepeatedCompositeFieldContainer[ShardDataProposal]
+    def __init__(self, nonce: _Optional[int] = ..., epoch: _Optional[int] = ..., round: _Optional[int] = ..., timestampMs: _Optional[int] = ..., shardInfo: _Optional[_Iterable[_Union[ShardData, _Mapping]]] = ..., peerInfo: _Optional[_Iterable[_Union[PeerData, _Mapping]]] = ..., leaderSignature: _Optional[bytes] = ..., prevHash: _Optional[bytes] = ..., prevRandSeed: _Optional[bytes] = ..., randSeed: _Optional[bytes] = ..., miniBlockHeaders: _Optional[_Iterable[_Union[MiniBlockHeader, _Mapping]]] = ..., epochChangeProposed: bool = ..., epochStart: _Optional[_Union[EpochStart, _Mapping]] = ..., chainID: _Optional[bytes] = ..., softwareVersion: _Optional[bytes] = ..., reserved: _Optional[bytes] = ..., gasLimit: _Optional[int] = ..., txCount: _Optional[int] = ..., lastExecutionResult: _Optional[_Union[MetaExecutionResultInfo, _Mapping]] = ..., executionResults: _Optional[_Iterable[_Union[MetaExecutionResult, _Mapping]]] = ..., shardInfoProposal: _Optional[_Iterable[_Union[ShardDataProposal, _Mapping]]] = ...) -> None: ...
+
+class BaseMetaExecutionResult(_message.Message):
+    __slots__ = ("baseExecutionResult", "validatorStatsRootHash", "accumulatedFeesInEpoch", "devFeesInEpoch")
+    BASEEXECUTIONRESULT_FIELD_NUMBER: _ClassVar[int]
+    VALIDATORSTATSROOTHASH_FIELD_NUMBER: _ClassVar[int]
+    ACCUMULATEDFEESINEPOCH_FIELD_NUMBER: _ClassVar[int]
+    DEVFEESINEPOCH_FIELD_NUMBER: _ClassVar[int]
+    baseExecutionResult: BaseExecutionResult
+    validatorStatsRootHash: bytes
+    accumulatedFeesInEpoch: bytes
+    devFeesInEpoch: bytes
+    def __init__(self, baseExecutionResult: _Optional[_Union[BaseExecutionResult, _Mapping]] = ..., validatorStatsRootHash: _Optional[bytes] = ..., accumulatedFeesInEpoch: _Optional[bytes] = ..., devFeesInEpoch: _Optional[bytes] = ...) -> None: ...
+
+class MetaExecutionResultInfo(_message.Message):
+    __slots__ = ("notarizedInRound", "executionResult")
+    NOTARIZEDINROUND_FIELD_NUMBER: _ClassVar[int]
+    EXECUTIONRESULT_FIELD_NUMBER: _ClassVar[int]
+    notarizedInRound: int
+    executionResult: BaseMetaExecutionResult
+    def __init__(self, notarizedInRound: _Optional[int] = ..., executionResult: _Optional[_Union[BaseMetaExecutionResult, _Mapping]] = ...) -> None: ...
+
+class MetaExecutionResult(_message.Message):
+    __slots__ = ("executionResult", "miniBlockHeaders", "receiptsHash", "developerFees", "accumulatedFees", "executedTxCount")
+    EXECUTIONRESULT_FIELD_NUMBER: _ClassVar[int]
+    MINIBLOCKHEADERS_FIELD_NUMBER: _ClassVar[int]
+    RECEIPTSHASH_FIELD_NUMBER: _ClassVar[int]
+    DEVELOPERFEES_FIELD_NUMBER: _ClassVar[int]
+    ACCUMULATEDFEES_FIELD_NUMBER: _ClassVar[int]
+    EXECUTEDTXCOUNT_FIELD_NUMBER: _ClassVar[int]
+    executionResult: BaseMetaExecutionResult
+    miniBlockHeaders: _containers.RepeatedCompositeFieldContainer[MiniBlockHeader]
+    receiptsHash: bytes
+    developerFees: bytes
+    accumulatedFees: bytes
+    executedTxCount: int
+    def __init__(self, executionResult: _Optional[_Union[BaseMetaExecutionResult, _Mapping]] = ..., miniBlockHeaders: _Optional[_Iterable[_Union[MiniBlockHeader, _Mapping]]] = ..., receiptsHash: _Optional[bytes] = ..., developerFees: _Optional[bytes] = ..., accumulatedFees: _Optional[bytes] = ..., executedTxCount: _Optional[int] = ...) -> None: ...
+
+class ShardDataProposal(_message.Message):
+    __slots__ = ("headerHash", "round", "nonce", "shardID", "epoch", "numPendingMiniBlocks")
+    HEADERHASH_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    SHARDID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NUMPENDINGMINIBLOCKS_FIELD_NUMBER: _ClassVar[int]
+    headerHash: bytes
+    round: int
+    nonce: int
+    shardID: int
+    epoch: int
+    numPendingMiniBlocks: int
+    def __init__(self, headerHash: _Optional[bytes] = ..., round: _Optional[int] = ..., nonce: _Optional[int] = ..., shardID: _Optional[int] = ..., epoch: _Optional[int] = ..., numPendingMiniBlocks: _Optional[int] = ...) -> None: ...
 
 class MetaBlock(_message.Message):
     __slots__ = ("nonce", "epoch", "round", "timeStamp", "shardInfo", "peerInfo", "signature", "leaderSignature", "pubKeysBitmap", "prevHash", "prevRandSeed", "randSeed", "rootHash", "validatorStatsRootHash", "miniBlockHeaders", "receiptsHash", "epochStart", "chainID", "softwareVersion", "accumulatedFees", "accumulatedFeesInEpoch", "developerFees", "devFeesInEpoch", "txCount", "reserved")

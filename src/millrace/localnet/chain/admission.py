@@ -8,7 +8,7 @@ from millrace.chain.keys import verify
 from millrace.chain.network import NetworkProfile
 from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import Transaction, signing_message
-from millrace.localnet.ledger import Ledger
+from millrace.localnet.contracts.ledger import Ledger
 
 MAX_NONCE_GAP = 100
 GENESIS_SUPPLY = 20_000_000 * 10**18

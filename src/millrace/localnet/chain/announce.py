@@ -9,11 +9,11 @@ from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
 from millrace.chain.token import NATIVE
 from millrace.chain.transaction import Transaction, to_proto
-from millrace.localnet.calls import Event
 from millrace.localnet.chain.block import Block
 from millrace.localnet.chain.content import Content, Entry, FeeInfo, Log, Result
 from millrace.localnet.chain.validators import Validators
-from millrace.localnet.ledger import NONCE, Ledger
+from millrace.localnet.contracts.calls import Event
+from millrace.localnet.contracts.ledger import NONCE, Ledger
 
 GENESIS_RATING = 50.0
 

@@ -10,7 +10,7 @@ from millrace.chain import bigint
 from millrace.chain.call import TokenPayment
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction
-from millrace.localnet.calls import Event
+from millrace.localnet.contracts.calls import Event
 
 TX_BLOCK, RESULT_BLOCK, INVALID_BLOCK = pb.TxBlock, pb.SmartContractResultBlock, pb.InvalidBlock
 MiniBlockKey = tuple[int, int, pb.BlockType]

@@ -19,8 +19,6 @@ from millrace.chain.token import NATIVE
 from millrace.chain.transaction import Transaction, chain_hash
 from millrace.dex.document import Block as DocumentBlock
 from millrace.dex.document import PoolDocument
-from millrace.localnet import market as markets
-from millrace.localnet.calls import State
 from millrace.localnet.chain import admission, announce
 from millrace.localnet.chain.block import Block, Grant, Place, meta_header, seal
 from millrace.localnet.chain.content import Content, Result
@@ -28,10 +26,12 @@ from millrace.localnet.chain.index import TransactionIndex
 from millrace.localnet.chain.mempool import Mempool
 from millrace.localnet.chain.shard import GENESIS, Arrival, Shard
 from millrace.localnet.chain.validators import Validators
-from millrace.localnet.faucet import FaucetError, grant
-from millrace.localnet.ledger import Account, Ledger
+from millrace.localnet.contracts.frame import State
+from millrace.localnet.contracts.ledger import Account, Ledger
+from millrace.localnet.market import market as markets
+from millrace.localnet.market.faucet import FaucetError, grant
+from millrace.localnet.market.traders import Traders
 from millrace.localnet.settings import LocalnetSettings
-from millrace.localnet.traders import Traders
 
 EGLD = 10**18
 KEPT_META = 64

@@ -9,7 +9,7 @@ from millrace.chain import fees
 from millrace.chain.fees import GasSchedule
 from millrace.chain.transaction import Transaction
 from millrace.localnet.chain.admission import Refused
-from millrace.localnet.ledger import Ledger
+from millrace.localnet.contracts.ledger import Ledger
 
 
 class Mempool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millrace.chain import call as calls
 from millrace.chain.call import TokenPayment
-from millrace.localnet.calls import Transfer
+from millrace.localnet.contracts.calls import Transfer
 
 
 def token_data(receiver: bytes, tokens: list[TokenPayment], code: bytes | None) -> bytes:

@@ -20,12 +20,13 @@ from millrace.chain.network import NetworkProfile
 from millrace.chain.shard import METACHAIN
 from millrace.chain.token import NATIVE
 from millrace.chain.transaction import Transaction
-from millrace.localnet import builtin
-from millrace.localnet.calls import CallResult, ContractCall, Event, State, Transfer
 from millrace.localnet.chain.content import INVALID_BLOCK, RESULT_BLOCK, TX_BLOCK, Content, Result
 from millrace.localnet.chain.payload import by_receiver, call_data, token_data
-from millrace.localnet.execution import execute_call
-from millrace.localnet.ledger import LedgerError
+from millrace.localnet.contracts import builtin
+from millrace.localnet.contracts.calls import CallResult, ContractCall, Event, Transfer
+from millrace.localnet.contracts.execution import execute_call
+from millrace.localnet.contracts.frame import State
+from millrace.localnet.contracts.ledger import LedgerError
 
 DEVELOPER_SHARE = 30  # percent of a call's processing fee
 REFUND_TO_RELAYER = "gas refund for relayer"

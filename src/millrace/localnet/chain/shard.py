@@ -9,8 +9,6 @@ from millrace.chain.call import TokenPayment
 from millrace.chain.network import NetworkProfile
 from millrace.chain.token import NATIVE
 from millrace.chain.transaction import Transaction
-from millrace.localnet import faucet
-from millrace.localnet.calls import BlockInfo, State
 from millrace.localnet.chain.block import (
     Block,
     Grant,
@@ -24,7 +22,10 @@ from millrace.localnet.chain.block import (
 from millrace.localnet.chain.content import TX_BLOCK, Content, Result
 from millrace.localnet.chain.mempool import Mempool
 from millrace.localnet.chain.processor import Processor
-from millrace.localnet.market import WRAPPED, Market
+from millrace.localnet.contracts.calls import BlockInfo
+from millrace.localnet.contracts.frame import State
+from millrace.localnet.market import faucet
+from millrace.localnet.market.market import WRAPPED, Market
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,9 @@ from millrace.dex.market import Market
 from millrace.dex.operations import ZAPPED
 from millrace.dex.pool import Pool, Swap
 from millrace.dex.vault import Asset, Referral, Step, VaultResult, execute
-from millrace.localnet import gas
-from millrace.localnet.calls import State
+from millrace.localnet.contracts import gas
 from millrace.localnet.contracts.events import log_liquidity, log_onedex_swap, log_swap
-from millrace.localnet.contracts.frame import Contract, Frame
+from millrace.localnet.contracts.frame import Contract, Frame, State
 from millrace.localnet.contracts.wrapper import Wrapper
 
 REFERRAL: Final = "referral"

@@ -4,10 +4,8 @@ Functions and arguments are those of the published contract interfaces (`ash-sdk
 """
 
 from millrace.chain.abi import Reader, top_uint
-from millrace.localnet import gas
-from millrace.localnet.calls import State
-from millrace.localnet.contracts import views
-from millrace.localnet.contracts.frame import Arguments, ContractError, Frame
+from millrace.localnet.contracts import gas, views
+from millrace.localnet.contracts.frame import Arguments, ContractError, Frame, State
 from millrace.localnet.contracts.pools import (
     PoolContract,
     add_any,

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from millrace.chain.abi import top_uint
 from millrace.chain.call import TokenPayment
 from millrace.chain.token import NATIVE, NATIVE_IN_TRANSFERS, is_identifier
 from millrace.dex.pool import Pool
-from millrace.localnet import builtin
-from millrace.localnet.calls import ContractCall, Event, State, Transfer
-from millrace.localnet.meter import Meter
+from millrace.localnet.contracts import builtin
+from millrace.localnet.contracts.calls import BlockInfo, ContractCall, Event, Transfer
+from millrace.localnet.contracts.ledger import Ledger
+from millrace.localnet.contracts.meter import SHALLOW, Meter
 
 MAX_AMOUNT_BYTES = 32
 
@@ -29,6 +32,20 @@ class Contract:
         self.address = address
         self.endpoints: Mapping[str, Endpoint] = {}
         self.views: Mapping[str, View] = {}
+
+
+class State(msgspec.Struct):
+    """What contracts run on: a shard's ledger, the contracts that live there, and who else lives there.
+
+    The chain puts the block being made into `block`. The deeper the contracts' tries are (`trie_depth`), the dearer is
+    a first read.
+    """
+
+    ledger: Ledger
+    contracts: Mapping[bytes, Contract]
+    is_local: Callable[[bytes], bool]
+    block: BlockInfo = BlockInfo()
+    trie_depth: int = SHALLOW
 
 
 class Arguments:

@@ -5,10 +5,8 @@ Functions and arguments are those of `jex-sc-dex-pair` and `jex-sc-stablepool`.
 
 from millrace.chain.abi import top_uint
 from millrace.dex.constant_product import JexPool
-from millrace.localnet import gas
-from millrace.localnet.calls import State
-from millrace.localnet.contracts import views
-from millrace.localnet.contracts.frame import Arguments, ContractError, Frame
+from millrace.localnet.contracts import gas, views
+from millrace.localnet.contracts.frame import Arguments, ContractError, Frame, State
 from millrace.localnet.contracts.pools import (
     PoolContract,
     add_any,

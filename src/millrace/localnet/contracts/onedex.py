@@ -11,11 +11,9 @@ from millrace.chain.abi import top_uint
 from millrace.chain.call import TokenPayment
 from millrace.chain.token import NATIVE
 from millrace.dex.constant_product import OneDexPool
-from millrace.localnet import gas
-from millrace.localnet.calls import State
-from millrace.localnet.contracts import views
+from millrace.localnet.contracts import gas, views
 from millrace.localnet.contracts.events import log_onedex_swap
-from millrace.localnet.contracts.frame import Arguments, Contract, ContractError, Frame
+from millrace.localnet.contracts.frame import Arguments, Contract, ContractError, Frame, State
 from millrace.localnet.contracts.pools import (
     at_least,
     buy,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from millrace.chain.token import NATIVE
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.pool import Burn, Mint, Pool, Swap
-from millrace.localnet import gas
+from millrace.localnet.contracts import gas
 from millrace.localnet.contracts.events import log_liquidity, log_swap
 from millrace.localnet.contracts.frame import Contract, ContractError, Frame
 

@@ -20,8 +20,7 @@ from millrace.chain.abi import (
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.pool import Pool, PoolState
 from millrace.dex.stable import AshStablePool, JexStablePool
-from millrace.localnet.calls import State
-from millrace.localnet.contracts.frame import Arguments, ContractError, View
+from millrace.localnet.contracts.frame import Arguments, ContractError, State, View
 
 NOBODY: Final = bytes(32)
 MAX_PAGE: Final = 1000

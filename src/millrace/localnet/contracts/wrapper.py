@@ -1,7 +1,7 @@
 """The EGLD wrapper: one wrapped unit for each unit of EGLD it holds."""
 
 from millrace.chain.token import NATIVE
-from millrace.localnet import gas
+from millrace.localnet.contracts import gas
 from millrace.localnet.contracts.frame import Contract, ContractError, Frame
 
 

@@ -4,10 +4,8 @@ Functions, argument order and which payments they take are those of `mx-exchange
 """
 
 from millrace.chain.abi import top_uint
-from millrace.localnet import gas
-from millrace.localnet.calls import State
-from millrace.localnet.contracts import views
-from millrace.localnet.contracts.frame import Arguments, Contract, ContractError, Frame
+from millrace.localnet.contracts import gas, views
+from millrace.localnet.contracts.frame import Arguments, Contract, ContractError, Frame, State
 from millrace.localnet.contracts.pools import (
     PoolContract,
     at_least,

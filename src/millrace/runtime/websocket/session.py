@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, Protocol, cast
 
 import picows
 from picows import WSMsgType
@@ -28,14 +28,27 @@ from millrace.runtime.websocket.frames import (
 )
 from millrace.runtime.websocket.pieces import Pieces
 
-if TYPE_CHECKING:
-    from millrace.runtime.websocket.server import WsServer
-
 Kind = Literal["text", "binary"]
 
 _ABORT_AFTER = 0.2  # seconds for the close frame to leave before the socket is reset
 _LINGER = 5.0  # seconds a graceful close may wait for the reader to take what was sent before
 _MAX_PINGS, _PING_WINDOW = 64, 5.0  # a peer's pings in so many seconds; more close with 1008
+
+
+class Keeper(Protocol):
+    """What a server wants to know of its sessions."""
+
+    longest: int
+    """Payload bytes of the longest frame that is read."""
+
+    def opened(self, session: Session) -> None:
+        """The connection stands."""
+
+    def gone(self, session: Session) -> None:
+        """The connection has ended, or never stood."""
+
+    def message_began(self, session: Session) -> None:
+        """A message comes in fragments."""
 
 
 class Session(picows.WSListener):
@@ -72,7 +85,7 @@ class Session(picows.WSListener):
         self._unwanted = False
         self._pings = 0
         self._pings_since = 0.0
-        self._server: WsServer | None = None
+        self._keeper: Keeper | None = None
 
     # What a subclass overrides.
 
@@ -188,9 +201,9 @@ class Session(picows.WSListener):
         if self._raw is not None:
             self._raw.set_write_buffer_limits(high=high)
 
-    def belongs_to(self, server: WsServer) -> None:
-        """The server that is told of what happens here, before the connection stands."""
-        self._server = server
+    def belongs_to(self, keeper: Keeper) -> None:
+        """Who is told of what happens here; said before the connection stands."""
+        self._keeper = keeper
 
     # What picows calls.
 
@@ -203,11 +216,11 @@ class Session(picows.WSListener):
         self._client = transport.is_client_side
         peer = self._raw.get_extra_info("peername")
         self.remote = str(peer[0]) if peer else ""
-        if self._server is not None:
-            self._server.opened(self)
+        if self._keeper is not None:
+            self._keeper.opened(self)
         self.on_open()
-        if self.in_pieces and self._server is not None and not self.closed:
-            self._pieces = Pieces.put_before(self._raw, self._server.longest, self._half_too_early)
+        if self.in_pieces and self._keeper is not None and not self.closed:
+            self._pieces = Pieces.put_before(self._raw, self._keeper.longest, self._half_too_early)
 
     def on_ws_frame(self, transport: picows.WSTransport, frame: picows.WSFrame) -> None:
         if self._pieces is not None and self._pieces.early:
@@ -228,8 +241,8 @@ class Session(picows.WSListener):
         self.close_code = self.close_code or 1006
         self._parts.clear()
         self._pieces = None
-        if self._server is not None:
-            self._server.gone(self)
+        if self._keeper is not None:
+            self._keeper.gone(self)
         if was_open:
             self.on_close()
 
@@ -260,9 +273,9 @@ class Session(picows.WSListener):
                 self.close(1002, "a new message began inside another", abort=True)
                 return
             self._parts_kind = "text" if part.msg_type == WSMsgType.TEXT else "binary"
-            if not part.fin and self._server is not None:
+            if not part.fin and self._keeper is not None:
                 self._message_since = asyncio.get_running_loop().time()
-                self._server.message_began(self)
+                self._keeper.message_began(self)
             if part.fin:
                 if len(data) > self.max_message_size:
                     self._too_big()

@@ -1,0 +1,1 @@
+"""The outside of the local chain: HTTP, observers that tell a notifier, gossip peers, faults on request."""

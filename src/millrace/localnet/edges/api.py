@@ -1,0 +1,341 @@
+"""HTTP of the local chain: the pool document, the chain API's shapes, a faucet, and a control endpoint for tests.
+
+Shapes follow the public chain API (`GET /transactions/{hash}`, `GET /accounts/{address}`); errors are the API's
+`{"statusCode", "message", "error"}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from millrace.chain import address, amount
+from millrace.chain.shard import METACHAIN
+from millrace.chain.transaction import TransactionError, TransactionJson, client_hash, from_json, to_json
+from millrace.dex import document
+from millrace.localnet.chain.admission import Refused
+from millrace.localnet.chain.content import Log, Result
+from millrace.localnet.chain.index import Record
+from millrace.localnet.chain.machine import Chain
+from millrace.localnet.contracts.execution import QueryError
+from millrace.localnet.contracts.execution import query as view
+from millrace.localnet.edges.control import Control, ControlError
+from millrace.localnet.market.faucet import FaucetError
+from millrace.runtime.http import json_response, make_app
+
+_REASONS = {400: "Bad Request", 404: "Not Found", 503: "Service Unavailable"}
+
+
+_FAUCET_SECONDS = 10.0
+"""How long a faucet request waits until its receiver has what it asked for."""
+
+
+class Grant(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of `POST /faucet`: `amount` in smallest units."""
+
+    address: str
+    token: str
+    amount: str
+
+
+class Query(msgspec.Struct, rename="camel"):
+    """Body of `POST /vm-values/query`: a contract's view and its arguments in hex, as a gateway takes it."""
+
+    sc_address: str
+    func_name: str
+    args: list[str] = []
+
+
+class Api:
+    """The handlers; all of them read or change the chain between two rounds, on the event loop."""
+
+    def __init__(self, chain: Chain, control: Control, gossip_addresses: Callable[[], list[str]]) -> None:
+        self._chain = chain
+        self._control = control
+        self._gossip_addresses = gossip_addresses
+        self._document: tuple[int, bytes] = (-1, b"")
+
+    def app(self) -> web.Application:
+        """The application with all routes."""
+        app = make_app()
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/pools", self._pools)
+        app.router.add_get("/gossip", self._gossip)
+        app.router.add_get("/network/config", self._network)
+        app.router.add_get("/network/status/{shard}", _errors(self._status))
+        app.router.add_post("/vm-values/query", _errors(self._view))
+        app.router.add_get("/transactions/{hash}", _errors(self._transaction))
+        app.router.add_post("/transactions", _errors(self._submit))
+        app.router.add_get("/accounts/{address}", _errors(self._account))
+        app.router.add_get("/accounts/{address}/tokens", _errors(self._tokens))
+        app.router.add_post("/faucet", _errors(self._faucet))
+        app.router.add_post("/control/{action}", _errors(self._act))
+        return app
+
+    async def _health(self, _: web.Request) -> web.Response:
+        chain = self._chain
+        blocks = {str(number): shard.next_nonce - 1 for number, shard in chain.shards.items()}
+        return json_response(
+            {
+                "status": "ok",
+                "chainId": chain.network.chain_id,
+                "profile": chain.network.name,
+                "round": chain.round,
+                "blocks": blocks | {"meta": len(chain.meta) and chain.meta[-1].nonce},
+                "mempool": {str(number): len(shard.mempool) for number, shard in chain.shards.items()},
+                "pools": len(chain.market.pools),
+                "observers": self._control.observers_state(),
+            }
+        )
+
+    async def _pools(self, _: web.Request) -> web.Response:
+        """The pool document, encoded once per block."""
+        shard = self._chain.shards[self._chain.home]
+        key = shard.next_nonce * 1_000_000 + shard.forks
+        if self._document[0] != key:
+            self._document = (key, document.encode(self._chain.pool_document()))
+        return web.Response(body=self._document[1], content_type="application/json")
+
+    async def _gossip(self, _: web.Request) -> web.Response:
+        return json_response({"peers": self._gossip_addresses()})
+
+    async def _network(self, _: web.Request) -> web.Response:
+        network, gas = self._chain.network, self._chain.network.gas
+        config = {
+            "erd_chain_id": network.chain_id,
+            "erd_denomination": 18,
+            "erd_gas_per_data_byte": gas.gas_per_data_byte,
+            "erd_gas_price_modifier": str(gas.gas_price_modifier),
+            "erd_min_gas_limit": gas.min_gas_limit,
+            "erd_min_gas_price": gas.min_gas_price,
+            "erd_max_gas_per_transaction": gas.max_gas_per_tx,
+            "erd_extra_gas_limit_guarded_tx": gas.extra_guarded,
+            "erd_extra_gas_limit_relayed_tx": gas.extra_relayed,
+            "erd_min_transaction_version": 1,
+            "erd_num_shards_without_meta": network.shards,
+            "erd_round_duration": self._chain.settings.round_ms,
+            "erd_rounds_per_epoch": self._chain.settings.rounds_per_epoch,
+            "erd_start_time": self._chain.genesis_ms // 1000,
+        }
+        return json_response({"data": {"config": config}, "error": "", "code": "successful"})
+
+    async def _status(self, request: web.Request) -> web.Response:
+        """The newest block of a shard, in a gateway's words."""
+        text = request.match_info["shard"]
+        shard = int(text) if text.isdecimal() and len(text) < 11 else -1
+        if shard != METACHAIN and shard not in self._chain.shards:
+            raise ApiError(404, f"there is no shard {text[:20]}")
+        head = self._chain.meta[-1] if shard == METACHAIN and self._chain.meta else None
+        if shard != METACHAIN:
+            head = self._chain.shards[shard].head
+        stamp = head.timestamp_ms if head is not None else self._chain.genesis_ms
+        status = {
+            "erd_nonce": head.nonce if head is not None else 0,
+            "erd_current_round": self._chain.round,
+            "erd_epoch_number": head.epoch if head is not None else 0,
+            "erd_block_timestamp": stamp // 1000,
+            "erd_block_timestamp_ms": stamp,
+        }
+        return json_response({"data": {"status": status}, "error": "", "code": "successful"})
+
+    async def _view(self, request: web.Request) -> web.Response:
+        """A contract's view, in a gateway's words; what the contract refuses is an answer with its reason."""
+        try:
+            query = msgspec.json.decode(await request.read(), type=Query)
+            contract = address.decode(query.sc_address)
+            args = [bytes.fromhex(arg) for arg in query.args]
+        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+            raise ApiError(400, f"expected scAddress, funcName and args: {error}") from None
+        answer: dict[str, Any] = {"returnCode": "ok", "returnMessage": "", "returnData": []}
+        try:
+            values = view(self._chain.shards[self._chain.home].state, contract, query.func_name, args)
+            answer["returnData"] = [base64.b64encode(value).decode() for value in values]
+        except QueryError as error:
+            answer |= {"returnCode": "user error", "returnMessage": str(error)}
+        return json_response({"data": {"data": answer}, "error": "", "code": "successful"})
+
+    async def _transaction(self, request: web.Request) -> web.Response:
+        text = request.match_info["hash"]
+        try:
+            record = self._chain.index.find(bytes.fromhex(text)) if len(text) == 64 else None
+        except ValueError:
+            record = None
+        if record is None:
+            raise ApiError(404, "Transaction not found")
+        return json_response(_transaction_view(self._chain, record))
+
+    async def _submit(self, request: web.Request) -> web.Response:
+        try:
+            tx = from_json(msgspec.json.decode(await request.read(), type=TransactionJson))
+            tx_hash = self._chain.submit(tx)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TransactionError, Refused) as error:
+            raise ApiError(400, f"transaction generation failed: {error}") from None
+        body = {
+            "txHash": tx_hash.hex(),
+            "sender": address.encode(tx.sender),
+            "receiver": address.encode(tx.receiver),
+            "senderShard": self._chain.shard_of(tx.sender),
+            "receiverShard": self._chain.shard_of(tx.receiver),
+            "status": "Pending",
+        }
+        return json_response(body, 201)
+
+    async def _account(self, request: web.Request) -> web.Response:
+        pubkey = _address(request)
+        account = self._chain.account(pubkey)
+        body: dict[str, Any] = {
+            "address": address.encode(pubkey),
+            "balance": str(account.balance),
+            "nonce": account.nonce,
+            "shard": self._chain.network.shard_of(pubkey),
+            "isGuarded": bool(account.guardian),
+        }
+        if account.guardian:
+            body["activeGuardianAddress"] = address.encode(account.guardian)
+        return json_response(body)
+
+    async def _tokens(self, request: web.Request) -> web.Response:
+        account = self._chain.account(_address(request))
+        decimals = self._chain.market.decimals
+        return json_response(
+            [
+                {"identifier": token, "decimals": decimals.get(token, 18), "balance": str(balance)}
+                for token, balance in sorted(account.tokens.items())
+            ]
+        )
+
+    async def _faucet(self, request: web.Request) -> web.Response:
+        try:
+            grant = msgspec.json.decode(await request.read(), type=Grant)
+            receiver = address.decode(grant.address)
+            delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            grant_hash = self._chain.give(receiver, grant.token, amount.parse(grant.amount), lambda: _set(delivered))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise ApiError(400, f"expected address, token and amount: {error}") from None
+        except (address.AddressError, amount.AmountError, FaucetError) as error:
+            raise ApiError(400, str(error)) from None
+        try:
+            async with asyncio.timeout(_FAUCET_SECONDS):
+                await delivered
+        except TimeoutError:
+            raise ApiError(
+                503, "it was granted, but no block has delivered it yet: do not ask again, see if a shard is stopped"
+            ) from None
+        finally:
+            self._chain.unwatch(grant_hash)
+        body = {"address": grant.address, "token": grant.token, "amount": grant.amount, "hash": grant_hash.hex()}
+        return json_response(body)
+
+    async def _act(self, request: web.Request) -> web.Response:
+        raw = await request.read()
+        try:
+            body = msgspec.json.decode(raw, type=dict[str, Any]) if raw else {}
+            return json_response(self._control.act(request.match_info["action"], body))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise ApiError(400, f"expected a JSON object: {error}") from None
+        except ControlError as error:
+            raise ApiError(404 if error.unknown else 400, str(error)) from None
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class ApiError(Exception):
+    """An answer in the chain API's error shape."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+def _errors(handler: Handler) -> Handler:
+    async def guarded(request: web.Request) -> web.Response:
+        try:
+            return await handler(request)
+        except ApiError as error:
+            body = {"statusCode": error.status, "message": str(error), "error": _REASONS[error.status]}
+            return json_response(body, error.status)
+
+    return guarded
+
+
+def _address(request: web.Request) -> bytes:
+    try:
+        return address.decode(request.match_info["address"])
+    except address.AddressError as error:
+        raise ApiError(400, f"Validation failed for argument 'address': {error}") from None
+
+
+def _transaction_view(chain: Chain, record: Record) -> dict[str, Any]:
+    tx = record.tx
+    body: dict[str, Any] = {
+        "txHash": record.hash.hex(),
+        "clientHash": client_hash(tx).hex(),
+        "senderShard": chain.network.shard_of(tx.sender),
+        "receiverShard": chain.network.receiver_shard_of(tx.receiver, tx.sender),
+        "status": record.status,
+        "timestamp": record.timestamp_ms // 1000,
+        "timestampMs": record.timestamp_ms,
+        "gasUsed": record.gas_used,
+        "fee": str(record.fee),
+        "isRelayed": tx.is_relayed,
+        # Executed, but not final on every side yet.
+        "inTransit": record.source is not None and not record.outcome,
+        "results": [_result_view(result_hash, result) for result_hash, result in record.results.items()],
+        "logs": _log_view(record.logs),
+    }
+    body |= msgspec.to_builtins(to_json(tx))
+    if record.source is not None:
+        body |= {
+            "senderBlockHash": record.source.hash.hex(),
+            "senderBlockNonce": record.source.nonce,
+            "round": record.source.round,
+            "epoch": record.source.epoch,
+        }
+    if record.destination is not None:
+        body |= {
+            "receiverBlockHash": record.destination.hash.hex(),
+            "receiverBlockNonce": record.destination.nonce,
+        }
+    if record.status == "fail":
+        body["reason"] = record.reason
+    return body
+
+
+def _result_view(result_hash: bytes, result: Result) -> dict[str, Any]:
+    return {
+        "hash": result_hash.hex(),
+        "nonce": result.nonce,
+        "value": str(result.value),
+        "receiver": address.encode(result.receiver),
+        "sender": address.encode(result.sender),
+        "data": base64.b64encode(result.data).decode(),
+        "prevTxHash": result.original.hex(),
+        "originalTxHash": result.original.hex(),
+        "returnMessage": result.return_message,
+    }
+
+
+def _log_view(logs: dict[bytes, Log]) -> dict[str, Any]:
+    return {
+        "events": [
+            {
+                "address": address.encode(event.address),
+                "identifier": event.identifier,
+                "topics": [base64.b64encode(topic).decode() for topic in event.topics],
+                "data": base64.b64encode(event.data).decode(),
+                "order": order,
+            }
+            for order, event in enumerate(event for log in logs.values() for event in log.events)
+        ]
+    }

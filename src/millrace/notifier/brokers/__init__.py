@@ -1,0 +1,1 @@
+"""Delivery to message brokers, and the agreement of notifiers that share one."""

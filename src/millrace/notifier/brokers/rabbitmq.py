@@ -1,0 +1,134 @@
+"""Delivery to RabbitMQ: a durable topic exchange, publisher confirms, the journal as outbox."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+
+import aio_pika
+from aio_pika.abc import AbstractExchange, HeadersType
+from aio_pika.exceptions import CONNECTION_EXCEPTIONS, DeliveryError
+from aiormq.abc import DeliveredMessage
+from yarl import URL
+
+from millrace.notifier.brokers import sink
+from millrace.notifier.brokers.item import Item
+from millrace.notifier.brokers.sink import Bounds, Sink
+from millrace.notifier.journal.journal import Journal
+from millrace.notifier.metrics import Metrics
+from millrace.notifier.occasional import OccasionalLog
+from millrace.notifier.settings import NotifierSettings
+from millrace.runtime.settings import Secret
+from millrace.runtime.tasks import end_tasks
+
+log = logging.getLogger(__name__)
+_log_unroutable = OccasionalLog(log, logging.WARNING, "no queue is bound for a message")
+
+CONTENT_TYPE = "application/protobuf"
+
+
+class AmqpSink(Sink):
+    """Publishes the journal to a topic exchange."""
+
+    expected = (*CONNECTION_EXCEPTIONS, TimeoutError)
+    refusals = (DeliveryError,)
+
+    def __init__(self, settings: NotifierSettings, metrics: Metrics, journal: Journal) -> None:
+        bounds = Bounds(
+            settings.amqp_window,
+            settings.amqp_window_bytes,
+            settings.amqp_confirm_timeout,
+            settings.amqp_max_message_bytes,
+        )
+        super().__init__("amqp", bounds, settings, metrics, journal)
+        self._url = _broker(settings.amqp_url)
+        self._exchange = settings.amqp_exchange
+        self._prefix = f"{settings.amqp_prefix}." if settings.amqp_prefix else ""
+        self._unroutable = metrics.amqp_unroutable
+
+    async def _deliver(self) -> None:
+        connection = await aio_pika.connect(self._url, timeout=sink.OPEN_SECONDS)
+        publishing: set[asyncio.Task[None]] = set()
+        try:
+            async with asyncio.timeout(sink.OPEN_SECONDS):
+                channel = await connection.channel(publisher_confirms=True, on_return_raises=False)
+                exchange = await channel.declare_exchange(self._exchange, aio_pika.ExchangeType.TOPIC, durable=True)
+            channel.close_callbacks.add(self._on_channel_closed)
+            self._opened(exchange.name)
+            await self._pump(exchange, publishing)
+        finally:
+            await end_tasks(publishing)
+            await _close(connection)
+
+    def _on_channel_closed(self, _: object, error: BaseException | None) -> None:
+        self._fail(error)
+
+    async def _pump(self, exchange: AbstractExchange, publishing: set[asyncio.Task[None]]) -> None:
+        window = self._window
+        items: deque[Item] = deque()
+        while not (self._stopping and not window.unconfirmed):
+            self._wake.clear()
+            self._require_life()
+            if not self._stopping:
+                if not items and self.behind:
+                    items.extend(await self._next_items(window.position))
+                while items and window.has_room(len(items[0].payload)):
+                    item = items.popleft()
+                    window.sent(item.sequence, len(item.payload), sink.now())
+                    # Tasks start in the order of their creation, and the channel's lock is fair: so is the wire.
+                    task = asyncio.create_task(self._publish(exchange, item))
+                    publishing.add(task)
+                    task.add_done_callback(publishing.discard)
+                if not items and self.behind:
+                    continue
+            await self._wait()
+
+    async def _publish(self, exchange: AbstractExchange, item: Item) -> None:
+        key = self._routing_key(item)
+        try:
+            answer = await exchange.publish(_message(item), key, mandatory=True)
+        except (Exception, asyncio.CancelledError) as error:  # the library also cancels what waits for a confirm
+            self._fail(error)
+            return
+        if isinstance(answer, DeliveredMessage):
+            self._unroutable.inc()
+            _log_unroutable(routing_key=key)
+        self._confirm(item.sequence)
+
+    def _routing_key(self, item: Item) -> str:
+        return self._prefix + (item.topic if item.shard is None else f"{item.topic}.{item.shard}")
+
+
+def _broker(setting: Secret) -> URL:
+    """Where the broker is. Raises `OSError` for what is no such URL, without showing it: it may hold a password."""
+    try:
+        url = URL(setting.reveal())
+    except ValueError:
+        url = URL()
+    if url.scheme not in ("amqp", "amqps") or not url.host:
+        raise OSError("amqp_url: expected amqp://user:password@host:port/vhost, or amqps://…")
+    return url
+
+
+def _message(item: Item) -> aio_pika.Message:
+    headers: HeadersType = {"content-type": CONTENT_TYPE, "topic": item.topic, "sequence": item.sequence}
+    if item.shard is not None:
+        headers["shard-id"] = item.shard
+    if item.marks:
+        headers["marks"] = item.marks
+    return aio_pika.Message(
+        item.payload,
+        message_id=item.message_id,
+        content_type=CONTENT_TYPE,
+        delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+        headers=headers,
+    )
+
+
+async def _close(connection: aio_pika.abc.AbstractConnection) -> None:
+    try:
+        async with asyncio.timeout(sink.CLOSE_SECONDS):
+            await connection.close()
+    except Exception as error:  # it is gone in any case
+        log.debug("no clean end of the connection", extra={"why": str(error)})

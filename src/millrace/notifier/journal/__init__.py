@@ -1,0 +1,1 @@
+"""What the notifier keeps on disk before it answers: events, deduplication state, dead letters."""

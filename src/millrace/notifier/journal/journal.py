@@ -1,0 +1,325 @@
+"""The journal as the rest of the notifier uses it: one writer thread with group commit, one reader thread.
+
+Payloads queue for the writer. It takes all that wait, appends their news in one transaction and returns once
+that is on disk; only then are the nodes answered and the consumers served. While the disk refuses, the batch
+is tried again and no node is answered: nodes then hold back, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import functools
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from millrace.chain import outport
+from millrace.notifier.journal.dead_letters import DeadLetters
+from millrace.notifier.journal.postgres_store import PostgresStore
+from millrace.notifier.journal.processor import Arrival, Processor
+from millrace.notifier.journal.rows import JournalStore, JournalUnusable
+from millrace.notifier.journal.sqlite_store import Store
+from millrace.notifier.metrics import Metrics
+from millrace.notifier.rules.dedup import Block
+from millrace.notifier.rules.entry import Entry, now_ms
+from millrace.notifier.settings import NotifierSettings
+from millrace.runtime.postgres import Unavailable
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_MAX_BATCH = 256  # messages in one commit
+_TICK = 0.25  # seconds between looks at what is overdue, while no message comes
+_PRUNE_EVERY = 1.0  # seconds
+_CHECKPOINT_EVERY = 1.0  # seconds
+_WAL_SOFT = (
+    64 * 1024 * 1024
+)  # bytes of write-ahead log from which it is moved into the file; rarely, as it costs commits
+_WAL_HARD = 512 * 1024 * 1024  # bytes from which the writer itself waits until it is moved
+_RETRY = 0.5, 5.0  # seconds between attempts while the disk refuses: first, longest
+
+
+class _Job(NamedTuple):
+    arrival: Arrival
+    done: Callable[[], None]
+
+
+class Journal:
+    """Owns the data directory, and the database if it is elsewhere. All methods are for the event loop's thread."""
+
+    def __init__(
+        self, settings: NotifierSettings, metrics: Metrics, on_committed: Callable[[list[Entry]], None]
+    ) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._on_committed = on_committed
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._readers = ThreadPoolExecutor(1, "journal-read")
+        self._thread = threading.Thread(target=self._write_forever, name="journal-write", daemon=True)
+        self._stopping = threading.Event()
+        self.head = 0
+        """Newest committed sequence."""
+        self.oldest = 0
+        """Oldest sequence still here; beyond `head` when the journal is empty."""
+        self.origin = 0
+        """No sequence of this journal is or ever was as small as this."""
+        self.failing = ""
+        """Why the disk refuses at the moment; empty when it does not."""
+        self.defect: asyncio.Future[None]
+        """Carries the exception of a writer that had to give up."""
+        self.last_block_ms: dict[int, int] = {}
+        """Shard -> when its newest block came."""
+
+    async def start(self) -> None:
+        """Open or create the journal. Raises `JournalUnusable` with what to do about it."""
+        self._loop = asyncio.get_running_loop()
+        self.defect = self._loop.create_future()
+        await self._loop.run_in_executor(self._readers, self._open)
+        self._thread.start()
+
+    def _open(self) -> None:
+        directory = self._settings.data_dir
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock = (directory / "lock").open("w")
+        except OSError as error:
+            raise JournalUnusable(f"{directory}: {error.strerror}: choose a data_dir that can be written") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise JournalUnusable(f"{directory} is in use by another notifier: stop it or choose another") from error
+        try:
+            self._store, self._reader = self._open_stores(directory)
+        except BaseException:
+            self._lock.close()
+            raise
+        self._dead = DeadLetters(directory, self._settings.dead_letter_bytes)
+        self._processor = Processor(self._store, self._dead, self._metrics)
+        self.last_block_ms = {shard: saved for shard, (_, saved) in self._store.shards().items()}
+        self.origin = self._store.origin
+        self.head, self.oldest = self._store.next_sequence - 1, self._store.oldest
+
+    def _open_stores(self, directory: Path) -> tuple[JournalStore, JournalStore]:
+        """The writer's and the reader's connection."""
+        url, schema = self._settings.journal_url, self._settings.journal_schema
+        if not url:
+            return Store(directory, writer=True), Store(directory, writer=False)
+        try:
+            return PostgresStore(url, schema, writer=True), PostgresStore(url, schema, writer=False)
+        except Unavailable as error:
+            raise JournalUnusable(f"{error}. Start the server, or correct journal_url") from None
+
+    async def stop(self) -> None:
+        """Write what is queued, then close the files."""
+        self._queue.put(None)
+        self._stopping.set()
+        await self._loop.run_in_executor(None, self._thread.join)
+        await self._loop.run_in_executor(self._readers, self._close)
+        self._readers.shutdown()
+
+    def _close(self) -> None:
+        self._reader.close()
+        self._dead.close()
+        if isinstance(self._store, Store):
+            with contextlib.suppress(sqlite3.Error):
+                self._store.checkpoint("TRUNCATE")
+        self._store.close()
+        self._lock.close()
+
+    def submit(self, arrival: Arrival, done: Callable[[], None]) -> None:
+        """Queue a payload; `done` is called on the loop once all that it told is on disk."""
+        self._queue.put(_Job(arrival, done))
+
+    async def read(self, after: int, max_bytes: int) -> list[Entry]:
+        """Committed events beyond the sequence `after`: at least one if there is one, then up to `max_bytes`."""
+        entries: list[Entry] = []
+        while not entries:  # behind a stretch that is damaged, however long, there may be more
+            read = functools.partial(self._reader.read, after, max_bytes)
+            entries, corrupt = await self._loop.run_in_executor(self._readers, self._patiently, read, ([], []))
+            if not corrupt:
+                break
+            self._metrics.corrupt.inc(len(corrupt))
+            log.error("events of the journal fail their checksum", extra={"sequences": corrupt[:10]})
+            after = corrupt[-1]
+        return entries
+
+    async def block(self, shard: int, block_hash: bytes) -> Block | None:
+        """What is remembered of a block, as of the latest commit."""
+        ask = functools.partial(self._reader.block, shard, block_hash)
+        return await self._loop.run_in_executor(self._readers, self._patiently, ask, None)
+
+    def _patiently(self, ask: Callable[[], T], at_the_end: T) -> T:
+        """While the database cannot be reached, whoever reads waits, as nodes do."""
+        delay = _RETRY[0]
+        while True:
+            try:
+                return ask()
+            except Unavailable as error:
+                log.error("the journal cannot be read; consumers wait", extra={"why": str(error)})
+                if self._stopping.wait(delay):
+                    return at_the_end
+                delay = min(2 * delay, _RETRY[1])
+
+    # The writer's thread.
+
+    def _write_forever(self) -> None:
+        problem: BaseException
+        try:
+            self._write_until_stopped()
+            return
+        except sqlite3.DatabaseError as error:
+            problem = JournalUnusable.damaged(self._store.place, error)
+        except BaseException as error:
+            problem = error
+        # The loop may be gone already when the process is being torn down.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._give_up, problem)
+
+    def _give_up(self, error: BaseException) -> None:
+        if not self.defect.done():
+            self.defect.set_exception(error)
+
+    def _write_until_stopped(self) -> None:
+        pruned = checkpointed = time.monotonic()
+        while True:
+            batch, last = self._collect()
+            self._commit(batch)
+            now = time.monotonic()
+            if now - pruned >= _PRUNE_EVERY:
+                pruned = now if self._prune() == 0 else pruned
+            if now - checkpointed >= _CHECKPOINT_EVERY:
+                checkpointed = now
+                self._schedule_checkpoint()
+            if last:
+                return
+
+    def _collect(self) -> tuple[list[_Job], bool]:
+        """All jobs that wait, or none after a tick; and whether the end was asked for."""
+        batch: list[_Job] = []
+        try:
+            job = self._queue.get(timeout=_TICK)
+            while job is not None:
+                batch.append(job)
+                if len(batch) >= _MAX_BATCH:
+                    return batch, False
+                job = self._queue.get_nowait()
+        except queue.Empty:
+            return batch, False
+        return batch, True
+
+    def _commit(self, batch: list[_Job]) -> None:
+        delay = _RETRY[0]
+        prepared: list[Entry] | None = None  # of the attempt before
+        while True:
+            try:
+                if not self._store.landed() or prepared is None:
+                    prepared = None
+                    prepared = self._prepare(batch)
+                    self._write(batch)
+                break
+            except JournalUnusable:
+                raise
+            except (sqlite3.OperationalError, OSError) as error:
+                self._take_back()
+                self._metrics.commit_failures.inc()
+                self.failing = str(error)
+                log.error("the disk refuses; nodes are not answered until it takes events", extra={"why": self.failing})
+                if self._stopping.wait(delay):
+                    return  # never answered, so the nodes send it all again
+                delay = min(2 * delay, _RETRY[1])
+        self.failing = ""
+        if batch or prepared:
+            self._loop.call_soon_threadsafe(self._committed, batch, prepared)
+
+    def _prepare(self, batch: list[_Job]) -> list[Entry]:
+        """Append the news of a batch in a new transaction."""
+        self._store.begin()
+        entries: list[Entry] = []
+        for job in batch:
+            entries += self._processor.process(job.arrival)
+        overdue = now_ms() - int(self._settings.finalized_wait * 1000)
+        entries += self._processor.release_overdue(overdue)
+        return entries
+
+    def _write(self, batch: list[_Job]) -> None:
+        """Put what was prepared on disk."""
+        began = time.perf_counter()
+        self._dead.sync()
+        self._store.commit()
+        self._processor.tally.publish()
+        if batch:
+            self._metrics.commit_seconds.observe(time.perf_counter() - began)
+            self._metrics.batch_messages.observe(len(batch))
+
+    def _take_back(self) -> None:
+        """Undo an attempt to commit, as far as a disk that refuses lets us."""
+        self._store.rollback()
+        self._processor.tally.back_to(0)
+        with contextlib.suppress(OSError):  # then half a line may stay in the file
+            self._dead.undo()
+
+    def _prune(self) -> int:
+        settings = self._settings
+        try:
+            self._store.begin()
+            before = now_ms() - int(settings.retention_seconds * 1000)
+            gone = self._store.prune(before, settings.retention_bytes, settings.dedup_window)
+            self._store.commit()
+        except JournalUnusable:
+            raise
+        except (sqlite3.OperationalError, OSError) as error:
+            self._store.rollback()
+            log.warning("the journal could not be pruned", extra={"why": str(error)})
+            return 0
+        if gone:
+            self._metrics.pruned.inc(gone)
+            self._loop.call_soon_threadsafe(self._set_oldest, self._store.oldest)
+        return gone
+
+    def _set_oldest(self, oldest: int) -> None:
+        self.oldest = oldest
+
+    def _schedule_checkpoint(self) -> None:
+        """Keep SQLite's write-ahead log short without making commits wait, unless it grows without end."""
+        if not isinstance(self._store, Store):
+            return
+        try:
+            size = Path(f"{self._store.path}-wal").stat().st_size
+            if size > _WAL_HARD:
+                self._store.checkpoint("TRUNCATE")
+            elif size > _WAL_SOFT:
+                self._readers.submit(self._checkpoint)
+        except (OSError, sqlite3.OperationalError) as error:
+            log.warning("the write-ahead log could not be moved", extra={"why": str(error)})
+
+    def _checkpoint(self) -> None:
+        if isinstance(self._reader, Store):
+            with contextlib.suppress(sqlite3.OperationalError):
+                self._reader.checkpoint("PASSIVE")
+
+    # Back on the loop.
+
+    def _committed(self, batch: list[_Job], entries: list[Entry]) -> None:
+        if entries:
+            self.head = entries[-1].sequence
+            for entry in entries:
+                if entry.topic == outport.SAVE_BLOCK:
+                    self.last_block_ms[entry.shard] = entry.received_ms
+        self._metrics.journal_bytes.set(self._store.payload_bytes)
+        for job in batch:
+            try:
+                job.done()
+            except Exception:  # one node's trouble is not the others'
+                log.exception("an acknowledgement could not be sent")
+        if entries:
+            self._on_committed(entries)

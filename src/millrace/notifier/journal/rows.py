@@ -1,0 +1,135 @@
+"""What the stores of the journal have in common: rows of events and of blocks, their checksums, and the interface."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from millrace.notifier.rules.dedup import Block, Index, State
+from millrace.notifier.rules.entry import Entry
+
+CHECKED_AT_START = 256  # newest events
+PRUNE_ROWS = 64  # deleted in one transaction, so that no append waits long
+
+SELECT = "SELECT sequence, topic, shard, marks, message_id, received_ms, checksum, size, payload FROM events"
+
+
+class JournalUnusable(OSError):
+    """The journal cannot be opened or used any further; the text says what an operator can do."""
+
+    @classmethod
+    def damaged(cls, place: object, what: object, aside: str = "move it") -> JournalUnusable:
+        """The journal is not what it was when it was written; `aside` says how to put it out of the way."""
+        return cls(
+            f"{place}: {what}. The journal is damaged. Restore it from a backup, or {aside} away and start again: nodes"
+            " then send what follows, and consumers are told which sequences are gone."
+        )
+
+
+class JournalStore(Index, Protocol):
+    """Where the journal is kept, and the memory of the rules with it: in one transaction."""
+
+    origin: int
+    oldest: int
+    payload_bytes: int
+
+    @property
+    def place(self) -> str: ...
+    def close(self) -> None: ...
+
+    def begin(self) -> None: ...
+    def commit(self) -> None:
+        """Return once everything since `begin` is on disk."""
+
+    def rollback(self) -> None: ...
+    def landed(self) -> bool:
+        """Whether the transaction whose commit failed last is on disk after all: only its answer was lost."""
+
+    def mark(self) -> tuple[int, ...]:
+        """A point inside a transaction to go back to."""
+
+    def release_mark(self) -> None: ...
+    def back_to(self, mark: tuple[int, ...]) -> None: ...
+
+    def append(self, topic: str, shard: int, marks: int, message_id: str, now: int, payload: bytes) -> Entry:
+        """Add an event under the next sequence."""
+
+    def read(self, after: int, max_bytes: int, max_rows: int = 1024) -> tuple[list[Entry], list[int]]:
+        """Events beyond the sequence `after`, at least one if there is one; and the sequences found corrupt."""
+
+    def read_back(self, topic: str, count: int) -> list[Entry]:
+        """The newest `count` intact events of a topic, oldest first."""
+
+    def prune(self, before_ms: int, max_bytes: int, dedup_window: int) -> int:
+        """Delete some of the oldest events and memories beyond the bounds; return how many events went.
+
+        It has a transaction of its own.
+        """
+
+    def shards(self) -> dict[int, tuple[int, int]]:
+        """Shard -> nonce of its newest block, and when (ms) that came."""
+
+
+def entry_of(row: Sequence[Any]) -> Entry:
+    """The event of a row of `SELECT`."""
+    return Entry(row[0], row[1], row[2], row[3], row[4], row[5], row[8])
+
+
+def intact(row: Sequence[Any]) -> bool:
+    """Whether a row of events is what was written."""
+    try:
+        return bool(checksum(entry_of(row)) == row[6]) and len(row[8]) == row[7]
+    except (TypeError, AttributeError):  # a flipped bit may change the type of a column
+        return False
+
+
+def checksum(entry: Entry) -> int:
+    """CRC-32 over all that an event consists of."""
+    head = f"{entry.sequence}|{entry.topic}|{entry.shard}|{entry.marks}|{entry.message_id}|{entry.received_ms}|"
+    return zlib.crc32(entry.payload, zlib.crc32(head.encode()))
+
+
+def prunable(rows: Sequence[Sequence[int]], before_ms: int, payload_bytes: int, max_bytes: int) -> tuple[int, int, int]:
+    """Which of the oldest events (sequence, size, received) must go: last sequence, how many, their bytes."""
+    last, gone, freed = 0, 0, 0
+    for sequence, size, received in rows:
+        if received >= before_ms and payload_bytes - freed <= max_bytes:
+            break
+        last, gone, freed = sequence, gone + 1, freed + size
+    return last, gone, freed
+
+
+def block_of(row: Sequence[Any]) -> Block:
+    """The block of the columns generation, state, nonce, digest, first_sequence, announced, held_since."""
+    return Block(
+        generation=row[0],
+        state=State(row[1]),
+        nonce=None if row[2] is None else unsigned(row[2]),
+        digest=row[3],
+        first_sequence=row[4],
+        announced=bool(row[5]),
+        held_since=row[6],
+    )
+
+
+def row_of(block: Block) -> tuple[int, int, int | None, bytes, int, int, int]:
+    """The columns of a block, in the order in which `block_of` takes them."""
+    return (
+        block.generation,
+        int(block.state),
+        signed(block.nonce),
+        block.digest,
+        block.first_sequence,
+        int(block.announced),
+        block.held_since,
+    )
+
+
+def signed(number: int | None) -> int | None:
+    """Databases' integers are signed 64-bit, a nonce is unsigned."""
+    return number if number is None or number < 1 << 63 else number - (1 << 64)
+
+
+def unsigned(number: int) -> int:
+    return number if number >= 0 else number + (1 << 64)

@@ -1,0 +1,1 @@
+"""What events mean, without I/O: deduplication, normalisation, filters, the consumers' protocol."""

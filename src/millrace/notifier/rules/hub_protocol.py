@@ -1,0 +1,177 @@
+"""The conversation with one consumer, without sockets: subscriptions, acknowledgements, the window."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from millrace.chain import outport
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.proto.hub_pb2 import Gap, SubscribeEvent, SubscribeReply
+from millrace.notifier.rules.filters import Filter, FilterError, parse
+
+SUBSCRIBE, UNSUBSCRIBE, GAP = "subscribe", "unsubscribe", "gap"
+DEFAULT_ID = "default"
+
+_MAX_ID = 256
+_CONTROLS = 256  # subscribe and unsubscribe messages in a period
+_CONTROL_PERIOD = 5.0  # seconds
+
+
+class ProtocolViolation(Exception):
+    """The consumer must be disconnected: `code` is the close code, the text its reason."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class Position(NamedTuple):
+    """Where the journal stands."""
+
+    origin: int
+    """No sequence of this journal is so small."""
+    oldest: int
+    head: int
+
+
+class Changes(NamedTuple):
+    """What a message of the consumer asks the shell to do."""
+
+    reply: bytes = b""
+    """A `WsMessage` to send; empty: none."""
+    ack: bytes = b""
+    """A `WsMessage` to send before it; empty: none."""
+    added: Filter | None = None
+    removed: Filter | None = None
+    start: int | None = None
+    """Deliver what follows this sequence; given with the first subscription."""
+
+
+class Consumer:
+    """One connection on `/hub/ws`."""
+
+    def __init__(self, window_frames: int, window_bytes: int, max_subscriptions: int) -> None:
+        self._window_frames = window_frames
+        self._window_bytes = window_bytes
+        self._max_subscriptions = max_subscriptions
+        self._in_flight: deque[tuple[int, int]] = deque()
+        self._in_flight_bytes = 0
+        self._controls: deque[float] = deque()
+        self.subscriptions: dict[str, Filter] = {}
+        self.started = False
+        """Whether anything was ever subscribed to on this connection."""
+
+    def receive(self, message: bytes, position: Position, now: float) -> Changes:
+        """Take one binary message. Raises `ProtocolViolation`."""
+        try:
+            envelope = outport.decode_envelope(message)
+        except outport.OutportError:
+            raise ProtocolViolation(1007, "not a WsMessage") from None
+        if envelope.type == outport.ACK:
+            self.acknowledge(envelope.counter)
+            return Changes()
+        # A client that leaves the type out means a payload.
+        if envelope.type not in (0, outport.PAYLOAD) or envelope.topic not in (SUBSCRIBE, UNSUBSCRIBE):
+            raise ProtocolViolation(1008, "expected subscribe, unsubscribe or an acknowledgement")
+        self._count_control(now)
+        changes = self._control(envelope, position)
+        if envelope.withAcknowledge:
+            return changes._replace(ack=outport.ack_envelope(envelope.counter))
+        return changes
+
+    def _control(self, envelope: pb.WsMessage, position: Position) -> Changes:
+        try:
+            wish = SubscribeEvent.FromString(envelope.payload)
+        except DecodeError:
+            return _reply(envelope.topic, "", position, "the payload is not a SubscribeEvent")
+        if envelope.topic == SUBSCRIBE:
+            return self._subscribe(wish, position)
+        return self._unsubscribe(wish, position)
+
+    def _count_control(self, now: float) -> None:
+        while self._controls and self._controls[0] <= now - _CONTROL_PERIOD:
+            self._controls.popleft()
+        self._controls.append(now)
+        if len(self._controls) > _CONTROLS:
+            raise ProtocolViolation(1008, "too many control messages")
+
+    def _subscribe(self, wish: SubscribeEvent, position: Position) -> Changes:
+        name = wish.subscription_id or DEFAULT_ID
+        try:
+            wanted = parse(wish)
+            start = self._start(wish, position)
+            self._check_room(name)
+        except FilterError as error:
+            return _reply(SUBSCRIBE, name, position, str(error))
+        removed = self.subscriptions.get(name)
+        self.subscriptions[name] = wanted
+        self.started = True
+        return Changes(
+            _reply(SUBSCRIBE, name, position).reply,
+            added=wanted,
+            removed=None if removed is None or removed in self.subscriptions.values() else removed,
+            start=start,
+        )
+
+    def _start(self, wish: SubscribeEvent, position: Position) -> int | None:
+        """The sequence after which delivery begins, for the first subscription only."""
+        if not wish.HasField("resume_after"):
+            return None if self.started else position.head
+        if self.started:
+            raise FilterError("resume_after belongs to the first subscription: open another connection")
+        if wish.resume_after > position.head:
+            raise FilterError(
+                f"resume_after {wish.resume_after} is beyond the newest event {position.head}: this journal never"
+                " had it; subscribe with an older one, or without for what comes from now on"
+            )
+        return max(wish.resume_after, position.origin) if wish.resume_after == 0 else wish.resume_after
+
+    def _check_room(self, name: str) -> None:
+        if len(name) > _MAX_ID:
+            raise FilterError(f"a subscription_id has at most {_MAX_ID} characters")
+        if name not in self.subscriptions and len(self.subscriptions) >= self._max_subscriptions:
+            raise FilterError(f"at most {self._max_subscriptions} subscriptions per connection")
+
+    def _unsubscribe(self, wish: SubscribeEvent, position: Position) -> Changes:
+        name = wish.subscription_id or DEFAULT_ID
+        removed = self.subscriptions.pop(name, None)
+        if removed is None:
+            return _reply(UNSUBSCRIBE, name, position, "no such subscription")
+        still = removed in self.subscriptions.values()
+        return Changes(_reply(UNSUBSCRIBE, name, position).reply, removed=None if still else removed)
+
+    # The window.
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more frame may be sent before older ones are acknowledged."""
+        return len(self._in_flight) < self._window_frames and self._in_flight_bytes < self._window_bytes
+
+    def sent(self, sequence: int, size: int) -> None:
+        """An event went out."""
+        self._in_flight.append((sequence, size))
+        self._in_flight_bytes += size
+
+    def acknowledge(self, sequence: int) -> None:
+        """The consumer has everything up to `sequence`."""
+        while self._in_flight and self._in_flight[0][0] <= sequence:
+            self._in_flight_bytes -= self._in_flight.popleft()[1]
+
+
+def gap_message(first: int, last: int) -> bytes:
+    """The `WsMessage` that says which sequences are gone for good."""
+    return _message(GAP, Gap(first=first, last=last).SerializeToString())
+
+
+def _reply(topic: str, name: str, position: Position, reason: str = "") -> Changes:
+    reply = SubscribeReply(
+        subscription_id=name, ok=not reason, reason=reason, head=position.head, oldest=position.oldest
+    )
+    return Changes(_message(topic, reply.SerializeToString()))
+
+
+def _message(topic: str, payload: bytes) -> bytes:
+    return pb.WsMessage(type=outport.PAYLOAD, topic=topic, payload=payload, version=outport.VERSION).SerializeToString()

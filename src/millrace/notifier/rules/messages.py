@@ -1,0 +1,88 @@
+"""What a node's message is about, taken out of its payload once."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+from google.protobuf.message import Message
+
+from millrace.chain import outport
+from millrace.chain.proto import outport_pb2 as pb
+
+_HASH_SIZE = 32
+_MAX_EVENTS = 200_000  # in a block; several times what a block's gas can pay for, so more is no honest block
+
+
+class Undecodable(ValueError):
+    """A payload is not what its topic promises; the text says what is wrong."""
+
+
+class Decoded(msgspec.Struct, frozen=True):
+    """A payload and what the rules need to know of it."""
+
+    topic: str
+    message: Message
+    shard: int
+    block_hash: bytes = b""
+    """Raw; empty for messages that belong to no block."""
+
+
+def decode(topic: str, payload: bytes) -> Decoded:
+    """Decode the payload of a known topic. Raises `Undecodable`."""
+    try:
+        message = outport.decode_payload(topic, payload)
+    except outport.OutportError as error:
+        raise Undecodable(str(error)) from None
+    if isinstance(message, pb.OutportBlock):
+        if sum(1 + len(log.log.events) for log in message.transactionPool.logs) > _MAX_EVENTS:
+            raise Undecodable(f"a block with more than {_MAX_EVENTS} events")
+        return Decoded(topic, message, message.shardID, _hash_of_block(message.blockData))
+    if isinstance(message, pb.BlockData):
+        return Decoded(topic, message, message.shardID, _hash_of_block(message))
+    if isinstance(message, pb.FinalizedBlock):
+        return Decoded(topic, message, message.shardID, _checked(message.headerHash))
+    return Decoded(topic, message, outport.shard_of_payload(payload))
+
+
+def content_digest(message: Message) -> bytes:
+    """16 bytes that two nodes agree on when they tell the same.
+
+    Parts of a block in which honest nodes differ do not count: how far finality had come when it was sent,
+    and which signatures this node had collected.
+    """
+    if not isinstance(message, pb.OutportBlock):
+        return _digest(message)
+    final = message.highestFinalBlockNonce, message.highestFinalBlockHash
+    signers = list(message.signersIndexes)
+    proof = pb.HeaderProof()
+    has_proof = message.blockData.HasField("proof")
+    proof.CopyFrom(message.blockData.proof)
+    for name in ("highestFinalBlockNonce", "highestFinalBlockHash", "signersIndexes"):
+        message.ClearField(name)
+    message.blockData.ClearField("proof")
+    digest = _digest(message)
+    message.highestFinalBlockNonce, message.highestFinalBlockHash = final
+    message.signersIndexes.extend(signers)
+    if has_proof:
+        message.blockData.proof.CopyFrom(proof)
+    return digest
+
+
+def _digest(message: Message) -> bytes:
+    # Deterministic: the order of map entries is the sender's whim.
+    return hashlib.blake2b(message.SerializeToString(deterministic=True), digest_size=16).digest()
+
+
+def _hash_of_block(block: pb.BlockData) -> bytes:
+    if block.headerHash:
+        return _checked(block.headerHash)
+    if not block.headerBytes:
+        raise Undecodable("a block without header and header hash")
+    return hashlib.blake2b(block.headerBytes, digest_size=_HASH_SIZE).digest()
+
+
+def _checked(block_hash: bytes) -> bytes:
+    if len(block_hash) != _HASH_SIZE:
+        raise Undecodable(f"a header hash of {len(block_hash)} bytes")
+    return block_hash

@@ -1,0 +1,88 @@
+"""The journal's housekeeping: the write-ahead log moves into the file, old events leave, defects surface."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from millrace.chain import outport
+from millrace.notifier.app import Notifier
+from millrace.notifier.journal import journal as journal_module
+from millrace.notifier.journal.rows import JournalUnusable
+from millrace.notifier.journal.sqlite_store import FILE_NAME, Store
+from millrace.notifier.settings import NotifierSettings
+
+from ..helpers import event, notifier, peers, save_block
+
+
+@pytest.mark.parametrize("bound", ["_WAL_SOFT", "_WAL_HARD"])
+async def test_write_ahead_log_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    """Beyond either bound the write-ahead log is moved into the database while events keep coming."""
+    monkeypatch.setattr(journal_module, bound, 100_000)
+    monkeypatch.setattr(journal_module, "_CHECKPOINT_EVERY", 0.01)
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node = await connect.node()
+        big = event(b"\1" * 32, "big", data=b"x" * 50_000)
+        nonce = 0
+        while (tmp_path / FILE_NAME).stat().st_size < 1_000_000:
+            await node.save(save_block(0, nonce, events=[big]))
+            nonce += 1
+        assert nonce < 200, "one checkpoint per second or so, not none"
+        consumer = await connect.consumer()
+        await consumer.subscribe(resume_after=0)
+        assert len(await consumer.events(nonce)) == nonce
+
+
+async def test_retention_goes_on_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events beyond the size bound leave while the notifier runs; the newest stay."""
+    monkeypatch.setattr(journal_module, "_PRUNE_EVERY", 0.01)
+    async with notifier(tmp_path, retention_bytes=2000) as running, peers(running) as connect:
+        node = await connect.node()
+        for nonce in range(100):
+            await node.save(save_block(0, nonce))
+        size = len(save_block(0, 99).SerializeToString())
+        while running.journal.head - running.journal.oldest >= 2000 // size:
+            await asyncio.sleep(0.01)
+        assert running.journal.head >= running.journal.oldest
+
+
+async def test_a_long_damaged_stretch_hides_nothing(tmp_path: Path) -> None:
+    """However many events in a row are damaged, the intact ones behind them are read."""
+    count = 1030  # more than a store reads at once
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node = await connect.node()
+        counters = [node.post(outport.SAVE_BLOCK, save_block(0, nonce).SerializeToString()) for nonce in range(count)]
+        for counter in counters:
+            await node.acked(counter)
+        first, head = running.journal.oldest, running.journal.head
+        with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
+            db.execute("UPDATE events SET payload = 'damage' WHERE sequence < ?", (head - 1,))
+            db.commit()
+        entries = await running.journal.read(first - 1, 10**6)
+        assert [entry.sequence for entry in entries] == [head - 1, head]
+        assert await running.journal.read(head, 10**6) == []
+        assert running.metrics.corrupt._value.get() == count - 2
+
+
+async def test_damage_while_running_ends_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database found damaged while running ends the service with words for the operator; no node is answered."""
+    running = Notifier(NotifierSettings(port=0, http_port=0, data_dir=tmp_path))
+
+    def broken(self: Store) -> None:
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    async with AsyncExitStack() as stack:
+        await running.start(stack)
+        async with peers(running) as connect:
+            node = await connect.node()
+            with monkeypatch.context() as patch:
+                patch.setattr(Store, "commit", broken)
+                node.post(outport.SAVE_BLOCK, save_block(0, 1).SerializeToString())
+                with pytest.raises(JournalUnusable, match=r"malformed.*Restore it from a backup"):
+                    await asyncio.wait_for(running.work(asyncio.Event()), 10)
+            assert node.inbox.empty()

@@ -1,0 +1,288 @@
+"""The stores of the journal: what is committed stays, what is damaged is noticed, what is old leaves.
+
+Every test here runs against both, the SQLite file and the PostgreSQL server.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from millrace.notifier.journal.postgres_store import PostgresStore
+from millrace.notifier.journal.rows import JournalStore, JournalUnusable
+from millrace.notifier.journal.sqlite_store import FILE_NAME, Store
+from millrace.notifier.rules.dedup import Block, State
+from millrace.runtime.settings import Secret
+from servers.postgres import Postgres
+
+from ..helpers import unique_name
+
+
+class Place:
+    """Where one journal is kept: opens it, closes it, and changes it behind its back."""
+
+    def __init__(self, directory: Path, postgres: Postgres | None) -> None:
+        self._directory = directory
+        self._postgres = postgres
+        self._schema = unique_name()
+        self.bytes_type = "BLOB" if postgres is None else "BYTEA"
+        self._opened: list[JournalStore] = []
+
+    def open(self, *, writer: bool = True) -> JournalStore:
+        store: JournalStore
+        if self._postgres is None:
+            store = Store(self._directory, writer=writer)
+        else:
+            store = PostgresStore(Secret(self._postgres.url), self._schema, writer=writer)
+        self._opened.append(store)
+        return store
+
+    def close(self) -> None:
+        while self._opened:
+            self._opened.pop().close()
+
+    def sql(self, *statements: str) -> None:
+        """Statements that both databases understand; `events` and so on mean this journal's."""
+        if self._postgres is not None:
+            self._postgres.sql(f"SET search_path TO {self._schema}", *statements)
+            return
+        db = sqlite3.connect(self._directory / FILE_NAME, isolation_level=None)
+        for statement in statements:
+            db.execute(statement)
+        db.close()
+
+    def foreign(self) -> None:
+        """As if something else had made the tables."""
+        if self._postgres is None:
+            self.sql("PRAGMA application_id = 1")
+        else:
+            self.sql(f"COMMENT ON SCHEMA {self._schema} IS 'a shop'")
+
+    def of_format_9(self) -> None:
+        if self._postgres is None:
+            self.sql("PRAGMA user_version = 9")
+        else:
+            self.sql(f"COMMENT ON SCHEMA {self._schema} IS 'millrace notifier journal, format 9'")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A place for a journal, of either kind."""
+    postgres = request.getfixturevalue("postgres") if request.param == "postgresql" else None
+    made = Place(tmp_path, postgres)
+    yield made
+    made.close()
+
+
+def fill(store: JournalStore, count: int, size: int = 100, now: int = 5) -> None:
+    store.begin()
+    for number in range(count):
+        store.append("SaveBlock", 1, 0, f"SaveBlock:1:{number:02x}:1", now, bytes([number % 256]) * size)
+    store.commit()
+
+
+def corrupt(sequence: int, bytes_type: str = "BLOB") -> str:
+    """A statement that changes one event's payload, below the checksums' sight."""
+    return f"UPDATE events SET payload = cast('damage' AS {bytes_type}) WHERE sequence = {sequence}"
+
+
+def test_damage_at_the_end_refuses_to_start(place: Place) -> None:
+    """A newest event that fails its checksum refuses the start and says what to do."""
+    store = place.open()
+    fill(store, 5)
+    newest = store.next_sequence - 1
+    place.close()
+    place.sql(corrupt(newest, place.bytes_type))
+    with pytest.raises(JournalUnusable, match=f"event {newest} fails its checksum.*[Rr]estore it from a backup"):
+        place.open()
+
+
+def test_damage_further_back_is_reported(place: Place) -> None:
+    """An old event that fails its checksum is left out of what is read, and named."""
+    store = place.open()
+    fill(store, 300)
+    first = store.oldest
+    place.close()
+    place.sql(corrupt(first + 3, place.bytes_type))
+    entries, damaged = place.open().read(first - 1, 10**6, max_rows=10)
+    assert damaged == [first + 3] and [e.sequence - first for e in entries] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
+UNUSABLE = {
+    "something else": Place.foreign,
+    "format 9": Place.of_format_9,
+    "fact": lambda place: place.sql("DELETE FROM facts"),
+    "damaged": lambda place: place.sql("DROP TABLE events"),
+}
+
+
+@pytest.mark.parametrize("words", UNUSABLE)
+def test_unusable_journals(place: Place, words: str) -> None:
+    """What is not a whole journal of this version refuses the start with the reason and a way out."""
+    place.open()
+    place.close()
+    UNUSABLE[words](place)
+    with pytest.raises(JournalUnusable, match=f"{words}.*(choose another|start again)"):
+        place.open()
+
+
+def test_rollback_forgets_everything(place: Place) -> None:
+    """After a rollback, whole or to a mark, events, memories and sequences are as before."""
+    store = place.open()
+    fill(store, 1)
+    before = store.next_sequence, store.payload_bytes
+    store.begin()
+    mark = store.mark()
+    store.append("SaveBlock", 0, 0, "x", 1, b"x")
+    store.add_content("t", 0, b"d")
+    store.back_to(mark)
+    assert (store.next_sequence, store.payload_bytes) == before
+    assert store.add_content("t", 0, b"d")
+    store.append("SaveBlock", 0, 0, "x", 1, b"x")
+    store.rollback()
+    assert (store.next_sequence, store.payload_bytes) == before
+    store.begin()
+    assert store.add_content("t", 0, b"d")
+    store.commit()
+
+
+def test_retention(place: Place) -> None:
+    """Events leave by age and by size, oldest first; sequences never start again, even when all have left."""
+    store = place.open()
+    fill(store, 10, size=100, now=1)
+    fill(store, 10, size=100, now=50)
+    first = store.oldest
+    store.begin()
+    assert store.prune(before_ms=2, max_bytes=10**6, dedup_window=10**6) == 10
+    assert store.prune(before_ms=2, max_bytes=350, dedup_window=10**6) == 7
+    store.commit()
+    entries, _ = store.read(0, 10**6)
+    assert [e.sequence - first for e in entries] == [17, 18, 19]
+    assert (store.oldest, store.payload_bytes) == (first + 17, 300)
+    store.begin()
+    store.prune(before_ms=100, max_bytes=10**6, dedup_window=10**6)
+    store.commit()
+    following = store.next_sequence
+    place.close()
+    again = place.open()
+    assert (again.next_sequence, again.oldest, again.payload_bytes) == (following, following, 0)
+
+
+def test_memories_leave_behind_the_window(place: Place) -> None:
+    """What was seen is forgotten once so many events followed; a mark still waiting is not."""
+    store = place.open()
+    store.begin()
+    for name, held in ((b"old", 0), (b"held", 7)):
+        store.put_block(0, name, Block(1, State.SAVED, 4, b"", store.next_sequence, bool(held), held))
+    store.add_content("t", 0, b"old")
+    store.commit()
+    fill(store, 30)
+    store.begin()
+    store.put_block(0, b"new", Block(1, State.SAVED, 5, b"", store.next_sequence))
+    store.prune(0, 10**9, dedup_window=20)
+    store.commit()
+    assert store.block(0, b"old") is None
+    assert store.block(0, b"held") is not None and store.block(0, b"new") is not None
+    assert store.add_content("t", 0, b"old")
+
+
+NONCES = st.one_of(st.integers(0, 4), st.integers(0, 2**64 - 1))
+
+
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(nonce=NONCES)
+def test_nonces_are_unsigned(place: Place, nonce: int) -> None:
+    """Any 64-bit nonce comes back as it was stored."""
+    block = Block(1, State.FINAL, nonce, b"digest", 7, True, 9)
+    store = place.open()
+    store.begin()
+    store.put_block(1, b"hash", block)
+    store.set_newest_nonce(1, nonce)
+    store.commit()
+    place.close()
+    again = place.open()
+    assert (again.block(1, b"hash"), again.newest_nonce(1)) == (block, nonce)
+    assert again.live_at(1, nonce) == [b"hash"]
+    place.close()
+
+
+SHARDS, HASHES = st.integers(0, 1), st.sampled_from([b"a", b"b", b"c"])
+BLOCKS = st.builds(
+    Block, st.integers(0, 3), st.sampled_from(State), st.none() | st.integers(0, 2), HASHES,
+    st.integers(0, 10**13), st.booleans(), st.integers(0, 3),
+)  # fmt: skip
+STEPS = st.one_of(
+    st.tuples(st.just("put_block"), SHARDS, HASHES, BLOCKS),
+    st.tuples(st.just("block"), SHARDS, HASHES),
+    st.tuples(st.just("live_at"), SHARDS, st.integers(0, 2)),
+    st.tuples(st.just("waiting"), st.integers(0, 4)),
+    st.tuples(st.just("add_content"), st.just("t"), SHARDS, HASHES),
+    st.tuples(st.just("swap_latest"), st.just("t"), SHARDS, HASHES),
+    st.tuples(st.just("newest_nonce"), SHARDS),
+    st.tuples(st.just("set_newest_nonce"), SHARDS, NONCES),
+    st.tuples(st.just("append"), st.just("t"), SHARDS, st.just(0), HASHES.map(repr), st.integers(1, 9), HASHES),
+    st.tuples(st.just("prune"), st.integers(0, 10), st.integers(0, 9), st.integers(1, 6)),
+    st.tuples(st.sampled_from(["mark", "back_to", "commit", "rollback", "reopen"])),
+)
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(STEPS, max_size=40))
+def test_both_stores_agree(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple]) -> None:
+    """Whatever is done, in whatever transactions, the server remembers what the file remembers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.time_ns", lambda: 1_700_000_000_000_000_000)  # both begin at one sequence
+        places = [Place(tmp_path_factory.mktemp("journal"), None), Place(Path(), postgres)]
+        try:
+            seen = [replay(place, steps) for place in places]
+        finally:
+            for place in places:
+                place.close()
+    assert seen[0] == seen[1]
+
+
+def replay(place: Place, steps: list[tuple]) -> list[object]:
+    """Do the steps; returns all that can be seen of the store on the way and at the end."""
+    store = place.open()
+    store.begin()
+    seen: list[object] = []
+    mark: tuple[int, ...] | None = None
+    for name, *arguments in steps:
+        if name in ("mark", "back_to"):
+            if mark is not None:
+                store.back_to(mark) if name == "back_to" else store.release_mark()
+            mark = store.mark() if name == "mark" else None
+        elif name in ("commit", "rollback", "reopen"):
+            if mark is not None:
+                store.release_mark()
+            mark = None
+            (store.rollback if name == "rollback" else store.commit)()
+            if name == "reopen":
+                place.close()
+                store = place.open()
+            store.begin()
+        else:
+            if name == "prune":  # has a transaction of its own
+                if mark is not None:
+                    store.release_mark()
+                mark = None
+                store.commit()
+                store.begin()
+            result = getattr(store, name)(*arguments)
+            if name == "append":
+                result = result.sequence
+            elif name == "waiting":
+                result = sorted(result, key=repr)
+            elif name == "prune":
+                store.commit()
+                store.begin()
+            seen.append((name, result))
+        seen.append((store.next_sequence, store.oldest, store.payload_bytes))
+    store.commit()
+    entries, corrupt = store.read(0, 10**9)
+    return [*seen, [(entry.sequence, entry.payload) for entry in entries], corrupt, store.shards()]

@@ -1,0 +1,98 @@
+"""What is taken out of a node's payload."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import pytest
+
+from millrace.chain import outport
+from millrace.chain.headers import read_header
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.notifier.rules import messages
+from millrace.notifier.rules.messages import Undecodable
+
+from ..helpers import event, save_block
+
+
+def full_block() -> pb.OutportBlock:
+    block = save_block(1, 5, events=[event(b"\1" * 32, "swap", b"x")])
+    block.highestFinalBlockNonce, block.highestFinalBlockHash = 4, b"f" * 32
+    block.signersIndexes.extend((1, 2, 3))
+    block.blockData.proof.aggregatedSignature = b"s" * 48
+    for name in ("b", "a"):
+        block.alteredAccounts[name].balance = "1"
+    return block
+
+
+HONEST: list[Callable[[pb.OutportBlock], object]] = [
+    lambda block: setattr(block, "highestFinalBlockNonce", 3),
+    lambda block: block.ClearField("highestFinalBlockHash"),
+    lambda block: block.signersIndexes.append(9),
+    lambda block: setattr(block.blockData.proof, "pubKeysBitmap", b"\xff"),
+    lambda block: block.blockData.ClearField("proof"),
+]
+REAL: list[Callable[[pb.OutportBlock], object]] = [
+    lambda block: setattr(block.alteredAccounts["a"], "balance", "2"),
+    lambda block: block.transactionPool.logs[0].log.events[0].topics.append(b"y"),
+    lambda block: setattr(block.blockData, "timestampMs", 1),
+    lambda block: setattr(block, "leaderIndex", 8),
+]
+
+
+@pytest.mark.parametrize("change", HONEST)
+def test_honest_differences_do_not_count(change: Callable[[pb.OutportBlock], object]) -> None:
+    """Two nodes that differ in how far finality had come or whose signatures they had tell the same."""
+    mine, theirs = full_block(), full_block()
+    change(theirs)
+    before = theirs.SerializeToString()
+    assert messages.content_digest(mine) == messages.content_digest(theirs)
+    assert theirs.SerializeToString() == before, "the message is as it was"
+
+
+@pytest.mark.parametrize("change", REAL)
+def test_real_differences_count(change: Callable[[pb.OutportBlock], object]) -> None:
+    """Any other difference is a disagreement."""
+    mine, theirs = full_block(), full_block()
+    change(theirs)
+    assert messages.content_digest(mine) != messages.content_digest(theirs)
+
+
+def test_order_of_map_entries_does_not_count() -> None:
+    """The order in which a node writes a map says nothing."""
+    one, other = pb.OutportBlock(), pb.OutportBlock()
+    for block, names in ((one, "abc"), (other, "cba")):
+        for name in names:
+            block.alteredAccounts[name].nonce = ord(name)
+    assert messages.content_digest(one) == messages.content_digest(other)
+
+
+def test_header_hash_is_computed_when_it_is_missing() -> None:
+    """A block without its hash gets the BLAKE2b-256 of its header."""
+    block = full_block()
+    block.blockData.ClearField("headerHash")
+    decoded = messages.decode(outport.SAVE_BLOCK, block.SerializeToString())
+    assert decoded.block_hash == hashlib.blake2b(block.blockData.headerBytes, digest_size=32).digest()
+
+
+@pytest.mark.parametrize(
+    ("topic", "message", "words"),
+    [
+        (outport.SAVE_BLOCK, pb.OutportBlock(shardID=1), "without header"),
+        (outport.FINALIZED_BLOCK, pb.FinalizedBlock(headerHash=b"short"), "5 bytes"),
+        (outport.REVERT_INDEXED_BLOCK, pb.BlockData(headerHash=b"x" * 33), "33 bytes"),
+    ],
+)
+def test_blocks_that_cannot_be_named(topic: str, message: pb.OutportBlock, words: str) -> None:
+    """A block whose identity cannot be known is refused with the reason."""
+    with pytest.raises(Undecodable, match=words):
+        messages.decode(topic, message.SerializeToString())
+
+
+def test_unknown_header_type() -> None:
+    """A header type of the future leaves the facts open; the block is decoded all the same."""
+    block = full_block()
+    block.blockData.headerType = "HeaderV9"
+    assert messages.decode(outport.SAVE_BLOCK, block.SerializeToString()).shard == 1
+    assert read_header(block.blockData) is None

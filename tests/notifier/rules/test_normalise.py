@@ -1,0 +1,176 @@
+"""The four rules that turn a node's block into a consumer's block."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.notifier.rules.normalise import MULTI_TRANSFER, TRANSFERS, Memory, normalise
+
+from ..helpers import add_log, block_hash, event, save_block
+
+ALICE, BOB, POOL = b"\x01" * 32, b"\x02" * 32, b"\x09" * 32
+TX, RESULT = block_hash("tx"), block_hash("result")
+
+
+def transfer(amount: bytes = b"\x05", token: bytes = b"A-123456") -> pb.Event:
+    return event(ALICE, "ESDTTransfer", token, b"", amount, BOB)
+
+
+def add_result(block: pb.OutportBlock, result: bytes, original: bytes) -> None:
+    block.transactionPool.smartContractResults[result.hex()].smartContractResult.originalTxHash = original
+
+
+def events_of(block: pb.OutportBlock) -> list[pb.Event]:
+    return [event for log in block.transactionPool.logs for event in log.log.events]
+
+
+def arrive(block: pb.OutportBlock, from_shard: int, *hashes: bytes) -> None:
+    block.blockData.body.miniBlocks.add(senderShardID=from_shard, receiverShardID=block.shardID, txHashes=hashes)
+
+
+def test_result_carries_original_hash() -> None:
+    """The log of a smart-contract result names the transaction behind it; a transaction's own log stays."""
+    block = save_block(0, 1)
+    add_result(block, RESULT, TX)
+    add_log(block, RESULT.hex(), [event(POOL, "swap")])
+    add_log(block, TX.hex(), [event(POOL, "writeLog")])
+    normalise(block, Memory())
+    assert [log.txHash for log in block.transactionPool.logs] == [TX.hex(), TX.hex()]
+
+
+def test_result_of_an_earlier_block() -> None:
+    """A result announced in one block and executed in another shard's later block still finds its transaction."""
+    memory = Memory()
+    source, destination = save_block(0, 1), save_block(1, 4)
+    add_result(source, RESULT, TX)
+    add_log(destination, RESULT.hex(), [event(POOL, "swap")])
+    normalise(source, memory)
+    normalise(destination, memory)
+    assert destination.transactionPool.logs[0].txHash == TX.hex()
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9), st.binary(max_size=9)), min_size=2, max_size=6))
+def test_multi_transfer_is_split(payments: list[tuple[bytes, bytes, bytes]]) -> None:
+    """A transfer of n tokens becomes n events in place, which differ in token, nonce and amount only."""
+    topics = [part for payment in payments for part in payment] + [BOB]
+    whole = pb.Event(address=ALICE, identifier=MULTI_TRANSFER, topics=topics, data=b"d", additionalData=[b"a"])
+    block = save_block(0, 1, events=[event(POOL, "before"), whole, event(POOL, "after")])
+    normalise(block, Memory())
+    before, *singles, after = events_of(block)
+    assert (before.identifier, after.identifier) == (b"before", b"after")
+    assert [list(single.topics) for single in singles] == [[*payment, BOB] for payment in payments]
+    for single in singles:
+        single.topics[:] = topics
+        assert single == whole
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=4), max_size=12).filter(lambda topics: len(topics) % 3 != 1 or len(topics) < 7))
+def test_other_shapes_stay_whole(topics: list[bytes]) -> None:
+    """A multi-transfer whose topics are not token, nonce, amount … receiver is left as it is."""
+    odd = pb.Event(address=ALICE, identifier=MULTI_TRANSFER, topics=topics)
+    block = save_block(0, 1, events=[odd])
+    normalise(block, Memory())
+    assert events_of(block) == [odd]
+
+
+def test_splitting_is_bounded() -> None:
+    """Transfers made to blow a block up stay whole once the bound is reached; the work stays small."""
+    data = b"x" * 200_000
+    bomb = pb.Event(address=ALICE, identifier=MULTI_TRANSFER, topics=[b"t"] * 301, data=data)
+    block = save_block(0, 1, events=[bomb] * 4)
+    normalise(block, Memory())
+    assert [len(e.topics) for e in events_of(block)] == [4] * 300 + [301]
+    assert block.ByteSize() < (64 << 20) + 3 * bomb.ByteSize()
+    assert events_of(block)[-1] == bomb
+
+
+def test_failed_transaction_moved_nothing() -> None:
+    """Transfers of a transaction that signalled an error are dropped, also those in its results' logs."""
+    for sign in ("signalError", "internalVMErrors"):
+        block = save_block(0, 1)
+        add_result(block, RESULT, TX)
+        add_log(block, RESULT.hex(), [transfer()])
+        add_log(block, TX.hex(), [transfer(), event(POOL, sign)])
+        add_log(block, block_hash("other").hex(), [transfer()])
+        normalise(block, Memory())
+        assert [e.identifier for e in events_of(block)] == [sign.encode(), b"ESDTTransfer"]
+
+
+def test_failed_result_takes_only_its_own_back() -> None:
+    """A result that fails undoes its own transfers; what its transaction moved before stays moved."""
+    block = save_block(0, 1)
+    add_result(block, RESULT, TX)
+    add_log(block, RESULT.hex(), [transfer(b"\x01"), event(POOL, "signalError")])
+    add_log(block, TX.hex(), [transfer(b"\x02")])
+    normalise(block, Memory())
+    assert [e.topics[2] for e in events_of(block) if e.identifier in TRANSFERS] == [b"\x02"]
+
+
+def test_invalid_transaction_moved_nothing() -> None:
+    """A transaction in the pool's invalid ones keeps its entry and loses its transfers."""
+    block = save_block(0, 1, events=None)
+    block.transactionPool.invalidTxs[TX.hex()].transaction.nonce = 3
+    add_log(block, TX.hex(), [transfer()])
+    normalise(block, Memory())
+    assert events_of(block) == [] and TX.hex() in block.transactionPool.invalidTxs
+
+
+def test_confirmation_is_dropped() -> None:
+    """The receiver's shard does not tell a transfer again that the sender's shard told; in any later block."""
+    memory = Memory()
+    source, destination = save_block(0, 1), save_block(1, 9)
+    add_log(source, TX.hex(), [transfer(), transfer()])
+    add_log(destination, TX.hex(), [transfer(), event(POOL, "swap"), transfer(), transfer()])
+    arrive(destination, 0, TX)
+    saved_again = pb.OutportBlock.FromString(destination.SerializeToString())
+    normalise(source, memory)
+    normalise(destination, memory)
+    assert [e.identifier for e in events_of(destination)] == [b"swap", b"ESDTTransfer"], "two were told, not three"
+    normalise(saved_again, memory)
+    assert saved_again == destination, "saved again after a revert it is the same block"
+
+
+def test_unseen_or_unrelated_is_not_a_confirmation() -> None:
+    """A transfer stays when the sender's shard never told it, or when it differs, or was executed here alone."""
+    memory = Memory()
+    destination = save_block(1, 9)
+    add_log(destination, TX.hex(), [transfer()])
+    arrive(destination, 0, TX)
+    normalise(destination, memory)
+    assert len(events_of(destination)) == 1
+    source = save_block(0, 1)
+    add_log(source, RESULT.hex(), [transfer(b"\x01")])
+    normalise(source, memory)
+    other_amount, local = save_block(1, 10), save_block(2, 3)
+    add_log(other_amount, RESULT.hex(), [transfer(b"\x02")])
+    arrive(other_amount, 0, RESULT)
+    add_log(local, RESULT.hex(), [transfer(b"\x01")])
+    for block in (other_amount, local):
+        normalise(block, memory)
+        assert len(events_of(block)) == 1
+
+
+def test_block_saved_again_keeps_its_transfers() -> None:
+    """A sender's block that is saved again after a revert tells its transfers again."""
+    memory = Memory()
+    for _ in range(2):
+        block = save_block(0, 1, events=[transfer()])
+        normalise(block, memory)
+        assert len(events_of(block)) == 1
+
+
+def test_everything_else_stays() -> None:
+    """Invalid transactions, receipts, rewards, altered accounts and other events are as the node sent them."""
+    block = save_block(0, 1, events=[event(POOL, "swap", b"x"), transfer()])
+    pool = block.transactionPool
+    pool.invalidTxs["aa"].executionOrder = 3
+    pool.receipts["bb"].data = b"insufficient funds"
+    pool.rewards["cc"].reward.epoch = 4
+    block.alteredAccounts["erd1x"].balance = "7"
+    before = pb.OutportBlock.FromString(block.SerializeToString())
+    normalise(block, Memory())
+    assert block == before
