@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import hashlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from millrace.chain import outport
+from millrace.chain.headers import read_header
 from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.app import Notifier
@@ -191,3 +192,59 @@ class Peers:
 def unique_name() -> str:
     """A name that no other test uses: of a schema, a queue, a group of keys."""
     return f"t{secrets.token_hex(6)}"
+
+
+class Ran(NamedTuple):
+    """A header's execution, for `proposal`: what it is called, and the events of one transaction that it ran."""
+
+    block_hash: bytes
+    nonce: int
+    events: Sequence[pb.Event] = ()
+    balance: str = "1"
+    """Of an account that the execution changed: honest nodes differ in it."""
+
+
+def proposal(shard: int, nonce: int, label: object = "", ran: Sequence[Ran] = (), **fields: Any) -> pb.OutportBlock:
+    """A block that only proposes, and brings the executions of earlier headers of its shard."""
+    results = [
+        pb.ExecutionResult(
+            baseExecutionResult=pb.BaseExecutionResult(
+                headerHash=one.block_hash, headerNonce=one.nonce, headerRound=one.nonce + 100, headerEpoch=7
+            ),
+            developerFees=b"\0\0",
+            accumulatedFees=b"\0\5",
+            executedTxCount=1,
+        )
+        for one in ran
+    ]
+    header = pb.HeaderV3(
+        nonce=nonce,
+        round=nonce + 100,
+        epoch=7,
+        shardID=shard,
+        randSeed=block_hash((shard, nonce, label)),
+        timestampMs=1_700_000_000_000 + 600 * nonce,
+        executionResults=results,
+    )
+    block = pb.OutportBlock(shardID=shard, numberOfShards=3, **fields)
+    block.transactionPool.SetInParent()
+    data = block.blockData
+    data.shardID, data.headerType, data.timestampMs = shard, "HeaderV3", header.timestampMs
+    data.headerBytes = outport.serialize(header)
+    data.headerHash = hashlib.blake2b(data.headerBytes, digest_size=32).digest()
+    for one in ran:
+        result = data.results[one.block_hash.hex()]
+        result.headerNonce, result.timestampMs = one.nonce, 1_700_000_000_000 + 600 * one.nonce
+        result.transactionPool.SetInParent()
+        result.alteredAccounts["someone"].balance = one.balance
+        if one.events:
+            log = result.transactionPool.logs.add(txHash=block_hash(("tx", shard, one.nonce)).hex())
+            log.log.events.extend(one.events)
+    return block
+
+
+def ran(block: pb.OutportBlock, *events: pb.Event, balance: str = "1") -> Ran:
+    """The execution of a block that was proposed."""
+    header = read_header(block.blockData)
+    assert header is not None
+    return Ran(block.blockData.headerHash, header.nonce, events, balance)

@@ -1,8 +1,9 @@
 """Whatever is killed: what a node was acknowledged for is on disk and reaches every consumer, in order.
 
 Two nodes per shard tell the tale of one chain with forks, reverts, early and late finality and blocks saved
-again, each at its own pace. The notifier is killed with SIGKILL again and again, consumers and nodes lose their
-connections. At the end a checker compares what was told, what is in the journal and what consumers hold.
+again, each at its own pace. From `CHANGE` on its blocks are proposed first and executed later; reverts cross that
+height. The notifier is killed with SIGKILL again and again, consumers and nodes lose their connections. At the end a
+checker compares what was told, what is in the journal and what consumers hold.
 `MILLRACE_TORTURE_ROUNDS` sets the number of kills.
 """
 
@@ -22,6 +23,7 @@ from typing import Any, TypeVar
 import pytest
 
 from millrace.chain import outport
+from millrace.chain.headers import read_header
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier import app
 from millrace.notifier.journal.sqlite_store import FILE_NAME
@@ -30,14 +32,16 @@ from millrace.runtime import websocket
 from millrace.runtime.process import run_service
 from millrace.system.ports import free_ports
 
-from .helpers import WAIT, Consumer, Node, event, finalized, save_block
+from .helpers import WAIT, Consumer, Node, event, finalized, proposal, ran, save_block
 
 ROUNDS = int(os.environ.get("MILLRACE_TORTURE_ROUNDS", "20"))
 SEED = int(os.environ.get("MILLRACE_TORTURE_SEED", "1"))
 SHARDS = (0, 1, 2)
 STRAIGHT = 2  # this shard never reverts, so that each of its events must come exactly once
 STEPS = 6 * ROUNDS
+CHANGE = 5  # nonce of the first block of the present format
 SAVE, FINAL, REVERT = outport.SAVE_BLOCK, outport.FINALIZED_BLOCK, outport.REVERT_INDEXED_BLOCK
+EXECUTED = outport.EXECUTED_BLOCK
 
 P = TypeVar("P", Node, Consumer)
 Step = tuple[str, bytes, bytes]  # topic, header hash, payload
@@ -60,7 +64,8 @@ def tale(shard: int, rng: random.Random) -> list[Step]:
         fork = rng.choice("aab") if shard != STRAIGHT else ""
         events = [event(b"\1" * 32, "swap", rng.randbytes(8)) for _ in range(rng.randrange(3))]
         nonce = len(stack)
-        block = save_block(shard, nonce, fork, events=events_of(shard, nonce, fork, events))
+        events = events_of(shard, nonce, fork, events)
+        block = save_block(shard, nonce, fork, events=events) if nonce < CHANGE else proposed(shard, fork, stack)
         early = rng.random() < 0.3
         if early:
             final(block)
@@ -69,6 +74,22 @@ def tale(shard: int, rng: random.Random) -> list[Step]:
         if not early and rng.random() < 0.5:
             final(block)
     return steps
+
+
+def proposed(shard: int, fork: str, stack: list[pb.OutportBlock]) -> pb.OutportBlock:
+    """A block on top of these. Every fourth brings no execution, the one after it two; the first of all none."""
+    nonce = len(stack)
+    brings = {0: 0, 1: 2}.get(nonce % 4, 1)
+    oldest = max(CHANGE, nonce - brings)
+    executed = [ran(stack[n], *_EVENTS.get((shard, n, ""), ())) for n in range(oldest, nonce)]
+    return proposal(shard, nonce, (fork, stack[-1].blockData.headerHash), ran=executed)
+
+
+def executions_of(payload: bytes) -> list[str]:
+    """The headers (hex) whose executions a saved block lists."""
+    header = read_header(pb.OutportBlock.FromString(payload).blockData)
+    assert header is not None
+    return [execution.block_hash.hex() for execution in header.executions]
 
 
 _EVENTS: dict[tuple[int, int, str], list[pb.Event]] = {}
@@ -251,8 +272,31 @@ def check(rows: list[tuple[Any, ...]], tales: dict[int, list[Step]], kept: list[
             message = pb.WsMessage.FromString(mine[sequence])
             assert (message.topic, message.payload) == (topic, payload)
     for shard, steps in tales.items():
-        told = [(row[1], row[3].split(":")[2]) for row in rows if row[2] == shard and row[1] != outport.SETTINGS]
+        mine = [row for row in rows if row[2] == shard and row[1] != outport.SETTINGS]
+        told = [(row[1], row[3].split(":")[2]) for row in mine if row[1] != EXECUTED]
         check_shard(shard, [(topic, hash_.hex()) for topic, hash_, _ in steps], told)
+        check_executions(shard, steps, mine)
+
+
+def check_executions(shard: int, steps: list[Step], rows: list[tuple[Any, ...]]) -> None:
+    """Every execution that some block lists is told, behind such a block, and once for each life of its header."""
+    listed = {name for topic, _, payload in steps if topic == SAVE for name in executions_of(payload)}
+    lives: dict[str, int] = {}
+    times: dict[str, int] = {}
+    brought: set[str] = set()
+    for _, topic, _, message_id, payload in rows:
+        name = message_id.split(":")[2]
+        if topic == SAVE:
+            lives[name] = lives.get(name, 0) + 1
+            brought.update(executions_of(payload))
+        elif topic == EXECUTED:
+            assert name in brought, "executed before a block said so"
+            assert "-" not in message_id, "two contents of one execution"
+            times[name] = times.get(name, 0) + 1
+    assert set(times) == listed, "an execution lost or invented"
+    assert all(count <= lives[name] for name, count in times.items()), "an execution told twice"
+    if shard == STRAIGHT:
+        assert set(times.values()) == {1}
 
 
 def check_shard(shard: int, steps: list[tuple[str, str]], told: list[tuple[str, str]]) -> None:

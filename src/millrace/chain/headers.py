@@ -71,6 +71,13 @@ def read_header(data: pb.BlockData) -> Header | None:
     bytes do not hash to the block's hash: what it lists as executed decides over money.
     """
     header = outport.decode_header(data.headerType, data.headerBytes)
+    try:
+        return _read(header, data)
+    except ValueError:  # a big integer that is none
+        return None
+
+
+def _read(header: outport.AnyHeader | None, data: pb.BlockData) -> Header | None:
     match header:
         case pb.HeaderV2():
             return _earlier(header.header, data.timestampMs)

@@ -15,7 +15,7 @@ from millrace.chain import outport
 from millrace.notifier.journal.journal import Journal
 from millrace.notifier.journal.tail import Tail
 from millrace.notifier.metrics import Metrics
-from millrace.notifier.rules.block_events import BlockEvents
+from millrace.notifier.rules.block_events import BLOCKS, BlockEvents
 from millrace.notifier.rules.entry import Entry, event_frame, now_ms
 from millrace.notifier.rules.filters import ALL, Filter, FilterIndex
 from millrace.notifier.rules.hub_protocol import Consumer, Position, ProtocolViolation, gap_message
@@ -77,7 +77,7 @@ class HubSession(websocket.Session):
         self.cursor = 0
         """Everything up to this sequence was delivered or filtered out; not kept while live."""
         self.told: OrderedDict[str, None] = OrderedDict()
-        """Blocks of which some events were delivered through filters."""
+        """Blocks of which some events were delivered through filters, and those that brought them."""
         self.progress = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
@@ -118,10 +118,16 @@ class HubSession(websocket.Session):
         self.send_frames(frame)
         self.hub.count_sent(frame)
 
-    def remember(self, block_hash: str) -> None:
-        self.told[block_hash] = None
-        if len(self.told) > _REMEMBERED_BLOCKS:
-            self.told.popitem(last=False)
+    def remember(self, *hashes: str) -> None:
+        """Blocks by their hex hashes; an empty one is none."""
+        for block_hash in filter(None, hashes):
+            self.told[block_hash] = None
+            if len(self.told) > _REMEMBERED_BLOCKS:
+                self.told.popitem(last=False)
+
+    def knows_one_of(self, executed: frozenset[str]) -> bool:
+        """Whether events of one of these were delivered: a block that lists an execution decides over its finality."""
+        return not executed.isdisjoint(self.told)
 
 
 class Hub:
@@ -133,6 +139,7 @@ class Hub:
         self._metrics = metrics
         self._journal: Journal
         self._published = 0
+        self._executed_topic = settings.executed_topic
         self._tail = Tail(settings.tail_bytes)
         self._live_all: dict[HubSession, None] = {}
         self._live_filtered: dict[HubSession, None] = {}
@@ -226,7 +233,7 @@ class Hub:
 
     def publish(self, entries: list[Entry]) -> None:
         """New events are on disk."""
-        for entry in entries:
+        for entry in self._named(entries):
             self._tail.append(entry)
             self._published = entry.sequence
             self._note_save(entry)
@@ -241,16 +248,19 @@ class Hub:
             for session in [s for s in self._live_filtered if self._concerns(s, entry)]:
                 self._push(session, entry, entry.frame)
             return
-        if entry.topic != outport.SAVE_BLOCK:
+        if entry.topic not in BLOCKS:
             return
         rendered = self._render(entry)
         wishes: dict[HubSession, list[list[int]]] = {}
         for wanted, positions in self._filters.match(rendered.events.keys).items():
             for session in self._filters.owners(wanted):
                 wishes.setdefault(session, []).append(positions)
+        for session in self._live_filtered if rendered.events.executed else ():
+            if session.knows_one_of(rendered.events.executed):
+                wishes.setdefault(session, [])
         for session, lists in wishes.items():
             if not session.wants_all:
-                session.remember(entry.block_hash)
+                session.remember(entry.block_hash, rendered.events.carrying)
                 self._push(session, entry, rendered.reduced(lists))
 
     def _render(self, entry: Entry) -> _Rendered:
@@ -314,11 +324,18 @@ class Hub:
         published = self._published
         entries = self._tail.after(session.cursor, _READ_EVENTS)
         if entries is None:
-            entries = await self._journal.read(session.cursor, _READ_BYTES)
+            entries = self._named(await self._journal.read(session.cursor, _READ_BYTES))
             if not entries:
                 self._tell_gap(session, published)
         # What is committed but not yet announced to the hub would otherwise come twice.
         return [entry for entry in entries if entry.sequence <= self._published]
+
+    def _named(self, entries: list[Entry]) -> list[Entry]:
+        """The same entries, under the topics that consumers see."""
+        for entry in entries:
+            if entry.topic == outport.EXECUTED_BLOCK:
+                entry.told_as = self._executed_topic
+        return entries
 
     def _tell_gap(self, session: HubSession, last: int) -> None:
         session.send_binary(gap_message(session.cursor + 1, last))
@@ -329,13 +346,13 @@ class Hub:
         frame = b""
         if session.wants_all:
             frame = entry.frame
-        elif entry.topic == outport.SAVE_BLOCK and len(session.filters):
+        elif entry.topic in BLOCKS and len(session.filters):
             self._note_save(entry)
             rendered = self._render(entry)
             matches = session.filters.match(rendered.events.keys)
-            if matches:
+            if matches or session.knows_one_of(rendered.events.executed):
                 frame = rendered.reduced(matches.values())
-                session.remember(entry.block_hash)
+                session.remember(entry.block_hash, rendered.events.carrying)
         elif entry.topic in _FILTERED_TOPICS and len(session.filters) and self._concerns(session, entry):
             frame = entry.frame
         session.cursor = entry.sequence

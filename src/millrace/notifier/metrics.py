@@ -35,6 +35,11 @@ class Metrics:
         self.conflicts = counter("conflicts", "events on which nodes disagree", "shard")
         self.historical = counter("historical", "blocks replayed from before the newest", "shard")
         self.missing_blocks = counter("missing_blocks", "nonces skipped by the blocks of a shard", "shard")
+        self.missing_executions = counter(
+            "missing_executions", "headers of a shard skipped by the executions that came", "shard"
+        )
+        self.incomplete = counter("incomplete", "events before which something is missing", "shard")
+        self.irregular = counter("irregular_blocks", "blocks that break a rule and were passed on as they came", "kind")
         self.forks = counter("duplicate_nonces", "blocks whose nonce another live block has", "shard")
         self.reverts = counter("reverts", "blocks taken back", "shard")
         self.unjoined = counter("unjoined", "finalised marks delivered without their block", "shard")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -17,8 +17,8 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 MEBIBYTE = 1024 * 1024
 EVENT = "Event"
-BUS_KINDS = (*outport.PAYLOADS, EVENT)
-"""What has a topic of its own on the service bus: the nodes' topics, and the events in saved blocks."""
+BUS_KINDS = (*outport.PAYLOADS, outport.EXECUTED_BLOCK, EVENT)
+"""What has a topic of its own on the service bus: the nodes' topics, executions, and the events in blocks."""
 
 
 class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,6 +63,8 @@ class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dead_letter_bytes: Positive = 64 * MEBIBYTE
     """Size at which the dead-letter file is rotated; one old file is kept."""
 
+    executed_topic: Literal["ExecutedBlock", "SaveBlock"] = "ExecutedBlock"
+    """Topic of blocks made of executions. `SaveBlock`: for consumers that know blocks of the earlier format only."""
     tail_bytes: Positive = 64 * MEBIBYTE
     """Newest events kept in memory, so that consumers who keep up are never served from disk."""
     window_frames: Positive = 1024

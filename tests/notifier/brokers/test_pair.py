@@ -25,7 +25,7 @@ from servers.rabbitmq import Broker
 from servers.redis_server import RedisServer
 
 from ..helpers import WAIT, event, notifier, peers, save_block, unique_name
-from ..test_torture import SEED, SHARDS, Step, Torture, check_shard, tale
+from ..test_torture import EXECUTED, SAVE, SEED, SHARDS, Step, Torture, check_shard, executions_of, tale
 from .test_rabbitmq import Row, journal, queue, until
 
 ROUNDS = int(os.environ.get("MILLRACE_PAIR_ROUNDS", "20"))
@@ -252,4 +252,7 @@ def check(tales: dict[int, list[Step]], rows: list[list[Row]], ids: list[str]) -
     for shard, steps in tales.items():
         told = [tuple(id_.split(":")[:3]) for id_ in once]
         mine = [(topic, hash_) for topic, of, hash_ in told if of == str(shard) and topic != outport.SETTINGS]
-        check_shard(shard, [(topic, hash_.hex()) for topic, hash_, _ in steps], mine)
+        blocks = [(topic, hash_) for topic, hash_ in mine if topic != EXECUTED]
+        check_shard(shard, [(topic, hash_.hex()) for topic, hash_, _ in steps], blocks)
+        listed = {name for topic, _, payload in steps if topic == SAVE for name in executions_of(payload)}
+        assert {hash_ for topic, hash_ in mine if topic == EXECUTED} == listed, "an execution lost or invented"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millrace.chain import outport
 from millrace.notifier.rules import dedup
-from millrace.notifier.rules.dedup import CONFLICT, HISTORICAL, UNJOINED, Block, Event, Observer
+from millrace.notifier.rules.dedup import CONFLICT, HISTORICAL, INCOMPLETE, UNJOINED, Block, Event, Observer
 
 from ..helpers import block_hash
 
@@ -318,3 +318,63 @@ def test_unknown_height_is_accepted() -> None:
     journal = Journal()
     verdict = dedup.save(journal.index, journal.observer(), 0, block_hash("x"), None, b"")
     assert len(verdict.events) == 1 and not verdict.fork and not verdict.missing_blocks
+
+
+# Executions.
+
+EXECUTED = outport.EXECUTED_BLOCK
+FIRST, SECOND = b"\1" * 16, b"\2" * 16
+
+
+def test_an_execution_is_news_once() -> None:
+    """Whoever brings it again, in whichever block, tells nothing new; its id is made of shard and executed hash."""
+    memory = Memory()
+    first = dedup.execute(memory, 1, block_hash("a"), 7, FIRST)
+    assert [item.message_id for item in first.events] == [f"ExecutedBlock:1:{block_hash('a').hex()}:1"]
+    assert dedup.execute(memory, 1, block_hash("a"), 7, FIRST).duplicate
+    assert not dedup.execute(memory, 2, block_hash("a"), 7, FIRST).duplicate  # another shard's
+
+
+def test_an_execution_after_its_header_was_saved_again() -> None:
+    """A header that was taken back and saved anew is executed anew: that is news, under the new generation."""
+    memory, node = Memory(), Observer(1)
+    dedup.save(memory, node, 1, block_hash("a"), 7, FIRST)
+    assert dedup.execute(memory, 1, block_hash("a"), 7, FIRST).events[0].generation == 1
+    dedup.revert(memory, node, 1, block_hash("a"))
+    assert dedup.execute(memory, 1, block_hash("a"), 7, FIRST).duplicate
+    dedup.save(memory, node, 1, block_hash("a"), 7, FIRST)
+    again = dedup.execute(memory, 1, block_hash("a"), 7, FIRST)
+    assert again.events[0].message_id == f"ExecutedBlock:1:{block_hash('a').hex()}:2"
+
+
+def test_nodes_that_disagree_on_an_execution() -> None:
+    """Another content of the same execution is told too, once, and marked."""
+    memory = Memory()
+    dedup.execute(memory, 1, block_hash("a"), 7, FIRST)
+    other = dedup.execute(memory, 1, block_hash("a"), 7, SECOND)
+    assert other.events[0].marks == CONFLICT
+    assert other.events[0].message_id.endswith(SECOND.hex())
+    assert dedup.execute(memory, 1, block_hash("a"), 7, SECOND).duplicate
+    assert dedup.execute(memory, 1, block_hash("a"), 7, FIRST).duplicate
+
+
+def test_holes_are_told_in_both_chains_of_nonces() -> None:
+    """A block or an execution behind a hole is marked, and the hole counted; what fills it later is not."""
+    memory, node = Memory(), Observer(1)
+    for nonce, missing in ((5, 0), (6, 0), (9, 2), (8, 0), (10, 0)):
+        verdict = dedup.execute(memory, 1, block_hash(nonce), nonce, FIRST)
+        assert verdict.missing_blocks == missing
+        assert bool(verdict.events[0].marks & INCOMPLETE) == bool(missing)
+        verdict = dedup.save(memory, node, 1, block_hash(("b", nonce)), nonce, FIRST)
+        assert verdict.missing_blocks == missing
+        assert bool(verdict.events[0].marks & INCOMPLETE) == bool(missing)
+
+
+def test_what_is_remembered_of_executions_is_no_block() -> None:
+    """Executions neither fork with blocks nor move the newest block of their shard."""
+    memory, node = Memory(), Observer(1)
+    dedup.save(memory, node, 1, block_hash("a"), 7, FIRST)
+    dedup.execute(memory, 1, block_hash("b"), 7, FIRST)
+    assert memory.live_at(1, 7) == [block_hash("a")]
+    assert memory.newest_nonce(1) == 7
+    assert not dedup.save(memory, node, 1, block_hash("c"), 8, FIRST).fork

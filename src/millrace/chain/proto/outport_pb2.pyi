@@ -151,6 +151,24 @@ class BlockData(_message.Message):
     results: _containers.MessageMap[str, ExecutionResultData]
     def __init__(self, shardID: _Optional[int] = ..., headerBytes: _Optional[bytes] = ..., headerType: _Optional[str] = ..., headerHash: _Optional[bytes] = ..., body: _Optional[_Union[Body, _Mapping]] = ..., intraShardMiniBlocks: _Optional[_Iterable[_Union[MiniBlock, _Mapping]]] = ..., proof: _Optional[_Union[HeaderProof, _Mapping]] = ..., timestampMs: _Optional[int] = ..., results: _Optional[_Mapping[str, ExecutionResultData]] = ...) -> None: ...
 
+class UnreadBlock(_message.Message):
+    __slots__ = ("shardID", "blockData")
+    SHARDID_FIELD_NUMBER: _ClassVar[int]
+    BLOCKDATA_FIELD_NUMBER: _ClassVar[int]
+    shardID: int
+    blockData: UnreadBlockData
+    def __init__(self, shardID: _Optional[int] = ..., blockData: _Optional[_Union[UnreadBlockData, _Mapping]] = ...) -> None: ...
+
+class UnreadBlockData(_message.Message):
+    __slots__ = ("shardID", "headerBytes", "headerHash")
+    SHARDID_FIELD_NUMBER: _ClassVar[int]
+    HEADERBYTES_FIELD_NUMBER: _ClassVar[int]
+    HEADERHASH_FIELD_NUMBER: _ClassVar[int]
+    shardID: int
+    headerBytes: bytes
+    headerHash: bytes
+    def __init__(self, shardID: _Optional[int] = ..., headerBytes: _Optional[bytes] = ..., headerHash: _Optional[bytes] = ...) -> None: ...
+
 class ExecutionResultData(_message.Message):
     __slots__ = ("headerNonce", "timestampMs", "body", "intraShardMiniBlocks", "transactionPool", "alteredAccounts", "headerGasConsumption")
     class AlteredAccountsEntry(_message.Message):

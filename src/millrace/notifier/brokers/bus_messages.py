@@ -1,6 +1,6 @@
 """The form of events on the service bus: which messages an event becomes, with which topic, session and id.
 
-Every event is one message of its own kind. A saved block is, besides, one message for each event in its logs, of the
+Every event is one message of its own kind. A block is, besides, one message for each event in its logs, of the
 kind `Event`: consumers want an account's events in order, and few want whole blocks, which a bus often cannot carry.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from millrace.chain import address, outport
-from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain import address
 from millrace.notifier.brokers.item import Item
+from millrace.notifier.rules.block_events import BLOCKS, read_block
 from millrace.notifier.settings import EVENT
 
 CONTENT_TYPE = "application/protobuf"
@@ -52,7 +52,7 @@ def messages(item: Item, topics: Mapping[str, str]) -> Iterator[BusMessage]:
         return
     if item.topic in topics:
         yield _whole(item, topics[item.topic])
-    if item.topic == outport.SAVE_BLOCK and EVENT in topics:
+    if item.topic in BLOCKS and EVENT in topics:
         yield from _events(item, topics[EVENT])
 
 
@@ -80,7 +80,7 @@ def _common(item: Item, kind: str) -> dict[str, str]:
 
 def _events(item: Item, topic: str) -> Iterator[BusMessage]:
     """One message for each event of a block's logs."""
-    block = pb.OutportBlock.FromString(item.payload)
+    block = read_block(item.payload)
     common = _common(item, EVENT)
     identity = EVENT + item.message_id.removeprefix(item.topic)
     place = 0

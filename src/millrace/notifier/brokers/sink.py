@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from millrace.chain import outport
 from millrace.chain.proto.hub_pb2 import Gap
 from millrace.notifier.brokers.cursor_file import CursorFile
 from millrace.notifier.brokers.item import Item, Verdict
@@ -72,6 +73,7 @@ class Sink(ABC):
         self.bounds = bounds
         self._metrics = SinkMetrics(metrics, name)
         self._journal = journal
+        self._executed_topic = settings.executed_topic
         self._file = CursorFile(settings.data_dir / f"{name}.cursor")
         self._file_thread = ThreadPoolExecutor(1, f"{name}-cursor")  # one write after the other, also at the end
         self._window: ConfirmWindow
@@ -287,7 +289,7 @@ class Sink(ABC):
             return gap._replace(claim=entry.message_id, received_ms=entry.received_ms)
         return Item(
             entry.sequence,
-            entry.topic,
+            self._executed_topic if entry.topic == outport.EXECUTED_BLOCK else entry.topic,
             entry.shard,
             entry.marks,
             entry.message_id,

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sqlite3
 from typing import NamedTuple
 
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError
 
 from millrace.chain import outport
-from millrace.chain.headers import read_header
+from millrace.chain.headers import Header, proposes, read_header
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.journal.dead_letters import DeadLetters
 from millrace.notifier.journal.rows import JournalStore
 from millrace.notifier.metrics import Metrics, Tally
 from millrace.notifier.occasional import OccasionalLog
-from millrace.notifier.rules import dedup, messages
-from millrace.notifier.rules.dedup import CONFLICT, HISTORICAL, UNJOINED, Observer, Verdict
+from millrace.notifier.rules import dedup, messages, results
+from millrace.notifier.rules.dedup import CONFLICT, HISTORICAL, INCOMPLETE, UNJOINED, Observer, Verdict
 from millrace.notifier.rules.entry import Entry, now_ms
 from millrace.notifier.rules.messages import Decoded, Undecodable
 from millrace.notifier.rules.normalise import Memory, normalise
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 _log_missing = OccasionalLog(log, logging.WARNING, "blocks are missing")
 _log_fork = OccasionalLog(log, logging.WARNING, "two blocks have one nonce")
 _log_dead_letter = OccasionalLog(log, logging.WARNING, "dead letter")
+_log_irregular = OccasionalLog(log, logging.WARNING, "a block breaks a rule and is passed on as it came")
 
 _WARMED_BY = 64  # blocks of the journal which the memory of earlier blocks is rebuilt from at start
 
@@ -50,7 +52,12 @@ class Processor:
         self.tally = Tally()
         """What the open transaction will have counted."""
         self._memory = Memory()
-        for entry in store.read_back(outport.SAVE_BLOCK, _WARMED_BY):
+        for topic in (outport.SAVE_BLOCK, outport.EXECUTED_BLOCK):
+            for entry in store.read_back(topic, _WARMED_BY):
+                self._remember(entry)
+
+    def _remember(self, entry: Entry) -> None:
+        with contextlib.suppress(DecodeError):  # a block that only its node could read
             normalise(pb.OutportBlock.FromString(entry.payload), self._memory)
 
     def process(self, arrival: Arrival) -> list[Entry]:
@@ -86,26 +93,89 @@ class Processor:
 
     def _append_news(self, arrival: Arrival) -> list[Entry]:
         decoded = messages.decode(arrival.topic, arrival.payload)
-        verdict = self._judge(decoded, arrival)
+        message = decoded.message
+        if isinstance(message, pb.UnreadBlock):
+            self._note_irregular("keys_are_no_text", decoded)
+            verdict = self._save(decoded, arrival, None, messages.content_digest(message))
+            return self._append_all(decoded, verdict, arrival, arrival.payload)
+        if isinstance(message, pb.OutportBlock):
+            if proposes(message.blockData.headerType):
+                return self._append_proposal(decoded, message, arrival)
+            verdict = self._save(decoded, arrival, read_header(message.blockData), messages.content_digest(message))
+            if any(not event.alone for event in verdict.events):
+                normalise(message, self._memory)
+            return self._append_all(decoded, verdict, arrival)
+        return self._append_all(decoded, self._judge(decoded, arrival), arrival)
+
+    def _append_all(
+        self, decoded: Decoded, verdict: Verdict, arrival: Arrival, payload: bytes | None = None
+    ) -> list[Entry]:
+        """Append what a verdict says; `payload` is the message's, unless it is to be made from the message."""
         self._count(decoded, verdict)
+        if payload is None and any(not event.alone for event in verdict.events):
+            payload = outport.canonical(decoded.message)
+        return [self._append(event, payload or b"", arrival.received_ms) for event in verdict.events]
+
+    def _append_proposal(self, decoded: Decoded, message: pb.OutportBlock, arrival: Arrival) -> list[Entry]:
+        """A block that only proposes, as it came, and behind it the executions of earlier headers that it brings.
+
+        A mark of its finality that came first follows them all: it is theirs too.
+        """
+        header = read_header(message.blockData)
+        payload = outport.canonical(message)
+        digest = messages.content_digest(message)
+        verdict = self._save(decoded, arrival, header, digest)
+        self._count(decoded, verdict)
+        incomplete = self._check_results(decoded, message.blockData, header)
         entries = []
         for event in verdict.events:
-            payload = b""
             if not event.alone:
-                message = decoded.message
-                if isinstance(message, pb.OutportBlock):
-                    normalise(message, self._memory)
-                payload = _serialize(message)
-            entries.append(self._append(event, payload, arrival.received_ms))
+                marked = event._replace(marks=event.marks | incomplete)
+                entries.append(self._append(marked, payload, arrival.received_ms))
+        if header is not None:
+            entries += self._append_executions(decoded, message.blockData, header, payload, arrival)
+        marks = [event for event in verdict.events if event.alone]
+        return entries + [self._append(event, b"", arrival.received_ms) for event in marks]
+
+    def _check_results(self, decoded: Decoded, data: pb.BlockData, header: Header | None) -> int:
+        """Count what a block breaks; the mark of one that lacks executions it lists."""
+        if header is None:
+            self._note_irregular("header_unreadable", decoded)
+            return 0
+        brought = results.brought(data, header)
+        if brought.unlisted:
+            self._note_irregular("result_unlisted", decoded)
+        if brought.disordered:
+            self._note_irregular("results_disordered", decoded)
+        if brought.missing:
+            self._note_irregular("result_missing", decoded)
+            return INCOMPLETE
+        return 0
+
+    def _append_executions(
+        self, decoded: Decoded, data: pb.BlockData, header: Header, payload: bytes, arrival: Arrival
+    ) -> list[Entry]:
+        """`data` is without accounts by now, which differ between nodes; `payload` is the block with them."""
+        entries = []
+        whole: pb.OutportBlock | None = None
+        for execution, result in results.brought(data, header).results:
+            digest = messages.content_digest(result)
+            verdict = dedup.execute(self._store, decoded.shard, execution.block_hash, execution.nonce, digest)
+            self._count(decoded, verdict, outport.EXECUTED_BLOCK)
+            for event in verdict.events:
+                whole = whole or pb.OutportBlock.FromString(payload)
+                full = whole.blockData.results[execution.block_hash.hex()]
+                block = results.executed_block(whole, decoded.block_hash, header, execution, full)
+                normalise(block, self._memory)
+                entries.append(self._append(event, outport.canonical(block), arrival.received_ms))
         return entries
+
+    def _save(self, decoded: Decoded, arrival: Arrival, header: Header | None, digest: bytes) -> Verdict:
+        nonce = None if header is None else header.nonce
+        return dedup.save(self._store, arrival.observer, decoded.shard, decoded.block_hash, nonce, digest)
 
     def _judge(self, decoded: Decoded, arrival: Arrival) -> Verdict:
         store, shard, message = self._store, decoded.shard, decoded.message
-        if isinstance(message, pb.OutportBlock):
-            header = read_header(message.blockData)
-            digest = messages.content_digest(message)
-            nonce = None if header is None else header.nonce
-            return dedup.save(store, arrival.observer, shard, decoded.block_hash, nonce, digest)
         if decoded.topic == outport.FINALIZED_BLOCK:
             return dedup.finalise(store, shard, decoded.block_hash, arrival.received_ms)
         if decoded.topic == outport.REVERT_INDEXED_BLOCK:
@@ -123,18 +193,26 @@ class Processor:
             (CONFLICT, self._metrics.conflicts),
             (HISTORICAL, self._metrics.historical),
             (UNJOINED, self._metrics.unjoined),
+            (INCOMPLETE, self._metrics.incomplete),
         ):
             if event.marks & mark:
                 self.tally.add(counter.labels(shard))
         return self._store.append(event.topic, event.shard, event.marks, event.message_id, received_ms, payload)
 
-    def _count(self, decoded: Decoded, verdict: Verdict) -> None:
+    def _note_irregular(self, kind: str, decoded: Decoded) -> None:
+        self.tally.add(self._metrics.irregular.labels(kind))
+        _log_irregular(kind=kind, shard=decoded.shard, block=decoded.block_hash.hex())
+
+    def _count(self, decoded: Decoded, verdict: Verdict, topic: str = "") -> None:
+        topic = topic or decoded.topic
         shard = self._metrics.shard(decoded.shard)
         if verdict.duplicate:
-            self.tally.add(self._metrics.duplicates.labels(decoded.topic))
+            self.tally.add(self._metrics.duplicates.labels(topic))
         if verdict.missing_blocks:
-            self.tally.add(self._metrics.missing_blocks.labels(shard), verdict.missing_blocks)
-            _log_missing(shard=decoded.shard, count=verdict.missing_blocks)
+            executions = topic == outport.EXECUTED_BLOCK
+            missing = self._metrics.missing_executions if executions else self._metrics.missing_blocks
+            self.tally.add(missing.labels(shard), verdict.missing_blocks)
+            _log_missing(shard=decoded.shard, count=verdict.missing_blocks, of="executions" if executions else "blocks")
         if verdict.fork:
             self.tally.add(self._metrics.forks.labels(shard))
             _log_fork(shard=decoded.shard)
@@ -143,8 +221,3 @@ class Processor:
         self.tally.add(self._metrics.dead_letters)
         self._dead.add(now_ms(), arrival.remote, arrival.topic, arrival.version, reason, arrival.payload)
         _log_dead_letter(topic=arrival.topic[:64], remote=arrival.remote, reason=reason)
-
-
-def _serialize(message: Message) -> bytes:
-    # Deterministic, so that consumers and tests see map entries in one order.
-    return message.SerializeToString(deterministic=True)

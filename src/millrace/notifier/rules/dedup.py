@@ -24,7 +24,12 @@ UNJOINED = 2
 """Mark: a finalised mark whose block did not arrive in time."""
 HISTORICAL = 4
 """Mark: a block below the newest of its shard that had never been seen; a node was replaying."""
+INCOMPLETE = 8
+"""Mark: something before this is missing: blocks of the shard, or executions of its headers."""
 
+_EXECUTION = b"execution "
+"""What is remembered of executions stands beside the blocks: of the newest under this name, of each under it and its
+header's hash. No hash is so short or so long."""
 _REMEMBERED_PER_NODE = 4096  # blocks; a node is never so far behind on one connection
 
 
@@ -80,7 +85,7 @@ class Verdict(NamedTuple):
 
     events: tuple[Event, ...]
     missing_blocks: int = 0
-    """Nonces skipped between the shard's newest block and this one."""
+    """Nonces skipped between the shard's newest block and this one; of an execution, since the newest executed."""
     fork: bool = False
     """Another block of the shard, not reverted, has the same nonce."""
     waits: bool = False
@@ -197,8 +202,34 @@ def _place(index: Index, shard: int, block_hash: bytes, nonce: int | None) -> tu
     fork = any(other != block_hash for other in index.live_at(shard, nonce))
     if newest is None or nonce > newest:
         index.set_newest_nonce(shard, nonce)
-        return fork, 0 if newest is None else nonce - newest - 1, CONFLICT if fork else 0
+        missing = 0 if newest is None else nonce - newest - 1
+        return fork, missing, (CONFLICT if fork else 0) | (INCOMPLETE if missing else 0)
     return fork, 0, CONFLICT if fork else HISTORICAL
+
+
+def execute(index: Index, shard: int, block_hash: bytes, nonce: int, digest: bytes) -> Verdict:
+    """A block of a shard brought the execution of the header `block_hash`, which has this nonce.
+
+    It is news once for each time that its header was saved as news. That another header brings it again is not: the
+    one that brought it first may have been taken back, the execution was not.
+    """
+    header = index.block(shard, block_hash) or Block()
+    generation = max(1, header.generation)
+    name = _EXECUTION + block_hash
+    known = index.block(shard, name)
+    if known is not None and known.generation >= generation:
+        if digest == known.digest or not index.add_content(outport.EXECUTED_BLOCK, shard, block_hash + digest):
+            return DUPLICATE
+        event = Event(outport.EXECUTED_BLOCK, shard, block_hash, known.generation, CONFLICT, variant=digest)
+        return Verdict((event,))
+    index.put_block(shard, name, Block(generation=generation, digest=digest, first_sequence=index.next_sequence))
+    newest = index.block(shard, _EXECUTION)
+    missing = 0
+    if newest is None or newest.nonce is None or nonce > newest.nonce:
+        missing = 0 if newest is None or newest.nonce is None else nonce - newest.nonce - 1
+        index.put_block(shard, _EXECUTION, Block(nonce=nonce, first_sequence=index.next_sequence))
+    marks = INCOMPLETE if missing else 0
+    return Verdict((Event(outport.EXECUTED_BLOCK, shard, block_hash, generation, marks),), missing)
 
 
 def finalise(index: Index, shard: int, block_hash: bytes, now: int) -> Verdict:

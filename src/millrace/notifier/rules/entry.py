@@ -45,6 +45,8 @@ class Entry:
         """The same for every delivery of this event through any sink: `<topic>:<shard>:<hash>:<generation>`."""
         self.received_ms = received_ms
         self.payload = payload
+        self.told_as = topic
+        """The topic that consumers see."""
 
     @cached_property
     def frame(self) -> bytes:
@@ -64,7 +66,7 @@ def event_frame(entry: Entry, payload: bytes) -> bytes:
     version (6) = 1 and, only when there are any, marks (7). Written by hand: no second copy through a message.
     """
     head = b"\x08\x01\x10" + varint(entry.sequence) + b"\x18\x02\x22" + varint(len(payload))
-    tail = field(5, entry.topic.encode()) + b"\x30" + varint(outport.VERSION)
+    tail = field(5, entry.told_as.encode()) + b"\x30" + varint(outport.VERSION)
     if entry.marks:
         tail += b"\x38" + varint(entry.marks)
     return websocket.binary_frame(b"".join((head, payload, tail)))

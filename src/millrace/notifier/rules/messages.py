@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 
 import msgspec
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
-from millrace.chain import outport
+from millrace.chain import headers, outport
 from millrace.chain.proto import outport_pb2 as pb
 
 _HASH_SIZE = 32
@@ -23,6 +23,7 @@ class Decoded(msgspec.Struct, frozen=True):
 
     topic: str
     message: Message
+    """An `UnreadBlock` for a block whose maps have keys that are no text: it is passed on as it came."""
     shard: int
     block_hash: bytes = b""
     """Raw; empty for messages that belong to no block."""
@@ -33,9 +34,12 @@ def decode(topic: str, payload: bytes) -> Decoded:
     try:
         message = outport.decode_payload(topic, payload)
     except outport.OutportError as error:
+        if topic == outport.SAVE_BLOCK:
+            return _unread(payload, str(error))
         raise Undecodable(str(error)) from None
     if isinstance(message, pb.OutportBlock):
-        if sum(1 + len(log.log.events) for log in message.transactionPool.logs) > _MAX_EVENTS:
+        pools = [message.transactionPool, *(result.transactionPool for result in message.blockData.results.values())]
+        if sum(1 + len(log.log.events) for pool in pools for log in pool.logs) > _MAX_EVENTS:
             raise Undecodable(f"a block with more than {_MAX_EVENTS} events")
         return Decoded(topic, message, message.shardID, _hash_of_block(message.blockData))
     if isinstance(message, pb.BlockData):
@@ -45,13 +49,31 @@ def decode(topic: str, payload: bytes) -> Decoded:
     return Decoded(topic, message, outport.shard_of_payload(payload))
 
 
+def _unread(payload: bytes, reason: str) -> Decoded:
+    """A block of which only its name can be read. Raises `Undecodable` with the reason when not even that."""
+    try:
+        block = pb.UnreadBlock.FromString(payload)
+    except DecodeError:
+        raise Undecodable(reason) from None
+    return Decoded(outport.SAVE_BLOCK, block, block.shardID, _hash_of_block(block.blockData))
+
+
 def content_digest(message: Message) -> bytes:
     """16 bytes that two nodes agree on when they tell the same.
 
     Parts of a block in which honest nodes differ do not count: how far finality had come when it was sent,
-    and which signatures this node had collected.
+    and which signatures this node had collected. Of a block that brings results these are, besides, the accounts,
+    whose values are those of the moment it was sent, and storage accesses, which few nodes collect; such a block is
+    left without all of them.
     """
     if not isinstance(message, pb.OutportBlock):
+        return _digest(message)
+    if headers.proposes(message.blockData.headerType):
+        for name in ("highestFinalBlockNonce", "highestFinalBlockHash", "signersIndexes", "stateAccessesForBlock"):
+            message.ClearField(name)
+        message.blockData.ClearField("proof")
+        for result in message.blockData.results.values():
+            result.ClearField("alteredAccounts")
         return _digest(message)
     final = message.highestFinalBlockNonce, message.highestFinalBlockHash
     signers = list(message.signersIndexes)
@@ -74,7 +96,7 @@ def _digest(message: Message) -> bytes:
     return hashlib.blake2b(message.SerializeToString(deterministic=True), digest_size=16).digest()
 
 
-def _hash_of_block(block: pb.BlockData) -> bytes:
+def _hash_of_block(block: pb.BlockData | pb.UnreadBlockData) -> bytes:
     if block.headerHash:
         return _checked(block.headerHash)
     if not block.headerBytes:

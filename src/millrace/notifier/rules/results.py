@@ -1,0 +1,85 @@
+"""Executions of earlier headers, out of the block that brings them. No I/O.
+
+A header that proposes says nothing of what its transactions did: that comes with a later header of the shard, as a
+result by the executed header's hash. Each becomes a block as consumers have always known them, told under the topic
+`ExecutedBlock`: of the executed header's hash, nonce and time, with pool, logs, accounts and gas of its execution.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from millrace.chain import bigint
+from millrace.chain.headers import Execution, Header
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.shard import METACHAIN
+
+
+class Brought(msgspec.Struct, frozen=True):
+    """The executions that a block brings, and in what it breaks the rules."""
+
+    results: tuple[tuple[Execution, pb.ExecutionResultData], ...]
+    """Those that the header lists and the block holds, each once, in the header's order."""
+    missing: int = 0
+    """Executions that the header lists and the block does not hold."""
+    unlisted: int = 0
+    """Results for which the header lists no execution."""
+    disordered: bool = False
+    """The header does not list them by ascending, adjoining nonces."""
+
+
+def brought(data: pb.BlockData, header: Header) -> Brought:
+    """What a block with this header brings."""
+    found: dict[bytes, tuple[Execution, pb.ExecutionResultData]] = {}
+    missing = 0
+    for execution in header.executions:
+        result = data.results.get(execution.block_hash.hex())
+        if result is None:
+            missing += 1
+        else:
+            found.setdefault(execution.block_hash, (execution, result))
+    nonces = [execution.nonce for execution in header.executions]
+    disordered = nonces != list(range(nonces[0], nonces[0] + len(nonces))) if nonces else False
+    return Brought(tuple(found.values()), missing, len(data.results) - len(found), disordered)
+
+
+def executed_block(
+    block: pb.OutportBlock, block_hash: bytes, header: Header, execution: Execution, result: pb.ExecutionResultData
+) -> pb.OutportBlock:
+    """The execution as a block of the earlier shape; `block` with its hash and header is the one that brings it.
+
+    Its header is made up from what is known of the execution, so it does not hash to the block's hash.
+    """
+    message = pb.OutportBlock(
+        shardID=block.shardID,
+        transactionPool=result.transactionPool,
+        alteredAccounts=result.alteredAccounts,
+        numberOfShards=block.numberOfShards,
+        highestFinalBlockNonce=block.highestFinalBlockNonce,
+        highestFinalBlockHash=block.highestFinalBlockHash,
+        carryingHeaderHash=block_hash,
+        carryingHeaderNonce=header.nonce,
+    )
+    if result.HasField("headerGasConsumption"):
+        message.headerGasConsumption.CopyFrom(result.headerGasConsumption)
+    data = message.blockData
+    data.shardID = block.blockData.shardID
+    data.headerHash = execution.block_hash
+    data.headerType = "MetaBlock" if data.shardID == METACHAIN else "HeaderV2"
+    data.headerBytes = _header(data.shardID, execution, result).SerializeToString()
+    data.body.CopyFrom(result.body)
+    data.intraShardMiniBlocks.extend(result.intraShardMiniBlocks)
+    data.timestampMs = result.timestampMs
+    return message
+
+
+def _header(shard: int, execution: Execution, result: pb.ExecutionResultData) -> pb.HeaderV2 | pb.MetaBlock:
+    header = pb.MetaBlock() if shard == METACHAIN else pb.Header(shardID=shard)
+    header.nonce, header.round, header.epoch = execution.nonce, execution.round, execution.epoch
+    header.timeStamp = result.timestampMs // 1000
+    header.rootHash = execution.root_hash
+    header.miniBlockHeaders.extend(execution.miniblocks)
+    header.txCount = execution.tx_count
+    header.accumulatedFees = bigint.encode(execution.accumulated_fees)
+    header.developerFees = bigint.encode(execution.developer_fees)
+    return header if isinstance(header, pb.MetaBlock) else pb.HeaderV2(header=header)
