@@ -31,9 +31,10 @@ def test_executions_of_real_blocks(vector: dict[str, Any]) -> None:
     assert header is not None
     found = brought(block.blockData, header)
     assert (found.missing, found.unlisted, found.disordered) == (0, 0, False)
-    assert len(found.results) == len(block.blockData.results)
-    for execution, result in found.results:
-        made = executed_block(block, block.blockData.headerHash, header, execution, result)
+    assert len(found.executions) == len(block.blockData.results)
+    for execution in found.executions:
+        result = block.blockData.results[execution.block_hash.hex()]
+        made = executed_block(block, block.blockData.headerHash, header, execution)
         assert made.blockData.headerHash == execution.block_hash
         assert made.transactionPool == result.transactionPool
         assert dict(made.alteredAccounts) == dict(result.alteredAccounts)
@@ -60,5 +61,5 @@ def test_what_breaks_the_rules_is_told_and_nothing_is_made_up() -> None:
     header = read_header(block.blockData)
     assert header is not None
     found = brought(block.blockData, header)
-    assert [execution.nonce for execution, _ in found.results] == [6, 5]
+    assert [execution.nonce for execution in found.executions] == [6, 5]
     assert (found.missing, found.unlisted, found.disordered) == (1, 1, True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from millrace.chain import outport
-from millrace.chain.headers import Header, proposes, read_header
+from millrace.chain.headers import Execution, Header, proposes, read_header
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.journal.dead_letters import DeadLetters
 from millrace.notifier.journal.rows import JournalStore
@@ -21,6 +21,7 @@ from millrace.notifier.rules.dedup import CONFLICT, HISTORICAL, INCOMPLETE, UNJO
 from millrace.notifier.rules.entry import Entry, now_ms
 from millrace.notifier.rules.messages import Decoded, Undecodable
 from millrace.notifier.rules.normalise import Memory, normalise
+from millrace.notifier.rules.results import Brought
 
 log = logging.getLogger(__name__)
 _log_missing = OccasionalLog(log, logging.WARNING, "blocks are missing")
@@ -122,52 +123,47 @@ class Processor:
         A mark of its finality that came first follows them all: it is theirs too.
         """
         header = read_header(message.blockData)
-        payload = outport.canonical(message)
-        digest = messages.content_digest(message)
+        brought = Brought(()) if header is None else results.brought(message.blockData, header)
+        digest, digests = messages.proposal_digests(message)
         verdict = self._save(decoded, arrival, header, digest)
         self._count(decoded, verdict)
-        incomplete = self._check_results(decoded, message.blockData, header)
+        self._check(decoded, header, brought)
         entries = []
         for event in verdict.events:
             if not event.alone:
-                marked = event._replace(marks=event.marks | incomplete)
-                entries.append(self._append(marked, payload, arrival.received_ms))
+                marked = event._replace(marks=event.marks | (INCOMPLETE if brought.missing else 0))
+                entries.append(self._append(marked, arrival.payload, arrival.received_ms))
         if header is not None:
-            entries += self._append_executions(decoded, message.blockData, header, payload, arrival)
+            for execution in brought.executions:
+                digest = digests[execution.block_hash.hex()]
+                entries += self._append_execution(decoded, header, execution, digest, arrival)
         marks = [event for event in verdict.events if event.alone]
         return entries + [self._append(event, b"", arrival.received_ms) for event in marks]
 
-    def _check_results(self, decoded: Decoded, data: pb.BlockData, header: Header | None) -> int:
-        """Count what a block breaks; the mark of one that lacks executions it lists."""
-        if header is None:
-            self._note_irregular("header_unreadable", decoded)
-            return 0
-        brought = results.brought(data, header)
-        if brought.unlisted:
-            self._note_irregular("result_unlisted", decoded)
-        if brought.disordered:
-            self._note_irregular("results_disordered", decoded)
-        if brought.missing:
-            self._note_irregular("result_missing", decoded)
-            return INCOMPLETE
-        return 0
+    def _check(self, decoded: Decoded, header: Header | None, brought: Brought) -> None:
+        """Count which rules a block breaks."""
+        for kind, broken in (
+            ("header_unreadable", header is None),
+            ("result_unlisted", brought.unlisted),
+            ("results_disordered", brought.disordered),
+            ("result_missing", brought.missing),
+        ):
+            if broken:
+                self._note_irregular(kind, decoded)
 
-    def _append_executions(
-        self, decoded: Decoded, data: pb.BlockData, header: Header, payload: bytes, arrival: Arrival
+    def _append_execution(
+        self, decoded: Decoded, header: Header, execution: Execution, digest: bytes, arrival: Arrival
     ) -> list[Entry]:
-        """`data` is without accounts by now, which differ between nodes; `payload` is the block with them."""
+        """Append an execution that the block of an arrival brings, if it is news."""
+        verdict = dedup.execute(self._store, decoded.shard, execution.block_hash, execution.nonce, digest)
+        self._count(decoded, verdict, outport.EXECUTED_BLOCK)
         entries = []
-        whole: pb.OutportBlock | None = None
-        for execution, result in results.brought(data, header).results:
-            digest = messages.content_digest(result)
-            verdict = dedup.execute(self._store, decoded.shard, execution.block_hash, execution.nonce, digest)
-            self._count(decoded, verdict, outport.EXECUTED_BLOCK)
-            for event in verdict.events:
-                whole = whole or pb.OutportBlock.FromString(payload)
-                full = whole.blockData.results[execution.block_hash.hex()]
-                block = results.executed_block(whole, decoded.block_hash, header, execution, full)
-                normalise(block, self._memory)
-                entries.append(self._append(event, outport.canonical(block), arrival.received_ms))
+        for event in verdict.events:
+            # The block in hand has lost what nodes differ in, see `proposal_digests`.
+            whole = pb.OutportBlock.FromString(arrival.payload)
+            block = results.executed_block(whole, decoded.block_hash, header, execution)
+            normalise(block, self._memory)
+            entries.append(self._append(event, outport.canonical(block), arrival.received_ms))
         return entries
 
     def _save(self, decoded: Decoded, arrival: Arrival, header: Header | None, digest: bytes) -> Verdict:

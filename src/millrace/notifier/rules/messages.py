@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 from google.protobuf.message import DecodeError, Message
 
-from millrace.chain import headers, outport
+from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
 
 _HASH_SIZE = 32
@@ -62,18 +62,9 @@ def content_digest(message: Message) -> bytes:
     """16 bytes that two nodes agree on when they tell the same.
 
     Parts of a block in which honest nodes differ do not count: how far finality had come when it was sent,
-    and which signatures this node had collected. Of a block that brings results these are, besides, the accounts,
-    whose values are those of the moment it was sent, and storage accesses, which few nodes collect; such a block is
-    left without all of them.
+    and which signatures this node had collected.
     """
     if not isinstance(message, pb.OutportBlock):
-        return _digest(message)
-    if headers.proposes(message.blockData.headerType):
-        for name in ("highestFinalBlockNonce", "highestFinalBlockHash", "signersIndexes", "stateAccessesForBlock"):
-            message.ClearField(name)
-        message.blockData.ClearField("proof")
-        for result in message.blockData.results.values():
-            result.ClearField("alteredAccounts")
         return _digest(message)
     final = message.highestFinalBlockNonce, message.highestFinalBlockHash
     signers = list(message.signersIndexes)
@@ -89,6 +80,26 @@ def content_digest(message: Message) -> bytes:
     if has_proof:
         message.blockData.proof.CopyFrom(proof)
     return digest
+
+
+def proposal_digests(block: pb.OutportBlock) -> tuple[bytes, dict[str, bytes]]:
+    """The same of a block that proposes, and of each result that it brings, by its key.
+
+    Here honest nodes also differ in results' accounts, whose values are those of the moment a node sent them, and in
+    storage accesses, which few collect. The block is left without all of that, and without its results.
+    """
+    digests = {}
+    for key, result in block.blockData.results.items():
+        result.ClearField("alteredAccounts")
+        digests[key] = _digest(result)
+    for name in ("highestFinalBlockNonce", "highestFinalBlockHash", "signersIndexes", "stateAccessesForBlock"):
+        block.ClearField(name)
+    block.blockData.ClearField("proof")
+    block.blockData.ClearField("results")
+    whole = hashlib.blake2b(_digest(block), digest_size=16)
+    for key in sorted(digests):
+        whole.update(key.encode() + digests[key])
+    return whole.digest(), digests
 
 
 def _digest(message: Message) -> bytes:

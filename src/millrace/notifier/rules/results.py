@@ -18,10 +18,10 @@ from millrace.chain.shard import METACHAIN
 class Brought(msgspec.Struct, frozen=True):
     """The executions that a block brings, and in what it breaks the rules."""
 
-    results: tuple[tuple[Execution, pb.ExecutionResultData], ...]
-    """Those that the header lists and the block holds, each once, in the header's order."""
+    executions: tuple[Execution, ...]
+    """Those that the header lists and whose results the block holds, each once, in the header's order."""
     missing: int = 0
-    """Executions that the header lists and the block does not hold."""
+    """Executions that the header lists and whose results the block does not hold."""
     unlisted: int = 0
     """Results for which the header lists no execution."""
     disordered: bool = False
@@ -30,26 +30,24 @@ class Brought(msgspec.Struct, frozen=True):
 
 def brought(data: pb.BlockData, header: Header) -> Brought:
     """What a block with this header brings."""
-    found: dict[bytes, tuple[Execution, pb.ExecutionResultData]] = {}
+    found: dict[bytes, Execution] = {}
     missing = 0
     for execution in header.executions:
-        result = data.results.get(execution.block_hash.hex())
-        if result is None:
-            missing += 1
+        if execution.block_hash.hex() in data.results:
+            found.setdefault(execution.block_hash, execution)
         else:
-            found.setdefault(execution.block_hash, (execution, result))
+            missing += 1
     nonces = [execution.nonce for execution in header.executions]
     disordered = nonces != list(range(nonces[0], nonces[0] + len(nonces))) if nonces else False
     return Brought(tuple(found.values()), missing, len(data.results) - len(found), disordered)
 
 
-def executed_block(
-    block: pb.OutportBlock, block_hash: bytes, header: Header, execution: Execution, result: pb.ExecutionResultData
-) -> pb.OutportBlock:
+def executed_block(block: pb.OutportBlock, block_hash: bytes, header: Header, execution: Execution) -> pb.OutportBlock:
     """The execution as a block of the earlier shape; `block` with its hash and header is the one that brings it.
 
     Its header is made up from what is known of the execution, so it does not hash to the block's hash.
     """
+    result = block.blockData.results[execution.block_hash.hex()]
     message = pb.OutportBlock(
         shardID=block.shardID,
         transactionPool=result.transactionPool,
