@@ -68,28 +68,35 @@ def normalise(block: pb.OutportBlock, memory: Memory) -> None:
             memory.remember_result(result, originals[result])
     if not pool.logs:
         return
-    owners = [originals.get(log.txHash) or memory.original_of(log.txHash) or log.txHash for log in pool.logs]
-    identifiers = [{event.identifier for event in log.log.events} for log in pool.logs]
-    failed = _failed(pool, identifiers)
+    # Each access to a part of a message costs: what is asked for again is taken out once.
+    logs = [(log, log.txHash, list(log.log.events)) for log in pool.logs]
+    identifiers = [[event.identifier for event in events] for _, _, events in logs]
+    # A failed result takes its own transfers back, a failed transaction those of all its results of this block.
+    failed = set(pool.invalidTxs)
+    failed.update(
+        execution
+        for (_, execution, _), inside in zip(logs, identifiers, strict=True)
+        if not FAILURES.isdisjoint(inside)
+    )
     arrived = _arrived(block)
     splitter = _Splitter()
     told: Counter[bytes] = Counter()
     confirmed: Counter[bytes] = Counter()
-    for log, owner, inside in zip(pool.logs, owners, identifiers, strict=True):
-        execution = log.txHash
+    for (log, execution, before), inside in zip(logs, identifiers, strict=True):
+        owner = originals.get(execution) or memory.original_of(execution) or execution
         if owner != execution:
             log.txHash = owner
         if TRANSFERS.isdisjoint(inside):
             continue
         undone = execution in failed or owner in failed
         confirms = execution in arrived
-        events = splitter.split(log.log.events)
+        events = splitter.split(before, inside)
         kept = []
-        for event in events:
-            if event.identifier in TRANSFERS:
+        for event, identifier in events:
+            if identifier in TRANSFERS:
                 if undone:
                     continue
-                key = _transfer_key(owner, event)
+                key = _transfer_key(owner, identifier, event)
                 if confirms:
                     confirmed[key] += 1
                     if confirmed[key] <= memory.told_elsewhere(block.shardID, key):
@@ -97,22 +104,9 @@ def normalise(block: pb.OutportBlock, memory: Memory) -> None:
                 else:
                     told[key] += 1
             kept.append(event)
-        if len(events) != len(log.log.events) or len(kept) != len(events):
+        if len(events) != len(before) or len(kept) != len(events):
             _replace(log.log, kept)
     memory.remember_transfers(block.shardID, told)
-
-
-def _failed(pool: pb.TransactionPool, identifiers: Sequence[set[bytes]]) -> set[str]:
-    """Hex hashes of transactions and results whose execution failed in this block.
-
-    A failed result takes its own transfers back. A failed transaction takes back those of all its results
-    of this block.
-    """
-    failed = set(pool.invalidTxs)
-    for log, inside in zip(pool.logs, identifiers, strict=True):
-        if not FAILURES.isdisjoint(inside):
-            failed.add(log.txHash)
-    return failed
 
 
 def _arrived(block: pb.OutportBlock) -> set[str]:
@@ -136,21 +130,21 @@ class _Splitter:
     def __init__(self) -> None:
         self._left = _MAX_SPLIT_BYTES
 
-    def split(self, events: Sequence[pb.Event]) -> list[pb.Event]:
-        """The events, with transfers of several tokens made one event per token.
+    def split(self, events: Sequence[pb.Event], identifiers: Sequence[bytes]) -> list[tuple[pb.Event, bytes]]:
+        """The events, each with its identifier; transfers of several tokens are made one event per token.
 
         Topics of such an event: token, nonce, amount for each token, then the receiver.
         """
         result = []
-        for event in events:
-            topics = event.topics
-            if event.identifier == MULTI_TRANSFER and len(topics) >= 7 and len(topics) % 3 == 1:
-                size = event.ByteSize() * (len(topics) // 3)
-                if size <= self._left:
+        for event, identifier in zip(events, identifiers, strict=True):
+            if identifier == MULTI_TRANSFER:
+                count = len(event.topics)
+                size = event.ByteSize() * (count // 3)
+                if count >= 7 and count % 3 == 1 and size <= self._left:
                     self._left -= size
-                    result += _one_per_token(event)
+                    result += [(single, identifier) for single in _one_per_token(event)]
                     continue
-            result.append(event)
+            result.append((event, identifier))
         return result
 
 
@@ -165,10 +159,11 @@ def _one_per_token(event: pb.Event) -> list[pb.Event]:
     return singles
 
 
-def _transfer_key(owner: str, event: pb.Event) -> bytes:
+def _transfer_key(owner: str, identifier: bytes, event: pb.Event) -> bytes:
     """Equal for the two tellings of one transfer, by the sender's and by the receiver's shard."""
-    same = pb.Event(address=event.address, identifier=event.identifier, topics=event.topics)
-    return hashlib.blake2b(owner.encode() + same.SerializeToString(), digest_size=16).digest()
+    parts = (owner.encode(), identifier, event.address, *event.topics)
+    lengths = ",".join([str(len(part)) for part in parts]).encode()  # else two different lists could join to the same
+    return hashlib.blake2b(b"".join((lengths, b"|", *parts)), digest_size=16).digest()
 
 
 def _replace(log: pb.Log, events: list[pb.Event]) -> None:
