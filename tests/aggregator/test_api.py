@@ -657,3 +657,45 @@ async def test_schemathesis_finds_nothing(service: Service, tmp_path: Path) -> N
     )
     printed, _ = await process.communicate()
     assert process.returncode == 0, printed.decode()
+
+
+# Faulty documents.
+
+
+async def test_one_bad_pool_cannot_stop_the_market(service: Service) -> None:
+    """A pool with a zero reserve is left out and named; quotes go on, of the newest document."""
+    content = msgspec.json.decode(encode(MARKET))
+    content["block"]["nonce"] += 1
+    content["pools"][0]["reserves"][0] = "0"
+    content["pools"][1]["state"], content["pools"][1]["reserves"] = "inactive", ["0", "0"]
+    service.upstream.body = msgspec.json.encode(content)
+    async with asyncio.timeout(20):
+        while (health := (await service.get("/health"))[1])["blockNonce"] != content["block"]["nonce"]:
+            await asyncio.sleep(0.02)
+    assert health["status"] == "ok" and health["quarantined"] == 2
+    assert {item["name"] for item in health["quarantine"]} == {pool["id"] for pool in content["pools"][:2]}
+    assert "reserves[0]" in health["quarantine"][0]["reason"]
+    assert health["pools"] == len(MARKET.pools) - 2
+    status, _ = await service.get("/api/v1/quote", **{"from": WRAPPED, "to": USDC, "amountIn": str(EGLD)})
+    assert status == 200
+    async with service.session.get(service.base + "/metrics") as answer:
+        assert "aggregator_quarantined 2.0" in await answer.text()
+
+
+async def test_half_a_market_is_held_back_and_then_believed() -> None:
+    """A document that lost half of its pools is taken when enough fetches agree; until then the last one serves."""
+    running, stop, task, server = await start(held_back_fetches=1_000_000)
+    try:
+        before = await running.until("/health", 200)
+        content = msgspec.json.decode(encode(MARKET))
+        content["pools"] = content["pools"][::2]
+        running.upstream.body = msgspec.json.encode(content)
+        async with asyncio.timeout(20):
+            while "pools are gone" not in str((health := (await running.get("/health"))[1])["lastError"]):
+                await asyncio.sleep(0.02)
+        assert health["pools"] == before["pools"] and health["status"] == "ok"
+    finally:
+        stop.set()
+        await task
+        await server.stop()
+        await running.session.close()

@@ -521,3 +521,95 @@ def test_documents_are_built_from_pools() -> None:
     changed = msgspec.structs.replace(first, pools=(first.pools[0].swap(0, 1, 10**18).pool,))
     again = document.decode(encode(changed))
     assert again.pools[0].reserves[0] > first.pools[0].reserves[0]
+
+
+# Quarantine.
+
+
+def broken(fault: str) -> dict[str, Any]:
+    """The sample with one fault in one entry."""
+    content = sample()
+    pool = content["pools"][0]
+    if fault == "a reserve of zero":
+        pool["reserves"][0] = "0"
+    elif fault == "an inactive pool without reserves":
+        pool["state"], pool["reserves"] = "inactive", ["0", "0"]
+    elif fault == "an unknown kind":
+        pool["kind"] = "weighted"
+    elif fault == "an unknown exchange":
+        pool["exchange"] = "Somewhere"
+    elif fault == "an odd token":
+        pool["tokens"][0] = "NOPE"
+    elif fault == "a missing field":
+        del pool["reserves"]
+    elif fault == "a wrong type":
+        pool["reserves"] = "many"
+    elif fault == "no name":
+        del pool["id"]
+    elif fault == "fees of everything":
+        pool["totalFee"] = pool["feeBase"] = "100"
+    elif fault == "no object":
+        content["pools"][0] = 7
+    return content
+
+
+FAULTS = (
+    "a reserve of zero", "an inactive pool without reserves", "an unknown kind", "an unknown exchange", "an odd token",
+    "a missing field", "a wrong type", "no name", "fees of everything", "no object",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_faulty_pool_is_left_out_and_named(fault: str) -> None:
+    """A fault of one pool costs that pool: all others are there, and it is named with the reason."""
+    content = broken(fault)
+    raw = msgspec.json.encode(content)
+    whole = decode(msgspec.json.encode(sample()))
+    with pytest.raises(DocumentError) as refused:
+        decode(raw)
+    found = decode(raw, quarantine=True)
+    assert found.pools == whole.pools[1:]
+    (left_out,) = found.quarantined
+    assert left_out.name == ("#0" if fault in ("no name", "no object") else "p0")
+    assert left_out.reason == str(refused.value)
+
+
+def test_a_faulty_entry_is_read_again_only_when_it_changes() -> None:
+    """What was wrong stays out while it is the same, and comes back when it is mended."""
+    reader = Reader()
+    bad, good = msgspec.json.encode(broken("a reserve of zero")), msgspec.json.encode(sample())
+    first = decode(bad, reader=reader, quarantine=True)
+    second = decode(bad, reader=reader, quarantine=True)
+    assert second.quarantined == first.quarantined and second.pools == first.pools
+    assert decode(good, reader=reader, quarantine=True).quarantined == ()
+    assert decode(bad, reader=reader, quarantine=True).quarantined == first.quarantined
+
+
+@pytest.mark.parametrize("field", ["id", "lpToken", "address"])
+def test_pools_that_claim_one_name_are_all_doubtful(field: str) -> None:
+    """Which of two is the true one nobody knows: both are left out."""
+    content = sample()
+    content["pools"][2][field] = content["pools"][0][field]
+    found = decode(msgspec.json.encode(content), quarantine=True)
+    assert len(found.pools) == len(content["pools"]) - 2
+    assert len(found.quarantined) == 2
+    assert all(f".{field}: another pool has it too" in item.reason for item in found.quarantined)
+
+
+def test_a_faulty_token_costs_the_pools_that_trade_it() -> None:
+    """A token without sense is left out, with every pool that has it; the others are as before."""
+    content = sample()
+    content["tokens"][2]["decimals"] = 99
+    found = decode(msgspec.json.encode(content), quarantine=True)
+    assert "USDT-f8c08c" not in {token.identifier for token in found.tokens}
+    assert found.pools
+    assert not any("USDT-f8c08c" in pool.tokens for pool in found.pools)
+    assert found.quarantined[0].reason.startswith("$.tokens[2].decimals")
+
+
+def test_a_broken_frame_is_no_document() -> None:
+    """Without the wrapped token, or with a version nobody knows, there is nothing to build on."""
+    for field, value in (("version", 9), ("wrappedNativeToken", "NOPE-123456"), ("pools", {}), ("tokens", 1)):
+        content = sample() | {field: value}
+        with pytest.raises(DocumentError):
+            decode(msgspec.json.encode(content), quarantine=True)

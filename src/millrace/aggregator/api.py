@@ -43,6 +43,7 @@ from millrace.runtime.http import (
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAX_QUERY = 8192
+SHOWN_FAULTS = 100
 ITEMS_PER_REQUEST = 10
 _BATCH = msgspec.json.Decoder(BatchRequest)
 
@@ -232,6 +233,7 @@ class Api:
         """GET /health: 200 while quotes are served, else 503 with the same body."""
         snapshot, age = self._feed.snapshot, self._feed.age()
         usable = self._feed.usable() is not None
+        left_out = () if snapshot is None else snapshot.document.quarantined
         body = Health(
             status="ok" if usable else "starting" if snapshot is None else "stale",
             pools=0 if snapshot is None else len(snapshot.document.pools),
@@ -242,6 +244,8 @@ class Api:
             block_nonce=None if snapshot is None else snapshot.document.block.nonce,
             source=self._settings.pools_url,
             last_error=self._feed.last_error,
+            quarantined=len(left_out),
+            quarantine=left_out[:SHOWN_FAULTS],
         )
         return json_response(body, 200 if usable else 503)
 

@@ -14,13 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import aiohttp
 
+from millrace.aggregator.losses import Losses
 from millrace.aggregator.pace import Pace
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Builder, Snapshot, identify
-from millrace.dex.document import DocumentError
+from millrace.dex.document import DocumentError, PoolDocument
 
 log = logging.getLogger(__name__)
 
+LOGGED_FAULTS = 10
 FIRST_PAUSE = 0.25
 """Seconds between two fetches until the first one succeeds."""
 
@@ -43,6 +45,7 @@ class Feed:
         """CPU time that the last snapshot took; while quotes are asked it rests in between, see `pace`."""
         self._changed = asyncio.Condition()
         self._snapshots = Builder(settings.table())
+        self.losses = Losses(settings.held_back_share, settings.held_back_fetches)
         self.pace = Pace()
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
 
@@ -129,9 +132,19 @@ class Feed:
         identifier = identify(data)
         if identifier == known:
             return None
-        snapshot = self._snapshots.build(data, received, identifier, self.pace.pause)
+        snapshot = self._snapshots.build(data, received, identifier, self.pace.pause, self._admit)
         self.build_seconds = time.thread_time() - started
         return snapshot
+
+    def _admit(self, document: PoolDocument) -> None:
+        """In the thread: hold back what lost too much, and name what is newly left out."""
+        before = self.snapshot
+        self.losses.check(document, None if before is None else before.document)
+        known = set() if before is None else {item.name for item in before.document.quarantined}
+        new = [item for item in document.quarantined if item.name not in known]
+        if new:
+            some = [f"{item.name}: {item.reason}" for item in new[:LOGGED_FAULTS]]
+            log.warning("pools or tokens are left out", extra={"count": len(new), "some": some})
 
     def _failed(self, reason: str) -> None:
         self.failures += 1

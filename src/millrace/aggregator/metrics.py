@@ -39,6 +39,15 @@ class Metrics(Collector):
                 lambda: math.nan if (age := feed.age()) is None else age,
             ),
             "aggregator_pools": ("Pools in the snapshot", lambda: _pools(feed.snapshot)),
+            "aggregator_quarantined": (
+                "Pools and tokens left out of the snapshot",
+                lambda: 0.0 if feed.snapshot is None else len(feed.snapshot.document.quarantined),
+            ),
+            "aggregator_documents_held_back": ("Documents that lost too much", lambda: feed.losses.held_back),
+            "aggregator_losses_taken": (
+                "Losses of pools believed after all: look into each",
+                lambda: feed.losses.taken,
+            ),
             "aggregator_refreshes": ("Snapshots taken in", lambda: feed.refreshes),
             "aggregator_refresh_failures": ("Refreshes that failed", lambda: feed.failures),
             "aggregator_quotes_reused": ("Quotes asked before on the same snapshot", lambda: self.reused),

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import msgspec
 
+from millrace.dex.document import Quarantined
+
 encode = msgspec.json.Encoder(decimal_format="number").encode
 """The JSON of a body. A `slippage` has all the digits it was given with: it is no binary float."""
 
@@ -132,6 +134,10 @@ class Health(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
     block_nonce: int | None
     source: str
     last_error: str | None
+    quarantined: int
+    """Pools and tokens of the document that are left out because something is wrong with them."""
+    quarantine: tuple[Quarantined, ...]
+    """The first hundred of them, each with its reason."""
 
 
 class LadderStep(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name, omit_defaults=True):

@@ -42,6 +42,10 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A larger pool document is refused unread."""
     max_snapshot_age_seconds: float = 60.0
     """Past this age of the last good document quotes answer 503."""
+    held_back_share: float = 0.2
+    """A document that lost this share of the pools in use, or a whole exchange, is held back; above 0, at most 1."""
+    held_back_fetches: int = 3
+    """Fetches in a row that must have lost the same pools until that is believed; 1: at once."""
     contract: str = MAINNET_CONTRACT
     """Address of the aggregator contract, receiver of the transactions."""
     chain_id: str = "1"
@@ -98,7 +102,8 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raises `ValueError` for fees that would leave nothing of an output, for origins that are none, for costs of
-        unknown rows and columns, and for limits above the network's or that leave nothing for pools."""
+        unknown rows and columns, for limits above the network's or that leave nothing for pools, and for bounds of
+        losses that mean nothing."""
         Origins(self.allowed_origins)
         for name, (static, referral) in self.referrals.items():
             if min(static, referral) < 0 or static + referral >= 10_000:
@@ -106,6 +111,10 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
         for name, most in NETWORK_LIMITS.items():
             if not 1 <= getattr(self, name) <= most:
                 raise ValueError(f"{name}: expected 1 to {most}, got {getattr(self, name)}")
+        if not 0 < self.held_back_share <= 1:
+            raise ValueError(f"held_back_share: expected more than 0 and at most 1, got {self.held_back_share:g}")
+        if self.held_back_fetches < 1:
+            raise ValueError(f"held_back_fetches: expected at least 1, got {self.held_back_fetches}")
         if not 0 <= self.gas_per_read <= MOST_PER_READ:
             raise ValueError(f"gas_per_read: expected 0 to {MOST_PER_READ}, got {self.gas_per_read}")
         table = self.table()

@@ -155,11 +155,25 @@ class Builder:
         self._reader = Reader()
         self._table = table or Table()
 
-    def build(self, data: bytes, received: float, identifier: str, pause: Callable[[], None] = never) -> Snapshot:
-        """Decode and check a document and build its graph. Raises `DocumentError`. `pause` is called at every step."""
-        document = decode(data, pause=pause, reader=self._reader)
+    def build(
+        self,
+        data: bytes,
+        received: float,
+        identifier: str,
+        pause: Callable[[], None] = never,
+        admit: Callable[[PoolDocument], None] = lambda _: None,
+    ) -> Snapshot:
+        """Decode and check a document and build its graph. Raises `DocumentError`. `pause` is called at every step.
+
+        `admit` may refuse the document by a `DocumentError` too, before the graph is built.
+        """
+        document = decode(data, pause=pause, reader=self._reader, quarantine=True)
         if not document.pools:
-            raise DocumentError("$.pools: there is none; a market without pools is taken for a fault of the upstream")
+            reason = f"; the first fault is {document.quarantined[0].reason}" if document.quarantined else ""
+            raise DocumentError(
+                f"$.pools: there is none; a market without pools is taken for a fault of the upstream{reason}"
+            )
+        admit(document)
         return Snapshot(document, identifier, received, self._curves, pause, self._table)
 
 

@@ -1,10 +1,11 @@
 """The pool document: one JSON object with every token and pool of a market, fetched and swapped in whole.
 
-`decode` checks everything and refuses the whole document for any fault; `encode` writes the same form.
-Inside, pools are the values of `millrace.dex.pool` and addresses are raw bytes.
+`decode` checks everything. It refuses the whole document for any fault, or leaves single faulty pools and tokens out
+and names them; `encode` writes the same form. Inside, pools are the values of `millrace.dex.pool` and addresses are
+raw bytes.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 
 import msgspec
 
@@ -17,7 +18,7 @@ from millrace.dex.pool import Pool
 from millrace.dex.steps import in_steps
 from millrace.dex.wire import DocumentError, TokenInfo
 
-__all__ = ["Block", "DocumentError", "PoolDocument", "TokenInfo", "decode", "encode", "pools"]
+__all__ = ["Block", "DocumentError", "PoolDocument", "Quarantined", "TokenInfo", "decode", "encode", "pools"]
 
 VERSION = 1
 MAX_BYTES = 64 * 1024 * 1024
@@ -32,11 +33,18 @@ class Block(msgspec.Struct, frozen=True):
     timestamp: int
 
 
+class Quarantined(msgspec.Struct, frozen=True):
+    """A pool or token that was left out: its id, or `#` and its position where it has none; and what is wrong."""
+
+    name: str
+    reason: str
+
+
 class PoolDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A market at one block.
 
     `main_pair_tokens` are OneDex's, None where the document does not speak of OneDex. Routers are 32-byte
-    addresses, empty where unknown.
+    addresses, empty where unknown. `quarantined` is what the document held besides and is not to be used.
     """
 
     block: Block
@@ -47,6 +55,7 @@ class PoolDocument(msgspec.Struct, frozen=True, kw_only=True):
     main_pair_tokens: tuple[str, ...] | None = None
     onedex_router: bytes = b""
     xexchange_router: bytes = b""
+    quarantined: tuple[Quarantined, ...] = ()
 
 
 class _OneDex(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -68,12 +77,13 @@ class _Wire(msgspec.Struct, rename="camel", kw_only=True):
     block: Block
     native_token: str = "EGLD"
     wrapped_native_token: str
-    tokens: list[TokenInfo]
+    tokens: list[msgspec.Raw]
     exchanges: _Exchanges = msgspec.field(default_factory=_Exchanges)
     pools: list[msgspec.Raw]
 
 
 _WIRE = msgspec.json.Decoder(_Wire)
+_TOKEN = msgspec.json.Decoder(TokenInfo)
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -91,11 +101,15 @@ def decode(
     max_bytes: int = MAX_BYTES,
     pause: Callable[[], None] = _go_on,
     reader: entries.Reader | None = None,
+    *,
+    quarantine: bool = False,
 ) -> PoolDocument:
     """Parse and check a document. Raises `DocumentError`, whose text names the path and the fault.
 
-    `pause` is called at every step: a thread that reads in the background can rest there. With a `reader` that has
-    read the document before this one, what has not changed is not read again.
+    With `quarantine` a fault of a single pool or token costs that one, and every pool with such a token; of pools or
+    tokens that claim the same name all are doubtful. `pause` is called at every step: a thread that reads in the
+    background can rest there. With a `reader` that has read the document before this one, what has not changed is not
+    read again.
     """
     if len(data) > max_bytes:
         raise DocumentError(f"$: the document has {len(data)} bytes, at most {max_bytes} are taken")
@@ -106,25 +120,34 @@ def decode(
         if len(items) > MAX_ITEMS:
             raise DocumentError(f"$.{field}: {len(items)} items, at most {MAX_ITEMS} are taken")
     pause()
-    decimals = _decimals(in_steps(parsed.tokens, pause))
+    quarantined: list[Quarantined] = []
+
+    def faults(name: str, reason: str) -> None:
+        if not quarantine:
+            raise DocumentError(reason)
+        quarantined.append(Quarantined(name, reason))
+
+    tokens = _tokens(in_steps(parsed.tokens, pause), faults)
+    decimals = {token.identifier: token.decimals for token in tokens}
     if parsed.wrapped_native_token not in decimals:
         raise DocumentError("$.wrappedNativeToken: not one of the document's tokens")
     onedex, xexchange = parsed.exchanges.onedex, parsed.exchanges.xexchange
     main = None if onedex is None else tuple(onedex.main_pair_tokens)
     context = entries.Context(decimals, None if main is None else frozenset(main))
-    built = (reader or entries.Reader()).read(parsed.pools, context, pause)
+    built = (reader or entries.Reader()).read(parsed.pools, context, pause, faults)
     pause()
-    _check_unique(built, pause)
+    built = _without_doubles(built, pause, faults)
     pause()
     return PoolDocument(
         block=parsed.block,
         native_token=parsed.native_token,
         wrapped_native_token=parsed.wrapped_native_token,
-        tokens=tuple(parsed.tokens),
-        pools=tuple(built),
+        tokens=tuple(tokens),
+        pools=tuple(built.values()),
         main_pair_tokens=main,
         onedex_router=_router(onedex.router if onedex else None, "OneDex"),
         xexchange_router=_router(xexchange.router if xexchange else None, "XExchange"),
+        quarantined=tuple(quarantined),
     )
 
 
@@ -147,40 +170,55 @@ def encode(document: PoolDocument) -> bytes:
     )
 
 
-def _decimals(tokens: Iterable[TokenInfo]) -> dict[str, int]:
-    known: dict[str, int] = {}
-    for position, token in enumerate(tokens):
+def _tokens(raws: Iterable[msgspec.Raw], faults: entries.Faults) -> list[TokenInfo]:
+    """The sound tokens."""
+    found: dict[str, TokenInfo] = {}
+    twice: set[str] = set()
+    for position, raw in enumerate(raws):
         path = f"$.tokens[{position}]"
-        if not is_identifier(token.identifier):
-            raise DocumentError(f"{path}.identifier: {token.identifier[:40]!r} is not a token identifier")
-        if token.identifier in known:
-            raise DocumentError(f"{path}.identifier: {token.identifier} comes twice")
-        if not 0 <= token.decimals <= MAX_DECIMALS:
-            raise DocumentError(f"{path}.decimals: {token.decimals} is not between 0 and {MAX_DECIMALS}")
-        known[token.identifier] = token.decimals
-    return known
+        try:
+            token = _token(raw, path)
+        except DocumentError as error:
+            faults(f"#{position}", str(error))
+            continue
+        if token.identifier in found:
+            twice.add(token.identifier)
+            faults(token.identifier, f"{path}.identifier: {token.identifier} comes twice")
+        found[token.identifier] = token
+    return [token for token in found.values() if token.identifier not in twice]
 
 
-def _check_unique(built: Sequence[Pool], pause: Callable[[], None]) -> None:
+def _token(raw: msgspec.Raw, path: str) -> TokenInfo:
+    token = wire.parse(raw, _TOKEN, path)
+    if not is_identifier(token.identifier):
+        raise DocumentError(f"{path}.identifier: {token.identifier[:40]!r} is not a token identifier")
+    if not 0 <= token.decimals <= MAX_DECIMALS:
+        raise DocumentError(f"{path}.decimals: {token.decimals} is not between 0 and {MAX_DECIMALS}")
+    return token
+
+
+def _without_doubles(built: dict[int, Pool], pause: Callable[[], None], faults: entries.Faults) -> dict[int, Pool]:
+    """The pools of which each is the only one with its id, LP token, address or OneDex number."""
     keys: dict[str, Callable[[Pool], Hashable]] = {
         "id": lambda pool: pool.id,
         "lpToken": lambda pool: pool.lp_token or None,
         "pairId": lambda pool: pool.pair_id if isinstance(pool, OneDexPool) else None,
         "address": lambda pool: None if isinstance(pool, OneDexPool) else pool.address,
     }
+    doubles: dict[int, str] = {}
     for field, key in keys.items():
-        _refuse_twice(in_steps(built, pause), field, key)
-
-
-def _refuse_twice(built: Iterable[Pool], field: str, key: Callable[[Pool], Hashable]) -> None:
-    seen: set[Hashable] = set()
-    for position, pool in enumerate(built):
-        value = key(pool)
-        if value is None:
-            continue
-        if value in seen:
-            raise DocumentError(f"$.pools[{position}].{field}: another pool has it too ({pool.id})")
-        seen.add(value)
+        seen: dict[Hashable, int] = {}
+        for position, pool in in_steps(built.items(), pause):
+            value = key(pool)
+            if value is None:
+                continue
+            first = seen.setdefault(value, position)
+            if first != position:
+                for one in (first, position):
+                    doubles[one] = f"$.pools[{one}].{field}: another pool has it too ({built[one].id})"
+    for position in sorted(doubles, reverse=True):
+        faults(built[position].id, doubles[position])
+    return {position: pool for position, pool in built.items() if position not in doubles}
 
 
 def _router(text: str | None, exchange: str) -> bytes:

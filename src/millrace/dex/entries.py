@@ -48,7 +48,15 @@ class _Head(msgspec.Struct):
     kind: str
 
 
+class _Name(msgspec.Struct):
+    id: str
+
+
 _HEAD = msgspec.json.Decoder(_Head)
+_NAME = msgspec.json.Decoder(_Name)
+
+Faults = Callable[[str, str], None]
+"""Takes the name of a faulty pool or token and what is wrong with it; may raise."""
 
 
 def build(raw: msgspec.Raw, context: Context, path: str) -> Pool:
@@ -75,6 +83,13 @@ def _read(raw: msgspec.Raw, context: Context, path: str) -> _Known:
     return _Known(raw, decoder, entry, make(_Fields(entry, context, path)))
 
 
+class _Faulty(NamedTuple):
+    """An entry of which nothing can be made."""
+
+    raw: msgspec.Raw
+    reason: str
+
+
 class Reader:
     """Reads the entries of one document after the other; of what has not changed since the last one, nothing.
 
@@ -84,18 +99,44 @@ class Reader:
 
     def __init__(self) -> None:
         self._context: Context | None = None
-        self._known: list[_Known] = []
+        self._known: list[_Known | _Faulty] = []
 
-    def read(self, raws: Iterable[msgspec.Raw], context: Context, pause: Callable[[], None]) -> list[Pool]:
-        """The pools of a document's entries; one that is as it was is the very same. Raises `DocumentError`."""
+    def read(
+        self, raws: Iterable[msgspec.Raw], context: Context, pause: Callable[[], None], faults: Faults
+    ) -> dict[int, Pool]:
+        """The pools of a document's entries by their positions; one that is as it was is the very same.
+
+        `faults` takes what is wrong with an entry, which then is left out, or raises.
+        """
         before = self._known if context == self._context else []
-        now: list[_Known] = []
+        now: list[_Known | _Faulty] = []
         for k, raw in enumerate(raws):
             pause()
-            same = _again(raw, before[k]) if k < len(before) else None
-            now.append(same or _read(raw, context, f"$.pools[{k}]"))
+            known = self._next(raw, before[k] if k < len(before) else None, context, f"$.pools[{k}]")
+            if isinstance(known, _Faulty):
+                faults(_name(raw, k), known.reason)
+            now.append(known)
         self._context, self._known = context, now
-        return [known.pool for known in now]
+        return {k: known.pool for k, known in enumerate(now) if isinstance(known, _Known)}
+
+    def _next(self, raw: msgspec.Raw, before: _Known | _Faulty | None, context: Context, path: str) -> _Known | _Faulty:
+        if isinstance(before, _Faulty):
+            if raw == before.raw:
+                return before
+        elif before is not None and (same := _again(raw, before)) is not None:
+            return same
+        try:
+            return _read(raw, context, path)
+        except DocumentError as error:
+            return _Faulty(raw.copy(), str(error))
+
+
+def _name(raw: msgspec.Raw, position: int) -> str:
+    """What an entry calls itself; its place where it does not."""
+    try:
+        return _NAME.decode(raw).id[:MAX_TEXT] or f"#{position}"
+    except (ValueError, RecursionError):
+        return f"#{position}"
 
 
 def _again(raw: msgspec.Raw, known: _Known) -> _Known | None:
