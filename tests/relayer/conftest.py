@@ -11,13 +11,19 @@ from typing import Any
 
 import pytest
 
-# Tests are imported by file, so their shared module is made known by name here.
-_file = Path(__file__).with_name("support.py")
-_spec = importlib.util.spec_from_file_location("relayer_support", _file)
-assert _spec is not None and _spec.loader is not None
-support: Any = importlib.util.module_from_spec(_spec)
-sys.modules["relayer_support"] = support
-_spec.loader.exec_module(support)
+
+def _shared(name: str) -> Any:
+    """Tests are imported by file, so their shared modules are made known by name here."""
+    spec = importlib.util.spec_from_file_location(f"relayer_{name}", Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+support = _shared("support")
+later = _shared("later")
 
 from millrace.relayer.app import Service  # noqa: E402
 from millrace.runtime.process import wait_first  # noqa: E402

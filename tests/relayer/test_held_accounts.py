@@ -8,7 +8,7 @@ from relayer_support import Chain, connected, start, submit, transfer, wallet
 
 from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.relayer.blocks import AccountFact
+from millrace.relayer.facts import AccountFact
 from millrace.relayer.held_accounts import MAX_REVERTED, HeldAccounts
 
 ALICE = wallet(1)

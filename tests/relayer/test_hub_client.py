@@ -106,11 +106,13 @@ class Sink:
     def __init__(self, broken: int = 0) -> None:
         self.told: list[tuple[Any, ...]] = []
         self.broken = broken
+        self.marks = 0
 
-    def on_event(self, topic: str, payload: bytes, sequence: int) -> None:
+    def on_event(self, topic: str, payload: bytes, sequence: int, marks: int) -> None:
         if sequence == self.broken:
             raise RuntimeError("nobody foresaw it")
         self.told.append((topic, payload, sequence))
+        self.marks = marks
 
     def on_gap(self, first: int, last: int) -> None:
         self.told.append(("gap", first, last))
@@ -126,8 +128,10 @@ class Link:
         self.sent.append(outport.decode_envelope(data))
 
 
-def event(sequence: int) -> bytes:
-    return outport.payload_envelope("Topic", b"x", sequence)
+def event(sequence: int, marks: int = 0) -> bytes:
+    envelope = outport.decode_envelope(outport.payload_envelope("Topic", b"x", sequence))
+    envelope.marks = marks
+    return envelope.SerializeToString()
 
 
 def reply(ok: bool, head: int) -> bytes:
@@ -144,6 +148,14 @@ def test_an_event_is_taken_once_and_always_acknowledged() -> None:
     assert [told[-1] for told in sink.told] == [6, 8]
     assert [item.counter for item in link.sent] == [4, 5, 6, 6, 7, 8]
     assert (hub.last, hub.head) == (8, 8)
+
+
+def test_marks_are_handed_on() -> None:
+    """What the notifier has to say about an event comes with it."""
+    sink, link = Sink(), Link()
+    hub = HubClient("", sink, 5)
+    hub.take(link, event(6, marks=9))  # type: ignore[arg-type]
+    assert sink.marks == 9
 
 
 def test_a_hub_that_cannot_resume_is_a_gap() -> None:

@@ -14,7 +14,7 @@ from relayer_support import NETWORK, BlockMaker, transfer, wallet
 from millrace.chain import gossip
 from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import to_proto
-from millrace.relayer.blocks import BlockFacts, BlockHeader, TxFact
+from millrace.relayer.facts import BlockFacts, BlockHeader, TxFact
 from millrace.relayer.gas_stats import BUCKET_SECONDS, WINDOW_SECONDS, GasStats
 from millrace.relayer.network_stats import LATE_SECONDS, NetworkStats, PeerNumbers
 from millrace.relayer.statistics import Statistics
@@ -63,6 +63,12 @@ def block(shard: int, nonce: int, *, at_ms: int, executed: int = 0, fork: int = 
     )
 
 
+def whole(stats: NetworkStats, item: BlockFacts, now: float, age: float = 0.0) -> None:
+    """A block that was executed when it was made."""
+    stats.block_saved(item, now, age)
+    stats.block_executed(item, now, age)
+
+
 def numbers(stats: NetworkStats, now: float) -> dict[str, dict[str, object]]:
     built: dict[str, dict[str, object]] = msgspec.to_builtins(stats.data(now, 3))
     return built
@@ -73,7 +79,7 @@ def test_rates_and_block_times() -> None:
     stats = NetworkStats(3, start=0.0)
     for nonce in range(1, 12):
         for shard in range(2):
-            stats.block_saved(block(shard, nonce, at_ms=nonce * 2000, executed=10), nonce * 2.0)
+            whole(stats, block(shard, nonce, at_ms=nonce * 2000, executed=10), nonce * 2.0)
     for number in range(40):
         stats.transaction_arrived(number.to_bytes(32, "big"), 22.0)
     data = numbers(stats, 22.0)
@@ -160,10 +166,10 @@ def test_blocks_read_late_are_of_no_rate_of_now() -> None:
     """What is read after an outage moves the newest block on, and counts in no rate, gap or block time of now."""
     stats = NetworkStats(3, 0.0)
     for nonce in range(1, 200):
-        stats.block_saved(block(0, nonce, at_ms=nonce * 6000, executed=50), 100.0, age=LATE_SECONDS + 600)
-    stats.block_saved(block(0, 250, at_ms=1_500_000, executed=5), 100.0, age=LATE_SECONDS)
-    stats.block_saved(block(0, 250, at_ms=1_500_000, fork=1), 100.0, age=LATE_SECONDS)
-    stats.block_saved(block(0, 251, at_ms=1_506_000, executed=30), 100.0, age=LATE_SECONDS - 1)
+        whole(stats, block(0, nonce, at_ms=nonce * 6000, executed=50), 100.0, age=LATE_SECONDS + 600)
+    whole(stats, block(0, 250, at_ms=1_500_000, executed=5), 100.0, age=LATE_SECONDS)
+    whole(stats, block(0, 250, at_ms=1_500_000, fork=1), 100.0, age=LATE_SECONDS)
+    whole(stats, block(0, 251, at_ms=1_506_000, executed=30), 100.0, age=LATE_SECONDS - 1)
     shown = numbers(stats, 100.0)
     assert shown["network"]["avgTps10s"] == 3.0 and shown["network"]["avgTps30s"] == 1.0
     assert shown["network"]["currentTps"] == 5.0

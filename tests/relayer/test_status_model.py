@@ -19,7 +19,8 @@ from relayer_support import NETWORK, BlockMaker, transfer, wallet
 from millrace.chain import bigint
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction, chain_hash
-from millrace.relayer.blocks import BlockFacts, read_block
+from millrace.relayer.blocks import read_block
+from millrace.relayer.facts import BlockFacts
 from millrace.relayer.tracker import Tracker
 
 SHARDS = 3
@@ -179,8 +180,7 @@ class Model:
             while (shard, height, fork) in self.saved and (shard, height, fork) not in self.counted:
                 self.counted.add((shard, height, fork))
                 height, fork = height - 1, 0
-            below = {item for item in self.saved if item[0] == shard and item[1] <= block[1]}
-            self.saved -= below - self.counted
+        self.saved -= {(shard, height, 1) for shard, height, fork in self.counted if not fork} - self.counted
 
     def statuses(self) -> dict[int, str]:
         """The plans that are over, and how."""

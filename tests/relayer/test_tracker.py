@@ -8,16 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millrace.relayer.blocks import AccountFact, BlockFacts, TxFact
-from millrace.relayer.tracker import (
-    EARLY_FINALITY_SECONDS,
-    MAX_EARLY,
-    MAX_HELD_PER_SHARD,
-    PENDING_SECONDS,
-    Tracker,
-    join,
-    judge,
-)
+from millrace.relayer.chains import EARLY_FINALITY_SECONDS, MAX_EARLY, MAX_HELD_PER_SHARD
+from millrace.relayer.facts import AccountFact, BlockFacts, TxFact, join, judge
+from millrace.relayer.tracker import PENDING_SECONDS, Tracker
 
 TX = b"\x07" * 32
 
@@ -149,7 +142,7 @@ def test_revert_takes_back_what_was_not_released() -> None:
     assert tracker.save(item, 2, 0.0).outcomes == ()
     assert statuses([tracker.finalise(0, item.block_hash, 0.0)]) == ["fail"]
     assert not tracker.revert(0, item.block_hash), "a final block that is reverted is an alarm"
-    assert tracker.reverted_final == 1
+    assert tracker.chains.reverted_final == 1
 
 
 def test_early_finality_is_kept_for_a_minute() -> None:
@@ -376,7 +369,7 @@ def test_row_41_duplicate_nonce_alarm() -> None:
     tracker.save(block(0, 1), 1, 0.0)
     tracker.revert(0, bytes((0, 1, 0)))
     tracker.save(block(0, 1, fork=1), 2, 0.0)
-    assert tracker.forks == 0
+    assert tracker.chains.forks == 0
     tracker.save(block(0, 1, fork=2), 3, 0.0)
     tracker.save(block(1, 1), 4, 0.0)
-    assert tracker.forks == 1
+    assert tracker.chains.forks == 1

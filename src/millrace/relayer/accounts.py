@@ -16,6 +16,8 @@ class Account(msgspec.Struct, frozen=True, gc=False):
     """When the chain API last spoke of it (monotonic seconds)."""
     is_final: bool
     """Whether a final block said so, rather than the chain API."""
+    order: tuple[int, int] = (0, 0)
+    """Of the block that spoke of it: heights of the header that brought its result, and its own."""
     guardian: bytes | None = None
     """The active guardian's public key, empty without one; `None` when the chain API does not say."""
 
@@ -35,6 +37,9 @@ class AccountBook:
     def __len__(self) -> int:
         return len(self._accounts)
 
+    def __contains__(self, pubkey: bytes) -> bool:
+        return pubkey in self._accounts
+
     def get(self, pubkey: bytes) -> Account | None:
         """What is known of an account, or `None`."""
         account = self._accounts.get(pubkey)
@@ -42,17 +47,22 @@ class AccountBook:
             self._accounts.move_to_end(pubkey)
         return account
 
-    def learn_from_event(self, pubkey: bytes, nonce: int, balance: int) -> bool:
+    def learn_from_event(self, pubkey: bytes, nonce: int, balance: int, order: tuple[int, int] | None = None) -> bool:
         """Take the state after a final block; whether it is not older than what was known.
 
-        Only accounts somebody asked about are kept: others would push them out.
+        Only accounts somebody asked about are kept: others would push them out. Without an `order` (see `Account`)
+        nothing but the nonce tells what is newer.
         """
         known = self._accounts.get(pubkey)
         if known is None:
             return True
-        if nonce < known.nonce:
+        order = order or known.order
+        if (nonce, order) < (known.nonce, known.order):
             return False
-        self._accounts[pubkey] = Account(nonce, balance, known.fetched, is_final=True, guardian=known.guardian)
+        order = max(order, known.order)
+        self._accounts[pubkey] = msgspec.structs.replace(
+            known, nonce=nonce, balance=balance, is_final=True, order=order
+        )
         return True
 
     def raise_nonce(self, pubkey: bytes, nonce: int) -> None:
@@ -72,9 +82,10 @@ class AccountBook:
         if known is not None and (
             (known is not asked and known.nonce >= nonce) or (known.is_final and known.nonce > nonce)
         ):
-            self._accounts[pubkey] = Account(known.nonce, known.balance, now, known.is_final, guardian)
+            self._accounts[pubkey] = msgspec.structs.replace(known, fetched=now, guardian=guardian)
         else:
-            self._accounts[pubkey] = Account(nonce, balance, now, is_final=False, guardian=guardian)
+            order = known.order if known is not None else (0, 0)
+            self._accounts[pubkey] = Account(nonce, balance, now, is_final=False, order=order, guardian=guardian)
         self._accounts.move_to_end(pubkey)
         if len(self._accounts) > self._capacity:
             self._doubted.pop(self._accounts.popitem(last=False)[0], None)

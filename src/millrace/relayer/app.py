@@ -11,6 +11,7 @@ from pathlib import Path
 
 from millrace.chain.network import NetworkProfile
 from millrace.relayer import policy
+from millrace.relayer.absent_accounts import AbsentAccounts
 from millrace.relayer.account_source import AccountSource
 from millrace.relayer.accounts import AccountBook
 from millrace.relayer.broadcaster import Broadcaster
@@ -113,6 +114,7 @@ class Service:
         self._restore()
         self.accounts = AccountSource(self.book, self.api)
         self.accounts.on_nonce = self.desk.nonce_heard
+        self.absent_accounts = AbsentAccounts(self.accounts)
         if settings.gossip:
             self.peer = Peer(settings, self.network, self.statistics, self.api)
         self.broadcaster = Broadcaster(
@@ -135,7 +137,9 @@ class Service:
             settings.max_connections_per_client + HANDSHAKES_PER_CLIENT,
             self.gateway.clients,
         )
-        self.events = Events(self.network, self.tracker, self.book, self.desk, self.gateway, self.statistics)
+        self.events = Events(
+            self.network, self.tracker, self.book, self.desk, self.gateway, self.statistics, self.absent_accounts
+        )
         if settings.hub_url:
             self.desk.treasury.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         self.hub = HubClient(settings.hub_url, self.events, self.journal.cursor())
@@ -157,6 +161,7 @@ class Service:
             self._keep_history(),
             self.statistics.run(self.gateway),
             self.gateway.run(),
+            self.absent_accounts.run(),
         ]
         if self.settings.hub_url:
             work.append(self.hub.run())
@@ -364,6 +369,7 @@ class Service:
             retention_ms = int(self.settings.retention_hours * 3_600_000)
             self.journal.prune(time.time_ns() // 1_000_000 - retention_ms)
             self.desk.treasury.prune()
+            self.desk.drop_given_up(time.time_ns() // 1_000_000 - int(self.settings.lifetime_seconds * 1000))
             await given_up.ask(TIDY_ACCOUNTS)
             await asyncio.sleep(TIDY_SECONDS)
 

@@ -1,4 +1,4 @@
-"""What a saved block says about transactions and accounts, as plain values (rules of the node's outport feed).
+"""Reads what a block, or the result of one, says about transactions and accounts (rules of the node's outport feed).
 
 A block tells only what happened in its own shard, so each transaction gets a list of facts; `tracker` joins
 the facts of all shards.
@@ -7,113 +7,103 @@ the facts of all shards.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
+from hashlib import blake2b
 
 import msgspec
 
-from millrace.chain import address, bigint, outport
-from millrace.chain.address import is_contract
-from millrace.chain.headers import Header, read_header
+from millrace.chain import address, outport
+from millrace.chain.headers import Header, proposes, read_header
 from millrace.chain.network import NetworkProfile
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
-from millrace.chain.transaction import Transaction, client_hash
+from millrace.relayer.facts import AccountFact, BlockFacts, BlockHeader, Unexecutable
+from millrace.relayer.pool import TX_BLOCK, PoolReader, client_hash_of, hashes_of
 
-TX_BLOCK, SCR_BLOCK, INVALID_BLOCK = 0, 90, 120
-_PROCESSED = 2
-ASYNC_CALL, ASYNC_CALLBACK = 1, 2
-GUARDING = frozenset((b"SetGuardian", b"GuardAccount", b"UnGuardAccount"))
-"""Built-in functions that change who has to sign for an account; the chain writes an event of the same name."""
-GAS_REFUND = b"gas refund for relayer"
-MAX_REASON = 256
 _AMOUNT = re.compile("[0-9]{1,80}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
-
-
-class TxFact(msgspec.Struct, frozen=True):
-    """What one block says about one transaction; facts of several blocks are joined by `or` and union."""
-
-    tx_hash: bytes
-    client_hash: bytes = b""
-    """Empty where the block does not hold the transaction itself or it is not relayed."""
-    failed: str = ""
-    """Why it failed, if it did."""
-    included: bool = False
-    """The sender's shard has executed its part, or refused it: the nonce is used up."""
-    executed: bool = False
-    """The receiver's shard has executed it."""
-    is_call: bool = False
-    """It involves a contract, so being executed is not being finished."""
-    completed: bool = False
-    """The chain says the whole call is complete, or a contract that imitates its words."""
-    ran_ok: bool = False
-    """A contract ended without error in this shard."""
-    results_out: frozenset[bytes] = frozenset()
-    """Hashes of contract results that another shard has yet to execute."""
-    calls_out: frozenset[bytes] = frozenset()
-    """Those of them that call something there: until they are executed nothing is complete, whatever a log says."""
-    results_in: frozenset[bytes] = frozenset()
-    """Hashes of contract results executed here."""
-    fee: int | None = None
-    """What the block charged for it, in atomic units; known in the sender's shard."""
-
-
-class AccountFact(msgspec.Struct, frozen=True):
-    """The state of an account after a block."""
-
-    pubkey: bytes
-    nonce: int
-    balance: int
-    tokens: dict[str, str]
-
-
-class BlockHeader(msgspec.Struct, frozen=True):
-    """The header fields that statistics use; texts and numbers as networkStats shows them."""
-
-    nonce: int
-    round: int
-    epoch: int
-    tx_count: int
-    leader_signature: str
-    accumulated_fees: str
-    developer_fees: str
-
-
-class BlockFacts(msgspec.Struct, frozen=True):
-    """One saved block."""
-
-    shard: int
-    block_hash: bytes
-    prev_hash: bytes
-    nonce: int
-    timestamp_ms: int
-    transactions: tuple[TxFact, ...] = ()
-    accounts: tuple[AccountFact, ...] = ()
-    header: BlockHeader | None = None
-    gas_prices: tuple[tuple[int, int], ...] = ()
-    """(gas price, price per gas unit) of every transaction whose sender is in this shard."""
-    executed: int = 0
-    """Transactions executed without failing."""
-    leader: bytes = b""
-    signers: int = 0
-    """Validators in the consensus group that made it."""
-    guarding: frozenset[bytes] = frozenset()
-    """Accounts whose guardian may be another one after this block."""
 
 
 def read_block(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
-    """The facts in a saved block.
+    """The facts in a saved block; one that is executed later says what it proposes, and whose results it brings.
 
-    Raises `OutportError` when its miniblocks contradict themselves or it is of a shard that there is not.
+    Raises `OutportError` when its miniblocks contradict themselves, it is of a shard that there is not, or of a type
+    nobody knows: whether that was executed cannot be told.
     """
+    data = message.blockData
+    if data.headerType not in outport.HEADERS:
+        raise outport.OutportError(f"a header of type {data.headerType[:64]!r}")
+    shard = _shard_of(message, network)
+    header = read_header(data)
+    if not proposes(data.headerType):
+        return _read_executed(message, shard, header, network)
+    if header is None:
+        raise outport.OutportError("a header whose bytes are not those its hash is of")
+    return BlockFacts(
+        shard=shard,
+        block_hash=data.headerHash,
+        prev_hash=header.prev_hash,
+        nonce=header.nonce,
+        timestamp_ms=header.timestamp_ms,
+        header=_summary(header),
+        signers=int.from_bytes(data.proof.pubKeysBitmap).bit_count(),
+        proposes=True,
+        lists=tuple(item.block_hash for item in header.executions),
+        sent=frozenset(
+            tx_hash
+            for miniblock in _proven(data.body.miniBlocks, header)
+            if miniblock.type == TX_BLOCK and miniblock.senderShardID == shard
+            for tx_hash in miniblock.txHashes
+        ),
+        last_executed=header.last_executed_nonce,
+    )
+
+
+def read_result(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
+    """The facts in the result of a block that was proposed before, as the notifier tells it. Raises `OutportError`."""
+    shard = _shard_of(message, network)
+    header = read_header(message.blockData)
+    if header is None or header.proposes:
+        raise outport.OutportError("a result without the header of an execution")
+    if message.carryingHeaderNonce <= header.nonce:
+        raise outport.OutportError(f"a result of block {header.nonce} in header {message.carryingHeaderNonce}")
+    facts = _read_executed(message, shard, header, network)
+    pool, body = message.transactionPool, message.blockData.body.miniBlocks
+    told = {fact.tx_hash for fact in facts.transactions if fact.included or fact.executed}
+    told.update(hashes_of(pool.transactions), hashes_of(pool.invalidTxs))
+    return msgspec.structs.replace(
+        facts,
+        prev_hash=b"",
+        carrier=message.carryingHeaderNonce,
+        carrier_hash=message.carryingHeaderHash,
+        settled=frozenset(told) if len(_proven(body, header)) == len(header.miniblocks) else None,
+        unexecutable=tuple(
+            Unexecutable(tx_hash, client_hash_of(pool.unexecutableTransactions[tx_hash.hex()]), facts.timestamp_ms)
+            for tx_hash in sorted(hashes_of(pool.unexecutableTransactions))
+            if tx_hash not in told
+        ),
+    )
+
+
+def _shard_of(message: pb.OutportBlock, network: NetworkProfile) -> int:
     data = message.blockData
     shard = data.shardID if data.shardID or not message.shardID else message.shardID
     if shard >= network.shards and shard != METACHAIN:
         raise outport.OutportError(f"a block of shard {shard}")
-    header = read_header(data)
-    reader = _Reader(message, header.miniblocks if header else (), network)
+    return shard
+
+
+def _proven(miniblocks: Iterable[pb.MiniBlock], header: Header) -> list[pb.MiniBlock]:
+    """Those of a body that the header names: what no hash stands for could leave out or make up transactions."""
+    named = {item.hash for item in header.miniblocks}
+    return [item for item in miniblocks if blake2b(outport.canonical(item), digest_size=32).digest() in named]
+
+
+def _read_executed(message: pb.OutportBlock, shard: int, header: Header | None, network: NetworkProfile) -> BlockFacts:
+    """The facts in a block that says what it executed."""
+    data = message.blockData
+    reader = PoolReader(message, header.miniblocks if header else (), network)
     reader.read()
+    accounts = read_accounts(message.alteredAccounts.values())
     return BlockFacts(
         shard=shard,
         block_hash=data.headerHash,
@@ -121,13 +111,13 @@ def read_block(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
         nonce=header.nonce if header else 0,
         timestamp_ms=header.timestamp_ms if header else data.timestampMs,
         transactions=reader.facts(),
-        accounts=read_accounts(message.alteredAccounts.values()),
+        accounts=accounts,
         header=_summary(header) if header else None,
         gas_prices=tuple(reader.gas_prices),
         executed=reader.executed,
-        leader=message.leaderKey,
         signers=len(message.signersIndexes),
         guarding=frozenset(reader.guarding),
+        absent=frozenset(reader.relayers - {fact.pubkey for fact in accounts}),
     )
 
 
@@ -160,232 +150,6 @@ def _token_name(token: pb.AccountTokenData) -> str:
         return token.identifier
     digits = f"{token.nonce:x}"
     return f"{token.identifier}-{'0' * (len(digits) % 2)}{digits}"
-
-
-class _Source(NamedTuple):
-    """Whose log it is. A contract can write events of any name, as the names of its own functions."""
-
-    hashes: set[bytes]
-    """Of the transaction or result, and of what it came from: one of them is what `completedTxEvent` names."""
-    accounts: set[bytes]
-    """Who can be said to have completed it: its receiver, in whose name the chain writes the log."""
-
-    def may_complete(self, event: pb.Event) -> bool:
-        """Whether the event is one the chain itself could have written."""
-        return len(event.topics) == 1 and event.topics[0] in self.hashes and event.address in self.accounts | {b""}
-
-
-class _Reader:
-    """Collects the facts of one block, transaction by transaction."""
-
-    def __init__(
-        self,
-        message: pb.OutportBlock,
-        miniblock_headers: Sequence[pb.MiniBlockHeader],
-        network: NetworkProfile,
-    ) -> None:
-        self._data = message.blockData
-        self._shard = message.blockData.shardID
-        self._pool = message.transactionPool
-        self._network = network
-        self._miniblock_headers = miniblock_headers
-        self._facts: dict[bytes, dict[str, object]] = {}
-        self._scrs: dict[str, pb.SmartContractResult] = {}
-        self._before: set[bytes] = set()
-        """What this block names as processed before: of what its predecessor scheduled, the results are told here."""
-        self.gas_prices: list[tuple[int, int]] = []
-        self.executed = 0
-        self.guarding: set[bytes] = set()
-
-    def read(self) -> None:
-        for miniblock, executed in self._executed_miniblocks():
-            if miniblock.type == TX_BLOCK:
-                self._read_transactions(miniblock, executed)
-            elif miniblock.type == INVALID_BLOCK:
-                self._read_invalid(executed)
-            elif miniblock.type == SCR_BLOCK and miniblock.receiverShardID == self._shard:
-                self._read_results_in(executed)
-        self._read_invalid(_hashes(self._pool.scheduledExecutedInvalidTxsHashesPrevBlock))
-        self._read_results()
-        self._read_logs()
-        self.executed = sum(1 for fact in self._facts.values() if fact.get("included") and not fact.get("failed"))
-
-    def facts(self) -> tuple[TxFact, ...]:
-        return tuple(TxFact(tx_hash=tx_hash, **fact) for tx_hash, fact in self._facts.items())  # type: ignore[arg-type]
-
-    def _executed_miniblocks(self) -> Iterable[tuple[pb.MiniBlock, list[bytes]]]:
-        """Each miniblock with the hashes this block executed of it; those executed before are skipped."""
-        headers = self._miniblock_headers
-        for index, miniblock in enumerate(self._data.body.miniBlocks):
-            hashes = list(miniblock.txHashes)
-            if index < len(headers):
-                reserved = outport.decode_reserved(headers[index])
-                if reserved.executionType == _PROCESSED:
-                    self._before.update(hashes)
-                    continue
-                if headers[index].reserved:
-                    hashes = hashes[reserved.indexOfFirstTxProcessed : reserved.indexOfLastTxProcessed + 1]
-            yield miniblock, hashes
-        for miniblock in self._data.intraShardMiniBlocks:
-            yield miniblock, list(miniblock.txHashes)
-
-    def _fact(self, tx_hash: bytes) -> dict[str, object]:
-        return self._facts.setdefault(tx_hash, {})
-
-    def _read_transactions(self, miniblock: pb.MiniBlock, hashes: list[bytes]) -> None:
-        for tx_hash in hashes:
-            info = self._pool.transactions.get(tx_hash.hex())
-            fact = self._fact(tx_hash)
-            if miniblock.senderShardID == self._shard:
-                fact["included"] = True
-            if info is None:  # named and not shown: whether it calls a contract is not known, so it is not over
-                continue
-            if miniblock.receiverShardID == self._shard:
-                fact["executed"] = True
-            self._read_transaction(fact, info, at_source=miniblock.senderShardID == self._shard)
-
-    def _read_transaction(self, fact: dict[str, object], info: pb.TxInfo, *, at_source: bool) -> None:
-        tx = info.transaction
-        if tx.data.partition(b"@")[0] in GUARDING:
-            self.guarding.add(tx.sender)
-        fact["is_call"] = is_contract(tx.receiver)
-        if tx.relayerSignature:
-            fact["client_hash"] = client_hash(_transaction(tx))
-        if not at_source:
-            return
-        fact["fee"] = _fee(info)
-        paid = _number(info.feeInfo.initialPaidFee) or 0
-        self.gas_prices.append((tx.gasPrice, paid // tx.gasLimit if paid and tx.gasLimit else tx.gasPrice))
-
-    def _read_invalid(self, hashes: list[bytes]) -> None:
-        texts = {receipt.txHash: receipt.data for receipt in self._pool.receipts.values()}
-        for tx_hash in hashes:
-            fact = self._fact(tx_hash)
-            fact["included"] = True
-            fact["failed"] = _text(texts.get(tx_hash, b"")) or "invalid transaction"
-            info = self._pool.invalidTxs.get(tx_hash.hex())
-            if info is not None:
-                fact["fee"] = _fee(info)
-                if info.transaction.relayerSignature:
-                    fact["client_hash"] = client_hash(_transaction(info.transaction))
-
-    def _read_results_in(self, hashes: list[bytes]) -> None:
-        for scr_hash in hashes:
-            info = self._pool.smartContractResults.get(scr_hash.hex())
-            if info is not None and info.smartContractResult.originalTxHash:
-                fact = self._fact(info.smartContractResult.originalTxHash)
-                fact["results_in"] = fact.get("results_in", frozenset()) | {scr_hash}  # type: ignore[operator]
-
-    def _read_results(self) -> None:
-        """Contract results made or executed here: what is still to do elsewhere, and errors they return."""
-        for scr_hash, info in self._pool.smartContractResults.items():
-            scr = info.smartContractResult
-            if not scr.originalTxHash:
-                continue
-            self._scrs[scr_hash] = scr
-            fact = self._fact(scr.originalTxHash)
-            if is_shard_user(scr) and self._network.shard_of(scr.receiver) != self._shard:
-                kinds = ["results_out"] + (["calls_out"] if is_call(scr) else [])
-                for kind in kinds:
-                    fact[kind] = fact.get(kind, frozenset()) | {bytes.fromhex(scr_hash)}  # type: ignore[operator]
-            if scr.returnMessage and scr.returnMessage != GAS_REFUND and not _number(scr.value):
-                fact.setdefault("failed", _failure(scr.returnMessage))
-
-    def _read_logs(self) -> None:
-        for entry in self._pool.logs:
-            try:
-                item = bytes.fromhex(entry.txHash)
-            except ValueError:
-                continue
-            scr = self._scrs.get(entry.txHash)
-            if scr is not None:
-                source = _Source({item, scr.prevTxHash, scr.originalTxHash}, {scr.receiver, entry.log.address})
-                self._read_events(self._fact(scr.originalTxHash), entry.log.events, source)
-            elif (
-                item in self._facts or item in self._before
-            ):  # else a log of a result whose transaction is not named here
-                info = self._pool.transactions.get(entry.txHash)
-                receiver = info.transaction.receiver if info is not None else b""
-                self._read_events(self._fact(item), entry.log.events, _Source({item}, {receiver, entry.log.address}))
-
-    def _read_events(self, fact: dict[str, object], events: Iterable[pb.Event], source: _Source) -> None:
-        for event in events:
-            match event.identifier:
-                case b"signalError":
-                    message = event.topics[1] if len(event.topics) > 1 else event.data
-                    fact["failed"] = _failure(message)
-                case b"internalVMErrors":
-                    fact.setdefault("failed", _failure(_first_line(event.data)))
-                case b"completedTxEvent" if source.may_complete(event):
-                    fact["completed"] = True
-                case b"SCDeploy":
-                    fact["ran_ok"] = True
-                case name if name in GUARDING:
-                    self.guarding.add(event.address)
-                case b"writeLog" if event.data.startswith(b"@6f6b") or not event.data:
-                    fact["ran_ok"] = True
-
-
-def is_call(scr: pb.SmartContractResult) -> bool:
-    """Whether a result makes its receiver do something: an asynchronous call, its callback, or gas for a contract."""
-    return scr.callType in (ASYNC_CALL, ASYNC_CALLBACK) or (scr.gasLimit > 0 and is_contract(scr.receiver))
-
-
-def is_shard_user(scr: pb.SmartContractResult) -> bool:
-    """Whether a result has a receiver at all; results to nobody are only notes."""
-    return len(scr.receiver) == address.SIZE
-
-
-def _hashes(texts: Iterable[str]) -> list[bytes]:
-    """Hashes written in hex; what is none is left out."""
-    return [bytes.fromhex(text) for text in texts if re.fullmatch("[0-9a-f]{64}", text)]
-
-
-def _failure(text: bytes) -> str:
-    words = _text(text)
-    return f"execution failed: {words}"[:MAX_REASON] if words else "execution failed"
-
-
-def _text(data: bytes) -> str:
-    """Text from the chain, which anybody can write: printable, and of bounded length."""
-    return _CONTROL.sub(" ", data.decode("utf-8", "replace")).strip()[:MAX_REASON]
-
-
-def _first_line(data: bytes) -> bytes:
-    return data.strip().split(b"\n", 1)[0]
-
-
-def _number(field: bytes) -> int | None:
-    return bigint.decode(field) if field else None
-
-
-def _fee(info: pb.TxInfo) -> int | None:
-    """What was charged. Nothing is free: a fee of nothing or less is not known."""
-    fee = _number(info.feeInfo.fee)
-    return fee if fee is not None and fee > 0 else None
-
-
-def _transaction(tx: pb.Transaction) -> Transaction:
-    """The chain's message as our value, for its client hash."""
-    return Transaction(
-        nonce=tx.nonce,
-        value=_number(tx.value) or 0,
-        receiver=tx.receiver,
-        sender=tx.sender,
-        gas_price=tx.gasPrice,
-        gas_limit=tx.gasLimit,
-        chain_id=tx.chainID.decode("latin-1"),
-        data=tx.data,
-        version=tx.version,
-        options=tx.options,
-        sender_username=tx.sndUserName,
-        receiver_username=tx.rcvUserName,
-        guardian=tx.guardian,
-        relayer=tx.relayer,
-        signature=tx.signature,
-        guardian_signature=tx.guardianSignature,
-        relayer_signature=tx.relayerSignature,
-    )
 
 
 def _summary(header: Header) -> BlockHeader:

@@ -96,12 +96,15 @@ class Broadcaster:
         """Sends that neither a peer nor the chain API took; each is tried again."""
 
     def send(self, entry: Entry) -> None:
-        """Put an entry into the next batch of its topic."""
+        """Begin to send an entry, or to send it anew: its lifetime is that of its last beginning."""
+        age = max(0.0, time.time() - entry.created_ms / 1000)
+        self._until[entry.client_hash] = self._clock() + self._lifetime - age
+        self._put(entry)
+
+    def _put(self, entry: Entry) -> None:
+        """Into the next batch of its topic."""
         shards = entry.sender_shard, entry.receiver_shard
         queue = self._queue_of.get(shards) or self._open_queue(*shards)
-        if entry.client_hash not in self._until:
-            age = max(0.0, time.time() - entry.created_ms / 1000)
-            self._until[entry.client_hash] = self._clock() + self._lifetime - age
         queue.put(entry)
 
     def _open_queue(self, sender_shard: int, receiver_shard: int) -> _Queue:
@@ -130,13 +133,15 @@ class Broadcaster:
         now = self._clock()
         while self._due and self._due[0][0] <= now:
             for entry in heapq.heappop(self._due)[2]:
+                if entry.due > now:
+                    continue  # it was given up and sent anew: there is a later plan
                 if not self._is_wanted(entry):
                     self._forget(entry)
                 elif now > self._until.get(entry.client_hash, now):
                     self._forget(entry)
                     self._on_expired(entry)
                 else:
-                    self.send(entry)
+                    self._put(entry)
 
     def _forget(self, entry: Entry) -> None:
         self._pauses.pop(entry.client_hash, None)
@@ -180,7 +185,7 @@ class Broadcaster:
                 self.sent += len(part)
                 self._again(part, taken=True)
                 for entry in self._to_api.take_back():
-                    self.send(entry)
+                    self._put(entry)
             elif self._submit is not None:
                 self._to_api.put(part)
             else:
@@ -222,4 +227,7 @@ class Broadcaster:
             self._plan(pause, part)
 
     def _plan(self, pause: float, entries: Sequence[Entry]) -> None:
-        heapq.heappush(self._due, (self._clock() + pause, next(self._order), tuple(entries)))
+        due = self._clock() + pause
+        for entry in entries:
+            entry.due = due
+        heapq.heappush(self._due, (due, next(self._order), tuple(entries)))

@@ -197,12 +197,32 @@ class Desk:
 
     def expire(self, entry: Entry) -> None:
         """Stop broadcasting. A co-signed transaction can still run, so it keeps its (sender, nonce)."""
-        entry.state = "expired"
-        entry.sending = False
         if entry.kind == "broadcast":
             self._end(entry, "dropped", None)
         else:
-            self._update(entry, "state = 'expired'")
+            self._give_up(entry)
+
+    def not_executable(self, tx_hash: bytes, at_ms: int) -> bytes | None:
+        """A final block, made at `at_ms`, proposed the transaction, and it could not be executed: it is sent no more.
+
+        Neither its nonce nor its fee is used, and whoever has it may send it again: it keeps its (sender, nonce), and
+        its fee at risk, until the chain is past it. Its client hash, empty if it is not in flight; `None` where it was
+        sent anew since then, so that this is old news.
+        """
+        entry = self.inflight.by_chain_hash(tx_hash)
+        if entry is None:
+            return b""
+        if at_ms < entry.created_ms:
+            return None
+        if entry.state == "signed":
+            self._give_up(entry)
+        return entry.client_hash
+
+    def drop_given_up(self, before_ms: int) -> None:
+        """Let go of given-up transactions that nobody here signed and that began before `before_ms`."""
+        for entry in self.inflight.entries():
+            if entry.kind == "broadcast" and entry.state == "expired" and entry.created_ms < before_ms:
+                self._end(entry, "dropped", None)
 
     def is_wanted(self, entry: Entry) -> bool:
         """Whether an entry is still to be broadcast."""
@@ -302,6 +322,11 @@ class Desk:
                 drop_write_off(connection, entry.client_hash)
 
         self._journal.change(write)
+
+    def _give_up(self, entry: Entry) -> None:
+        entry.state = "expired"
+        entry.sending = False
+        self._update(entry, "state = 'expired'")
 
     def _update(self, entry: Entry, assignments: str, *values: object) -> None:
         row = _row(entry)

@@ -10,28 +10,33 @@ from typing import Protocol
 from google.protobuf.message import DecodeError
 from msgspec import UNSET
 
-from millrace.chain import address, outport
+from millrace.chain import outport
 from millrace.chain.network import NetworkProfile
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.relayer import messages
+from millrace.relayer import account_feed, messages
+from millrace.relayer.absent_accounts import AbsentAccounts
+from millrace.relayer.account_feed import AccountFeed
 from millrace.relayer.accounts import AccountBook
-from millrace.relayer.blocks import AccountFact, BlockFacts, read_accounts, read_block, time_of
+from millrace.relayer.blocks import read_accounts, read_block, read_result, time_of
 from millrace.relayer.desk import Desk
-from millrace.relayer.held_accounts import HeldAccounts
-from millrace.relayer.topics import AddressTopic, TxStatusTopic
+from millrace.relayer.facts import BlockFacts, Unexecutable
+from millrace.relayer.topics import TxStatusTopic
 from millrace.relayer.tracker import Outcome, Release, Tracker
 
 log = logging.getLogger(__name__)
 
+INCOMPLETE = 8
+"""The notifier's mark (field `marks`) of an event from which results are missing for good."""
+NOT_EXECUTABLE = "not executable in block"
+MAX_KINDS = 64
+"""Kinds of unreadable events that are named in the log, each once."""
 
-class Publisher(Protocol):
+
+class Publisher(account_feed.Publisher, Protocol):
     """Tells clients."""
 
     def tell_status(self, topic: TxStatusTopic, make: Callable[[], bytes]) -> int:
         """Tell each open subscription of a transaction its end; to how many it was told."""
-
-    def tell_account(self, topic: AddressTopic, make: Callable[[], bytes]) -> None:
-        """Tell the subscribers of an account, and those of all accounts."""
 
 
 class Observer(Protocol):
@@ -39,6 +44,12 @@ class Observer(Protocol):
 
     def block_saved(self, block: BlockFacts, now: float, age: float) -> None:
         """A block was saved, final or not; `age` seconds ago, where it is read late."""
+
+    def block_executed(self, block: BlockFacts, now: float, age: float) -> None:
+        """What a block executed was told, final or not: with the block, or later."""
+
+    def not_executable(self, tx_hash: bytes) -> None:
+        """A final block proposed a transaction that could not be executed."""
 
     def block_final(self, block: BlockFacts, now: float) -> None:
         """A saved block became final."""
@@ -61,34 +72,46 @@ class Events:
         desk: Desk,
         publisher: Publisher,
         observer: Observer,
+        absent: AbsentAccounts | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._network = network
         self._tracker = tracker
         self._book = book
         self._desk = desk
+        self._accounts = AccountFeed(book, desk, publisher, absent)
         self._publisher = publisher
         self._observer = observer
         self._clock = clock
         self.taken = 0
         self.unreadable = 0
+        self._unreadable_kinds: set[str] = set()
         self.statuses_told = 0
         self.gaps = 0
+        self.incomplete = 0
+        """Events from which results are missing for good."""
         self.head: Callable[[], int] = lambda: 0
         """The newest event that there was when reading (again) began: what comes up to it comes late."""
-        self._held_accounts = HeldAccounts()
         self._started = clock()
         self.block_at: dict[int, float] = {}
         """When each shard's last block came."""
+        self.execution_lag: dict[int, int] = {}
+        """Of each shard that executes later: by how many blocks, at its last block."""
 
-    def on_event(self, topic: str, payload: bytes, sequence: int) -> None:
+    def on_event(self, topic: str, payload: bytes, sequence: int, marks: int = 0) -> None:
         """One event of the stream; what cannot be read is counted and skipped."""
         self.taken += 1
+        if marks & INCOMPLETE:
+            self.incomplete += 1
+            self._book.forget_all()
         try:
             self._take(topic, payload, sequence)
         except (outport.OutportError, DecodeError, ValueError) as error:
             self.unreadable += 1
-            log.error("unreadable event", extra={"topic": topic, "sequence": sequence, "error": str(error)[:200]})
+            kind = f"{topic}: {error}"[:200]
+            if kind not in self._unreadable_kinds and len(self._unreadable_kinds) < MAX_KINDS:
+                self._unreadable_kinds.add(kind)
+                log.error("unreadable event", extra={"topic": topic, "sequence": sequence, "error": str(error)[:200]})
 
     def silence(self, shard: int, limit: float) -> float | None:
         """For how many seconds a shard has sent no block, if that is longer than `limit`."""
@@ -106,24 +129,32 @@ class Events:
             case outport.SAVE_BLOCK:
                 block = read_block(pb.OutportBlock.FromString(payload), self._network)
                 self.block_at[block.shard] = now
-                self._observer.block_saved(block, now, self._age(block, sequence))
+                age = self._age(block, sequence)
+                self._observer.block_saved(block, now, age)
+                if block.last_executed is not None:
+                    self.execution_lag[block.shard] = max(0, block.nonce - block.last_executed)
+                if not block.proposes:
+                    self._observer.block_executed(block, now, age)
                 self._release(self._tracker.save(block, sequence, now), now)
+            case outport.EXECUTED_BLOCK:
+                result = read_result(pb.OutportBlock.FromString(payload), self._network)
+                self._observer.block_executed(result, now, self._age(result, sequence))
+                self._release(self._tracker.execute(result, sequence, now), now)
             case outport.FINALIZED_BLOCK:
                 message = pb.FinalizedBlock.FromString(payload)
                 self._release(self._tracker.finalise(message.shardID, message.headerHash, now), now)
             case outport.REVERT_INDEXED_BLOCK:
                 data = pb.BlockData.FromString(payload)
                 if self._tracker.revert(data.shardID, data.headerHash):
-                    self._held_accounts.revert(data.shardID, time_of(data))
+                    self._accounts.revert(data.shardID, time_of(data))
                 else:
                     log.critical("a final block was reverted", extra={"shard": data.shardID})
             case outport.SAVE_ACCOUNTS:
                 accounts = pb.Accounts.FromString(payload)
                 stamp = accounts.blockTimestampMs or accounts.blockTimestamp * 1000
                 facts = read_accounts(accounts.alteredAccounts.values())
-                unfinished = self._tracker.holds(accounts.shardID)
-                for fact in self._held_accounts.announce(accounts.shardID, stamp, facts, unfinished=unfinished):
-                    self._account(fact, accounts.shardID, stamp, "")
+                unfinished = self._tracker.chains.holds(accounts.shardID)
+                self._accounts.announce(accounts.shardID, stamp, facts, unfinished=unfinished)
             case outport.SAVE_VALIDATORS_PUB_KEYS:
                 self._observer.validators(pb.ValidatorsPubKeys.FromString(payload))
 
@@ -139,42 +170,21 @@ class Events:
                 self._book.raise_nonce(*moved)
         for block in release.blocks:
             self._observer.block_final(block, now)
-            for pubkey in block.guarding:
-                self._book.doubt(pubkey, now)
-            for stamp, facts in self._held_accounts.finalise(block.shard, block.timestamp_ms):
-                for fact in facts:
-                    self._account(fact, block.shard, stamp, "")
-            for fact in block.accounts:
-                self._account(fact, block.shard, block.timestamp_ms, block.block_hash.hex())
+            self._accounts.final(block, now)
         for outcome in release.outcomes:
             self._desk.treasury.ended(outcome.tx_hash, failed=outcome.status == "fail")
             self._tell(outcome)
+        for missed in release.unexecutable:
+            self._not_executable(missed)
         if release.blocks:
             self._observer.told(release.saved_at)
 
-    def _account(self, fact: AccountFact, shard: int, timestamp_ms: int, block_hash: str) -> None:
-        """An account's state after a final block, or as announced beside one (`block_hash` is empty).
-
-        Final blocks come in their order and each is told, whatever the chain API or a later block has said already;
-        an announcement is told unless it is older than what is known.
-        """
-        is_newest = self._book.learn_from_event(fact.pubkey, fact.nonce, fact.balance)
-        if not is_newest and not block_hash:
-            return
-        self._desk.nonce_moved(fact.pubkey, fact.nonce)
-
-        def make() -> bytes:
-            data = messages.AccountData(
-                address=address.encode(fact.pubkey),
-                shard_id=shard,
-                timestamp=timestamp_ms,
-                balances={"EGLD": str(fact.balance)} | fact.tokens,
-                nonce=fact.nonce,
-                block_hash=block_hash,
-            )
-            return messages.encode(messages.AccountMessage(data))
-
-        self._publisher.tell_account(AddressTopic(fact.pubkey), make)
+    def _not_executable(self, item: Unexecutable) -> None:
+        """No end on the chain, but one for those who ask: it is sent no more, unless its client sends it again."""
+        self._observer.not_executable(item.tx_hash)
+        client_hash = self._desk.not_executable(item.tx_hash, item.timestamp_ms)
+        if client_hash is not None:
+            self._tell(Outcome(item.tx_hash, client_hash or item.client_hash, "fail", NOT_EXECUTABLE))
 
     def _tell(self, outcome: Outcome) -> None:
         """Tell both hashes' subscribers; each hears the hash it asked for."""

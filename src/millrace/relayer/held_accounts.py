@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from millrace.relayer.blocks import AccountFact
+from millrace.relayer.facts import AccountFact
 
 MAX_HELD = 100_000
 """Accounts held in all; beyond it those that waited longest are forgotten: the chain API still knows them."""

@@ -23,8 +23,8 @@ MAX_EVENT = 256 * 1024 * 1024
 class EventSink(Protocol):
     """Takes events in their order."""
 
-    def on_event(self, topic: str, payload: bytes, sequence: int) -> None:
-        """One event of the stream."""
+    def on_event(self, topic: str, payload: bytes, sequence: int, marks: int) -> None:
+        """One event of the stream; `marks` is what the notifier has to say about it."""
 
     def on_gap(self, first: int, last: int) -> None:
         """These events are lost for good."""
@@ -102,7 +102,7 @@ class HubClient:
             self._sink.on_gap(gap.first, gap.last)
             self.last = max(self.last or 0, gap.last)
         else:
-            self._event(link, envelope.topic, envelope.payload, envelope.counter)
+            self._event(link, envelope.topic, envelope.payload, envelope.counter, envelope.marks)
 
     def _subscribed(self, link: websocket.Session, reply: hub_pb2.SubscribeReply) -> None:
         if not reply.ok:
@@ -120,10 +120,10 @@ class HubClient:
         log.info("reading events", extra={"after": self.last, "head": reply.head})
         self.on_connection()
 
-    def _event(self, link: websocket.Session, topic: str, payload: bytes, sequence: int) -> None:
+    def _event(self, link: websocket.Session, topic: str, payload: bytes, sequence: int, marks: int) -> None:
         if self.last is None or sequence > self.last:
             try:
-                self._sink.on_event(topic, payload, sequence)
+                self._sink.on_event(topic, payload, sequence, marks)
             except Exception:
                 # A defect, or an event nobody foresaw: the next ones must still be read.
                 log.exception("an event was not understood", extra={"topic": topic, "sequence": sequence})

@@ -44,6 +44,8 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """Whether it is to be gossiped until included; false for what was only signed."""
     sending: bool = False
     """Whether the broadcaster has it."""
+    due: float = 0.0
+    """When the broadcaster sends it again."""
     asking: bool = False
     """Whether the signing process is being asked for it now."""
     sign_requests: int = 0

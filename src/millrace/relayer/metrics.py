@@ -41,6 +41,7 @@ class _RelayerCollector(Collector):
     def _counters(self) -> Iterator[Metric]:
         service = self._service
         api = service.api
+        chains = service.tracker.chains
         refused = CounterMetricFamily("relayer_refused", "Refusals by reason code.", labels=["code"])
         for code, count in sorted(service.gateway.refused.items()):
             refused.add_metric([code], count)
@@ -55,17 +56,23 @@ class _RelayerCollector(Collector):
             ("events_unreadable", "Events that could not be read.", service.events.unreadable),
             ("events_gaps", "Gaps in the events.", service.events.gaps),
             ("statuses_told", "Transaction statuses delivered.", service.events.statuses_told),
+            ("events_incomplete", "Events from which results are missing for good.", service.events.incomplete),
             ("tracker_forgotten", "Blocks or transactions forgotten at a bound.", service.tracker.forgotten),
-            ("reverted_final", "Final blocks reverted: must stay 0.", service.tracker.reverted_final),
+            (
+                "absent_accounts_forgotten",
+                "Accounts not asked for, for want of room.",
+                service.absent_accounts.forgotten,
+            ),
+            ("reverted_final", "Final blocks reverted: must stay 0.", chains.reverted_final),
             (
                 "connections_refused",
                 "Connections beyond the bound of a client.",
                 service.gateway.doors.refused + service.ws_doors.refused + service.http_doors.refused,
             ),
             ("connections_without_file", "Connections reset for want of a file.", service.gateway.turned_away),
-            ("disputed_blocks", "Blocks nodes tell different things of.", service.tracker.disputed),
-            ("forks", "Blocks beside another of the same height.", service.tracker.forks),
-            ("conflicting_final", "Second final blocks of a height: must stay 0.", service.tracker.conflicting_final),
+            ("disputed_blocks", "Blocks nodes tell different things of.", chains.disputed),
+            ("forks", "Blocks beside another of the same height.", chains.forks),
+            ("conflicting_final", "Second final blocks of a height: must stay 0.", chains.conflicting_final),
             (
                 "unfinished_refused",
                 "Messages thrown away unfinished, for want of room.",
@@ -102,7 +109,8 @@ class _RelayerCollector(Collector):
             ("broadcast_queue", "Transactions waiting for a batch.", service.broadcaster.queued),
             ("journal_queue", "Changes waiting for the disk.", service.journal.waiting),
             ("accounts", "Accounts known.", len(service.book)),
-            ("held_blocks", "Saved blocks not yet final.", tracker["held_blocks"]),
+            ("held_blocks", "Saved blocks not yet final, or not yet executed.", tracker["held_blocks"]),
+            ("absent_accounts", "Accounts waiting to be asked for.", len(service.absent_accounts)),
             ("pending_transactions", "Transactions of final blocks not yet ended.", tracker["pending"]),
             ("hub_lag", "Events the hub has and this service has not read.",
              max(0, service.hub.head - (service.hub.last or 0))),
@@ -136,6 +144,12 @@ class _RelayerCollector(Collector):
         for shard, seen in sorted(self._service.events.block_at.items()):
             silence.add_metric([str(shard)], now - seen)
         yield silence
+        lag = GaugeMetricFamily(
+            "relayer_execution_lag_blocks", "By how many blocks a shard's execution is behind.", labels=["shard"]
+        )
+        for shard, blocks in sorted(self._service.events.execution_lag.items()):
+            lag.add_metric([str(shard)], blocks)
+        yield lag
         lost = GaugeMetricFamily(
             "relayer_lost", "EGLD a key paid for failing transactions in an hour.", labels=["shard"]
         )

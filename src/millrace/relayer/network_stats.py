@@ -5,11 +5,12 @@ from __future__ import annotations
 import statistics
 from collections import OrderedDict, deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from millrace.chain.shard import METACHAIN
-from millrace.relayer.blocks import BlockFacts
+from millrace.relayer.facts import BlockFacts
 
 SCHEMA_VERSION = "1.1.0"
 ONLINE_SECONDS = 900.0
@@ -18,6 +19,8 @@ LATE_SECONDS = 10.0
 """A block that is read so long after it was made, as after an outage, would make a rate of now of old blocks."""
 MAX_WAITING = 200_000
 WAITING_SECONDS = 600.0
+KEPT_BLOCKS = 1024
+"""Blocks of a shard that are known again: ten minutes of rounds of 600 ms; doubles are counted over one."""
 
 
 class Network(msgspec.Struct, frozen=True, rename="camel"):
@@ -120,16 +123,52 @@ class _Rate:
         return self.count(now) / min(self._seconds, max(now - since, 1.0))
 
 
-class _Shard:
-    """What was seen of one shard's blocks."""
+class _Row:
+    """Blocks of one shard in their order, by their own times."""
 
     def __init__(self) -> None:
-        self.by_nonce: OrderedDict[int, bytes] = OrderedDict()
+        self._by_nonce: OrderedDict[int, bytes] = OrderedDict()
+        self.nonce = 0
+        self.time_ms = 0
+
+    def has(self, block: BlockFacts) -> bool:
+        """Whether this very block came before."""
+        return self._by_nonce.get(block.nonce) == block.block_hash
+
+    def add(self, block: BlockFacts) -> _Step:
+        """One more block."""
+        is_double = block.nonce in self._by_nonce
+        self._by_nonce[block.nonce] = block.block_hash
+        if len(self._by_nonce) > KEPT_BLOCKS:
+            self._by_nonce.popitem(last=False)
+        is_next = bool(self.nonce) and block.nonce > self.nonce
+        step = _Step(is_double, block.nonce - self.nonce, block.timestamp_ms - self.time_ms)
+        if block.nonce >= self.nonce:
+            self.nonce, self.time_ms = block.nonce, block.timestamp_ms
+        return step if is_next else _Step(is_double, 0, 0)
+
+
+class _Step(NamedTuple):
+    """From the newest block to one more; zeros where that is none before it."""
+
+    is_double: bool
+    """Another block of its height came before."""
+    heights: int
+    took_ms: int
+
+
+class _Shard:
+    """What was seen of one shard: blocks as they are made, and what is executed, which may come later."""
+
+    def __init__(self) -> None:
+        self.saved, self.executed = _Row(), _Row()
         self.intervals: deque[tuple[float, int]] = deque()
-        self.last_timestamp = 0
-        self.last_nonce = 0
         self.signers = 0
         self.tps: float | None = None
+        self.behind = 0.0
+        """By how many seconds the clock here is ahead of the time of the newest execution, when that came."""
+        self.rates = {seconds: _Rate(seconds) for seconds in (10.0, 30.0)}
+        """Executed transactions by the time of their block: results can come late, and several at once."""
 
 
 class PeerNumbers(msgspec.Struct, frozen=True):
@@ -149,7 +188,8 @@ class NetworkStats:
         self._seen: dict[int, _Shard] = {}
         self._latest_shard = ShardBlock()
         self._latest_meta = MetaBlock()
-        self._tps_10, self._tps_30 = _Rate(10.0), _Rate(30.0)
+        self._final: dict[int, int] = {}
+        """Of each shard the newest height whose execution is final."""
         self._gaps, self._doubles = _Rate(60.0), _Rate(60.0)
         self._ingress, self._inclusion = _Rate(10.0), _Rate(10.0)
         self._beats = _Rate(60.0)
@@ -164,39 +204,49 @@ class NetworkStats:
     def block_saved(self, block: BlockFacts, now: float, age: float = 0.0) -> None:
         """A block was saved, `age` seconds ago: one that is read so late is of no rate of now."""
         shard = self._seen.setdefault(block.shard, _Shard())
-        other = shard.by_nonce.get(block.nonce)
-        if other == block.block_hash:
+        if shard.saved.has(block):
             return
         counts = age < LATE_SECONDS
-        if other is not None and counts:
-            self._doubles.add(1, now)
-        shard.by_nonce[block.nonce] = block.block_hash
-        if len(shard.by_nonce) > 1024:
-            shard.by_nonce.popitem(last=False)
-        if shard.last_nonce and block.nonce > shard.last_nonce:
-            if block.shard != METACHAIN and block.nonce > shard.last_nonce + 1 and counts:
-                self._gaps.add(block.nonce - shard.last_nonce - 1, now)
-            took = block.timestamp_ms - shard.last_timestamp
-            if took > 0:
-                if counts:
-                    shard.intervals.append((now, took // (block.nonce - shard.last_nonce)))
-                shard.tps = block.executed * 1000 / took
-        if block.nonce >= shard.last_nonce:
-            shard.last_nonce, shard.last_timestamp = block.nonce, block.timestamp_ms
+        step = shard.saved.add(block)
+        if block.nonce == shard.saved.nonce:
             shard.signers = block.signers
+        if not counts:
+            return
+        self._doubles.add(step.is_double, now)
+        if step.heights > 1 and block.shard != METACHAIN:
+            self._gaps.add(step.heights - 1, now)
+        if step.took_ms > 0:
+            shard.intervals.append((now, step.took_ms // step.heights))
+
+    def block_executed(self, block: BlockFacts, now: float, age: float = 0.0) -> None:
+        """What a block executed came, with it or later; its `age` is that of the block."""
+        shard = self._seen.setdefault(block.shard, _Shard())
+        if shard.executed.has(block):
+            return
+        step = shard.executed.add(block)
+        if step.took_ms > 0:
+            shard.tps = block.executed * 1000 / step.took_ms
         included = [fact.tx_hash for fact in block.transactions if fact.included]
         for tx_hash in included:
             self._waiting.pop(tx_hash, None)
-        if counts:
-            self._tps_10.add(block.executed, now)
-            self._tps_30.add(block.executed, now)
+        if age < LATE_SECONDS:
+            made_at = block.timestamp_ms / 1000
+            if block.nonce == shard.executed.nonce:
+                shard.behind = now - made_at
+            for rate in shard.rates.values():
+                rate.add(block.executed, made_at)
             self._inclusion.add(len(included), now)
 
+    def not_executable(self, tx_hash: bytes) -> None:
+        """A transaction was proposed and not executed: it does not wait for a block any more."""
+        self._waiting.pop(tx_hash, None)
+
     def block_final(self, block: BlockFacts) -> None:
-        """A saved block became final."""
+        """A block's execution is final; nothing is said of one whose proposal is not known."""
         header = block.header
-        if header is None:
+        if header is None or block.nonce < self._final.get(block.shard, 0):
             return
+        self._final[block.shard] = block.nonce
         if block.shard == METACHAIN:
             self._latest_meta = MetaBlock(
                 header.nonce, header.round, header.epoch, header.tx_count, block.executed, block.timestamp_ms
@@ -257,12 +307,17 @@ class NetworkStats:
         seen = bool(self._seen)
         return Network(
             round(sum(known), 3) if known else None,
-            round(self._tps_10.per_second(now, self._start), 3) if seen else None,
-            round(self._tps_30.per_second(now, self._start), 3) if seen else None,
+            self._average_tps(10.0, now) if seen else None,
+            self._average_tps(30.0, now) if seen else None,
             self._peers[-1][1].connected if self._peers else None,
             self._active_validators(now),
             self.lag_ms,
         )
+
+    def _average_tps(self, seconds: float, now: float) -> float:
+        """Over all shards, each up to the time that its execution has come to."""
+        counts = sum(shard.rates[seconds].count(now - shard.behind) for shard in self._seen.values())
+        return round(counts / min(seconds, max(now - self._start, 1.0)), 3)
 
     def _blocks(self, now: float) -> Blocks:
         medians: dict[str, int | None] = {}

@@ -16,7 +16,7 @@ from millrace.chain.network import NetworkProfile
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
 from millrace.relayer import messages, topics
-from millrace.relayer.blocks import BlockFacts
+from millrace.relayer.facts import BlockFacts
 from millrace.relayer.gas_stats import WINDOW_SECONDS, GasStats
 from millrace.relayer.network_stats import (
     SCHEMA_VERSION,
@@ -63,11 +63,17 @@ class Statistics:
 
     def block_saved(self, block: BlockFacts, now: float, age: float) -> None:
         self.numbers.block_saved(block, now, age)
+
+    def block_executed(self, block: BlockFacts, now: float, age: float) -> None:
+        self.numbers.block_executed(block, now, age)
         if age < WINDOW_SECONDS:
             self.gas.add(block.shard, block.gas_prices, now)
 
     def block_final(self, block: BlockFacts, now: float) -> None:
         self.numbers.block_final(block)
+
+    def not_executable(self, tx_hash: bytes) -> None:
+        self.numbers.not_executable(tx_hash)
 
     def told(self, since: float) -> None:
         """Everything that followed from a block saved at `since` is on its way to clients."""

@@ -156,6 +156,10 @@ class Gateway:
                 session.send_frames(frame)
         return len(sessions)
 
+    def hears(self, topic: AddressTopic) -> bool:
+        """Whether anybody would be told of an account."""
+        return self.subscriptions.has(topic) or self.subscriptions.has(StreamTopic(topics.ACCOUNTS))
+
     def tell_account(self, topic: AddressTopic, make: Callable[[], bytes]) -> None:
         """Tell an account's new state to its subscribers and to those of all accounts."""
         everyone = StreamTopic(topics.ACCOUNTS)
