@@ -12,6 +12,8 @@ from millrace.chain.network import profile as named_profile
 from millrace.localnet.contracts.meter import SHALLOW
 
 Count = Annotated[int, Meta(gt=0)]
+NEVER = 9_999_999
+"""As network configurations write an epoch that is not to come."""
 Seconds = Annotated[float, Meta(gt=0)]
 
 
@@ -42,6 +44,15 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     finalized_first: bool = True
     """Whether a block final in its own round is announced as final before it is announced at all, as live nodes do."""
     rounds_per_epoch: Count = 1200
+
+    supernova_epoch: Annotated[int, Meta(ge=0)] = NEVER
+    """Epoch of the change to blocks that are proposed first and executed later; 0: from the first block on."""
+    supernova_lead_rounds: Annotated[int, Meta(ge=0)] = 20
+    """Rounds of that epoch, unless it is 0, still in the earlier format, with milliseconds in their `timeStamp`."""
+    execution_delay: Annotated[int, Meta(ge=1, le=20)] = 1
+    """Blocks after which a header tells a proposal's execution."""
+    executes_ahead: bool = False
+    """Whether a proposal is executed at once and not when a header tells so: accounts are told ahead of blocks."""
 
     notifier_url: str = "ws://127.0.0.1:8300/save"
     """Where node events go; empty: nowhere."""
@@ -83,6 +94,11 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Grants of the faucet that wait for a block; further ones are refused."""
     max_known_transactions: Count = 50_000
     """Transactions the chain API remembers; the oldest are forgotten."""
+
+    def proposes_in(self, round_: int) -> bool:
+        """Whether blocks of a round are proposed first and executed later."""
+        first = self.supernova_epoch * self.rounds_per_epoch
+        return round_ >= first + (self.supernova_lead_rounds if self.supernova_epoch else 0)
 
     def network(self) -> NetworkProfile:
         """The network profile under this chain's id."""

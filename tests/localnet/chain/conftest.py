@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
-from millrace.chain import outport
+from millrace.chain import bigint, outport
 from millrace.chain.address import encode
 from millrace.chain.call import TokenPayment, multi_transfer
+from millrace.chain.headers import read_header
 from millrace.chain.keys import KeyPair
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.token import NATIVE
 from millrace.chain.transaction import Transaction, signing_message
 from millrace.localnet.chain.machine import Chain, NodeEvent
-from millrace.localnet.settings import LocalnetSettings
+from millrace.localnet.settings import NEVER, LocalnetSettings
 
 EGLD = 10**18
 GAS_PRICE = 10**9
 SMALL = {"pools": 30, "tokens": 12, "traders_per_second": 0.0, "relayer_egld": 50}
+FORMATS = {"earlier": NEVER, "present": 0}
+"""Of blocks, with the setting that chooses each."""
 
 
 def key_in(shard: int, number: int = 0) -> KeyPair:
@@ -46,6 +50,11 @@ class Bench:
         )
         self.events: list[NodeEvent] = []
         self.initial = self.held()
+        proposes = self.chain.settings.proposes_in(1)
+        self.here = 1 + self.chain.settings.execution_delay if proposes else 1
+        """Rounds until a transaction within a shard is executed and a header tells so."""
+        self.hop = self.here + 1 if proposes else 1
+        """Rounds more for each shard that it goes on to."""
 
     # Acting
 
@@ -61,8 +70,7 @@ class Bench:
         """Fund an account and wait until it has the amount."""
         before = self.balance(key, token)
         self.chain.give(key.public, token, amount)
-        for _ in range(4):
-            self.rounds()
+        self.rounds(self.here + self.hop)
         assert self.balance(key, token) == before + amount
 
     def tx(self, key: KeyPair, receiver: bytes, value: int = 0, data: bytes = b"", **fields: Any) -> Transaction:
@@ -129,17 +137,107 @@ class Bench:
             if event.topic == outport.SAVE_BLOCK and shard in (None, event.shard)
         ]
 
+    def executed(self, events: list[NodeEvent] | None = None, shard: int | None = None) -> list[pb.OutportBlock]:
+        """What blocks in events tell as executed, each as a block of the earlier format, and each time it is told."""
+        return [told for block in self.saved(events, shard) for told in self.told_by(block)]
+
+    def step(self, shard: int) -> pb.OutportBlock:
+        """A round, and as many more as it takes until a shard's block of that round is told as executed; that block."""
+        return self.executed(self.rounds(self.here), shard)[-1]
+
+    def standing(self) -> list[pb.OutportBlock]:
+        """The saved blocks that were not taken back."""
+        gone = {
+            pb.BlockData.FromString(event.payload).headerHash
+            for event in self.events
+            if event.topic == outport.REVERT_INDEXED_BLOCK
+        }
+        return [block for block in self.saved() if block.blockData.headerHash not in gone]
+
+    def fees(self) -> int:
+        """The fees that the standing blocks of shards tell as collected."""
+        return sum(self.fees_of(block) for block in self.standing())
+
+    def revert(self, shard: int, depth: int) -> list[NodeEvent]:
+        """Take blocks back; nothing where one of them is final."""
+        try:
+            events = self.chain.take_back(shard, depth)
+        except ValueError:
+            return []
+        self.events += events
+        return events
+
+    @staticmethod
+    def told_by(block: pb.OutportBlock) -> list[pb.OutportBlock]:
+        """The executions that a block tells, each as a block of the earlier format; one of that format is its own."""
+        header = read_header(block.blockData)
+        assert header is not None
+        if not header.proposes:
+            return [block]
+        found = []
+        for execution in header.executions:
+            result = block.blockData.results[execution.block_hash.hex()]
+            made_up = pb.Header(
+                nonce=execution.nonce,
+                shardID=block.shardID,
+                round=execution.round,
+                epoch=execution.epoch,
+                rootHash=execution.root_hash,
+                miniBlockHeaders=execution.miniblocks,
+                accumulatedFees=bigint.encode(execution.accumulated_fees),
+                developerFees=bigint.encode(execution.developer_fees),
+                txCount=execution.tx_count,
+            )
+            data = pb.BlockData(
+                shardID=block.shardID,
+                headerType="HeaderV2",
+                headerBytes=pb.HeaderV2(header=made_up).SerializeToString(),
+                headerHash=execution.block_hash,
+                body=result.body,
+                intraShardMiniBlocks=result.intraShardMiniBlocks,
+                timestampMs=result.timestampMs,
+            )
+            told = pb.OutportBlock(
+                shardID=block.shardID,
+                blockData=data,
+                transactionPool=result.transactionPool,
+                headerGasConsumption=result.headerGasConsumption,
+            )
+            for text, account in result.alteredAccounts.items():
+                told.alteredAccounts[text].CopyFrom(account)
+            found.append(told)
+        return found
+
+    @staticmethod
+    def fees_of(block: pb.OutportBlock) -> int:
+        """The fees that a shard's block tells as collected."""
+        header = read_header(block.blockData)
+        assert header is not None
+        return header.accumulated_fees + sum(execution.accumulated_fees for execution in header.executions)
+
+
+@pytest.fixture(params=list(FORMATS))
+def make_bench(request: pytest.FixtureRequest) -> Callable[..., Bench]:
+    """Makes a chain with settings of choice, in either format of blocks."""
+    return partial(Bench, supernova_epoch=FORMATS[request.param])
+
 
 @pytest.fixture
-def make_bench() -> Callable[..., Bench]:
-    """Makes a chain with settings of choice."""
-    return Bench
+def make_earlier() -> Callable[..., Bench]:
+    """Makes a chain with settings of choice, in the earlier format of blocks."""
+    return partial(Bench, supernova_epoch=NEVER)
 
 
 @pytest.fixture
-def bench() -> Bench:
-    """A small quiet chain whose blocks are final at once."""
-    return Bench()
+def make_present() -> Callable[..., Bench]:
+    """Makes a chain with settings of choice, in the present format of blocks unless they say otherwise."""
+    return partial(Bench, supernova_epoch=0)
+
+
+@pytest.fixture
+def bench(make_bench: Callable[..., Bench]) -> Bench:
+    """A small quiet chain whose blocks are final at once, in either format of blocks."""
+    return make_bench()
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def test_edges_of_the_rules_are_inside(funded: Any, wallet: Any) -> None:
     funded.chain.submit(funded.tx(key, key.public, nonce=100))
     funded.chain.submit(funded.tx(key, key.public, version=1))
     funded.chain.submit(funded.tx(key, key.public, nonce=1, options=HASH_SIGNED))
-    funded.rounds()
+    funded.rounds(funded.here)
     assert funded.chain.account(key.public).nonce == 2
 
 
@@ -56,7 +56,7 @@ def test_a_used_nonce_is_too_low(funded: Any, wallet: Any) -> None:
     """After its execution a transaction is not taken again."""
     tx = funded.tx(wallet(0), wallet(0, 1).public, 1)
     funded.chain.submit(tx)
-    funded.rounds()
+    funded.rounds(funded.here)
     with pytest.raises(Refused, match="lowerNonceInTx: true"):
         funded.chain.submit(tx)
 
@@ -98,7 +98,7 @@ def test_an_unknown_sender_needs_a_relayer(bench: Any, wallet: Any) -> None:
     with pytest.raises(Refused, match="insufficient funds"):
         bench.chain.submit(bench.tx(key, key.public))
     tx_hash = bench.chain.submit(bench.tx(key, key.public, relayed=True))
-    bench.rounds()
+    bench.rounds(bench.here)
     assert bench.status(tx_hash)[0] == "success" and bench.chain.account(key.public).nonce == 1
 
 
@@ -118,7 +118,7 @@ def test_guarded_accounts_need_their_guardian(funded: Any, wallet: Any) -> None:
                 funded.chain.submit(tx)
         with pytest.raises(Refused, match="guardian signature"):
             funded.chain.submit(msgspec.structs.replace(tx, guardian_signature=bytes(64), nonce=tx.nonce))
-    funded.rounds()
+    funded.rounds(funded.here)
     assert funded.status(tx_hash)[0] == "success"
 
 
@@ -129,6 +129,6 @@ def test_a_guarded_relayer_pays_for_nobody(funded: Any, wallet: Any) -> None:
     funded.chain.ledger_of(relayer.public).set_guardian(relayer.public, wallet(1).public)
     with pytest.raises(Refused, match="guarded relayer not allowed"):
         funded.chain.submit(funded.tx(wallet(0), wallet(0, 1).public, 1, relayed=True, nonce=1))
-    funded.rounds()
+    funded.rounds(funded.here)
     assert funded.chain.account(wallet(0).public).nonce == 0
     assert funded.status(waiting)[0] == "fail" or funded.chain.index.find(waiting) is None

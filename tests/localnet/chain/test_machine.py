@@ -14,6 +14,7 @@ from millrace.chain import outport
 from millrace.chain.address import ESDT_SYSTEM_CONTRACT, decode
 from millrace.chain.call import TokenPayment, encode, esdt_transfer, parse_transfer
 from millrace.chain.fees import initially_paid_fee, processing_price
+from millrace.chain.headers import read_header
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.token import NATIVE
 from millrace.localnet.chain.admission import Refused
@@ -67,15 +68,15 @@ def test_egld_is_conserved_and_every_result_arrives_once(
     for shard in range(3):
         bench.chain.give(wallet(shard).public, NATIVE, EGLD)
         bench.chain.give(wallet(shard).public, TOKEN, 10**7)
-    bench.rounds(4 + 4 * delay)
+    bench.rounds(bench.here + bench.hop + 4 * delay)
     waiting: Counter[bytes] = Counter()
     for kind, source, target, relayed, amount in actions:
         if kind == "round":
             bench.rounds()
         elif kind == "revert":
-            _revert(bench, source, 1 + amount % 2)
+            bench.revert(source, 1 + amount % 2)
         else:
-            nonce = bench.chain.account(wallet(source).public).nonce + waiting[source]
+            nonce = bench.chain.virtual_nonce(wallet(source).public) + waiting[source]
             try:
                 bench.chain.submit(
                     transaction(bench, wallet, kind, source, target, amount, relayed=relayed, nonce=nonce)
@@ -85,35 +86,11 @@ def test_egld_is_conserved_and_every_result_arrives_once(
             waiting[source] += 1
             bench.rounds()
             waiting[source] = 0
-    bench.rounds(8 + 6 * delay)
-    standing = _standing(bench)
-    fees = sum(_fees(block) for block in standing)
-    assert bench.held() + fees == bench.initial + 3 * EGLD
-    left, arrived = _travel(standing)
+    bench.rounds(bench.here + 5 * bench.hop + 6 * delay)
+    assert bench.held() + bench.fees() == bench.initial + 3 * EGLD
+    left, arrived = _travel([told for block in bench.standing() for told in bench.told_by(block)])
     assert left == arrived
     assert not left or max(left.values()) == 1
-
-
-def _revert(bench: Any, shard: int, depth: int) -> None:
-    try:
-        bench.events += bench.chain.take_back(shard, depth)
-    except ValueError:
-        return
-
-
-def _standing(bench: Any) -> list[pb.OutportBlock]:
-    """The saved blocks that were not taken back."""
-    gone = {
-        pb.BlockData.FromString(event.payload).headerHash
-        for event in bench.events
-        if event.topic == outport.REVERT_INDEXED_BLOCK
-    }
-    return [block for block in bench.saved() if block.blockData.headerHash not in gone]
-
-
-def _fees(block: pb.OutportBlock) -> int:
-    header = outport.decode_header(block.blockData.headerType, block.blockData.headerBytes)
-    return int.from_bytes(header.header.accumulatedFees[1:], "big") if isinstance(header, pb.HeaderV2) else 0
 
 
 def _travel(blocks: list[pb.OutportBlock]) -> tuple[Counter[bytes], Counter[bytes]]:
@@ -182,9 +159,9 @@ def test_blocks_are_linked_and_new_ones_differ_after_a_revert(make_bench: Any) -
     assert second[2] == first[2] and second[3] != first[3] and second[4] != first[4]
     blocks = bench.saved(shard=0)
     for block in blocks[1:]:
-        header = outport.decode_header(block.blockData.headerType, block.blockData.headerBytes)
-        assert isinstance(header, pb.HeaderV2)
-        assert header.header.prevHash == first[header.header.nonce - 1] or header.header.prevHash in second.values()
+        header = read_header(block.blockData)
+        assert header is not None
+        assert header.prev_hash == first[header.nonce - 1] or header.prev_hash in second.values()
 
 
 def test_final_blocks_stay(bench: Any) -> None:
@@ -201,24 +178,27 @@ def test_the_same_seed_gives_the_same_chain(make_bench: Any, wallet: Any) -> Non
         bench.chain.give(wallet(2).public, NATIVE, EGLD)
         bench.rounds(12)
     assert benches[0].events == benches[1].events
-    assert any(len(block.transactionPool.transactions) for block in benches[0].saved())
+    assert any(len(block.transactionPool.transactions) for block in benches[0].executed())
 
 
 def test_a_transfer_within_a_shard_is_final_in_the_next_round(bench: Any, wallet: Any) -> None:
-    """With default settings one round is enough for a transaction whose accounts share a shard."""
+    """One round is enough when its accounts share a shard; one more where blocks are executed later."""
     bench.give(wallet(0))
     tx_hash = bench.chain.submit(bench.tx(wallet(0), wallet(0, 1).public, 5))
-    assert bench.status(tx_hash) == ("pending", "")
-    bench.rounds()
+    for _ in range(bench.here):
+        assert bench.status(tx_hash) == ("pending", "")
+        bench.rounds()
     assert bench.status(tx_hash) == ("success", "")
 
 
-def test_a_transfer_between_shards_takes_two_rounds(bench: Any, wallet: Any) -> None:
-    """Source, metachain, then destination: debited first, credited a round later."""
+def test_a_transfer_between_shards_takes_one_hop_more(bench: Any, wallet: Any) -> None:
+    """Source, metachain, then destination: debited first, credited a hop later."""
     bench.give(wallet(0))
     tx_hash = bench.chain.submit(bench.tx(wallet(0), wallet(2).public, 5))
-    bench.rounds()
-    assert (bench.status(tx_hash)[0], bench.balance(wallet(2))) == ("pending", 0)
+    for _ in range(bench.here + bench.hop - 1):
+        bench.rounds()
+        assert (bench.status(tx_hash)[0], bench.balance(wallet(2))) == ("pending", 0)
+    assert bench.chain.account(wallet(0).public).nonce == 1
     bench.rounds()
     assert (bench.status(tx_hash)[0], bench.balance(wallet(2))) == ("success", 5)
 
@@ -232,8 +212,7 @@ def test_nonces_are_used_in_order_whatever_the_order_of_arrival(bench: Any, wall
     bench.rounds()
     assert bench.chain.account(key.public).nonce == 0
     bench.chain.submit(bench.tx(key, wallet(1, 1).public, 7, nonce=0))
-    events = bench.rounds()
-    (block,) = bench.saved(events, shard=1)
+    block = bench.step(1)
     infos = sorted(block.transactionPool.transactions.values(), key=lambda info: info.executionOrder)
     assert [info.transaction.nonce for info in infos] == [0, 1, 2, 3]
 
@@ -244,7 +223,7 @@ def test_the_dearest_transaction_comes_first(bench: Any, wallet: Any) -> None:
     bench.give(cheap), bench.give(dear)
     bench.chain.submit(bench.tx(cheap, wallet(0, 2).public, 1))
     bench.chain.submit(bench.tx(dear, wallet(0, 2).public, 1, gas_price=2 * 10**9))
-    (block,) = bench.saved(bench.rounds(), shard=0)
+    block = bench.step(0)
     infos = sorted(block.transactionPool.transactions.values(), key=lambda info: info.executionOrder)
     assert [info.transaction.sender for info in infos] == [dear.public, cheap.public]
 
@@ -255,14 +234,15 @@ def test_a_value_beyond_the_balance_costs_the_fee_and_the_nonce(bench: Any, wall
     bench.give(key)
     tx = bench.tx(key, wallet(0, 1).public, 10 * EGLD)
     tx_hash = bench.chain.submit(tx)
-    (block,) = bench.saved(bench.rounds(), shard=0)
+    block = bench.step(0)
     fee = initially_paid_fee(tx, bench.chain.network.gas)
     assert bench.balance(key) == EGLD - fee and bench.chain.account(key.public).nonce == 1
     assert bench.status(tx_hash) == ("fail", "insufficient funds")
     assert list(block.transactionPool.invalidTxs) == [tx_hash.hex()]
     (receipt,) = block.transactionPool.receipts.values()
     assert (receipt.data, receipt.txHash) == (b"insufficient funds", tx_hash)
-    assert [mini.type for mini in block.blockData.body.miniBlocks] == [pb.InvalidBlock]
+    minis = [*block.blockData.body.miniBlocks, *block.blockData.intraShardMiniBlocks]
+    assert [mini.type for mini in minis] == [pb.InvalidBlock]
 
 
 def test_the_relayer_pays_and_is_not_told_among_altered_accounts(bench: Any, wallet: Any) -> None:
@@ -274,10 +254,10 @@ def test_the_relayer_pays_and_is_not_told_among_altered_accounts(bench: Any, wal
     data = esdt_transfer(TOKEN, 400)
     tx = bench.tx(key, wallet(0, 1).public, 0, data, gas_limit=100_000 + 1500 * len(data) + 200_000, relayed=True)
     tx_hash = bench.chain.submit(tx)
-    (block,) = bench.saved(bench.rounds(), shard=0)
+    block = bench.step(0)
     assert bench.status(tx_hash)[0] == "success"
     assert bench.balance(wallet(0, 1), TOKEN) == 400 and bench.balance(key) == 0
-    assert before - bench.balance(relayer) == _fees(block) > 0
+    assert before - bench.balance(relayer) == bench.fees_of(block) > 0
     told = {account.address for account in block.alteredAccounts.values()}
     assert len(told) == 2
 
@@ -291,7 +271,7 @@ def test_a_failed_call_costs_the_fee_and_leaves_the_tokens(bench: Any, wallet: A
     data = esdt_transfer(TOKEN, 400, "xo", b"\x01")
     tx = bench.tx(key, bench.chain.market.addresses.aggregator, 0, data, gas_limit=30_000_000, relayed=True)
     tx_hash = bench.chain.submit(tx)
-    bench.rounds(4)
+    bench.rounds(bench.here + 2 * bench.hop)
     status, reason = bench.status(tx_hash)
     assert status == "fail" and reason.startswith("execution failed: ")
     assert bench.balance(key, TOKEN) == 1000
@@ -307,7 +287,7 @@ def test_deeper_tries_make_calls_dearer(make_bench: Any, wallet: Any) -> None:
         bench.give(key)
         before = bench.balance(key)
         bench.chain.submit(bench.tx(key, bench.chain.market.addresses.wrapper, 1, b"wrapEgld", gas_limit=10_000_000))
-        bench.rounds(3)
+        bench.rounds(bench.here + bench.hop)
         fees.append(before - bench.balance(key))
     more = 2 * (first_load(5) - first_load(2))
     assert fees[1] - fees[0] == more * processing_price(10**9, bench.chain.network.gas)
@@ -322,7 +302,7 @@ def test_unused_gas_returns_to_the_relayer(bench: Any, wallet: Any, shard: int) 
     at = bench.chain.market.addresses
     tx = bench.tx(key, at.wrapper, 10**6, b"wrapEgld", gas_limit=10_000_000, relayed=True)
     tx_hash = bench.chain.submit(tx)
-    blocks = bench.saved(bench.rounds(5))
+    blocks = bench.executed(bench.rounds(bench.here + 2 * bench.hop))
     assert bench.status(tx_hash) == ("success", "")
     assert bench.balance(key, "WEGLD-bd4d79") == 10**6
     refunds = {
@@ -355,7 +335,7 @@ def test_results_on_the_wire_say_what_they_carry(bench: Any, wallet: Any) -> Non
     contract = bench.chain.market.addresses.aggregator
     payments = [TokenPayment(TOKEN, 0, 7), TokenPayment(NATIVE, 0, 9)]
     bench.chain.submit(bench.multi(key, contract, payments, "xo", gas_limit=30_000_000))
-    bench.rounds(6)
+    bench.rounds(bench.here + 2 * bench.hop)
     seen = 0
     for shard in bench.chain.shards.values():
         for block in shard.blocks:
@@ -378,6 +358,7 @@ def test_a_stopped_shard_holds_what_others_send_until_it_starts(bench: Any, wall
     assert bench.status(tx_hash)[0] == "pending"
     bench.chain.shards[2].stopped = False
     events = bench.rounds()
+    bench.rounds(bench.here - 1)
     assert bench.status(tx_hash)[0] == "success" and bench.balance(wallet(2)) == 5
     (told,) = [pb.RoundsInfo.FromString(e.payload) for e in events if e.topic == "SaveRoundsInfo" and e.shard == 2]
     assert sorted(info.blockWasProposed for info in told.roundsInfo) == [False] * 5 + [True]
@@ -398,7 +379,7 @@ def test_shards_wait_for_a_metachain_that_is_held_and_nothing_is_lost(bench: Any
     bench.rounds(200, held=frozenset({meta}))
     assert 0 < bench.chain.block_nonce(0) - before < 64
     assert bench.status(tx_hash)[0] == "pending"
-    bench.rounds(2)
+    bench.rounds(1 + bench.here)
     assert bench.status(tx_hash)[0] == "success" and bench.balance(wallet(2)) == 5
 
 
@@ -409,7 +390,7 @@ def test_old_transactions_are_forgotten_and_old_blocks_keep_no_body(make_bench: 
     sent = []
     for _ in range(5):
         sent.append(bench.chain.submit(bench.tx(wallet(0), wallet(0, 1).public, 1)))
-        bench.rounds()
+        bench.rounds(bench.here)
     bench.rounds(80)
     assert [bench.chain.index.find(tx_hash) is None for tx_hash in sent] == [True, True, False, False, False]
     record = bench.chain.index.find(sent[-1])
@@ -449,7 +430,7 @@ def test_altered_accounts_hold_the_state_after_the_block(bench: Any, wallet: Any
     bench.give(key), bench.give(key, TOKEN, 1000)
     data = esdt_transfer(TOKEN, 400)
     bench.chain.submit(bench.tx(key, wallet(1, 1).public, 0, data, gas_limit=300_000 + 1500 * len(data)))
-    (block,) = bench.saved(bench.rounds(), shard=1)
+    block = bench.step(1)
     for text, told in block.alteredAccounts.items():
         account = bench.chain.account(decode(text))
         assert (told.address, told.nonce, told.balance) == (text, account.nonce, str(account.balance))
@@ -463,11 +444,11 @@ def test_a_grant_survives_a_revert(make_bench: Any, wallet: Any) -> None:
     bench = make_bench(finality_rounds=8)
     home = bench.chain.home
     bench.chain.give(wallet(home).public, NATIVE, 7)
-    bench.rounds()
+    bench.rounds(bench.here)
     assert bench.balance(wallet(home)) == 7
-    bench.chain.take_back(home, 1)
+    bench.chain.take_back(home, bench.here)
     assert bench.balance(wallet(home)) == 0
-    bench.rounds()
+    bench.rounds(bench.here)
     assert bench.balance(wallet(home)) == 7
 
 
@@ -478,11 +459,8 @@ def test_full_blocks_leave_the_rest_for_later(make_bench: Any, wallet: Any) -> N
     bench.give(key)
     for nonce in range(12):
         bench.chain.submit(bench.tx(key, wallet(0, 1).public, 1, nonce=nonce))
-    counts = []
-    for _ in range(3):
-        (block,) = bench.saved(bench.rounds(), shard=0)
-        counts.append(len(block.transactionPool.transactions))
-    assert counts == [5, 5, 2]
+    blocks = bench.executed(bench.rounds(2 + bench.here), shard=0)
+    assert [len(block.transactionPool.transactions) for block in blocks[-3:]] == [5, 5, 2]
 
 
 @pytest.mark.parametrize("name", ["documented", "mainnet", "devnet", "testnet"])
@@ -496,7 +474,7 @@ def test_every_profile_makes_a_working_chain(make_bench: Any, wallet: Any, name:
     assert len(shards) > 1
     sent = [bench.chain.submit(bench.tx(key, keys[0].public, 5)) for key in keys[1:]]
     system = bench.chain.submit(bench.tx(keys[0], ESDT_SYSTEM_CONTRACT, 7, b"issue", gas_limit=100_000))
-    bench.rounds(5)
+    bench.rounds(bench.here + 2 * bench.hop)
     assert [bench.status(tx_hash)[0] for tx_hash in sent] == ["success"] * 5
     assert bench.status(system)[0] == "fail"
     assert bench.balance(keys[0]) == EGLD + 25 - initially_paid_fee(

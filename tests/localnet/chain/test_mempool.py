@@ -38,7 +38,11 @@ def test_selection_is_by_nonce_within_a_sender_and_by_price_between(
             continue
     before = len(pool)
     taken: list[Transaction] = []
-    for _, tx in pool.select(ledger, 10**12, room):
+
+    def nonce(sender: bytes) -> int:
+        return ledger.account(sender).nonce
+
+    for _, tx in pool.select(nonce, nonce, 10**12, room):
         assert ledger.account(tx.sender).nonce == tx.nonce
         heads = [
             own[ledger.account(sender).nonce][1]
@@ -82,9 +86,22 @@ def test_what_waits_too_long_is_dropped() -> None:
 
 def test_gas_beyond_the_block_leaves_the_transaction_waiting() -> None:
     """One that does not fit is passed over for smaller ones."""
-    pool, ledger = Mempool(GAS, 10, 10), Ledger()
+    pool = Mempool(GAS, 10, 10)
     large, small = transaction(0, 0, price=5, gas_limit=90_000), transaction(1, 0)
     for tx in (large, small):
         pool.add(chain_hash(tx), tx, 0)
-    assert [tx for _, tx in pool.select(ledger, 60_000, 10)] == [small]
+    assert [tx for _, tx in pool.select(lambda _: 0, lambda _: 0, 60_000, 10)] == [small]
     assert pool.contains(large.sender, 0, chain_hash(large))
+
+
+def test_what_is_proposed_stays_passed_over_and_what_is_used_is_forgotten() -> None:
+    """Selection goes on from the nonce that follows all proposals, and drops only what the chain has used."""
+    pool = Mempool(GAS, 10, 10)
+    for nonce in range(5):
+        tx = transaction(0, nonce)
+        pool.add(chain_hash(tx), tx, 0)
+    assert [tx.nonce for _, tx in pool.select(lambda _: 1, lambda _: 3, 10**12, 1)] == [3]
+    assert pool.passed == [chain_hash(transaction(0, 0))]
+    assert [
+        nonce for nonce in range(5) if pool.contains(bytes([1]) * 31 + b"\0", nonce, chain_hash(transaction(0, nonce)))
+    ] == [1, 2, 4]

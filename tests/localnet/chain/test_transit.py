@@ -42,7 +42,7 @@ def test_what_goes_to_the_zero_address_runs_at_its_sender(bench: Any, wallet: An
     sender = wallet(1)
     bench.give(sender)
     tx_hash = bench.chain.submit(bench.tx(sender, ZERO, 5))
-    bench.rounds(1)
+    bench.rounds(bench.here)
     record = bench.chain.index.find(tx_hash)
     assert record.outcome
     assert record.source is record.destination
@@ -64,12 +64,12 @@ def test_a_multi_transfer_to_somebody_else_fails(bench: Any, wallet: Any) -> Non
     assert bench.balance(other, "USDC-c76f1f") == 0
 
 
-def test_a_dropped_transaction_comes_back_with_its_block(make_bench: Any, wallet: Any) -> None:
+def test_a_dropped_transaction_comes_back_with_its_block(make_earlier: Any, wallet: Any) -> None:
     """A transaction that could not be charged in a block that is then reverted waits again, and runs once it can."""
-    bench = make_bench(finality_rounds=3)
+    bench = make_earlier(finality_rounds=3)
     payer, other = wallet(0), wallet(0, 1)
     bench.chain.give(payer.public, "EGLD", 10**15)
-    bench.rounds(6)
+    bench.rounds(bench.here + bench.hop + 6)
     spend = bench.tx(payer, other.public, 10**15 - 2 * 50_000 * 10**9, gas_price=2 * 10**9, gas_limit=50_000)
     poor = bench.tx(payer, other.public, 0, nonce=spend.nonce + 1)
     bench.chain.submit(spend)
@@ -100,7 +100,7 @@ def test_far_too_much_gas_is_not_given_back(bench: Any, wallet: Any) -> None:
     refunds = []
     for gas_limit in (15_000_000, 500_000_000):
         tx_hash = bench.chain.submit(bench.tx(key, wrapper, 10, b"wrapEgld", gas_limit=gas_limit))
-        bench.rounds(3)
+        bench.rounds(bench.here)
         assert bench.status(tx_hash) == ("success", "")
         record = bench.chain.index.find(tx_hash)
         refunds.append(sum(result.value for result in record.results.values() if result.is_refund))

@@ -9,8 +9,9 @@ from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
 from millrace.chain.token import NATIVE
 from millrace.chain.transaction import Transaction, to_proto
-from millrace.localnet.chain.block import Block
+from millrace.localnet.chain.block import Block, Execution
 from millrace.localnet.chain.content import Content, Entry, FeeInfo, Log, Result
+from millrace.localnet.chain.header import proof
 from millrace.localnet.chain.validators import Validators
 from millrace.localnet.contracts.calls import Event
 from millrace.localnet.contracts.ledger import NONCE, Ledger
@@ -18,32 +19,39 @@ from millrace.localnet.contracts.ledger import NONCE, Ledger
 GENESIS_RATING = 50.0
 
 
-def save_block(block: Block, final: Block | None, leader_index: int, shards: int, max_gas: int) -> bytes:
-    """SaveBlock: the whole block. `final` is the shard's newest final block."""
+def save_block(
+    block: Block, ledger: Ledger, final: Block | None, leader_index: int, shards: int, max_gas: int
+) -> bytes:
+    """SaveBlock: the whole block, and what its header tells as executed. `final` is the shard's newest final block.
+
+    Accounts are told as they are in the ledger now, which may be ahead of the executions told here.
+    """
     message = pb.OutportBlock(
         shardID=block.shard,
         blockData=block_data(block),
-        transactionPool=_pool(block.content),
-        headerGasConsumption=pb.HeaderGasConsumption(
-            gasProvided=block.content.gas_provided,
-            gasRefunded=block.content.gas_refunded,
-            gasPenalized=block.content.gas_penalized,
-            maxGasPerBlock=max_gas,
-        ),
-        alteredAccounts=block.altered_accounts,
+        transactionPool=pb.TransactionPool(),
         notarizedHeadersHashes=[block_hash.hex() for block_hash in block.notarized],
         numberOfShards=shards,
-        signersIndexes=[0, 1, 2],
         leaderIndex=leader_index,
         leaderKey=block.leader,
     )
+    if block.proposes:
+        message.blockData.proof.CopyFrom(proof(block))
+        for executed in block.results:
+            message.blockData.results[executed.hash.hex()].CopyFrom(_result(executed, ledger, max_gas))
+    elif block.execution is not None:
+        message.signersIndexes.extend((0, 1, 2))
+        message.transactionPool.CopyFrom(_pool(block.content))
+        message.headerGasConsumption.CopyFrom(_gas(block.content, max_gas))
+        for text, account in _altered(block.execution, ledger).items():
+            message.alteredAccounts[text].CopyFrom(account)
     if final is not None:
         message.highestFinalBlockNonce, message.highestFinalBlockHash = final.nonce, final.hash
     return outport.serialize(message)
 
 
 def revert(block: Block) -> bytes:
-    """RevertIndexedBlock: the bare block data."""
+    """RevertIndexedBlock: the bare block data; what its header told as executed is in the header alone."""
     return outport.serialize(block_data(block))
 
 
@@ -123,9 +131,45 @@ def block_data(block: Block) -> pb.BlockData:
         headerType=block.header_type,
         headerHash=block.hash,
         body=pb.Body(miniBlocks=[mini.message() for mini in block.miniblocks]),
-        intraShardMiniBlocks=[mini.message() for mini in block.intra_miniblocks],
+        intraShardMiniBlocks=_intra(block) if not block.proposes else [],
         timestampMs=block.timestamp_ms,
     )
+
+
+def _result(block: Block, ledger: Ledger, max_gas: int) -> pb.ExecutionResultData:
+    """An earlier block's execution, by its own number and time."""
+    result = pb.ExecutionResultData(
+        headerNonce=block.nonce,
+        timestampMs=block.timestamp_ms,
+        body=pb.Body(),
+        intraShardMiniBlocks=_intra(block),
+        transactionPool=_pool(block.content),
+        headerGasConsumption=_gas(block.content, max_gas),
+    )
+    if block.execution is not None:
+        result.body.miniBlocks.extend(mini.message() for mini in block.execution.miniblocks)
+        for text, account in _altered(block.execution, ledger).items():
+            result.alteredAccounts[text].CopyFrom(account)
+    for tx_hash, tx in block.content.dropped:
+        result.transactionPool.unexecutableTransactions[tx_hash.hex()].CopyFrom(transaction_message(tx))
+    return result
+
+
+def _intra(block: Block) -> list[pb.MiniBlock]:
+    return [mini.message() for mini in block.execution.intra_miniblocks] if block.execution is not None else []
+
+
+def _gas(content: Content, max_gas: int) -> pb.HeaderGasConsumption:
+    return pb.HeaderGasConsumption(
+        gasProvided=content.gas_provided,
+        gasRefunded=content.gas_refunded,
+        gasPenalized=content.gas_penalized,
+        maxGasPerBlock=max_gas,
+    )
+
+
+def _altered(execution: Execution, ledger: Ledger) -> dict[str, pb.AlteredAccount]:
+    return altered_accounts(execution.altered, ledger, execution.content.unannounced)
 
 
 def _pool(content: Content) -> pb.TransactionPool:

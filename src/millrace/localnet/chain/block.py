@@ -1,17 +1,15 @@
-"""Blocks of shards and of the metachain: hash-linked headers in their real protobuf form, and their body."""
+"""Blocks of shards and of the metachain: what they propose, what executing them came to, and where they stand."""
 
 from __future__ import annotations
 
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 
 import msgspec
 
-from millrace.chain import bigint, outport
+from millrace.chain import headers
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.chain.shard import METACHAIN
-from millrace.localnet.chain.content import Content
-
-SOFTWARE_VERSION = b"millrace-local"
+from millrace.chain.transaction import Transaction
+from millrace.localnet.chain.content import INVALID_BLOCK, RESULT_BLOCK, Content, Result
 
 
 class MiniBlock(msgspec.Struct, frozen=True):
@@ -32,7 +30,7 @@ class MiniBlock(msgspec.Struct, frozen=True):
             type=self.kind,
         )
 
-    def header(self) -> pb.MiniBlockHeader:
+    def header(self, reserved: bytes = b"") -> pb.MiniBlockHeader:
         """Its entry in a block's header."""
         return pb.MiniBlockHeader(
             hash=self.hash,
@@ -40,7 +38,17 @@ class MiniBlock(msgspec.Struct, frozen=True):
             receiverShardID=self.receiver_shard,
             txCount=len(self.tx_hashes),
             type=self.kind,
+            reserved=reserved,
         )
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A miniblock of another shard with its items, ready to be executed."""
+
+    miniblock: MiniBlock
+    items: list[Transaction | Result]
+    meta_hash: bytes
+    """Of the metachain block that named it."""
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -52,8 +60,67 @@ class Grant(msgspec.Struct, frozen=True):
     amount: int
 
 
+class Work(msgspec.Struct):
+    """What a block took from its shard's queues, in the order in which it is executed."""
+
+    grants: list[Grant] = []
+    arrivals: list[Arrival] = []
+    taken: list[tuple[bytes, Transaction]] = []
+    """Of the mempool."""
+    faulty: set[bytes] = set()
+    """Transactions whose execution raised: they are left out of it."""
+    at: Grant | Arrival | bytes | None = None
+    """What is being executed; of a transaction the hash."""
+
+    @property
+    def items(self) -> int:
+        """Transactions and results that come with it."""
+        return len(self.taken) + sum(len(arrival.items) for arrival in self.arrivals)
+
+    @property
+    def meta_hashes(self) -> list[bytes]:
+        """The metachain blocks that named what arrived."""
+        return list(dict.fromkeys(arrival.meta_hash for arrival in self.arrivals))
+
+
+class Execution(msgspec.Struct):
+    """What executing a block came to."""
+
+    content: Content
+    miniblocks: list[MiniBlock]
+    intra_miniblocks: list[MiniBlock]
+    altered: dict[bytes, set[str]] = {}
+    """Accounts it changed, with the tokens that changed."""
+    checkpoint: int = 0
+    """The ledger's state before it; 0 for the metachain, which has no accounts here."""
+
+    @property
+    def gas_used(self) -> int:
+        """Of what was provided in this shard; a call whose gas was provided elsewhere may refund more than that."""
+        content = self.content
+        return max(content.gas_provided - content.gas_penalized - content.gas_refunded, 0)
+
+
+class LastResult(msgspec.Struct, frozen=True):
+    """The newest execution that a chain of headers has told."""
+
+    hash: bytes
+    nonce: int
+    round: int
+    epoch: int
+    root: bytes
+    gas_used: int
+    told_in: int
+    """Round of the header that told it."""
+
+
+GENESIS = bytes(32)
+NOTHING_TOLD = LastResult(GENESIS, 0, 0, 0, GENESIS, 0, 0)
+"""Before a chain's first block."""
+
+
 class Block(msgspec.Struct):
-    """A block with everything needed to announce it, finalise it or take it back."""
+    """A block with everything needed to announce it, execute it, finalise it or take it back."""
 
     shard: int
     nonce: int
@@ -61,150 +128,83 @@ class Block(msgspec.Struct):
     epoch: int
     timestamp_ms: int
     hash: bytes
+    root: bytes
+    """Root hash of the state after it."""
     header_type: str
     header: bytes
-    miniblocks: list[MiniBlock]
-    intra_miniblocks: list[MiniBlock]
-    content: Content
     leader: bytes
-    altered: dict[bytes, set[str]] = {}
-    """Accounts changed by this block, with the tokens that changed."""
-    checkpoint: int = 0
-    """The ledger's state before the block; 0 for the metachain, which has no accounts here."""
-    incoming: list[MiniBlock] = []
-    """Miniblocks of other shards that the block executed."""
-    grants: list[Grant] = []
-    """What the faucet gave in this block."""
+    miniblocks: list[MiniBlock]
+    """Of its body."""
+    work: Work
+    last_result: LastResult = NOTHING_TOLD
+    """The newest execution told up to this header, its own included."""
+    execution: Execution | None = None
+    """`None` while it is only proposed."""
+    results: list[Block] = []
+    """Earlier blocks whose execution its header tells; only in the present format."""
     final: bool = False
     notarized: tuple[bytes, ...] = ()
     """Header hashes of the shard blocks that a metachain block names."""
-    altered_accounts: dict[str, pb.AlteredAccount] = {}
     handed_on: bool = False
-    """Whether the metachain has named it and taken the miniblocks it sends; its body is needed until then."""
+    """Whether the metachain has named its execution and taken what it sends; its body is needed until then."""
+
+    @property
+    def proposes(self) -> bool:
+        """Whether it was made first and executed later."""
+        return headers.proposes(self.header_type)
+
+    @property
+    def told(self) -> list[Block]:
+        """The blocks whose execution its header tells: in the earlier format, its own."""
+        return self.results if self.proposes else [self]
+
+    @property
+    def content(self) -> Content:
+        """What its execution came to; nothing before it."""
+        return self.execution.content if self.execution is not None else Content()
+
+    def result(self, told_in: int) -> LastResult:
+        """Its execution, as told in the header of a round."""
+        used = self.execution.gas_used if self.execution is not None else 0
+        return LastResult(self.hash, self.nonce, self.round, self.epoch, self.root, used, told_in)
 
     def forget_body(self) -> None:
         """Keep what names the block and give up the rest: records of transactions hold on to it for long."""
-        self.content, self.header = Content(), b""
-        self.miniblocks, self.intra_miniblocks, self.incoming, self.grants = [], [], [], []
-        self.altered, self.altered_accounts = {}, {}
+        self.header, self.miniblocks, self.results = b"", [], []
+        self.work, self.execution = Work(), None
 
 
-def miniblocks_of(content: Content) -> list[MiniBlock]:
-    """The miniblocks of a body, in the order in which their first items came."""
-    return [_miniblock(*key, tuple(hashes)) for key, hashes in content.miniblocks.items()]
+def earlier_execution(content: Content, shard: int) -> Execution:
+    """The execution of a block of the earlier format: miniblocks in the order in which their first items came."""
+    own = [_miniblock(*key, tuple(hashes)) for key, hashes in content.miniblocks.items()]
+    return Execution(content, own, _intra_results(content, shard))
 
 
-def intra_miniblocks_of(content: Content, shard: int) -> list[MiniBlock]:
+def execution(content: Content, shard: int, arrivals: list[Arrival]) -> Execution:
+    """The execution of a proposal: what came in as it came, what the shard itself sends by receiver.
+
+    What is invalid never leaves the shard.
+    """
+    sent = {key: _miniblock(*key, tuple(hashes)) for key, hashes in content.miniblocks.items() if key[0] == shard}
+    leaving = [mini for key, mini in sent.items() if key[2] != INVALID_BLOCK]
+    staying = [mini for key, mini in sent.items() if key[2] == INVALID_BLOCK]
+    body = [arrival.miniblock for arrival in arrivals] + leaving
+    return Execution(content, body, _intra_results(content, shard) + staying)
+
+
+def proposal(work: Work, shard: int) -> list[MiniBlock]:
+    """The body of a block that is executed later: what comes in as it came, all that goes out in one miniblock."""
+    outgoing = tuple(tx_hash for tx_hash, _ in work.taken)
+    own = [_miniblock(shard, shard, pb.TxBlock, outgoing)] if outgoing else []
+    return [arrival.miniblock for arrival in work.arrivals] + own
+
+
+def _intra_results(content: Content, shard: int) -> list[MiniBlock]:
     """The miniblock of results that never leave the shard, if there are any."""
-    return (
-        [_miniblock(shard, shard, pb.SmartContractResultBlock, tuple(content.intra_results))]
-        if content.intra_results
-        else []
-    )
+    return [_miniblock(shard, shard, RESULT_BLOCK, tuple(content.intra_results))] if content.intra_results else []
 
 
 def _miniblock(sender: int, receiver: int, kind: pb.BlockType, hashes: tuple[bytes, ...]) -> MiniBlock:
     draft = MiniBlock(b"", sender, receiver, kind, hashes)
     digest = blake2b(draft.message().SerializeToString(), digest_size=32).digest()
     return msgspec.structs.replace(draft, hash=digest)
-
-
-class Place(msgspec.Struct, frozen=True):
-    """Where a new block goes: its number, its time and the block before it."""
-
-    shard: int
-    nonce: int
-    round: int
-    epoch: int
-    timestamp_ms: int
-    previous: bytes
-    """Hash of the block before."""
-    fork: int
-    """How often this shard was taken back: a block made again has another hash."""
-    chain_id: str
-    leader: bytes
-
-
-def shard_header(place: Place, content: Content, blocks: list[MiniBlock], meta_hashes: list[bytes]) -> pb.HeaderV2:
-    """The header of a shard's block."""
-    seed = _digest(b"rand", place)
-    header = pb.Header(
-        nonce=place.nonce,
-        prevHash=place.previous,
-        prevRandSeed=_digest(b"previous", place),
-        randSeed=seed,
-        pubKeysBitmap=b"\x0f",
-        shardID=place.shard,
-        timeStamp=place.timestamp_ms // 1000,
-        round=place.round,
-        epoch=place.epoch,
-        leaderSignature=_leader_signature(place),
-        miniBlockHeaders=[block.header() for block in blocks],
-        rootHash=_digest(b"root", place),
-        metaBlockHashes=meta_hashes,
-        txCount=sum(len(block.tx_hashes) for block in blocks),
-        chainID=place.chain_id.encode(),
-        softwareVersion=SOFTWARE_VERSION,
-        accumulatedFees=bigint.encode(max(content.fees, 0)),
-        developerFees=bigint.encode(content.developer_fees),
-    )
-    return pb.HeaderV2(
-        header=header, scheduledAccumulatedFees=bigint.encode(0), scheduledDeveloperFees=bigint.encode(0)
-    )
-
-
-def meta_header(place: Place, notarized: list[Block]) -> pb.MetaBlock:
-    """The header of a metachain block, which names the shards' final blocks."""
-    return pb.MetaBlock(
-        nonce=place.nonce,
-        epoch=place.epoch,
-        round=place.round,
-        timeStamp=place.timestamp_ms // 1000,
-        shardInfo=[_shard_data(block) for block in notarized],
-        leaderSignature=_leader_signature(place),
-        pubKeysBitmap=b"\x0f",
-        prevHash=place.previous,
-        prevRandSeed=_digest(b"previous", place),
-        randSeed=_digest(b"rand", place),
-        rootHash=_digest(b"root", place),
-        validatorStatsRootHash=_digest(b"stats", place),
-        chainID=place.chain_id.encode(),
-        softwareVersion=SOFTWARE_VERSION,
-        accumulatedFees=bigint.encode(0),
-        accumulatedFeesInEpoch=bigint.encode(0),
-        developerFees=bigint.encode(0),
-        devFeesInEpoch=bigint.encode(0),
-        txCount=sum(len(mini.tx_hashes) for block in notarized for mini in block.miniblocks),
-    )
-
-
-def seal(header: pb.HeaderV2 | pb.MetaBlock) -> tuple[bytes, bytes]:
-    """The bytes of a header and their hash, which is the block's."""
-    raw = outport.serialize(header)
-    return raw, blake2b(raw, digest_size=32).digest()
-
-
-def _shard_data(block: Block) -> pb.ShardData:
-    return pb.ShardData(
-        shardID=block.shard,
-        headerHash=block.hash,
-        shardMiniBlockHeaders=[mini.header() for mini in block.miniblocks],
-        txCount=sum(len(mini.tx_hashes) for mini in block.miniblocks),
-        round=block.round,
-        nonce=block.nonce,
-        epoch=block.epoch,
-        accumulatedFees=bigint.encode(max(block.content.fees, 0)),
-        developerFees=bigint.encode(block.content.developer_fees),
-        numPendingMiniBlocks=sum(mini.receiver_shard != block.shard != METACHAIN for mini in block.miniblocks),
-    )
-
-
-def _digest(label: bytes, place: Place) -> bytes:
-    """A 32-byte value for header fields whose content the local chain does not model."""
-    text = f"{place.shard}/{place.nonce}/{place.round}/{place.fork}".encode()
-    return sha256(label + text + place.previous).digest()
-
-
-def _leader_signature(place: Place) -> bytes:
-    """48 bytes, the size of a BLS signature."""
-    return _digest(b"leader", place) + _digest(b"signature", place)[:16]

@@ -112,7 +112,7 @@ class Content:
         self.minted = 0
         """EGLD that the faucet made, in smallest units."""
         self.dropped: list[tuple[bytes, Transaction]] = []
-        """Transactions that could not be charged: they left the mempool without a trace on chain."""
+        """Transactions that could not be charged: no fee, no nonce used; in the earlier format, no trace."""
         self.statuses: list[tuple[bytes, str, str]] = []
         """Transactions that reached their end here: hash, `success` or `fail`, reason."""
         self.fee_only: set[bytes] = set()
@@ -138,6 +138,11 @@ class Content:
         """Append events to the log of an item."""
         if events:
             self.logs.setdefault(tx_hash, Log(tx_hash, address, [])).events.extend(events)
+
+    def refuse(self, tx_hash: bytes, tx: Transaction, reason: str) -> None:
+        """Note a transaction that could not be charged."""
+        self.dropped.append((tx_hash, tx))
+        self.finish(tx_hash, "dropped", reason)
 
     def finish(self, tx_hash: bytes, status: str, reason: str = "") -> None:
         """Note that a transaction has reached its end."""

@@ -16,12 +16,13 @@ class Record(msgspec.Struct):
     tx: Transaction
     timestamp_ms: int
     source: Block | None = None
-    """The block that took it; `None` while it waits."""
+    """The block that took it; `None` until it was executed and a header told so."""
     destination: Block | None = None
     outcome: str = ""
     """`success`, `fail` or `dropped`; empty while it is on its way."""
     reason: str = ""
     outcome_block: Block | None = None
+    """The block whose header told the outcome."""
     gas_used: int = 0
     fee: int = 0
     results: dict[bytes, Result] = {}
@@ -46,10 +47,14 @@ class TransactionIndex:
         return len(self._records)
 
     def add(self, tx_hash: bytes, tx: Transaction, timestamp_ms: int) -> None:
-        """Remember a transaction that entered a mempool; beyond the bound the oldest is forgotten."""
-        if tx_hash in self._records:
+        """Remember a transaction that entered a mempool; beyond the bound the oldest is forgotten.
+
+        One that could not be charged and comes again begins anew.
+        """
+        known = self._records.get(tx_hash)
+        if known is not None and known.outcome != "dropped":
             return
-        if len(self._records) >= self._bound:
+        if known is None and len(self._records) >= self._bound:
             oldest = self._records.pop(next(iter(self._records)))
             self._aliases.pop(client_hash(oldest.tx), None)
         self._records[tx_hash] = Record(tx_hash, tx, timestamp_ms)
@@ -68,7 +73,16 @@ class TransactionIndex:
             self._aliases.pop(client_hash(record.tx), None)
 
     def take(self, block: Block) -> None:
-        """Note what a new block did to each transaction it touched."""
+        """Note what a new block tells to have been done to each transaction."""
+        for executed in block.told:
+            self._take(executed, block)
+
+    def take_back(self, block: Block) -> None:
+        """Forget what a reverted block told: its transactions wait again."""
+        for executed in reversed(block.told):
+            self._take_back(executed, block)
+
+    def _take(self, block: Block, teller: Block) -> None:
         for entry in block.content.entries.values():
             if isinstance(entry.item, Result):
                 record = self._records.get(entry.item.original)
@@ -91,20 +105,19 @@ class TransactionIndex:
             record = self._records.get(tx_hash)
             # A failure found on the way stands, whatever follows.
             if record is not None and record.outcome != "fail":
-                record.outcome, record.reason, record.outcome_block = outcome, reason, block
+                record.outcome, record.reason, record.outcome_block = outcome, reason, teller
 
-    def take_back(self, block: Block) -> None:
-        """Forget what a reverted block did: its new transactions wait again."""
+    def _take_back(self, block: Block, teller: Block) -> None:
         for tx_hash, _, _ in block.content.statuses:
             record = self._records.get(tx_hash)
-            if record is not None and record.outcome_block is block:
+            if record is not None and record.outcome_block is teller:
                 record.outcome, record.reason, record.outcome_block = "", "", None
         for entry in block.content.entries.values():
             tx_hash = entry.item.original if isinstance(entry.item, Result) else entry.hash
             record = self._records.get(tx_hash)
             if record is None:
                 continue
-            if record.outcome_block is block:
+            if record.outcome_block is teller:
                 record.outcome, record.reason, record.outcome_block = "", "", None
             if isinstance(entry.item, Result):
                 record.results.pop(entry.hash, None)

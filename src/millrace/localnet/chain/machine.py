@@ -1,13 +1,12 @@
 """The whole chain as one deterministic object: rounds in, node events out. No clock, no socket.
 
-In a round every running shard makes a block; blocks old enough become final; the metachain then names the final ones,
-and the miniblocks they send reach their destinations with the next round. A shard executes only what the metachain
-named, and that only final blocks send: taking back what is not final never touches another shard.
+In a round every running shard makes a block; blocks old enough become final; the metachain then names the executions
+that final headers told, and the miniblocks they send reach their destinations with the next round. A shard executes
+only what the metachain named: taking back what is not final never touches another shard.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Callable
 from hashlib import blake2b
 
@@ -20,11 +19,13 @@ from millrace.chain.transaction import Transaction, chain_hash
 from millrace.dex.document import Block as DocumentBlock
 from millrace.dex.document import PoolDocument
 from millrace.localnet.chain import admission, announce
-from millrace.localnet.chain.block import Block, Grant, Place, meta_header, seal
-from millrace.localnet.chain.content import Content, Result
+from millrace.localnet.chain.block import GENESIS, Arrival, Block, Grant
+from millrace.localnet.chain.content import Result
+from millrace.localnet.chain.header import Place
 from millrace.localnet.chain.index import TransactionIndex
 from millrace.localnet.chain.mempool import Mempool
-from millrace.localnet.chain.shard import GENESIS, Arrival, Shard
+from millrace.localnet.chain.metachain import Metachain
+from millrace.localnet.chain.shard import Shard
 from millrace.localnet.chain.validators import Validators
 from millrace.localnet.contracts.frame import State
 from millrace.localnet.contracts.ledger import Account, Ledger
@@ -34,7 +35,6 @@ from millrace.localnet.market.traders import Traders
 from millrace.localnet.settings import LocalnetSettings
 
 EGLD = 10**18
-KEPT_META = 64
 SWEEP_ROUNDS = 20
 MAX_UNNAMED = 32
 """Final blocks of a shard that wait for the metachain; beyond it the shard waits too. Fewer than shards keep."""
@@ -68,11 +68,10 @@ class Chain:
         )
         self.home = self.network.shard_of(self.market.addresses.aggregator)
         self.shards = {shard: self._make_shard(shard) for shard in range(self.network.shards)}
-        self.meta: deque[Block] = deque()
+        self._metachain = Metachain(settings.execution_delay)
         self.traders = Traders(self.market, self.network, rate=int(settings.traders_per_second * 1000))
         self.traders.fund(self.shards[self.home].state)
         self._last_round = dict.fromkeys([*self.shards, METACHAIN], 0)
-        self._to_notarise: deque[Block] = deque()
         self._grants = 0
         self._undelivered: dict[bytes, Callable[[], None]] = {}
         self._fund_relayers()
@@ -89,19 +88,33 @@ class Chain:
         return 0 if shard == METACHAIN else shard
 
     def account(self, pubkey: bytes) -> Account:
-        """An account as of the newest block."""
+        """An account as of the last execution."""
         return self.ledger_of(pubkey).account(pubkey)
+
+    def virtual_nonce(self, pubkey: bytes) -> int:
+        """The nonce that comes next once all that is proposed has been executed."""
+        return self.shards[self.shard_of(pubkey)].selection().nonce(pubkey)
+
+    def head(self, shard: int) -> Block | None:
+        """The newest block of a shard, or of the metachain."""
+        return self._metachain.head if shard == METACHAIN else self.shards[shard].head
 
     def block_nonce(self, shard: int) -> int:
         """The number of the newest block of a shard, or of the metachain; 0 before the first."""
+        head = self.head(shard)
+        return head.nonce if head is not None else 0
+
+    def executed_nonce(self, shard: int) -> int:
+        """The number of the newest executed block; the metachain, which has nothing to execute, is never behind."""
         if shard == METACHAIN:
-            return self.meta[-1].nonce if self.meta else 0
-        return self.shards[shard].next_nonce - 1
+            return self.block_nonce(METACHAIN)
+        executed = self.shards[shard].last_executed
+        return executed.nonce if executed is not None else 0
 
     def pool_document(self) -> PoolDocument:
-        """The market as of the newest block of the contracts' shard."""
+        """The market as of the last executed block of the contracts' shard."""
         shard = self.shards[self.home]
-        head = shard.head
+        head = shard.last_executed
         block = (
             DocumentBlock(head.round, head.nonce, head.timestamp_ms // 1000)
             if head is not None
@@ -115,7 +128,7 @@ class Chain:
         """Take a transaction into the mempool of its sender's shard; its hash. Raises `admission.Refused`."""
         shard = self.shards[self.shard_of(tx.sender)]
         tx_hash = chain_hash(tx)
-        if shard.mempool.contains(tx.sender, tx.nonce, tx_hash):
+        if shard.mempool.contains(tx.sender, tx.nonce, tx_hash) or shard.is_proposed(tx_hash):
             return tx_hash
         admission.check(tx, self.network, shard.state.ledger)
         replaced = shard.mempool.add(tx_hash, tx, self.round)
@@ -150,7 +163,10 @@ class Chain:
         self._undelivered.pop(grant_hash, None)
 
     def pause_traders(self) -> int:
-        """Stop the background traders and forget what they have waiting; the block from which nothing moves."""
+        """Stop the background traders and forget what they have waiting; the block from which nothing moves.
+
+        What is proposed already is still executed.
+        """
         self.traders.enabled = False
         self._forget_traders()
         return self.shards[self.home].next_nonce - 1
@@ -175,7 +191,7 @@ class Chain:
         self._drop_stale()
         self._let_traders_act()
         events: list[NodeEvent] = []
-        unnamed = Counter(block.shard for block in self._to_notarise)
+        unnamed = self._metachain.unnamed()
         for number, shard in self.shards.items():
             made = None
             if not shard.stopped and number not in held and unnamed[number] < MAX_UNNAMED:
@@ -186,10 +202,7 @@ class Chain:
             if made is not None:
                 self.index.take(made)
                 self._note_deliveries(made)
-                made.altered_accounts = announce.altered_accounts(
-                    made.altered, shard.state.ledger, made.content.unannounced
-                )
-            events += self._announce(made, self._finalise(shard))
+            events += self._announce(made, self._finalise(shard), shard.state.ledger)
         if METACHAIN not in held:
             events += self._advance_metachain()
         return events
@@ -216,7 +229,7 @@ class Chain:
         state.trie_depth = settings.trie_depth
         mempool = Mempool(self.network.gas, settings.max_mempool, settings.max_mempool_per_sender)
         market = self.market if shard == self.home else None
-        return Shard(shard, self.network, state, mempool, settings.max_block_gas, settings.max_block_items, market)
+        return Shard(shard, self.network, state, mempool, settings, market)
 
     def _fund_relayers(self) -> None:
         for text in self.settings.relayers:
@@ -237,9 +250,10 @@ class Chain:
 
     def _note_deliveries(self, block: Block) -> None:
         """Tell whoever waits for a grant that its receiver has it."""
-        for entry in block.content.entries.values() if self._undelivered else ():
-            if isinstance(entry.item, Result) and self.shard_of(entry.item.receiver) == block.shard:
-                self._undelivered.pop(entry.item.original, lambda: None)()
+        for executed in block.told if self._undelivered else ():
+            for entry in executed.content.entries.values():
+                if isinstance(entry.item, Result) and self.shard_of(entry.item.receiver) == block.shard:
+                    self._undelivered.pop(entry.item.original, lambda: None)()
 
     def _let_traders_act(self) -> None:
         shard = self.shards[self.home]
@@ -253,17 +267,23 @@ class Chain:
     def _timestamp_ms(self, round_: int) -> int:
         return self.genesis_ms + round_ * self.settings.round_ms
 
+    def _epoch(self, round_: int) -> int:
+        return round_ // self.settings.rounds_per_epoch
+
     def _place(self, shard: int, nonce: int, head: Block | None, fork: int) -> Place:
+        epoch, now = self._epoch(self.round), self._timestamp_ms(self.round)
         return Place(
             shard=shard,
             nonce=nonce,
             round=self.round,
-            epoch=self.round // self.settings.rounds_per_epoch,
-            timestamp_ms=self._timestamp_ms(self.round),
+            epoch=epoch,
+            timestamp_ms=now,
             previous=head.hash if head is not None else GENESIS,
             fork=fork,
             chain_id=self.network.chain_id,
             leader=self.validators.leader(shard, self.round)[1],
+            proposes=self.settings.proposes_in(self.round),
+            stamp=now if epoch >= self.settings.supernova_epoch else now // 1000,
         )
 
     def _finalise(self, shard: Shard) -> list[Block]:
@@ -271,17 +291,17 @@ class Chain:
         ripe = [block for block in shard.blocks if not block.final and block.round + self.finality_rounds <= self.round]
         for block in ripe:
             shard.finalise(block)
-            self._to_notarise.append(block)
+            self._metachain.waiting.append(block)
         return ripe
 
-    def _announce(self, made: Block | None, final: list[Block]) -> list[NodeEvent]:
+    def _announce(self, made: Block | None, final: list[Block], ledger: Ledger) -> list[NodeEvent]:
         """The events of one shard's round, in the order in which a node sends them."""
         ends = [NodeEvent(block.shard, outport.FINALIZED_BLOCK, announce.finalized(block)) for block in final]
         if made is None:
             return ends
         newest = final[-1] if final else self._newest_final(made.shard)
         index, _ = self.validators.leader(made.shard, made.round)
-        payload = announce.save_block(made, newest, index, self.network.shards, self.settings.max_block_gas)
+        payload = announce.save_block(made, ledger, newest, index, self.network.shards, self.settings.max_block_gas)
         saved = [NodeEvent(made.shard, outport.SAVE_BLOCK, payload)]
         skipped = range(self._last_round[made.shard] + 1, made.round)[-100:]
         self._last_round[made.shard] = made.round
@@ -289,43 +309,25 @@ class Chain:
         return ends + saved + rounds if self.settings.finalized_first else saved + ends + rounds
 
     def _newest_final(self, shard: int) -> Block | None:
-        blocks = self.meta if shard == METACHAIN else self.shards[shard].blocks
-        return next((block for block in reversed(blocks) if block.final), None)
+        if shard == METACHAIN:
+            return self._metachain.head
+        return next((block for block in reversed(self.shards[shard].blocks) if block.final), None)
 
     def _advance_metachain(self) -> list[NodeEvent]:
-        """A metachain block that names the shards' new final blocks and hands their miniblocks on."""
-        notarized = list(self._to_notarise)
-        self._to_notarise.clear()
-        events = self._tell_epoch() if self.round % self.settings.rounds_per_epoch == 0 else []
-        head = self.meta[-1] if self.meta else None
+        """A metachain block that names what the shards' new final headers tell, and hands their miniblocks on."""
+        head, epoch = self._metachain.head, self._epoch(self.round)
+        began = epoch != (head.epoch if head is not None else 0)
         place = self._place(METACHAIN, head.nonce + 1 if head else 1, head, 0)
-        raw, block_hash = seal(meta_header(place, notarized))
-        block = Block(
-            shard=METACHAIN,
-            nonce=place.nonce,
-            round=place.round,
-            epoch=place.epoch,
-            timestamp_ms=place.timestamp_ms,
-            hash=block_hash,
-            header_type="MetaBlock",
-            header=raw,
-            miniblocks=[],
-            intra_miniblocks=[],
-            content=Content(),
-            leader=place.leader,
-            notarized=tuple(source.hash for source in notarized),
-            final=True,
-        )
-        self.meta.append(block)
-        while len(self.meta) > KEPT_META:
-            self.meta.popleft()
-        for source in notarized:
-            self._hand_on(source, block_hash)
-        return self._announce(block, [block]) + events
+        shard_heads = [block for number in self.shards if (block := self._newest_final(number)) is not None]
+        closes_epoch = self._epoch(self.round + 1) != epoch
+        block, named = self._metachain.make_block(place, shard_heads, closes_epoch=closes_epoch)
+        for source in named:
+            for executed in source.told:
+                self._hand_on(executed, block.hash)
+        return self._announce(block, [block], Ledger()) + (self._tell_epoch(epoch) if began else [])
 
-    def _tell_epoch(self) -> list[NodeEvent]:
+    def _tell_epoch(self, epoch: int) -> list[NodeEvent]:
         """What a metachain node tells when an epoch begins: who validates, and their ratings."""
-        epoch = self.round // self.settings.rounds_per_epoch
         keys = announce.validators_keys(METACHAIN, self.validators, epoch)
         ratings = [announce.validators_rating(shard, self.validators, epoch) for shard in self.validators.by_shard]
         return [

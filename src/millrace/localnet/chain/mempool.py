@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from millrace.chain import fees
 from millrace.chain.fees import GasSchedule
 from millrace.chain.transaction import Transaction
 from millrace.localnet.chain.admission import Refused
-from millrace.localnet.contracts.ledger import Ledger
 
 
 class Mempool:
@@ -29,6 +28,8 @@ class Mempool:
         self._size = 0
         self.refused = 0
         """Transactions refused because a bound was reached."""
+        self.passed: list[bytes] = []
+        """Forgotten by `select` because their nonce was used; whoever selects takes note and clears it."""
 
     def __len__(self) -> int:
         return self._size
@@ -81,15 +82,19 @@ class Mempool:
         entry = self._by_sender.get(sender, {}).get(nonce)
         return entry is not None and entry[0] == tx_hash
 
-    def select(self, ledger: Ledger, max_gas: int, max_count: int) -> Iterator[tuple[bytes, Transaction]]:
+    def select(
+        self, used: Callable[[bytes], int], following: Callable[[bytes], int], max_gas: int, max_count: int
+    ) -> Iterator[tuple[bytes, Transaction]]:
         """Take executable transactions, best price per unit first, until the block's gas or room is used up.
 
-        Whoever iterates executes each one before asking for the next: the sender's following nonce becomes
-        executable by it. A transaction whose nonce has passed is forgotten on the way.
+        `used` tells how many nonces a sender has used on the chain, `following` which one comes next, proposals
+        included. Whoever iterates executes or proposes each one before asking for the next: the sender's following
+        nonce becomes executable by it. A transaction whose nonce has been used is forgotten on the way.
         """
         heap: list[tuple[int, int, bytes, Transaction]] = []
         for sender in list(self._by_sender):
-            self._offer(heap, ledger, sender)
+            self._forget_used(sender, used(sender))
+            heap += self._next(sender, following(sender))
         heapq.heapify(heap)
         while heap and max_count > 0:
             _, _, tx_hash, tx = heapq.heappop(heap)
@@ -99,21 +104,23 @@ class Mempool:
             max_count -= 1
             self._forget(tx.sender, tx.nonce)
             yield tx_hash, tx
-            if ledger.account(tx.sender).nonce == tx.nonce + 1:
-                following: list[tuple[int, int, bytes, Transaction]] = []
-                self._offer(following, ledger, tx.sender)
-                for entry in following:
+            if following(tx.sender) == tx.nonce + 1:
+                for entry in self._next(tx.sender, tx.nonce + 1):
                     heapq.heappush(heap, entry)
 
-    def _offer(self, heap: list[tuple[int, int, bytes, Transaction]], ledger: Ledger, sender: bytes) -> None:
-        """Append the sender's next executable transaction, if it is there."""
-        nonce = ledger.account(sender).nonce
-        for passed in [waiting for waiting in self._by_sender.get(sender, {}) if waiting < nonce]:
+    def _forget_used(self, sender: bytes, used: int) -> None:
+        own = self._by_sender.get(sender, {})
+        for passed in [waiting for waiting in own if waiting < used]:
+            self.passed.append(own[passed][0])
             self._forget(sender, passed)
+
+    def _next(self, sender: bytes, nonce: int) -> list[tuple[int, int, bytes, Transaction]]:
+        """The sender's transaction with a nonce, if it is there, as an entry of the heap."""
         entry = self._by_sender.get(sender, {}).get(nonce)
-        if entry is not None:
-            tx_hash, tx = entry
-            heap.append((-fees.price_per_unit(tx, self._gas), -tx.gas_limit, tx_hash, tx))
+        if entry is None:
+            return []
+        tx_hash, tx = entry
+        return [(-fees.price_per_unit(tx, self._gas), -tx.gas_limit, tx_hash, tx)]
 
     def _forget(self, sender: bytes, nonce: int) -> None:
         waiting = self._by_sender.get(sender, {})

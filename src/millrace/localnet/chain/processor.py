@@ -64,9 +64,9 @@ class Processor:
 
     def execute_new(self, tx_hash: bytes, tx: Transaction) -> bool:
         """Execute a transaction of this shard's mempool at its source; `False` when it cannot even be charged."""
-        payer = tx.relayer or tx.sender
+        payer, account = tx.relayer or tx.sender, self._ledger.account(tx.sender)
         fee = fees.initially_paid_fee(tx, self._network.gas)
-        if self._ledger.balance_of(payer) < fee or self._ledger.account(tx.sender).guardian != tx.guardian:
+        if account.nonce != tx.nonce or account.guardian != tx.guardian or self._ledger.balance_of(payer) < fee:
             return False
         if tx.relayer and self._ledger.account(tx.relayer).guardian:
             return False

@@ -58,7 +58,7 @@ class Api:
         self._chain = chain
         self._control = control
         self._gossip_addresses = gossip_addresses
-        self._document: tuple[int, bytes] = (-1, b"")
+        self._document: tuple[tuple[int, int] | None, bytes] = (None, b"")
 
     def app(self) -> web.Application:
         """The application with all routes."""
@@ -67,7 +67,9 @@ class Api:
         app.router.add_get("/pools", self._pools)
         app.router.add_get("/gossip", self._gossip)
         app.router.add_get("/network/config", self._network)
+        app.router.add_get("/network/enable-epochs", self._enable_epochs)
         app.router.add_get("/network/status/{shard}", _errors(self._status))
+        app.router.add_get("/transaction/pool/{address}/virtual-nonce", _errors(self._virtual_nonce))
         app.router.add_post("/vm-values/query", _errors(self._view))
         app.router.add_get("/transactions/{hash}", _errors(self._transaction))
         app.router.add_post("/transactions", _errors(self._submit))
@@ -86,7 +88,7 @@ class Api:
                 "chainId": chain.network.chain_id,
                 "profile": chain.network.name,
                 "round": chain.round,
-                "blocks": blocks | {"meta": len(chain.meta) and chain.meta[-1].nonce},
+                "blocks": blocks | {"meta": chain.block_nonce(METACHAIN)},
                 "mempool": {str(number): len(shard.mempool) for number, shard in chain.shards.items()},
                 "pools": len(chain.market.pools),
                 "observers": self._control.observers_state(),
@@ -94,9 +96,10 @@ class Api:
         )
 
     async def _pools(self, _: web.Request) -> web.Response:
-        """The pool document, encoded once per block."""
+        """The pool document, encoded once per executed block."""
         shard = self._chain.shards[self._chain.home]
-        key = shard.next_nonce * 1_000_000 + shard.forks
+        executed = shard.last_executed
+        key = (executed.nonce if executed is not None else 0, shard.forks)
         if self._document[0] != key:
             self._document = (key, document.encode(self._chain.pool_document()))
         return web.Response(body=self._document[1], content_type="application/json")
@@ -122,7 +125,11 @@ class Api:
             "erd_rounds_per_epoch": self._chain.settings.rounds_per_epoch,
             "erd_start_time": self._chain.genesis_ms // 1000,
         }
-        return json_response({"data": {"config": config}, "error": "", "code": "successful"})
+        return _gateway({"config": config})
+
+    async def _enable_epochs(self, _: web.Request) -> web.Response:
+        """The one change-over that this chain knows."""
+        return _gateway({"enableEpochs": {"erd_supernova_enable_epoch": self._chain.settings.supernova_epoch}})
 
     async def _status(self, request: web.Request) -> web.Response:
         """The newest block of a shard, in a gateway's words."""
@@ -130,9 +137,7 @@ class Api:
         shard = int(text) if text.isdecimal() and len(text) < 11 else -1
         if shard != METACHAIN and shard not in self._chain.shards:
             raise ApiError(404, f"there is no shard {text[:20]}")
-        head = self._chain.meta[-1] if shard == METACHAIN and self._chain.meta else None
-        if shard != METACHAIN:
-            head = self._chain.shards[shard].head
+        head = self._chain.head(shard)
         stamp = head.timestamp_ms if head is not None else self._chain.genesis_ms
         status = {
             "erd_nonce": head.nonce if head is not None else 0,
@@ -141,7 +146,18 @@ class Api:
             "erd_block_timestamp": stamp // 1000,
             "erd_block_timestamp_ms": stamp,
         }
-        return json_response({"data": {"status": status}, "error": "", "code": "successful"})
+        if head is not None and head.proposes:
+            # Nodes of the present format write milliseconds into both.
+            status |= {
+                "erd_block_timestamp": stamp,
+                "erd_proposed_nonce": head.nonce,
+                "erd_last_executed_nonce": self._chain.executed_nonce(shard),
+            }
+        return _gateway({"status": status})
+
+    async def _virtual_nonce(self, request: web.Request) -> web.Response:
+        """The nonce that follows all proposals of a sender, in a node's words."""
+        return _gateway({"virtualNonce": self._chain.virtual_nonce(_address(request))})
 
     async def _view(self, request: web.Request) -> web.Response:
         """A contract's view, in a gateway's words; what the contract refuses is an answer with its reason."""
@@ -157,7 +173,7 @@ class Api:
             answer["returnData"] = [base64.b64encode(value).decode() for value in values]
         except QueryError as error:
             answer |= {"returnCode": "user error", "returnMessage": str(error)}
-        return json_response({"data": {"data": answer}, "error": "", "code": "successful"})
+        return _gateway({"data": answer})
 
     async def _transaction(self, request: web.Request) -> web.Response:
         text = request.match_info["hash"]
@@ -240,6 +256,11 @@ class Api:
             raise ApiError(400, f"expected a JSON object: {error}") from None
         except ControlError as error:
             raise ApiError(404 if error.unknown else 400, str(error)) from None
+
+
+def _gateway(data: dict[str, Any]) -> web.Response:
+    """An answer in a gateway's envelope."""
+    return json_response({"data": data, "error": "", "code": "successful"})
 
 
 def _set(future: asyncio.Future[None]) -> None:

@@ -48,6 +48,7 @@ class Control:
             "stop": self._stop,
             "start": self._start,
             "finality": self._finality,
+            "execution": self._execution,
             "disconnect": self._disconnect,
             "duplicate": self._duplicate,
             "traders": self._traders,
@@ -94,6 +95,12 @@ class Control:
         self._chain.finality_rounds = rounds
         return {"delayRounds": self._chain.finality_rounds}
 
+    def _execution(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Pause or resume the execution of a shard's proposals; paused, headers tell none."""
+        shard, enabled = self._shard(body), _flag(body)
+        self._chain.shards[shard].executes = enabled
+        return {"shard": shard, "enabled": enabled, "executedNonce": self._chain.executed_nonce(shard)}
+
     def _disconnect(self, body: dict[str, Any]) -> dict[str, Any]:
         """Drop the connections of a shard's observers, or of one of them; they come back by themselves."""
         return {"disconnected": sum(observer.drop_connection() for observer in self._chosen(body))}
@@ -107,10 +114,7 @@ class Control:
 
     def _traders(self, body: dict[str, Any]) -> dict[str, Any]:
         """Pause or resume the background traders; paused, `blockNonce` is where the market began to stand still."""
-        enabled = body.get("enabled")
-        if not isinstance(enabled, bool):
-            raise ControlError("expected enabled: true or false")
-        if enabled:
+        if _flag(body):
             self._chain.traders.enabled = True
             return {"enabled": True}
         return {"enabled": False, "blockNonce": self._chain.pause_traders()}
@@ -128,6 +132,13 @@ class Control:
         if not chosen:
             raise ControlError("there is no such observer")
         return chosen
+
+
+def _flag(body: dict[str, Any]) -> bool:
+    enabled = body.get("enabled")
+    if not isinstance(enabled, bool):
+        raise ControlError("expected enabled: true or false")
+    return enabled
 
 
 def _whole(body: dict[str, Any], name: str, default: int | None) -> int:
