@@ -25,6 +25,7 @@ from relayer_support import (
 from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction, chain_hash, client_hash
+from millrace.relayer.desk import ROUND_MS
 from millrace.relayer.events import INCOMPLETE, NOT_EXECUTABLE
 
 ALICE = wallet(1)
@@ -113,11 +114,22 @@ async def test_old_news_of_what_was_sent_again(world: Any) -> None:
     tx = transfer(ALICE)
     assert await submit(world, tx) == ["ok"]
     (whole,) = signed(world)
-    chain.maker.start_ms -= 3_600_000
+    chain.maker.start_ms -= ROUND_MS + 3_000
     async with connected(world.ws) as client:
         await subscribe(client, client_hash(tx))
         chain.execute(chain.propose([whole]), unexecutable=[whole])
         assert entry_of(world, tx).state == "signed" and world.service.events.statuses_told == 0
+
+
+async def test_a_block_that_began_before_its_transaction_came(world: Any) -> None:
+    """What comes during a round may be in its block, which bears the time when it began."""
+    await start(world, hub_url="")
+    chain = chain_of(world)
+    tx = transfer(ALICE)
+    assert await submit(world, tx) == ["ok"]
+    chain.maker.start_ms -= ROUND_MS + 1_000
+    chain.execute(chain.propose(signed(world)), unexecutable=signed(world))
+    assert entry_of(world, tx).state == "expired"
 
 
 async def test_not_executable_for_a_stranger(world: Any) -> None:
@@ -164,6 +176,34 @@ async def test_given_up_after_a_restart(world: Any) -> None:
     assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["conflicting transaction"]
     assert await submit(world, tx) == ["ok"]
     assert entry_of(world, tx).state == "signed"
+
+
+async def test_a_restart_before_a_result_is_final(world: Any) -> None:
+    """Proposal and result are read again from where they are needed, so a transaction still ends as it should."""
+    service = await world.start()
+    txs = [transfer(ALICE), transfer(ALICE, 1)]
+    assert await submit(world, *txs) == ["ok", "ok"]
+    ran, missed = signed(world)
+    maker = LaterMaker(1, start_ms=time.time_ns() // 1_000_000 + 1_000)
+    block = maker.propose([ran, missed])
+    carrier = maker.propose([], [maker.execute(block, [ran])])
+    world.hub.save(block)
+    world.hub.save(carrier, final=False)
+    for result in results_of(carrier):
+        world.hub.push(outport.EXECUTED_BLOCK, result)
+    async with asyncio.timeout(10):
+        while service.events.taken < 4:
+            await asyncio.sleep(0.01)
+    assert len(service.desk.inflight) == 2
+    await world.stop()
+    service = await world.start()
+    assert world.hub.resumed_after[-1] == 0
+    async with connected(world.ws) as client:
+        for tx in txs:
+            await subscribe(client, client_hash(tx))
+        world.hub.finalise(carrier)
+        assert {await status(client), await status(client)} == {("success", ""), ("fail", NOT_EXECUTABLE)}
+    assert [entry.state for entry in service.desk.inflight.entries()] == ["expired"]
 
 
 async def test_accounts_that_run_ahead(world: Any) -> None:
