@@ -1,9 +1,10 @@
 """kill -9 of the relayer, of its signing process and of its gossip process, at random moments under load.
 
 Clients that never give up submit to a relayer process whose transactions a listener on the gossip network takes into
-blocks, in each shard some of the earlier format and then such as are executed later, and some taken back. In the end every acknowledged transaction is in a block, each (sender, nonce) was signed with one payload, no
-budget was exceeded, and each subscription whose connection survived was told once. 15 kills by default;
-`MILLRACE_KILLS=500` is the nightly form.
+blocks: in each shard some of the earlier format and then such as are executed later, of both some taken back. In the
+end every acknowledged transaction is in a block, each (sender, nonce) was signed with one payload, no budget was
+exceeded, and each subscription whose connection survived was told once. 15 kills by default; `MILLRACE_KILLS=500` is
+the nightly form.
 """
 
 from __future__ import annotations

@@ -17,10 +17,7 @@ import msgspec
 from relayer_support import NETWORK, FakeHub, as_json, transfer, wallet, write_keys
 
 from millrace.chain.fees import initially_paid_fee
-from millrace.chain.transaction import (
-    Transaction,
-    client_hash,
-)
+from millrace.chain.transaction import Transaction, client_hash
 from millrace.system.ports import free_ports
 from relayer.torture_chain import Chain, ChainApi
 

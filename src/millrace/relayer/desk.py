@@ -24,7 +24,6 @@ from millrace.relayer.records import Record
 from millrace.relayer.stages import Approved, Authenticated, Origin
 from millrace.relayer.treasury import Treasury
 
-
 ROUND_MS = 6_000
 """The longest round: a block bears the time its round began, and may hold what came during it."""
 
