@@ -14,12 +14,13 @@ import pytest
 
 from millrace.chain import outport
 from millrace.chain.address import encode
+from millrace.chain.headers import read_header
 from millrace.chain.keys import KeyPair
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction, chain_hash, client_hash, signing_message, to_json
 from millrace.dex import document
 from millrace.localnet import app
-from millrace.localnet.settings import LocalnetSettings
+from millrace.localnet.settings import NEVER, LocalnetSettings
 from millrace.runtime import websocket
 
 EGLD = 10**18
@@ -100,9 +101,17 @@ class Running:
 RELAYER = key_in(0, 1000)
 
 
-@pytest.fixture
-async def running() -> AsyncIterator[Running]:
-    """A small chain with fast rounds and two observers per shard, without gossip and traders."""
+def pools(block: pb.OutportBlock) -> list[Any]:
+    """The transactions that a block tells as executed: at its top or in its results."""
+    return [
+        pool.transactions
+        for pool in (block.transactionPool, *(r.transactionPool for r in block.blockData.results.values()))
+    ]
+
+
+@pytest.fixture(params=[NEVER, 0], ids=["earlier", "present"])
+async def running(request: pytest.FixtureRequest) -> AsyncIterator[Running]:
+    """A small chain with fast rounds and two observers per shard, without gossip and traders, in either format."""
     notifier = Notifier()
     server = await websocket.serve(notifier.session, "127.0.0.1", 0, max_message_size=1 << 24)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -118,6 +127,7 @@ async def running() -> AsyncIterator[Running]:
         notifier_url=f"ws://127.0.0.1:{server.port}/save",
         retry_seconds=0.02,
         relayers=(encode(RELAYER.public),),
+        supernova_epoch=request.param,
     )
     stop = asyncio.Event()
     task = asyncio.create_task(app.run(settings, stop))
@@ -177,7 +187,7 @@ async def test_a_relayed_transfer_from_faucet_to_status(running: Running) -> Non
     wanted = chain_hash(tx).hex()
     await running.notifier.until(
         lambda events: (
-            {p.shardID for t, p in events if t == "SaveBlock" and wanted in p.transactionPool.transactions} == {0, 2}
+            {p.shardID for t, p in events if t == "SaveBlock" and any(wanted in pool for pool in pools(p))} == {0, 2}
         )
     )
 
@@ -254,9 +264,9 @@ async def test_revert_over_http(running: Running) -> None:
 
 
 def _nonce(data: pb.BlockData) -> int:
-    header = outport.decode_header(data.headerType, data.headerBytes)
-    assert isinstance(header, pb.HeaderV2)
-    return header.header.nonce
+    header = read_header(data)
+    assert header is not None
+    return header.nonce
 
 
 def _hashes(notifier: Notifier, nonce: int) -> set[bytes]:
@@ -284,8 +294,55 @@ async def test_other_controls(running: Running) -> None:
         ("finality", {"delayRounds": -1}),
         ("finality", {"delayRounds": 10**9}),
         ("traders", {"enabled": "no"}),
+        ("execution", {"shard": 0}),
+        ("execution", {"shard": 7, "enabled": False}),
         ("disconnect", {"shard": 0, "observer": 5}),
         ("revert", []),
     ):
         assert (await running.post(f"/control/{action}", body, 400))["statusCode"] == 400
     assert (await running.post("/control/nonsense", {}, 404))["statusCode"] == 404
+
+
+async def test_the_network_says_which_format_and_how_far(running: Running) -> None:
+    """Change-over epoch and round length; where blocks are executed later, the two nonces and milliseconds."""
+    notifier = running.notifier
+    await notifier.until(lambda events: len(notifier.of("SaveBlock", 0xFFFFFFFF)) >= 6)
+    epochs = (await running.get("/network/enable-epochs"))["data"]["enableEpochs"]
+    present = epochs["erd_supernova_enable_epoch"] == 0
+    assert (await running.get("/network/config"))["data"]["config"]["erd_round_duration"] == 40
+    for shard in (0, 4294967295):
+        status = (await running.get(f"/network/status/{shard}"))["data"]["status"]
+        if present:
+            assert status["erd_block_timestamp"] == status["erd_block_timestamp_ms"]
+            assert status["erd_last_executed_nonce"] <= status["erd_proposed_nonce"] == status["erd_nonce"]
+        else:
+            assert status["erd_block_timestamp"] == status["erd_block_timestamp_ms"] // 1000
+            assert "erd_proposed_nonce" not in status
+
+
+async def test_execution_is_paused_and_resumed_over_http(running: Running) -> None:
+    """Paused, an account stays as it was while its virtual nonce goes on; in the earlier format nothing waits."""
+    present = (await running.get("/network/enable-epochs"))["data"]["enableEpochs"]["erd_supernova_enable_epoch"] == 0
+    key = key_in(1)
+    address = encode(key.public)
+    await running.post("/faucet", {"address": address, "token": "EGLD", "amount": str(EGLD)})
+    paused = await running.post("/control/execution", {"shard": 1, "enabled": False})
+    assert paused["enabled"] is False
+    tx = signed(key, receiver=key.public, value=5)
+    await running.post("/transactions", to_json(tx), 201)
+    async with asyncio.timeout(10):
+        while (await _virtual_nonce(running, address)) != 1:
+            await asyncio.sleep(0.02)
+    account = await running.get(f"/accounts/{address}")
+    assert account["nonce"] == (0 if present else 1)
+    if present:
+        assert (await running.get(f"/transactions/{chain_hash(tx).hex()}"))["status"] == "pending"
+    await running.post("/control/execution", {"shard": 1, "enabled": True})
+    assert (await running.settled(chain_hash(tx)))["status"] == "success"
+    assert (await running.get(f"/accounts/{address}"))["nonce"] == 1
+    assert (await running.get("/transaction/pool/nonsense/virtual-nonce", 400))["statusCode"] == 400
+
+
+async def _virtual_nonce(running: Running, address: str) -> int:
+    answer = await running.get(f"/transaction/pool/{address}/virtual-nonce")
+    return int(answer["data"]["virtualNonce"])

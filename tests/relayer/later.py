@@ -155,6 +155,48 @@ def _add(pool: Any, tx: Transaction) -> None:
     info.feeInfo.fee = bigint.encode(50_000 * tx.gas_price)
 
 
+class LaterChain:
+    """A chain of one shard for a relayer under test: each block brings what was executed of the one before."""
+
+    def __init__(self, events: Any, shard: int, **start: Any) -> None:
+        self._events = events
+        self._sequence = 0
+        self.maker = LaterMaker(shard, **start)
+
+    def tell(self, topic: str, message: Any, marks: int = 0) -> None:
+        self._sequence += 1
+        self._events.on_event(topic, outport.serialize(message), self._sequence, marks)
+
+    def save(self, block: pb.OutportBlock, *, but: Sequence[bytes] = ()) -> pb.OutportBlock:
+        """A block and its results, but those of some blocks, which were told before."""
+        self.tell(outport.SAVE_BLOCK, block)
+        for result in results_of(block):
+            if result.blockData.headerHash not in but:
+                self.tell(outport.EXECUTED_BLOCK, result)
+        return block
+
+    def finalise(self, block: pb.OutportBlock) -> None:
+        message = pb.FinalizedBlock(shardID=block.shardID, headerHash=block.blockData.headerHash)
+        self.tell(outport.FINALIZED_BLOCK, message)
+
+    def revert(self, block: pb.OutportBlock) -> None:
+        data = pb.BlockData.FromString(block.blockData.SerializeToString())
+        data.results.clear()
+        self.tell(outport.REVERT_INDEXED_BLOCK, data)
+
+    def propose(self, transactions: Sequence[Transaction] = ()) -> pb.OutportBlock:
+        """A final block that proposes, and brings nothing."""
+        block = self.save(self.maker.propose(transactions))
+        self.finalise(block)
+        return block
+
+    def execute(self, block: pb.OutportBlock, *args: Any, **options: Any) -> pb.OutportBlock:
+        """A final block that brings a result, see `LaterMaker.execute`."""
+        carrier = self.save(self.maker.propose([], [self.maker.execute(block, *args, **options)]))
+        self.finalise(carrier)
+        return carrier
+
+
 def results_of(block: pb.OutportBlock) -> list[pb.OutportBlock]:
     """The results a block brings, each as the notifier tells it: as a block that was executed when it was made."""
     data = block.blockData

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from millrace.relayer.accounts import Account, AccountBook
 
 A, GUARDIAN = b"a" * 32, b"g" * 32
@@ -95,3 +98,20 @@ def test_after_a_gap_nothing_is_known() -> None:
     book.doubt(A, 1.0)
     book.forget_all()
     assert len(book) == 0 and book.doubted_since(A) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=12))
+def test_states_that_are_not_older_than_their_block(steps: list[tuple[int, int, int]]) -> None:
+    """The nonce never goes back, and of one nonce the state stays that the newest header brought, in any order."""
+    book = AccountBook()
+    book.learn_from_api(b"a", 0, -1, None, 0.0)
+    best: tuple[int, tuple[int, int]] = 0, (0, 0)
+    for balance, (carrier, below, nonce) in enumerate(steps):
+        order = (carrier, carrier - below)
+        taken = book.learn_from_event(b"a", nonce, balance, order)
+        assert taken == ((nonce, order) >= best)
+        if taken:
+            best, held = (nonce, max(order, best[1])), balance
+            known = book.get(b"a")
+            assert known is not None and (known.nonce, known.balance, known.is_final) == (nonce, held, True)

@@ -122,6 +122,29 @@ async def test_what_is_not_wanted_is_forgotten(air: Air) -> None:
     assert not air.broadcaster._until and not air.broadcaster._due and not air.expired
 
 
+async def test_what_was_given_up_and_begins_anew(air: Air) -> None:
+    """A transaction sent anew after its sending was given up goes out at the usual pace, for a whole lifetime."""
+    entry = air.entry()
+    air.broadcaster.send(entry)
+    await air.tick(1.0)
+    for _ in range(3):  # given up and sent anew within a moment, several times
+        air.wanted = False
+        await air.tick(1.0)
+        air.wanted, entry.created_ms = True, int(air.wall * 1000)
+        air.broadcaster.send(entry)
+        await air.tick(1.0)
+    before = air.sent
+    for _ in range(10):
+        await air.tick(15.0)
+    assert air.sent - before == 10, "not once for each beginning"
+    for _ in range(29):
+        await air.tick(15.0)
+    assert air.expired == []
+    for _ in range(2):
+        await air.tick(15.0)
+    assert air.expired == [entry]
+
+
 async def test_a_slow_chain_api_is_asked_for_several_senders_at_once(air: Air) -> None:
     """Without a gossip peer no sender waits for another's answer, and later batches do not wait for earlier ones."""
     air.peers = 0

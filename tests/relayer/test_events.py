@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from pathlib import Path
 from random import Random
 from typing import Any
 
-import msgspec
 from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from relayer_support import NETWORK, BlockMaker, Chain, connected, start, submit, transfer, wallet
+from relayer_support import BlockMaker, Chain, connected, quiet_events, start, submit, transfer, wallet
 
 from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import chain_hash
-from millrace.relayer.accounts import AccountBook
-from millrace.relayer.desk import Desk
-from millrace.relayer.events import Events
-from millrace.relayer.journal import Journal
-from millrace.relayer.statistics import Statistics
-from millrace.relayer.topics import AddressTopic
-from millrace.relayer.tracker import Tracker
 
 EXAMPLES = int(os.environ.get("MILLRACE_MODEL_EXAMPLES", "250"))
 
@@ -146,22 +137,3 @@ def test_row_41_whatever_a_node_tells(seed: int) -> None:
     events.on_event(outport.FINALIZED_BLOCK, final.SerializeToString(), 100)
     assert len(published) == told + 1
     assert set(events.block_at) <= {0, 1, 2, METACHAIN}
-
-
-def quiet_events() -> tuple[Events, list[AddressTopic]]:
-    """The reader of events with everything behind it but sockets and disk; whose accounts it told."""
-    published: list[AddressTopic] = []
-
-    class Publisher:
-        def tell_status(self, topic: Any, make: Any) -> int:
-            msgspec.json.decode(make())
-            return 1
-
-        def tell_account(self, topic: AddressTopic, make: Any) -> None:
-            msgspec.json.decode(make())
-            published.append(topic)
-
-    journal = Journal(Path("never-opened"))
-    journal.change = lambda write: None  # type: ignore[method-assign]
-    desk = Desk(NETWORK, journal)
-    return Events(NETWORK, Tracker(), AccountBook(), desk, Publisher(), Statistics(NETWORK)), published

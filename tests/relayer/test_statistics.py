@@ -89,6 +89,44 @@ def test_rates_and_block_times() -> None:
     assert data["mempool"] == {"estimatedQueue": 40, "ingressTps": 4.0, "inclusionTps": 10.0, "pressure": -1.5}
 
 
+def test_executions_count_at_their_own_time() -> None:
+    """Results that come late, and several at once, make the rate that there was when they were executed."""
+    for behind, together in ((0.6, 1), (3.0, 5), (9.0, 3)):
+        stats = NetworkStats(3, start=0.0)
+        waiting = []
+        for nonce in range(1, 101):
+            item = block(0, nonce, at_ms=1_790_000_000_000 + nonce * 600, executed=6)
+            waiting.append(item)
+            now = 1_000.0 + nonce * 0.6 + behind
+            stats.block_saved(item, now - behind)
+            if nonce % together == 0:
+                for each in waiting:
+                    stats.block_executed(each, now)
+                waiting.clear()
+        data = numbers(stats, now)["network"]
+        assert data["currentTps"] == 10.0
+        assert data["avgTps10s"] == pytest.approx(10.0, rel=0.07) and data["avgTps30s"] == pytest.approx(10.0, rel=0.03)
+        assert numbers(stats, now + 5.0)["network"]["avgTps10s"] == pytest.approx(5.0, rel=0.15), (
+            "nothing has come since"
+        )
+        assert numbers(stats, now + 10.0)["network"]["avgTps10s"] == 0.0
+        assert numbers(stats, now)["blocks"]["blockTimeMsP50ByShard"]["0"] == 600
+
+
+def test_executions_told_twice_or_out_of_order() -> None:
+    """The same execution counts once; an older one moves neither the newest rate nor the latest block back."""
+    stats = NetworkStats(3, start=0.0)
+    for nonce in (1, 2, 4, 3, 4):
+        stats.block_executed(block(0, nonce, at_ms=nonce * 600, executed=6), 100.0)
+    assert numbers(stats, 100.0)["network"]["avgTps10s"] == 2.4
+    assert numbers(stats, 100.0)["network"]["currentTps"] == 5.0
+    for nonce in (4, 3):
+        stats.block_final(block(0, nonce, at_ms=nonce * 600))
+    assert numbers(stats, 100.0)["blocks"]["latestShard"]["nonce"] == 4  # type: ignore[index]
+    stats.block_final(msgspec.structs.replace(block(0, 5, at_ms=3_000), header=None))
+    assert numbers(stats, 100.0)["blocks"]["latestShard"]["nonce"] == 4, "of its proposal nothing is known"  # type: ignore[index]
+
+
 def test_gaps_and_forks() -> None:
     """A skipped nonce counts as one gap, another block of a nonce as one duplicate, the same block as nothing."""
     stats = NetworkStats(3, start=0.0)

@@ -14,31 +14,18 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import msgspec
-from aiohttp import web
-from relayer_support import NETWORK, BlockMaker, FakeChainApi, FakeHub, as_json, transfer, wallet, write_keys
+from relayer_support import NETWORK, FakeHub, as_json, transfer, wallet, write_keys
 
-from millrace.chain import gossip
 from millrace.chain.fees import initially_paid_fee
-from millrace.chain.keys import verify
-from millrace.chain.transaction import (
-    Transaction,
-    TransactionJson,
-    chain_hash,
-    client_hash,
-    from_json,
-    from_proto,
-    signing_message,
-)
-from millrace.gossip import GossipMessage
-from millrace.runtime import http
+from millrace.chain.transaction import Transaction, client_hash
 from millrace.system.ports import free_ports
+from relayer.torture_chain import Chain, ChainApi
 
 KILLS = int(os.environ.get("MILLRACE_KILLS", "15"))
 CLIENTS = 7
 KINDS = ("relayer", "signer", "gossip")
 CUTS = KILLS // 4
 """So often the connection to the hub is cut, too."""
-BLOCK_SECONDS = 0.1
 PATIENCE = 90.0
 FEE = initially_paid_fee(transfer(wallet(0), gas_limit=200_000), NETWORK.gas)
 AT_RISK = 12 * FEE
@@ -51,89 +38,6 @@ per_minute = {PER_MINUTE}
 sender_per_hour = {10**24}
 ip_per_hour = {10**24}
 """
-
-
-class Chain:
-    """Takes what is gossiped (or submitted to its API) into final blocks, each sender's nonces in order."""
-
-    def __init__(self, hub: FakeHub, api: FakeChainApi) -> None:
-        self.hub, self.api = hub, api
-        self.makers = {shard: BlockMaker(shard) for shard in range(NETWORK.shards)}
-        self.payloads: dict[tuple[bytes, int], bytes] = {}
-        self.nonces: dict[bytes, int] = {}
-        self.waiting: dict[bytes, dict[int, Transaction]] = {}
-        self.pushed_at: dict[bytes, float] = {}
-        """When a transaction's block was pushed, by each of its hashes."""
-        self.at_risk: dict[bytes, int] = {}
-        self.most_at_risk = 0
-        self.gossiped = 0
-        self.wrong: list[str] = []
-        self._known: set[bytes] = set()
-
-    def on_gossip(self, message: GossipMessage) -> None:
-        for item in gossip.unwrap_transactions(message.data, int(time.time())):
-            self.gossiped += 1
-            self.take(from_proto(item))
-
-    def take(self, tx: Transaction) -> None:
-        """One transaction from the network: what nobody may ever see is written down in `wrong`."""
-        name = chain_hash(tx)
-        if name in self._known:
-            return
-        self._known.add(name)
-        message = signing_message(tx)
-        if not verify(tx.sender, message, tx.signature):
-            self.wrong.append(f"{name.hex()}: a wrong signature was sent")
-        if tx.relayer and not verify(tx.relayer, message, tx.relayer_signature):
-            self.wrong.append(f"{name.hex()}: a wrong co-signature was sent")
-        if self.payloads.setdefault((tx.sender, tx.nonce), message) != message:
-            self.wrong.append(f"{name.hex()}: a second payload of nonce {tx.nonce} was sent")
-        self.waiting.setdefault(tx.sender, {})[tx.nonce] = tx
-        if tx.relayer:
-            risk = self.at_risk.get(tx.relayer, 0) + initially_paid_fee(tx, NETWORK.gas)
-            self.at_risk[tx.relayer] = risk
-            self.most_at_risk = max(self.most_at_risk, risk)
-
-    async def produce(self) -> None:
-        while True:
-            await asyncio.sleep(BLOCK_SECONDS)
-            for shard, maker in self.makers.items():
-                ready = [tx for sender in list(self.waiting) for tx in self._next_of(sender, shard)]
-                if ready:
-                    self._push(maker, ready)
-
-    def _next_of(self, sender: bytes, shard: int) -> list[Transaction]:
-        """The transactions of a sender that can run now."""
-        ready: list[Transaction] = []
-        if NETWORK.shard_of(sender) != shard:
-            return ready
-        waiting, nonce = self.waiting[sender], self.nonces.get(sender, 0)
-        while (tx := waiting.pop(nonce, None)) is not None:
-            ready.append(tx)
-            nonce += 1
-        self.nonces[sender] = nonce
-        return ready
-
-    def _push(self, maker: BlockMaker, ready: list[Transaction]) -> None:
-        accounts = {tx.sender: (self.nonces[tx.sender], 10**18) for tx in ready}
-        for sender, (nonce, balance) in accounts.items():
-            self.api.set(sender, nonce, balance)
-        now = time.monotonic()
-        for tx in ready:
-            self.pushed_at[chain_hash(tx)] = self.pushed_at[client_hash(tx)] = now
-            if tx.relayer:
-                self.at_risk[tx.relayer] -= initially_paid_fee(tx, NETWORK.gas)
-        self.hub.save(maker.block(ready, accounts=accounts))
-
-
-class ChainApi(FakeChainApi):
-    """A chain API whose submitted transactions reach the chain, as a gateway's do."""
-
-    chain: Chain
-
-    async def _submit(self, request: web.Request) -> web.Response:
-        self.chain.take(from_json(msgspec.json.decode(await request.read(), type=TransactionJson)))
-        return http.json_response({"txHash": ""}, 201)
 
 
 class Subscription:

@@ -48,7 +48,7 @@ class _Block(msgspec.Struct):
     sequence: int
     """The oldest event that speaks of it."""
     born: int
-    """How many headers of its shard were final then."""
+    """How often headers of its shard had become final then."""
     header: BlockFacts | None = None
     result: BlockFacts | None = None
     told_at: float = 0.0
@@ -72,8 +72,8 @@ class _Shard:
         self.blocks: OrderedDict[bytes, _Block] = OrderedDict()
         self.ended: OrderedDict[bytes, int] = OrderedDict()
         self.heights: OrderedDict[int, bytes] = OrderedDict()
-        self.final = 0
-        """Headers that became final."""
+        self.finalities = 0
+        """How often headers became final: many at once, after a halt, are one step."""
 
     def is_fork(self, block_hash: bytes, nonce: int) -> bool:
         """Whether another block is final at its height. Where a header cannot be read there is none."""
@@ -204,7 +204,7 @@ class Chains:
         """What is known of a block, from event `sequence` on if that is nothing yet."""
         item = shard.blocks.get(block_hash)
         if item is None:
-            item = shard.blocks[block_hash] = _Block(sequence, shard.final)
+            item = shard.blocks[block_hash] = _Block(sequence, shard.finalities)
             self.forgotten += _trim(shard.blocks, MAX_HELD_PER_SHARD)
         return item
 
@@ -230,6 +230,7 @@ class Chains:
             log.critical("two blocks of one height are final", extra={"nonce": shard.blocks[block_hash].nonce})
             del shard.blocks[block_hash]
             return
+        shard.finalities += 1
         todo = [block_hash]
         while todo:
             chain, parent = self._chain(shard, todo.pop())
@@ -243,7 +244,7 @@ class Chains:
         for name, item in list(shard.blocks.items()):
             if not item.is_final and shard.is_fork(name, item.nonce):
                 del shard.blocks[name]
-            elif shard.final - item.born >= MAX_BEHIND:
+            elif shard.finalities - item.born >= MAX_BEHIND:
                 self.forgotten += 1
                 del shard.blocks[name]
 
@@ -257,7 +258,6 @@ class Chains:
             if item.is_final or shard.is_fork(link, item.nonce):
                 return chain, b""
             item.is_final = True
-            shard.final += 1
             if item.nonce:
                 shard.heights[item.nonce] = link
                 _trim(shard.heights, MAX_HELD_PER_SHARD)

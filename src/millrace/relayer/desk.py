@@ -24,6 +24,9 @@ from millrace.relayer.records import Record
 from millrace.relayer.stages import Approved, Authenticated, Origin
 from millrace.relayer.treasury import Treasury
 
+ROUND_MS = 6_000
+"""The longest round: a block bears the time its round began, and may hold what came during it."""
+
 
 class Desk:
     """Entries in flight, and through its treasury budgets, reputations and the policy that governs them."""
@@ -212,7 +215,7 @@ class Desk:
         entry = self.inflight.by_chain_hash(tx_hash)
         if entry is None:
             return b""
-        if at_ms < entry.created_ms:
+        if at_ms < entry.created_ms - ROUND_MS:
             return None
         if entry.state == "signed":
             self._give_up(entry)

@@ -40,10 +40,10 @@ GAS_PRICE = 10**9
 RELAYED_EXTRA_GAS = 50_000
 
 
-async def main(*, seed: int, log_directory: Path | None, console: Console | None = None) -> int:
+async def main(*, seed: int, profile: str, log_directory: Path | None, console: Console | None = None) -> int:
     """Run the demonstration; 0 when every check held, 1 when one did not, 130 when interrupted."""
     console = console or Console(soft_wrap=not sys.stdout.isatty())
-    task = asyncio.ensure_future(_run(console, seed, log_directory))
+    task = asyncio.ensure_future(_run(console, seed, profile, log_directory))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
@@ -59,9 +59,9 @@ async def main(*, seed: int, log_directory: Path | None, console: Console | None
     return 0
 
 
-async def _run(console: Console, seed: int, log_directory: Path | None) -> None:
+async def _run(console: Console, seed: int, profile: str, log_directory: Path | None) -> None:
     with tempfile.TemporaryDirectory(prefix="millrace-demo-") as folder:
-        plan = Plan(Ports.free(), Path(folder), seed=seed, poll_seconds=1.0)
+        plan = Plan(Ports.free(), Path(folder), seed=seed, profile=profile, poll_seconds=1.0)
         async with Processes(log_directory or plan.data / "logs") as processes:
             story = Story(console)
             story.title("A chain and three services on this machine")

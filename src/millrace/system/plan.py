@@ -38,14 +38,16 @@ class Plan:
     ports: Ports
     data: Path
     seed: int = 1
+    profile: str = "documented"
+    """Shard rule and gossip topics; the chain id stays the local one under any."""
     observers_per_shard: int = 1
     finality_rounds: int = 0
     poll_seconds: float = 5.0
 
     @property
     def network(self) -> NetworkProfile:
-        """The documented profile under the local chain id."""
-        return profile("documented", chain_id=LOCAL_CHAIN_ID)
+        """The profile under the local chain id. Raises `ValueError` for an unknown one."""
+        return profile(self.profile, chain_id=LOCAL_CHAIN_ID)
 
     @property
     def chain_url(self) -> str:
@@ -61,7 +63,8 @@ class Plan:
 
     @property
     def key_directory(self) -> Path:
-        return self.data / "keys"
+        """Of each profile its own: under another shard rule the same keys would live in other shards."""
+        return self.data / "keys" / self.profile
 
 
 def wallet_in_shard(shard: int, network: NetworkProfile) -> KeyPair:
@@ -102,6 +105,7 @@ def services(plan: Plan) -> list[Service]:
             {
                 "port": ports.localnet,
                 "notifier_url": f"ws://{HOST}:{ports.notifier}/save",
+                "profile": plan.profile,
                 "chain_id": LOCAL_CHAIN_ID,
                 "seed": plan.seed,
                 "observers_per_shard": plan.observers_per_shard,
@@ -115,6 +119,7 @@ def services(plan: Plan) -> list[Service]:
             {
                 "port": ports.relayer,
                 "http_port": ports.relayer_http,
+                "profile": plan.profile,
                 "chain_id": LOCAL_CHAIN_ID,
                 "hub_url": f"ws://{HOST}:{ports.notifier}/hub/ws",
                 "chain_api_url": plan.chain_url,

@@ -19,12 +19,12 @@ from millrace.system.processes import Processes, ServiceDied
 from millrace.system.story import Story
 
 
-async def main(*, data: Path, seed: int) -> int:
+async def main(*, data: Path, seed: int, profile: str) -> int:
     """Run until Ctrl-C or SIGTERM (0), or until a service ends by itself or cannot start (1)."""
     console = Console()
     try:
         with owned(data):
-            return await _until_stopped(console, data, seed)
+            return await _until_stopped(console, Plan(Ports(), data, seed=seed, profile=profile))
     except FolderInUse:
         console.print(f"[red]{data} is in use by another one that runs[/red]; stop it, or name another --data folder")
         return 1
@@ -51,8 +51,8 @@ def owned(data: Path) -> Iterator[None]:
         yield
 
 
-async def _until_stopped(console: Console, data: Path, seed: int) -> int:
-    task = asyncio.ensure_future(_run(console, Plan(Ports(), data, seed=seed)))
+async def _until_stopped(console: Console, plan: Plan) -> int:
+    task = asyncio.ensure_future(_run(console, plan))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)

@@ -105,3 +105,14 @@ def test_what_is_proposed_stays_passed_over_and_what_is_used_is_forgotten() -> N
     assert [
         nonce for nonce in range(5) if pool.contains(bytes([1]) * 31 + b"\0", nonce, chain_hash(transaction(0, nonce)))
     ] == [1, 2, 4]
+
+
+def test_what_a_reverted_block_had_takes_its_place_back() -> None:
+    """Another transaction that came for its nonce meanwhile is forgotten, and named; the count stays right."""
+    pool = Mempool(GAS, 10, 10)
+    first, other = transaction(0, 0), transaction(0, 0, gas_limit=50_001)
+    pool.add(chain_hash(other), other, 0)
+    for _ in range(2):
+        pool.put_back(chain_hash(first), first, 0)
+        assert len(pool) == 1 and pool.contains(first.sender, 0, chain_hash(first))
+    assert pool.passed == [chain_hash(other)]

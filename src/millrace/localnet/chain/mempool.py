@@ -29,7 +29,7 @@ class Mempool:
         self.refused = 0
         """Transactions refused because a bound was reached."""
         self.passed: list[bytes] = []
-        """Forgotten by `select` because their nonce was used; whoever selects takes note and clears it."""
+        """Forgotten because their nonce was used or given back to another; whoever makes blocks clears it."""
 
     def __len__(self) -> int:
         return self._size
@@ -67,7 +67,11 @@ class Mempool:
     def put_back(self, tx_hash: bytes, tx: Transaction, round_: int) -> None:
         """Return a transaction of a reverted block; bounds do not hold for what had its place already."""
         waiting = self._by_sender.setdefault(tx.sender, {})
-        self._size += tx.nonce not in waiting
+        present = waiting.get(tx.nonce)
+        if present is None:
+            self._size += 1
+        elif present[0] != tx_hash:
+            self.passed.append(present[0])
         waiting[tx.nonce] = (tx_hash, tx)
         self._since.setdefault(tx_hash, round_)
 
