@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -19,6 +20,7 @@ from rich.console import Console
 
 from millrace.chain.transaction import client_hash
 from millrace.client import AggregatorClient, RelayerClient
+from millrace.localnet.settings import NEVER
 from millrace.system.demo import AMOUNT_IN, GET, PAY, Scene, start
 from millrace.system.local_chain import LocalChain, LocalChainError
 from millrace.system.plan import Plan, Ports
@@ -28,11 +30,20 @@ from millrace.system.story import Story
 DEADLINE = 30.0
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
-    """The whole system, started once for this module, with a funded wallet and the market at rest."""
+KINDS: dict[str, dict[str, Any]] = {
+    "present": {},
+    "earlier": {"supernova_epoch": NEVER},
+    "present-mainnet": {"profile": "mainnet"},
+    "earlier-mainnet": {"supernova_epoch": NEVER, "profile": "mainnet"},
+}
+"""Both formats of blocks, under both rules of shards."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=KINDS)
+async def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    """The whole system, started once for each kind of chain, with a funded wallet and the market at rest."""
     folder = tmp_path_factory.mktemp("system")
-    plan = Plan(Ports.free(), folder, observers_per_shard=2, poll_seconds=0.5)
+    plan = Plan(Ports.free(), folder, observers_per_shard=2, poll_seconds=0.5, **KINDS[request.param])
     story = Story(Console(file=io.StringIO()))
     async with Processes(folder / "logs") as processes:
         await start(plan, processes, story)

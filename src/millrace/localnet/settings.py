@@ -45,7 +45,7 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Whether a block final in its own round is announced as final before it is announced at all, as live nodes do."""
     rounds_per_epoch: Count = 1200
 
-    supernova_epoch: Annotated[int, Meta(ge=0)] = NEVER
+    supernova_epoch: Annotated[int, Meta(ge=0)] = 0
     """Epoch of the change to blocks that are proposed first and executed later; 0: from the first block on."""
     supernova_lead_rounds: Annotated[int, Meta(ge=0)] = 20
     """Rounds of that epoch, unless it is 0, still in the earlier format, with milliseconds in their `timeStamp`."""

@@ -42,6 +42,8 @@ class Plan:
     """Shard rule and gossip topics; the chain id stays the local one under any."""
     observers_per_shard: int = 1
     finality_rounds: int = 0
+    supernova_epoch: int = 0
+    """Epoch from which blocks are proposed first and executed later; see the local chain's settings."""
     poll_seconds: float = 5.0
 
     @property
@@ -110,6 +112,7 @@ def services(plan: Plan) -> list[Service]:
                 "seed": plan.seed,
                 "observers_per_shard": plan.observers_per_shard,
                 "finality_rounds": plan.finality_rounds,
+                "supernova_epoch": plan.supernova_epoch,
                 "relayers": [encode(key.public) for key in keys.values()],
             },
         ),
