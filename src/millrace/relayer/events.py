@@ -126,23 +126,15 @@ class Events:
     def _take(self, topic: str, payload: bytes, sequence: int) -> None:
         now = self._clock()
         match topic:
-            case outport.SAVE_BLOCK:
-                block = read_block(pb.OutportBlock.FromString(payload), self._network)
-                self.block_at[block.shard] = now
-                age = self._age(block, sequence)
-                self._observer.block_saved(block, now, age)
-                if block.last_executed is not None:
-                    self.execution_lag[block.shard] = max(0, block.nonce - block.last_executed)
-                if not block.proposes:
-                    self._observer.block_executed(block, now, age)
-                self._release(self._tracker.save(block, sequence, now), now)
-            case outport.EXECUTED_BLOCK:
-                result = read_result(pb.OutportBlock.FromString(payload), self._network)
-                self._observer.block_executed(result, now, self._age(result, sequence))
-                self._release(self._tracker.execute(result, sequence, now), now)
+            case outport.SAVE_BLOCK | outport.EXECUTED_BLOCK:
+                message = pb.OutportBlock.FromString(payload)
+                if message.carryingHeaderHash:  # under either name, see the notifier's `executed_topic`
+                    self._executed(message, sequence, now)
+                else:
+                    self._saved(message, sequence, now)
             case outport.FINALIZED_BLOCK:
-                message = pb.FinalizedBlock.FromString(payload)
-                self._release(self._tracker.finalise(message.shardID, message.headerHash, now), now)
+                mark = pb.FinalizedBlock.FromString(payload)
+                self._release(self._tracker.finalise(mark.shardID, mark.headerHash, now), now)
             case outport.REVERT_INDEXED_BLOCK:
                 data = pb.BlockData.FromString(payload)
                 if self._tracker.revert(data.shardID, data.headerHash):
@@ -157,6 +149,22 @@ class Events:
                 self._accounts.announce(accounts.shardID, stamp, facts, unfinished=unfinished)
             case outport.SAVE_VALIDATORS_PUB_KEYS:
                 self._observer.validators(pb.ValidatorsPubKeys.FromString(payload))
+
+    def _saved(self, message: pb.OutportBlock, sequence: int, now: float) -> None:
+        block = read_block(message, self._network)
+        self.block_at[block.shard] = now
+        age = self._age(block, sequence)
+        self._observer.block_saved(block, now, age)
+        if block.last_executed is not None:
+            self.execution_lag[block.shard] = max(0, block.nonce - block.last_executed)
+        if not block.proposes:
+            self._observer.block_executed(block, now, age)
+        self._release(self._tracker.save(block, sequence, now), now)
+
+    def _executed(self, message: pb.OutportBlock, sequence: int, now: float) -> None:
+        result = read_result(message, self._network)
+        self._observer.block_executed(result, now, self._age(result, sequence))
+        self._release(self._tracker.execute(result, sequence, now), now)
 
     def _age(self, block: BlockFacts, sequence: int) -> float:
         """How long ago a block was made that is read after the relayer, or the hub, was away; 0 of any other."""
