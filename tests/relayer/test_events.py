@@ -10,7 +10,8 @@ from typing import Any
 from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from relayer_support import BlockMaker, Chain, connected, quiet_events, start, submit, transfer, wallet
+from relayer_quiet import quiet_events
+from relayer_support import BlockMaker, Chain, connected, start, submit, transfer, wallet
 
 from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
