@@ -24,6 +24,7 @@ def _shared(name: str) -> Any:
 
 support = _shared("support")
 later = _shared("later")
+quiet = _shared("quiet")
 
 from millrace.relayer.app import Service  # noqa: E402
 from millrace.runtime.process import wait_first  # noqa: E402

@@ -17,16 +17,9 @@ from millrace.chain.network import NetworkProfile, profile
 from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction, chain_hash, signing_message, to_json
-from millrace.relayer.accounts import AccountBook
 from millrace.relayer.batches import Accepted
-from millrace.relayer.desk import Desk
-from millrace.relayer.events import Events
-from millrace.relayer.journal import Journal
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.stages import Origin
-from millrace.relayer.statistics import Statistics
-from millrace.relayer.topics import AddressTopic
-from millrace.relayer.tracker import Tracker
 from millrace.runtime import http, websocket
 
 NETWORK: NetworkProfile = profile("documented", chain_id="local")
@@ -413,25 +406,3 @@ def entry_of(world: Any, tx: Transaction) -> Any:
     entry = world.service.desk.inflight.of_sender(tx.sender)[tx.nonce]
     assert entry.tx.data == tx.data
     return entry
-
-
-def quiet_events() -> tuple[Events, list[AddressTopic]]:
-    """The reader of events with everything behind it but sockets and disk; whose accounts it told."""
-    published: list[AddressTopic] = []
-
-    class Publisher:
-        def tell_status(self, topic: Any, make: Any) -> int:
-            msgspec.json.decode(make())
-            return 1
-
-        def tell_account(self, topic: AddressTopic, make: Any) -> None:
-            msgspec.json.decode(make())
-            published.append(topic)
-
-        def hears(self, topic: AddressTopic) -> bool:
-            return True
-
-    journal = Journal(Path("never-opened"))
-    journal.change = lambda write: None  # type: ignore[method-assign]
-    desk = Desk(NETWORK, journal)
-    return Events(NETWORK, Tracker(), AccountBook(), desk, Publisher(), Statistics(NETWORK)), published

@@ -6,7 +6,14 @@ from typing import Any
 
 import msgspec
 
-from millrace.relayer.chains import MAX_BEHIND, MAX_HELD_PER_SHARD, Chains, Counted
+from millrace.relayer.chains import (
+    EARLY_FINALITY_SECONDS,
+    MAX_BEHIND,
+    MAX_EARLY,
+    MAX_HELD_PER_SHARD,
+    Chains,
+    Counted,
+)
 from millrace.relayer.facts import AccountFact, BlockFacts, BlockHeader, TxFact, Unexecutable
 
 TX, OTHER = b"\x07" * 32, b"\x08" * 32
@@ -199,6 +206,38 @@ def test_row_43_proposals_without_finality_are_bounded() -> None:
     assert (chains.forgotten, chains.oldest) == (10, 11)
     counted = chains.finalise(0, name(MAX_HELD_PER_SHARD + 10), 0.0)
     assert counted.blocks == [] and chains.sizes["early_finality"] == 1
+
+
+def test_a_result_that_two_final_headers_bring() -> None:
+    """It counts once, however often it is told or listed, and is not waited for again."""
+    parts = (proposal(2, 1), name(2), result(1, RAN, by=2), result(1, RAN, by=2))
+    chains, counted = play(*parts)
+    assert heights(counted) == [1], "its proposal has not come"
+    chains, counted = play(proposal(1), proposal(3, 1), name(3), chains=chains)
+    assert heights(counted) == []
+    assert chains.sizes["held_blocks"] == 2, "headers 2 and 3 wait for their own results"
+
+
+def test_what_a_final_header_lists_is_needed_from_there_on() -> None:
+    """A listed block of which nothing else has come is read again from the header that lists it."""
+    chains, _ = play(proposal(1), proposal(3, 2), name(3), chains=Chains())
+    assert chains.revert(0, name(1)) and chains.oldest == 2
+    chains.execute(result(3, by=4), 20, 0.0)
+    chains.save(proposal(4, 3), 21, 0.0)
+    assert heights([chains.finalise(0, name(4), 0.0)]) == [3]
+    assert chains.oldest == 2, "the result of block 2 is still to come"
+
+
+def test_row_49_shards_that_there_are_not() -> None:
+    """Marks and reverts of shards without a block leave nothing but marks, which are bounded and expire."""
+    chains = Chains()
+    for number in range(10_000):
+        chains.finalise(number, b"h", 0.0)
+        assert chains.revert(number, b"other")
+    assert not any(chains.holds(number) for number in range(10_000))
+    assert chains.sizes["early_finality"] == MAX_EARLY
+    chains.expire(EARLY_FINALITY_SECONDS)
+    assert chains.sizes["early_finality"] == 0
 
 
 def test_a_long_chain_of_lists_ends_in_one_step() -> None:

@@ -10,7 +10,9 @@ from typing import Any
 from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from relayer_support import BlockMaker, Chain, connected, quiet_events, start, submit, transfer, wallet
+from relayer_later import LaterMaker, results_of
+from relayer_quiet import quiet_events
+from relayer_support import BlockMaker, Chain, connected, start, submit, transfer, wallet
 
 from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
@@ -129,6 +131,19 @@ def test_row_41_whatever_a_node_tells(seed: int) -> None:
             (outport.FINALIZED_BLOCK, final),
             (outport.REVERT_INDEXED_BLOCK, data),
         ):
+            events.on_event(topic, message.SerializeToString(), events.taken + 1)
+    later = LaterMaker(1, nonce=4)
+    for _ in range(4):
+        proposed = later.propose([good])
+        brings = later.propose([], [later.execute(proposed, [good], accounts={ALICE.public: (1, 5)})])
+        results = results_of(brings)
+        for topic, message in (
+            (outport.SAVE_BLOCK, proposed),
+            (outport.SAVE_BLOCK, brings),
+            *((outport.EXECUTED_BLOCK, result) for result in results),
+            (outport.REVERT_INDEXED_BLOCK, proposed.blockData),
+        ):
+            spoil(message, chance)
             events.on_event(topic, message.SerializeToString(), events.taken + 1)
     told = len(published)
     block = BlockMaker(2).block(accounts={wallet(2).public: (1, 6)})

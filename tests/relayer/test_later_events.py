@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 from relayer_later import LaterChain, LaterMaker, results_of
+from relayer_quiet import quiet_events
 from relayer_support import (
     RELAYERS,
     Chain,
     as_json,
     connected,
     entry_of,
-    quiet_events,
     start,
     submit,
     transfer,

@@ -270,6 +270,8 @@ def stream(world: World, chance: random.Random) -> list[tuple[str, Name]]:
 @given(plans(), LAGS, REPLACED, st.integers(0, 2**32))
 def test_restarts(made: list[Plan], lags: list[int], replaced: set[tuple[int, int]], seed: int) -> None:
     """Read again from the oldest event still needed, nothing is missed, and nothing else is told than before."""
+    # Nothing arrives before it has left: what leaves at its second try would have to arrive after that.
+    made = [plan._replace(tries=plan.tries[-2:] if plan.tries[-2:][0].end == "sent" else plan.tries) for plan in made]
     world = World(made, lags, replaced)
     numbers = {chain_hash(plan.tx): number for number, plan in enumerate(made)}
     chance = random.Random(seed)

@@ -175,12 +175,11 @@ class Model:
         elif name not in self.counted:
             self.saved.discard(name)
             self.marked.discard(name)
-        for block in [item for item in self.saved & self.marked if item not in self.counted]:
-            shard, height, fork = block
-            while (shard, height, fork) in self.saved and (shard, height, fork) not in self.counted:
-                self.counted.add((shard, height, fork))
-                height, fork = height - 1, 0
-        self.saved -= {(shard, height, 1) for shard, height, fork in self.counted if not fork} - self.counted
+        more: set[tuple[int, int, int]] = {name}
+        while more:  # final is what is marked, and what something final is built on
+            due = self.marked | {(shard, height - 1, 0) for shard, height, _ in self.counted}
+            more = (due & self.saved) - self.counted
+            self.counted |= more
 
     def statuses(self) -> dict[int, str]:
         """The plans that are over, and how."""

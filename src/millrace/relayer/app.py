@@ -137,9 +137,8 @@ class Service:
             settings.max_connections_per_client + HANDSHAKES_PER_CLIENT,
             self.gateway.clients,
         )
-        self.events = Events(
-            self.network, self.tracker, self.book, self.desk, self.gateway, self.statistics, self.absent_accounts
-        )
+        absent = self.absent_accounts if self.api is not None else None
+        self.events = Events(self.network, self.tracker, self.book, self.desk, self.gateway, self.statistics, absent)
         if settings.hub_url:
             self.desk.treasury.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         self.hub = HubClient(settings.hub_url, self.events, self.journal.cursor())

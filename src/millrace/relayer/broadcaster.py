@@ -132,9 +132,11 @@ class Broadcaster:
         """Send again every entry whose pause is over; let go of those that are over."""
         now = self._clock()
         while self._due and self._due[0][0] <= now:
-            for entry in heapq.heappop(self._due)[2]:
-                if entry.due > now:
-                    continue  # it was given up and sent anew: there is a later plan
+            due, _, entries = heapq.heappop(self._due)
+            for entry in entries:
+                if entry.due != due:
+                    continue  # it was given up and sent anew: there is another plan
+                entry.due = 0.0
                 if not self._is_wanted(entry):
                     self._forget(entry)
                 elif now > self._until.get(entry.client_hash, now):

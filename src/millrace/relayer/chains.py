@@ -85,6 +85,7 @@ class Chains:
 
     def __init__(self) -> None:
         self._shards: dict[int, _Shard] = {}
+        """Those that a block was read of: whoever tells of others makes no room here."""
         self._early: OrderedDict[tuple[int, bytes], float] = OrderedDict()
         self.forgotten = 0
         self.reverted_final = 0
@@ -145,7 +146,7 @@ class Chains:
 
     def finalise(self, number: int, block_hash: bytes, now: float) -> Counted:
         """A block is final, and so are all before it; the block itself may arrive later."""
-        shard = self._shard(number)
+        shard = self._shards.get(number) or _Shard()
         item = shard.blocks.get(block_hash)
         counted = Counted(self.oldest)
         if item is not None and item.header is not None:
@@ -160,7 +161,7 @@ class Chains:
         False when it was final already (an alarm).
         """
         self._early.pop((number, block_hash), None)
-        shard = self._shard(number)
+        shard = self._shards.get(number) or _Shard()
         item = shard.blocks.get(block_hash)
         if block_hash in shard.ended or (item is not None and (item.is_final or item.lister)):
             self.reverted_final += 1
@@ -225,6 +226,8 @@ class Chains:
     def _finalise(self, number: int, block_hash: bytes, counted: Counted, now: float) -> None:
         """A header is final, with its ancestors; what they bring counts. Forks at their heights are void."""
         shard = self._shard(number)
+        if shard.blocks[block_hash].is_final:
+            return
         if shard.is_fork(block_hash, shard.blocks[block_hash].nonce):
             self.conflicting_final += 1
             log.critical("two blocks of one height are final", extra={"nonce": shard.blocks[block_hash].nonce})

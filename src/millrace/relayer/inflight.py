@@ -45,7 +45,7 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     sending: bool = False
     """Whether the broadcaster has it."""
     due: float = 0.0
-    """When the broadcaster sends it again."""
+    """When the broadcaster sends it again, by its newest plan; 0 without one."""
     asking: bool = False
     """Whether the signing process is being asked for it now."""
     sign_requests: int = 0
