@@ -243,7 +243,7 @@ def test_a_second_overspending_transfer_is_never_proposed(make_present: Any, wal
 
 
 def test_an_invalid_transaction_stays_in_its_shard(make_present: Any, wallet: Any) -> None:
-    """It is in a miniblock of its own beside the body, with fee and nonce used, and in one map only."""
+    """It is in a miniblock of its own beside the body and in one map only; fee and nonce are used, a log says why."""
     bench = make_present()
     key = wallet(0)
     bench.give(key)
@@ -253,6 +253,11 @@ def test_an_invalid_transaction_stays_in_its_shard(make_present: Any, wallet: An
     assert not block.blockData.body.miniBlocks
     (mini,) = block.blockData.intraShardMiniBlocks
     assert (mini.type, mini.senderShardID, mini.receiverShardID) == (pb.InvalidBlock, 0, 0)
+    (log,) = block.transactionPool.logs
+    assert log.txHash == tx_hash.hex() and not block.transactionPool.receipts
+    assert [(event.identifier, event.topics[1]) for event in log.log.events] == [
+        (b"signalError", b"insufficient funds")
+    ]
     assert bench.chain.account(key.public).nonce == 1
 
 

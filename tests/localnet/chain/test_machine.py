@@ -229,7 +229,7 @@ def test_the_dearest_transaction_comes_first(bench: Any, wallet: Any) -> None:
 
 
 def test_a_value_beyond_the_balance_costs_the_fee_and_the_nonce(bench: Any, wallet: Any) -> None:
-    """It lands in an invalid miniblock with a receipt `insufficient funds`; nothing else moves."""
+    """It lands in an invalid miniblock, `insufficient funds` in its receipt or log; nothing else moves."""
     key = wallet(0)
     bench.give(key)
     tx = bench.tx(key, wallet(0, 1).public, 10 * EGLD)
@@ -239,8 +239,9 @@ def test_a_value_beyond_the_balance_costs_the_fee_and_the_nonce(bench: Any, wall
     assert bench.balance(key) == EGLD - fee and bench.chain.account(key.public).nonce == 1
     assert bench.status(tx_hash) == ("fail", "insufficient funds")
     assert list(block.transactionPool.invalidTxs) == [tx_hash.hex()]
-    (receipt,) = block.transactionPool.receipts.values()
-    assert (receipt.data, receipt.txHash) == (b"insufficient funds", tx_hash)
+    receipts = [(receipt.txHash, receipt.data) for receipt in block.transactionPool.receipts.values()]
+    logs = [(bytes.fromhex(log.txHash), log.log.events[0].topics[1]) for log in block.transactionPool.logs]
+    assert receipts + logs == [(tx_hash, b"insufficient funds")]
     minis = [*block.blockData.body.miniBlocks, *block.blockData.intraShardMiniBlocks]
     assert [mini.type for mini in minis] == [pb.InvalidBlock]
 

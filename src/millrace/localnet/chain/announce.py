@@ -186,7 +186,7 @@ def _pool(content: Content) -> pb.TransactionPool:
             info.transaction.CopyFrom(transaction_message(entry.item))
             info.feeInfo.CopyFrom(_fee(entry.fee))
             info.executionOrder = entry.order
-            if entry.invalid:
+            if entry.invalid and entry.hash not in content.logs:
                 pool.receipts[key].CopyFrom(_receipt(entry, entry.item))
     return pool
 

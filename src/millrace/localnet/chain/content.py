@@ -139,6 +139,21 @@ class Content:
         if events:
             self.logs.setdefault(tx_hash, Log(tx_hash, address, [])).events.extend(events)
 
+    def log_failure(self, tx_hash: bytes, caller: bytes, contract: bytes, code: str, message: str) -> None:
+        """Say in the log of an item that a call failed, as a node's virtual machine does."""
+        data = b"@" + code.encode().hex().encode()
+        trace = f"\n\truntime.go:856 [error signalled by smartcontract] [{message}]\n\truntime.go:853 [{code}]"
+        self.log(
+            tx_hash,
+            contract,
+            Event(contract, "signalError", (caller, message.encode()), data),
+            Event(contract, "internalVMErrors", (caller, b""), trace.encode()),
+        )
+
+    def complete(self, tx_hash: bytes, account: bytes, previous: bytes) -> None:
+        """Say in the log of an item that what began with `previous` is over."""
+        self.log(tx_hash, account, Event(account, "completedTxEvent", (previous,)))
+
     def refuse(self, tx_hash: bytes, tx: Transaction, reason: str) -> None:
         """Note a transaction that could not be charged."""
         self.dropped.append((tx_hash, tx))

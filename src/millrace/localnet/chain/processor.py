@@ -52,14 +52,17 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Processor:
-    """Runs the items of one block of one shard."""
+    """Runs the items of one block of one shard. `logs_invalid` gives what is invalid a log in place of a receipt."""
 
-    def __init__(self, network: NetworkProfile, shard: int, state: State, content: Content) -> None:
+    def __init__(
+        self, network: NetworkProfile, shard: int, state: State, content: Content, *, logs_invalid: bool
+    ) -> None:
         self._network = network
         self._shard = shard
         self._state = state
         self._ledger = state.ledger
         self._content = content
+        self._logs_invalid = logs_invalid
         self._results = 0
 
     def execute_new(self, tx_hash: bytes, tx: Transaction) -> bool:
@@ -116,7 +119,7 @@ class Processor:
             return
         self._log_tokens(result_hash, result.sender, result.receiver, result.payments)
         if not result.return_message:
-            self._complete(result_hash, result.receiver, result.original)
+            self._content.complete(result_hash, result.receiver, result.original)
             self._content.finish(result.original, "success")
 
     def execute_grant(self, payer: bytes, receiver: bytes, payment: TokenPayment, grant_hash: bytes) -> None:
@@ -187,6 +190,9 @@ class Processor:
         entry.fee.gas_used, entry.fee.fee, entry.fee.initially_paid = tx.gas_limit, fee, fee
         self._content.fees += fee
         self._content.gas_penalized += tx.gas_limit
+        if self._logs_invalid:
+            why = INSUFFICIENT_FUNDS.encode()
+            self._content.log(tx_hash, tx.sender, Event(tx.sender, "signalError", (tx.sender, why), b"@" + why))
         self._content.finish(tx_hash, "fail", INSUFFICIENT_FUNDS)
 
     def _fail_at_source(self, tx_hash: bytes, tx: Transaction, fee: int, message: str) -> None:
@@ -195,7 +201,7 @@ class Processor:
         entry.fee.gas_used, entry.fee.fee, entry.fee.initially_paid = tx.gas_limit, fee, fee
         self._content.fees += fee
         self._content.gas_penalized += tx.gas_limit
-        self._log_failure(tx_hash, tx.sender, tx.receiver, "execution failed", message)
+        self._content.log_failure(tx_hash, tx.sender, tx.receiver, "execution failed", message)
         self._content.finish(tx_hash, "fail", f"execution failed: {message}")
 
     # At the destination
@@ -222,7 +228,7 @@ class Processor:
         self._credit(parsed.receiver, parsed.payments)
         self._log_tokens(job.item, job.sender, parsed.receiver, parsed.payments)
         if any(payment.token != NATIVE for payment in parsed.payments):
-            self._complete(job.item, parsed.receiver, job.original)
+            self._content.complete(job.item, parsed.receiver, job.original)
         entry = self._content.entries[job.item]
         if isinstance(entry.item, Transaction) and self._shard_of(entry.item.sender) == self._shard:
             entry.fee.gas_used, entry.fee.fee = entry.item.gas_limit, entry.fee.initially_paid
@@ -256,13 +262,13 @@ class Processor:
         )
         self._charge(job, result.gas_used, succeeded=True)
         if not leaving:
-            self._complete(job.item, parsed.receiver, job.original)
+            self._content.complete(job.item, parsed.receiver, job.original)
             self._content.finish(job.original, "success")
 
     def _fail(self, job: Job, result: CallResult) -> None:
         """Give the payments back and say why; all gas is gone."""
         parsed, message = job.parsed, result.return_message
-        self._log_failure(job.item, job.sender, parsed.receiver, result.return_code, message)
+        self._content.log_failure(job.item, job.sender, parsed.receiver, result.return_code, message)
         code = result.return_code.encode()
         self._content.gas_penalized += max(job.gas, 0)
         home = self._shard_of(job.sender)
@@ -394,16 +400,3 @@ class Processor:
         tokens = [payment for payment in payments if payment.token != NATIVE]
         if tokens:
             self._content.log(item, sender, builtin.event(sender, receiver, tokens))
-
-    def _log_failure(self, item: bytes, caller: bytes, contract: bytes, code: str, message: str) -> None:
-        data = b"@" + code.encode().hex().encode()
-        trace = f"\n\truntime.go:856 [error signalled by smartcontract] [{message}]\n\truntime.go:853 [{code}]"
-        self._content.log(
-            item,
-            contract,
-            Event(contract, "signalError", (caller, message.encode()), data),
-            Event(contract, "internalVMErrors", (caller, b""), trace.encode()),
-        )
-
-    def _complete(self, item: bytes, account: bytes, previous: bytes) -> None:
-        self._content.log(item, account, Event(account, "completedTxEvent", (previous,)))

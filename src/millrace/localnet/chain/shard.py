@@ -229,7 +229,7 @@ class Shard:
         checkpoint = ledger.checkpoint()
         self.state.block = BlockInfo(at.nonce, at.round, at.epoch, at.timestamp_ms // 1000)
         content = Content()
-        processor = Processor(self.network, self.id, self.state, content)
+        processor = Processor(self.network, self.id, self.state, content, logs_invalid=at.proposes)
         try:
             for grant in work.grants:
                 work.at = grant
