@@ -66,17 +66,18 @@ class _NoDials(AutoConnector):
         pass
 
 
-class Disconnections(INotifee):
-    """Calls `gone` after every lost connection."""
+class Comings(INotifee):
+    """Calls `come` after every new connection, and `gone` after every lost one."""
 
-    def __init__(self, gone: Callable[[], None]) -> None:
+    def __init__(self, come: Callable[[], None], gone: Callable[[], None]) -> None:
+        self._come = come
         self._gone = gone
 
     async def disconnected(self, network: INetwork, conn: INetConn) -> None:
         self._gone()
 
     async def connected(self, network: INetwork, conn: INetConn) -> None:
-        pass
+        self._come()
 
     async def opened_stream(self, network: INetwork, stream: INetStream) -> None:
         pass

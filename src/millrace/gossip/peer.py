@@ -20,7 +20,7 @@ from libp2p.tools.anyio_service import background_trio_service
 from multiaddr.multiaddr import Multiaddr
 
 from millrace.gossip.direct import DirectMessages
-from millrace.gossip.host import Disconnections, new_host
+from millrace.gossip.host import Comings, new_host
 from millrace.gossip.identity import secret_key
 from millrace.gossip.router import Messages
 from millrace.gossip.settings import GossipSettings, PeerSettings
@@ -70,6 +70,7 @@ class Peer:
         """Topics no peer of which took anything, last time; one for each topic published on at most."""
         self._stalls = 0
         self._connected_at: dict[ID, float] = {}
+        self._connections = 0
         self._trimmed = 0
         self._lost_connection = trio.Event()
         self._nursery: trio.Nursery
@@ -107,7 +108,7 @@ class Peer:
             if len(self._swarm.listeners) != len(listen):
                 raise OSError(f"cannot listen on all of {', '.join(self._settings.listen)}")
             await self._messages.wait_until_ready()
-            self._host.get_network().register_notifee(Disconnections(self._on_disconnect))
+            self._host.get_network().register_notifee(Comings(self._on_connect, self._on_disconnect))
             for topic in self._settings.subscribe:
                 await self._messages.subscribe(topic)
             self._nursery = nursery
@@ -268,6 +269,9 @@ class Peer:
     def _connected(self, peer: ID) -> bool:
         return any(not connection.is_closed for connection in self._swarm.get_connections(peer))
 
+    def _on_connect(self) -> None:
+        self._connections += 1
+
     def _on_disconnect(self) -> None:
         self._lost_connection.set()
         self._lost_connection = trio.Event()
@@ -297,6 +301,7 @@ class Peer:
         return GossipStats(
             peer_id=self._host.get_id().to_base58(),
             connected_peers=len(self._host.get_connected_peers()),
+            connections=self._connections,
             topics=topics,
             delivered=messages.delivered.total(),
             duplicates=messages.duplicates.total(),

@@ -110,6 +110,8 @@ class GossipStats(msgspec.Struct, frozen=True):
 
     peer_id: str = ""
     connected_peers: int = 0
+    connections: int = 0
+    """Connections that were ever made, from either side."""
     topics: dict[str, TopicStats] = {}
     delivered: int = 0
     duplicates: int = 0
@@ -154,7 +156,7 @@ class GossipStats(msgspec.Struct, frozen=True):
 
 _COUNTERS = (
     "delivered", "duplicates", "published", "invalid", "dropped_inbound", "dropped_outbound", "dropped_control",
-    "dropped_validation", "stalled", "requests", "trimmed",
+    "dropped_validation", "stalled", "requests", "trimmed", "connections",
 )  # fmt: skip
 
 

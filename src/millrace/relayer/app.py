@@ -114,7 +114,7 @@ class Service:
         self.accounts = AccountSource(self.book, self.api)
         self.accounts.on_nonce = self.desk.nonce_heard
         if settings.gossip:
-            self.peer = Peer(settings, self.network, self.statistics, self.api)
+            self.peer = Peer(settings, self.network, self.statistics, self.api, self.relayers().by_shard)
         self.broadcaster = Broadcaster(
             self.network,
             self.peer.publish if self.peer is not None else _publish_nowhere,
