@@ -391,7 +391,8 @@ func (n *node) pingAll(ctx context.Context) {
 			go func() {
 				limited, cancel := context.WithTimeout(ctx, interval/2)
 				defer cancel()
-				if answer := <-n.pinger.Ping(limited, who); answer.Error != nil && ctx.Err() == nil && n.isConnected(who) {
+				answer, came := <-n.pinger.Ping(limited, who) // none comes in time: the channel is closed
+				if (!came || answer.Error != nil) && ctx.Err() == nil && n.isConnected(who) {
 					logPeer("warning", "a connection does not answer", fields{"remote": who.String()})
 					_ = n.host.Network().ClosePeer(who)
 				}
