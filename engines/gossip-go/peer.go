@@ -94,7 +94,7 @@ func newNode(ctx context.Context, index int, own peerSettings, shared settings, 
 }
 
 func (n *node) start(ctx context.Context, secret []byte) (err error) {
-	n.tracer = newTracer(n.host.ID(), n.flows, n.deliver, n.expel)
+	n.tracer = newTracer(n.host.ID(), n.own.Subscribe, n.flows, n.deliver, n.expel)
 	n.host.Network().Notify(&network.NotifyBundle{ConnectedF: n.connected, DisconnectedF: n.disconnected})
 	if n.direct, err = serveDirect(ctx, n.host, secret); err != nil {
 		return err
@@ -224,21 +224,12 @@ func (n *node) hasRoom(topic string, size int) bool {
 // sends our own messages to the mesh alone, even to an empty one.
 func (n *node) settle(topic string) {
 	subscribers := len(n.tracer.subscribersOf(topic))
-	if _, joined := n.topics[topic]; !joined || subscribers <= n.settled[topic] || !n.isSubscribed(topic) {
+	if subscribers <= n.settled[topic] || !n.tracer.ours[topic] {
 		n.settled[topic] = min(n.settled[topic], subscribers)
 		return
 	}
 	wait(settleTime, func() bool { return n.tracer.meshSize(topic) >= min(meshDegree, subscribers) })
 	n.settled[topic] = subscribers
-}
-
-func (n *node) isSubscribed(topic string) bool {
-	for _, name := range n.own.Subscribe {
-		if name == topic {
-			return true
-		}
-	}
-	return false
 }
 
 // publish gives a message to the router; the number of peers whose queue took it.

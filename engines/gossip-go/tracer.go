@@ -23,7 +23,9 @@ var errTooManyTopics = errors.New("a remote with too many topics, or too long a 
 // its own loop and from its validators, so nothing here waits.
 type tracer struct {
 	own     peer.ID
+	ours    map[string]bool // topics we are subscribed to
 	flows   *flows
+	waiting *pending
 	deliver func(topic string, data []byte, source peer.ID)
 	expel   func(peer.ID)
 
@@ -40,9 +42,15 @@ type tracer struct {
 	copies int
 }
 
-func newTracer(own peer.ID, flows *flows, deliver func(string, []byte, peer.ID), expel func(peer.ID)) *tracer {
+func newTracer(
+	own peer.ID, topics []string, flows *flows, deliver func(string, []byte, peer.ID), expel func(peer.ID),
+) *tracer {
+	ours := make(map[string]bool)
+	for _, topic := range topics {
+		ours[topic] = true
+	}
 	return &tracer{
-		own: own, flows: flows, deliver: deliver, expel: expel,
+		own: own, ours: ours, flows: flows, waiting: newPending(), deliver: deliver, expel: expel,
 		subscribers: make(map[string]map[peer.ID]struct{}), mesh: make(map[string]map[peer.ID]struct{}),
 		topics: make(map[string]topicStats), topicsOf: make(map[peer.ID]int),
 	}
@@ -65,13 +73,15 @@ func (t *tracer) DeliverMessage(msg *pubsub.Message) {
 }
 
 func (t *tracer) DuplicateMessage(msg *pubsub.Message) {
+	t.waiting.end(msg.Message)
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.total.Duplicates++
 	t.count(msg.GetTopic(), func(s *topicStats) { s.Duplicates++ })
 }
 
-func (t *tracer) RejectMessage(_ *pubsub.Message, reason string) {
+func (t *tracer) RejectMessage(msg *pubsub.Message, reason string) {
+	t.waiting.end(msg.Message)
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	switch reason {
@@ -148,7 +158,23 @@ func (t *tracer) inspect(from peer.ID, rpc *pubsub.RPC) error {
 			t.topicsOf[from]++
 		}
 	}
+	rpc.Publish = t.withoutCopies(rpc.GetPublish())
 	return nil
+}
+
+// withoutCopies leaves out copies of messages that wait to be checked. Of topics that are not ours the router tells
+// nothing, so that those pass.
+func (t *tracer) withoutCopies(messages []*pb.Message) []*pb.Message {
+	first := messages[:0]
+	for _, message := range messages {
+		if t.ours[message.GetTopic()] && !t.waiting.begin(message) {
+			t.total.Duplicates++
+			t.count(message.GetTopic(), func(s *topicStats) { s.Duplicates++ })
+			continue
+		}
+		first = append(first, message)
+	}
+	return first
 }
 
 func (t *tracer) unsubscribe(who peer.ID, topic string) {
@@ -180,6 +206,7 @@ func (t *tracer) isCurrent(message *pb.Message) bool {
 
 // accept is the router's validator: it accepts every message, and learns the sequence number of our own.
 func (t *tracer) accept(_ context.Context, from peer.ID, message *pubsub.Message) bool {
+	t.waiting.end(message.Message)
 	if from == t.own {
 		t.mutex.Lock()
 		defer t.mutex.Unlock()
