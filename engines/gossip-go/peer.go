@@ -30,9 +30,7 @@ const (
 	bytesPerTurn = 10_000
 	// Of a frame with one message beside its data.
 	envelopeBytes = 256
-	// Room for what comes while the one worker checks a signature; nodes' own default of 32 loses bursts.
-	validationQueue = 16_384
-	questions       = 64
+	questions     = 64
 )
 
 type outgoing struct {
@@ -94,7 +92,7 @@ func newNode(ctx context.Context, index int, own peerSettings, shared settings, 
 }
 
 func (n *node) start(ctx context.Context, secret []byte) (err error) {
-	n.tracer = newTracer(n.host.ID(), n.own.Subscribe, n.flows, n.deliver, n.expel)
+	n.tracer = newTracer(n.host.ID(), n.own.Subscribe, n.flows, newPending(n.shared.MaxInboundBytes), n.deliver, n.expel)
 	n.host.Network().Notify(&network.NotifyBundle{ConnectedF: n.connected, DisconnectedF: n.disconnected})
 	if n.direct, err = serveDirect(ctx, n.host, secret); err != nil {
 		return err
@@ -105,7 +103,7 @@ func (n *node) start(ctx context.Context, secret []byte) (err error) {
 		pubsub.WithAppSpecificRpcInspector(n.tracer.inspect),
 		pubsub.WithDefaultValidator(n.tracer.accept, pubsub.WithValidatorInline(true)),
 		// One worker keeps the order of each sender's messages.
-		pubsub.WithValidateWorkers(1), pubsub.WithValidateQueueSize(validationQueue))
+		pubsub.WithValidateWorkers(1), pubsub.WithValidateQueueSize(maxPending))
 	if err != nil {
 		return err
 	}

@@ -43,14 +43,14 @@ type tracer struct {
 }
 
 func newTracer(
-	own peer.ID, topics []string, flows *flows, deliver func(string, []byte, peer.ID), expel func(peer.ID),
+	own peer.ID, topics []string, flows *flows, waiting *pending, deliver func(string, []byte, peer.ID), expel func(peer.ID),
 ) *tracer {
 	ours := make(map[string]bool)
 	for _, topic := range topics {
 		ours[topic] = true
 	}
 	return &tracer{
-		own: own, ours: ours, flows: flows, waiting: newPending(), deliver: deliver, expel: expel,
+		own: own, ours: ours, flows: flows, waiting: waiting, deliver: deliver, expel: expel,
 		subscribers: make(map[string]map[peer.ID]struct{}), mesh: make(map[string]map[peer.ID]struct{}),
 		topics: make(map[string]topicStats), topicsOf: make(map[peer.ID]int),
 	}
@@ -162,15 +162,22 @@ func (t *tracer) inspect(from peer.ID, rpc *pubsub.RPC) error {
 	return nil
 }
 
-// withoutCopies leaves out copies of messages that wait to be checked. Of topics that are not ours the router tells
+// withoutCopies leaves out copies of messages that wait to be checked, and, counted, what is too much to wait. Of topics that are not ours the router tells
 // nothing, so that those pass.
 func (t *tracer) withoutCopies(messages []*pb.Message) []*pb.Message {
 	first := messages[:0]
 	for _, message := range messages {
-		if t.ours[message.GetTopic()] && !t.waiting.begin(message) {
-			t.total.Duplicates++
-			t.count(message.GetTopic(), func(s *topicStats) { s.Duplicates++ })
-			continue
+		if t.ours[message.GetTopic()] {
+			isFirst, room := t.waiting.begin(message)
+			if !isFirst {
+				t.total.Duplicates++
+				t.count(message.GetTopic(), func(s *topicStats) { s.Duplicates++ })
+				continue
+			}
+			if !room {
+				t.total.DroppedValidation++
+				continue
+			}
 		}
 		first = append(first, message)
 	}

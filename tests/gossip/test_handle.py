@@ -393,6 +393,24 @@ async def test_frozen_remote_peer_is_dropped(network: Network) -> None:
     await network.connected(handle, 1)
 
 
+async def test_connections_beyond_the_quota_are_closed(network: Network) -> None:
+    """Of three peers that dial one which keeps two, one is let go of and counted; a bootstrap peer stays."""
+    hub, dialers = await asyncio.gather(
+        network.start(PeerSettings(subscribe=(TOPIC,), max_connections=2)),
+        network.start(*(PeerSettings(subscribe=(TOPIC,)) for _ in range(3))),
+    )
+    await hub.add_bootstrap(dialers.addresses_of(0)[0])
+    for peer in (1, 2):
+        await dialers.dial(hub.addresses[0], peer=peer)
+
+    async def trimmed() -> bool:
+        stats = await hub.stats()
+        return (stats.connections, stats.trimmed, stats.connected_peers) == (3, 1, 2)
+
+    await network.until(trimmed)
+    await network.connected(dialers, 1, peer=0)
+
+
 async def test_stop_is_quick_and_leaves_nothing(network: Network) -> None:
     """`stop` takes under 2 s, also for a process that does not react, and leaves no process and no file; a
     handle can be stopped twice and started again as the same peer, but not started twice."""
