@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import cache
 from typing import Any
 
 import pytest
 
 from millrace.gossip import GossipHandle, GossipMessage, GossipSettings, PeerSettings
+from millrace.gossip.child import GO_PROGRAM
 from millrace.gossip.handle import OnMessage
 
 PATIENCE = 20.0
@@ -35,16 +38,17 @@ class Inbox:
 
 
 class Network:
-    """Starts handles, and stops them at the end of the test."""
+    """Starts handles on one engine, and stops them at the end of the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: str = "python") -> None:
+        self.engine = engine
         self._handles: list[GossipHandle] = []
 
     def inbox(self) -> Inbox:
         return Inbox()
 
     def handle(self, *peers: PeerSettings, inbox: OnMessage | None = None, **shared: Any) -> GossipHandle:
-        handle = GossipHandle(GossipSettings(peers=peers, **shared), inbox)
+        handle = GossipHandle(GossipSettings(peers=peers, engine=self.engine, **shared), inbox)
         self._handles.append(handle)
         return handle
 
@@ -79,9 +83,24 @@ class Network:
         await self.until(so_many)
 
 
+@pytest.fixture(params=["python", pytest.param("go", marks=pytest.mark.foreign)])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Each engine; the Go one is built first."""
+    name: str = request.param
+    if name == "go":
+        build_go()
+    return name
+
+
+@cache
+def build_go() -> None:
+    """Build the Go engine of this checkout."""
+    subprocess.run(["bash", GO_PROGRAM.parents[1] / "build.sh"], check=True)
+
+
 @pytest.fixture
-async def network() -> AsyncIterator[Network]:
+async def network(engine: str) -> AsyncIterator[Network]:
     """An empty network."""
-    network = Network()
+    network = Network(engine)
     yield network
     await network.stop()

@@ -14,9 +14,9 @@ from libp2p.peer.id import ID
 from multiaddr.multiaddr import Multiaddr
 
 from millrace.gossip import PeerSettings
+from millrace.gossip.host import new_host
 from millrace.gossip.identity import from_seed
 from millrace.gossip.kad import Discovery, _dialable
-from millrace.gossip.peer import _host
 from millrace.gossip.settings import KAD_PROTOCOLS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def peer_id(name: str) -> ID:
 
 def discovery(connected: list[ID], monkeypatch: pytest.MonkeyPatch) -> Discovery:
     """A table of which only the answers are used."""
-    host = _host(create_new_key_pair(from_seed("table")))
+    host = new_host(create_new_key_pair(from_seed("table")))
     monkeypatch.setattr(host, "get_connected_peers", lambda: connected)
     for peer in connected:
         host.get_peerstore().add_addrs(peer, [Multiaddr("/ip4/10.0.0.1/tcp/37373")], 60)

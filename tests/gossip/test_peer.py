@@ -1,12 +1,21 @@
-"""Addresses to listen on and to dial."""
+"""Addresses to listen on and to dial, and what a peer does when nobody takes what it publishes."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Awaitable, Callable
 
 import pytest
+import trio
+from libp2p.crypto.secp256k1 import create_new_key_pair
+from libp2p.peer.id import ID
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V12
+from trio.testing import MockClock
 
-from millrace.gossip.peer import _free, _target
+from millrace.gossip.identity import from_seed
+from millrace.gossip.peer import Peer, _free, _target
+from millrace.gossip.queues import BoundedQueue
+from millrace.gossip.settings import GossipSettings, PeerSettings
 
 PEER = "16Uiu2HAm979nYv6WosJcoTvk72QtFJ5X7xLprMHPHTi7YYMus6D2"
 
@@ -47,3 +56,70 @@ def test_target_without_peer_id_is_refused(address: str) -> None:
     """An address that does not end in a peer id is refused by name."""
     with pytest.raises(ValueError, match=f"^{address} is no multiaddress"):
         _target(address)
+
+
+# ---- back-pressure
+
+
+class Company:
+    """A peer that is never run, with one remote subscriber whose queue takes one frame."""
+
+    def __init__(self) -> None:
+        self.peer = Peer(0, PeerSettings(key_seed="own"), GossipSettings(), lambda *_: None, lambda *_: None)
+        remote = ID.from_pubkey(create_new_key_pair(from_seed("remote")).public_key)
+        messages = self.peer._messages
+        self.queue = messages.peer_queues[remote] = BoundedQueue(1, 1_000_000)
+        messages.router.add_peer(remote, PROTOCOL_ID_V12)
+        messages.peer_topics["t"] = {remote}
+
+    def run(self, what: Callable[[], Awaitable[None]]) -> None:
+        """Run with a clock that jumps over every wait."""
+        trio.run(what, clock=MockClock(autojump_threshold=0))
+
+
+def test_publish_waits_until_a_peer_takes() -> None:
+    """While the only peer of the topic is full a publish waits, and goes out as soon as there is room."""
+    company = Company()
+
+    async def run() -> None:
+        assert await company.peer._publish_once_taken("t", b"first") == 1
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take_later)
+            assert await company.peer._publish_once_taken("t", b"second") == 1
+        assert 0.5 <= trio.current_time() - began < 0.52
+
+    async def take_later() -> None:
+        await trio.sleep(0.5)
+        await company.queue.pop()
+
+    began = 0.0
+
+    async def timed() -> None:
+        nonlocal began
+        began = trio.current_time()
+        await run()
+
+    company.run(timed)
+    stats = company.peer.stats(0)
+    assert (stats.stalled, stats.dropped_outbound, stats.published) == (0, 0, 2)
+
+
+def test_publish_that_nobody_takes_is_zero_and_counted() -> None:
+    """After its patience a publish is answered with 0; the next ones at once, until somebody takes again."""
+    company = Company()
+
+    async def run() -> None:
+        await company.peer._publish_once_taken("t", b"first")
+        began = trio.current_time()
+        assert await company.peer._publish_once_taken("t", b"second") == 0
+        waited = trio.current_time()
+        assert 1.0 <= waited - began < 1.02
+        assert await company.peer._publish_once_taken("t", b"third") == 0
+        assert trio.current_time() == waited
+        await company.queue.pop()
+        assert await company.peer._publish_once_taken("t", b"fourth") == 1
+        assert await company.peer._publish_once_taken("nobody's", b"x") == 0
+
+    company.run(run)
+    stats = company.peer.stats(0)
+    assert (stats.stalled, stats.dropped_outbound, stats.published) == (2, 0, 3)

@@ -14,14 +14,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 from libp2p.crypto.secp256k1 import create_new_key_pair
+from libp2p.network.stream.exceptions import StreamReset
 from libp2p.peer.id import ID
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V12
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.utils import encode_varint_prefixed
 
+from millrace.gossip.host import new_host
 from millrace.gossip.identity import from_seed
-from millrace.gossip.peer import _host
-from millrace.gossip.router import BoundedQueue, Messages, SeenCache
+from millrace.gossip.queues import BoundedQueue, Lost
+from millrace.gossip.router import Messages
 
 TOPIC = "transactions_0_1"
 
@@ -32,7 +34,7 @@ class Node:
     def __init__(self, seed: str) -> None:
         self.delivered: list[tuple[str, bytes, str]] = []
         self.messages = Messages(
-            _host(create_new_key_pair(from_seed(seed))),
+            new_host(create_new_key_pair(from_seed(seed))),
             lambda *message: self.delivered.append(message),
             max_peer_queue=100,
             max_peer_queue_bytes=1_000_000,
@@ -342,7 +344,57 @@ def test_full_queue_of_a_slow_peer_is_counted() -> None:
     node = Node("node")
     node.meet(stranger("slow"), TOPIC, room=3)
     assert [node.messages.publish_signed(TOPIC, b"x") for _ in range(5)] == [1, 1, 1, 0, 0]
-    assert node.messages.dropped_outbound == 2
+    assert node.messages.lost == Lost(2, 0)
+
+
+def test_full_peer_is_made_up_for_by_another() -> None:
+    """Where a mesh peer takes nothing, another subscriber gets our own message instead; the lost copy is counted."""
+    node = Node("node")
+    node.join(TOPIC)
+    for number in range(6):
+        node.meet(stranger(f"m{number}"), TOPIC, room=1 if number < 2 else 100)
+    assert node.messages.publish_signed(TOPIC, b"x") == 6
+    spare = [node.meet(stranger(f"s{number}"), TOPIC) for number in range(2)]
+    for peer in (stranger("s0"), stranger("s1")):
+        node.messages.router.mesh[TOPIC].remove(peer)
+    assert node.messages.publish_signed(TOPIC, b"y") == 6
+    assert [len(content(queue)) for queue in spare] == [1, 1]
+    assert node.messages.lost == Lost(2, 0)
+
+
+def test_peer_without_a_queue_is_counted() -> None:
+    """A mesh peer that has just gone gets nothing, and that is counted too."""
+    node = Node("node")
+    node.join(TOPIC)
+    node.meet(stranger("gone"), TOPIC)
+    del node.messages.peer_queues[stranger("gone")]
+    assert node.messages.publish_signed(TOPIC, b"x") == 0
+    assert node.messages.lost == Lost(1, 0)
+
+
+@pytest.mark.parametrize("written", [0, 1, 4])
+def test_what_a_failed_stream_did_not_take_is_counted(written: int) -> None:
+    """Of five messages and a frame of control, those that the stream did not take before it failed are lost."""
+    node, peer = Node("node"), stranger("remote")
+    queue = node.meet(peer, TOPIC)
+    stream = Sink(peer, written)
+    for _ in range(5):
+        node.messages.publish_signed(TOPIC, b"x")
+    queue.push(rpc_pb2.RPC(control=rpc_pb2.ControlMessage()))
+    trio.run(node.messages.handle_sending_messages, peer, stream, queue)
+    assert node.messages.lost == Lost(5 - written, 1)
+    assert node.messages.publish_signed(TOPIC, b"x") == 0
+
+
+def test_room_is_asked_of_the_peers_of_the_topic() -> None:
+    """A topic has room while one of its peers has, and when nobody is subscribed: then 0 is the right answer."""
+    node = Node("node")
+    assert node.messages.has_room(TOPIC, 100)
+    node.meet(stranger("full"), TOPIC, room=0)
+    node.meet(stranger("elsewhere"), "another topic")
+    assert not node.messages.has_room(TOPIC, 100)
+    node.meet(stranger("free"), TOPIC)
+    assert node.messages.has_room(TOPIC, 100)
 
 
 def test_large_message_tells_the_mesh_not_to_send_it() -> None:
@@ -359,57 +411,21 @@ def test_large_message_tells_the_mesh_not_to_send_it() -> None:
     assert list(unwanted.messageIDs) == [large.from_id + large.seqno]
 
 
-# ---- bounds
-
-
-def test_seen_ids_expire_from_the_first_sight(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An id is known for its time from when it came first, also if it is asked for meanwhile."""
-    now = 1000.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    seen = SeenCache(seconds=10, entries=100)
-    assert seen.add(b"a")
-    now = 1009.0
-    assert seen.has(b"a")
-    assert not seen.add(b"a")
-    now = 1010.5
-    assert not seen.has(b"a")
-    assert seen.add(b"a")
-
-
-def test_seen_ids_are_bounded() -> None:
-    """Beyond its bound the cache forgets the oldest ids first."""
-    seen = SeenCache(seconds=600, entries=100)
-    for number in range(250):
-        seen.add(number.to_bytes(2, "big"))
-    assert seen.length() == 100
-    assert [n for n in range(250) if seen.has(n.to_bytes(2, "big"))] == list(range(150, 250))
-
-
-@given(st.lists(st.one_of(st.none(), st.integers(0, 400)), max_size=60))
-def test_queue_of_a_peer_is_bounded_in_frames_and_bytes(steps: list[int | None]) -> None:
-    """It refuses what does not fit, except a first frame, and forgets the size of what was taken."""
-    queue = BoundedQueue(8, 1000)
-    held: list[int] = []
-
-    async def run() -> None:
-        for size in steps:
-            if size is None:
-                if held:
-                    taken = await queue.pop()
-                    assert taken is not None
-                    assert taken.ByteSize() == held.pop(0)
-                continue
-            rpc = rpc_pb2.RPC(publish=[rpc_pb2.Message(data=bytes(size))])
-            fits = len(held) < 8 and (not held or sum(held) + rpc.ByteSize() <= 1000)
-            assert queue.push(rpc) == fits
-            if fits:
-                held.append(rpc.ByteSize())
-            assert len(queue) == len(held)
-
-    trio.run(run)
-
-
 # ---- strangers
+
+
+class Sink:
+    """A remote peer's stream that takes so many frames and then fails."""
+
+    def __init__(self, peer: ID, frames: int) -> None:
+        self.muxed_conn = SimpleNamespace(peer_id=peer)
+        self._frames = frames
+
+    async def write(self, data: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        if self._frames == 0:
+            raise StreamReset("the remote has gone")
+        self._frames -= 1
 
 
 class Stream:

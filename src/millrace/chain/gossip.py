@@ -6,6 +6,7 @@ same rules are checked on both sides here.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ OLDEST_SECONDS, NEWEST_SECONDS = 600, 20
 """A message's time must lie within these bounds around the receiver's clock."""
 MAX_TEXT = 128
 """Bytes of any one field of a heartbeat or peer authentication."""
+PUBLIC_KEY_BYTES = 96
 PEER_SUBTYPES = (0, 1)
 HEARTBEAT_SECONDS = 60
 PEER_AUTHENTICATION_TOPIC = "peerAuthentication"
@@ -134,8 +136,17 @@ def group_by(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
     return groups
 
 
+def observer_key(peer_id: str) -> bytes:
+    """The 96 bytes that a peer which is no validator names as its BLS key in heartbeats.
+
+    Nodes check their number, and tell observers apart by them; nothing is ever signed with them. They follow from
+    the peer id, so that they stay as long as the identity does, and need no secret.
+    """
+    return hashlib.shake_256(b"millrace observer\x00" + peer_id.encode()).digest(PUBLIC_KEY_BYTES)
+
+
 def wrap_heartbeat(beat: Heartbeat, now: int) -> bytes:
-    """One gossip message with a heartbeat, which travels bare."""
+    """One gossip message with a heartbeat, which travels bare. Raises `GossipError` for what nodes refuse."""
     stamp = pb.Payload(Timestamp=beat.timestamp).SerializeToString()
     message = pb.HeartbeatV2(
         Payload=stamp,
@@ -147,6 +158,7 @@ def wrap_heartbeat(beat: Heartbeat, now: int) -> bytes:
         Pubkey=beat.public_key,
         NumTrieNodesSynced=beat.trie_nodes_synced,
     )
+    _check_heartbeat(message)
     return wrap(message.SerializeToString(), now)
 
 
@@ -157,10 +169,7 @@ def unwrap_heartbeat(data: bytes, now: int) -> Heartbeat:
         stamp = pb.Payload.FromString(message.Payload)
     except DecodeError:
         raise GossipError("not a heartbeat") from None
-    _require_lengths(1, message.Payload, message.VersionNumber.encode(), message.Pubkey)
-    _require_lengths(0, message.NodeDisplayName.encode(), message.Identity.encode())
-    if message.PeerSubType not in PEER_SUBTYPES:
-        raise GossipError(f"unknown peer subtype {message.PeerSubType}")
+    _check_heartbeat(message)
     return Heartbeat(
         public_key=message.Pubkey,
         timestamp=stamp.Timestamp,
@@ -171,6 +180,13 @@ def unwrap_heartbeat(data: bytes, now: int) -> Heartbeat:
         peer_subtype=message.PeerSubType,
         trie_nodes_synced=message.NumTrieNodesSynced,
     )
+
+
+def _check_heartbeat(message: pb.HeartbeatV2) -> None:
+    _require_lengths(1, message.Payload, message.VersionNumber.encode(), message.Pubkey)
+    _require_lengths(0, message.NodeDisplayName.encode(), message.Identity.encode())
+    if message.PeerSubType not in PEER_SUBTYPES:
+        raise GossipError(f"unknown peer subtype {message.PeerSubType}")
 
 
 def wrap_peer_authentication(proof: PeerAuthentication, now: int) -> bytes:

@@ -23,6 +23,8 @@ _Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _READ_PIECE = 64 * 1024
 _LINE_BYTES = 64 * 1024
 _END_SECONDS = 1.4
+GO_PROGRAM = Path(__file__).parents[3] / "engines" / "gossip-go" / "bin" / "millrace-gossip"
+"""Where `engines/gossip-go/build.sh` puts it, in a checkout."""
 
 
 class GossipError(Exception):
@@ -42,15 +44,15 @@ class Child:
         self._logs = logs
 
     @classmethod
-    async def spawn(cls, log_level: str, timeout: float) -> Child:
+    async def spawn(cls, log_level: str, timeout: float, engine: str = "python") -> Child:
         """Start a process and wait until it connects. Raises `GossipError`, leaving nothing behind."""
         try:
-            return await cls._spawn(log_level, timeout)
+            return await cls._spawn(log_level, timeout, command_of(engine))
         except OSError as error:  # no room for the socket, no process to be had
             raise GossipError(f"cannot start the gossip process: {error}") from error
 
     @classmethod
-    async def _spawn(cls, log_level: str, timeout: float) -> Child:
+    async def _spawn(cls, log_level: str, timeout: float, command: tuple[str, ...]) -> Child:
         directory = Path(tempfile.mkdtemp(prefix="millrace-gossip-"))  # mode 0700
         accepted: asyncio.Queue[_Pair] = asyncio.Queue()
         try:
@@ -58,7 +60,7 @@ class Child:
             server = await asyncio.start_unix_server(lambda *pair: accepted.put_nowait(pair), path, start_serving=False)
             try:  # not `async with`: from Python 3.12 on that waits for the connection to end
                 await server.start_serving()
-                process = await _execute(path, log_level)
+                process = await _execute(command, path, log_level)
                 logs = LogLines(process)
                 try:
                     reader, writer = await _first(accepted, process, timeout)
@@ -162,9 +164,20 @@ class LogLines:
 _TAKEN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "ts", "service", "error"}
 
 
-async def _execute(path: Path, log_level: str) -> asyncio.subprocess.Process:
+def command_of(engine: str) -> tuple[str, ...]:
+    """How to start an engine of the settings. Raises `GossipError` when it is not there."""
+    if engine == "python":
+        return (sys.executable, "-m", "millrace.gossip")
+    program = GO_PROGRAM if engine == "go" else Path(engine)
+    if not os.access(program, os.X_OK) or not program.is_file():
+        hint = "; build it with engines/gossip-go/build.sh" if engine == "go" else ""
+        raise GossipError(f"the gossip engine {program} is no program{hint}")
+    return (str(program),)
+
+
+async def _execute(command: tuple[str, ...], path: Path, log_level: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "millrace.gossip",
+        *command,
         "--socket", str(path), "--parent", str(os.getpid()), "--log-level", log_level,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
         limit=_LINE_BYTES,

@@ -245,7 +245,7 @@ class GossipHandle:
 
     async def _live_once(self, first: asyncio.Future[None]) -> None:
         """One life of the process, from start to end; always raises `GossipError` with the reason."""
-        child = await Child.spawn(self.settings.log_level, self.settings.start_timeout)
+        child = await Child.spawn(self.settings.log_level, self.settings.start_timeout, self.settings.engine)
         self._child = child
         watchdog = asyncio.create_task(self._watch(child))
         try:

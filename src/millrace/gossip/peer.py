@@ -10,27 +10,21 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import trio
-from libp2p import new_swarm
-from libp2p.abc import INetConn, INetStream, INetwork, INotifee
-from libp2p.crypto.keys import KeyPair
+from libp2p.abc import INetConn
 from libp2p.crypto.secp256k1 import create_new_key_pair
-from libp2p.crypto.x25519 import create_new_key_pair as new_noise_key
-from libp2p.host.basic_host import BasicHost
-from libp2p.network.auto_connector import AutoConnector
-from libp2p.network.config import ConnectionConfig, RetryConfig
 from libp2p.network.health.ping_probe import ping_connection
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo, info_from_p2p_addr
-from libp2p.rcmgr import ResourceManager
-from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
-from libp2p.security.noise.transport import Transport as NoiseTransport
 from libp2p.tools.anyio_service import background_trio_service
 from multiaddr.multiaddr import Multiaddr
 
+from millrace.gossip.direct import DirectMessages
+from millrace.gossip.host import Comings, new_host
 from millrace.gossip.identity import secret_key
 from millrace.gossip.router import Messages
 from millrace.gossip.settings import GossipSettings, PeerSettings
+from millrace.gossip.trim import Connection, surplus
 from millrace.gossip.wire import GossipStats, ReadyPeer, TopicStats
 
 if TYPE_CHECKING:
@@ -43,7 +37,9 @@ _REDIAL_MOST = 30.0
 _STEADY_SECONDS = 30.0
 _DIAL_TIMEOUT = 10.0
 _CLOSE_TIMEOUT = 2.0
-_MAX_CONNECTIONS = 300
+_TRIM_SECONDS = 5.0
+_LOOK_AGAIN = 0.005
+"""Seconds between looks whether a full queue has room again."""
 # A large message takes several turns: at 300 a second that is 3 MB/s, where nodes begin to refuse at 4 MiB/s.
 _BYTES_PER_TURN = 10_000
 
@@ -68,18 +64,26 @@ class Peer:
         self._rate = shared.publish_rate
         self._burst = shared.publish_burst
         self._ping_interval = shared.ping_interval
+        self._patience = shared.publish_patience
         self._published = published
+        self._stalled: set[str] = set()
+        """Topics no peer of which took anything, last time; one for each topic published on at most."""
+        self._stalls = 0
+        self._connected_at: dict[ID, float] = {}
+        self._connections = 0
+        self._trimmed = 0
         self._lost_connection = trio.Event()
         self._nursery: trio.Nursery
         self._kept: set[str] = set()
         secret = secret_key(settings.key_file, settings.key_seed)
-        self._host = _host(create_new_key_pair(secret), settings.announce)
+        self._host = new_host(create_new_key_pair(secret), settings.announce)
         self._messages = Messages(
             self._host,
             lambda topic, data, source: deliver(index, topic, data, source),
             max_peer_queue=shared.max_peer_queue,
             max_peer_queue_bytes=shared.max_peer_queue_bytes,
         )
+        self._direct = DirectMessages(self._host)
         # Bounded by the handle, which keeps at most `max_pending` publishes unanswered.
         self._outbox, self._inbox = trio.open_memory_channel[tuple[int, str, bytes]](float("inf"))
 
@@ -104,7 +108,7 @@ class Peer:
             if len(self._swarm.listeners) != len(listen):
                 raise OSError(f"cannot listen on all of {', '.join(self._settings.listen)}")
             await self._messages.wait_until_ready()
-            self._host.get_network().register_notifee(_Disconnections(self._on_disconnect))
+            self._host.get_network().register_notifee(Comings(self._on_connect, self._on_disconnect))
             for topic in self._settings.subscribe:
                 await self._messages.subscribe(topic)
             self._nursery = nursery
@@ -112,6 +116,7 @@ class Peer:
                 self.keep(address)
             nursery.start_soon(self._publish_at_pace)
             nursery.start_soon(self._ping_all)
+            nursery.start_soon(self._trim_for_ever)
             if self._settings.dht:
                 nursery.start_soon(self._discovery().run)
             yield
@@ -142,11 +147,29 @@ class Peer:
                 await trio.sleep((1 - allowance) / self._rate)
                 allowance, at = 1.0, trio.current_time()
             allowance -= max(1, len(data) / _BYTES_PER_TURN)
-            self._published(request, self._messages.publish_signed(topic, data))
+            self._published(request, await self._publish_once_taken(topic, data))
+
+    async def _publish_once_taken(self, topic: str, data: bytes) -> int:
+        """Publish as soon as some peer of the topic has room; 0 when none has in time."""
+        if not self._messages.has_room(topic, len(data)) and topic not in self._stalled:
+            with trio.move_on_after(self._patience):
+                while not self._messages.has_room(topic, len(data)):
+                    await trio.sleep(_LOOK_AGAIN)
+        if not self._messages.has_room(topic, len(data)):
+            self._stalled.add(topic)
+            self._stalls += 1
+            return 0
+        self._stalled.discard(topic)
+        return self._messages.publish_signed(topic, data)
 
     async def flush(self) -> None:
         """Wait until the remote peers have taken what we queued for them."""
         await self._messages.flush()
+
+    @property
+    def unsent(self) -> int:
+        """Frames the remote peers have not taken yet."""
+        return self._messages.unsent
 
     # ---- connections
 
@@ -206,6 +229,38 @@ class Peer:
             with trio.move_on_after(_CLOSE_TIMEOUT):
                 await connection.close()
 
+    async def _trim_for_ever(self) -> None:
+        while True:
+            await trio.sleep(_TRIM_SECONDS)
+            for peer in self.surplus():
+                self._trimmed += 1
+                log.info("a connection too many is closed", extra={"remote": str(peer)})
+                with trio.move_on_after(_CLOSE_TIMEOUT):
+                    await self._host.disconnect(peer)
+
+    def surplus(self) -> list[ID]:
+        """The connected peers to let go of, by the quotas of the settings."""
+        now = trio.current_time()
+        connected = self._host.get_connected_peers()
+        self._connected_at = {peer: self._connected_at.get(peer, now) for peer in connected}
+        kept = {_target(address).peer_id for address in self._kept}
+        ours = set(self._messages.topic_ids)
+        useful = {peer for topic in ours for peer in self._messages.peer_topics.get(topic, ())}
+        meshed = {peer for peers in self._messages.router.mesh.values() for peer in peers}
+        found = surplus(
+            self._host.get_id().to_bytes(),
+            [
+                Connection(
+                    peer.to_bytes(), peer in kept, peer in useful or not ours, peer in meshed,
+                    now - self._connected_at[peer],
+                )
+                for peer in connected
+            ],
+            self._settings.max_connections,
+            self._settings.max_unknown,
+        )  # fmt: skip
+        return [ID(peer) for peer in found]
+
     def _discovery(self) -> Discovery:
         from millrace.gossip.kad import Discovery  # costs 0.1 s that most peers need not pay
 
@@ -213,6 +268,9 @@ class Peer:
 
     def _connected(self, peer: ID) -> bool:
         return any(not connection.is_closed for connection in self._swarm.get_connections(peer))
+
+    def _on_connect(self) -> None:
+        self._connections += 1
 
     def _on_disconnect(self) -> None:
         self._lost_connection.set()
@@ -243,48 +301,19 @@ class Peer:
         return GossipStats(
             peer_id=self._host.get_id().to_base58(),
             connected_peers=len(self._host.get_connected_peers()),
+            connections=self._connections,
             topics=topics,
             delivered=messages.delivered.total(),
             duplicates=messages.duplicates.total(),
             published=messages.published.total(),
-            invalid=messages.invalid,
+            invalid=messages.invalid + self._direct.invalid,
             dropped_inbound=dropped_inbound,
-            dropped_outbound=messages.dropped_outbound,
+            dropped_outbound=messages.lost.messages,
+            dropped_control=messages.lost.controls,
+            stalled=self._stalls,
+            requests=self._direct.requests,
+            trimmed=self._trimmed,
         )
-
-
-def _host(key: KeyPair, announce: tuple[str, ...] = ()) -> BasicHost:
-    """TCP, noise, yamux; a fixed bound on connections instead of the library's adaptive guards.
-
-    Its default resource manager refuses all connections for a minute after five failures.
-    """
-    resources = ResourceManager(
-        enable_circuit_breaker=False,
-        enable_graceful_degradation=False,
-        enable_memory_limits=False,
-        enable_metrics=False,
-    )
-    swarm = new_swarm(
-        key_pair=key,
-        sec_opt={NOISE: NoiseTransport(key, noise_privkey=new_noise_key().private_key)},
-        muxer_preference="YAMUX",
-        retry_config=RetryConfig(max_retries=0),
-        connection_config=ConnectionConfig(
-            min_connections=0,
-            low_watermark=0,
-            high_watermark=_MAX_CONNECTIONS,
-            max_connections=_MAX_CONNECTIONS,
-        ),
-        resource_manager=resources,
-    )
-    assert isinstance(swarm, Swarm)
-    swarm.auto_connector = _NoDials(swarm)
-    return BasicHost(
-        network=swarm,
-        resource_manager=resources,
-        disable_identify_address_discovery=True,
-        announce_addrs=[Multiaddr(address) for address in announce] or None,
-    )
 
 
 def _target(address: str) -> PeerInfo:
@@ -310,38 +339,3 @@ def _free(address: str) -> Multiaddr:
         except OSError as error:
             raise OSError(f"cannot listen on {address}: {error.strerror}") from error
     return parsed
-
-
-class _NoDials(AutoConnector):
-    """In place of the library's, which dials every address it ever heard of, whatever its low mark."""
-
-    async def run_background_task(self, nursery: trio.Nursery) -> None:
-        pass
-
-    async def maybe_connect(self) -> None:
-        pass
-
-
-class _Disconnections(INotifee):
-    """Calls `gone` after every lost connection."""
-
-    def __init__(self, gone: Callable[[], None]) -> None:
-        self._gone = gone
-
-    async def disconnected(self, network: INetwork, conn: INetConn) -> None:
-        self._gone()
-
-    async def connected(self, network: INetwork, conn: INetConn) -> None:
-        pass
-
-    async def opened_stream(self, network: INetwork, stream: INetStream) -> None:
-        pass
-
-    async def closed_stream(self, network: INetwork, stream: INetStream) -> None:
-        pass
-
-    async def listen(self, network: INetwork, multiaddr: Multiaddr) -> None:
-        pass
-
-    async def listen_close(self, network: INetwork, multiaddr: Multiaddr) -> None:
-        pass

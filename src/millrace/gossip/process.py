@@ -127,6 +127,8 @@ async def serve(path: str) -> None:
         with trio.move_on_after(_FLUSH_SECONDS):
             for peer in peers:
                 await peer.flush()
+        if unsent := sum(peer.unsent for peer in peers):
+            log.warning("frames not taken by remote peers are lost at the end", extra={"frames": unsent})
         nursery.cancel_scope.cancel()
 
 

@@ -12,7 +12,7 @@ import logging
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import partial, reduce
 
 import libp2p.pubsub.pubsub as library
 import trio
@@ -28,86 +28,24 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.pubsub.rpc_queue import RpcQueue
 from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
-from libp2p.tools.timed_cache.last_seen_cache import LastSeenCache
 
 from millrace.gossip.frames import FrameReader
+from millrace.gossip.queues import BoundedQueue, Lost, SeenCache
 from millrace.gossip.settings import MAX_FRAME_BYTES
 
 log = logging.getLogger(__name__)
 
 PROTOCOLS: tuple[TProtocol, ...] = (PROTOCOL_ID_V12, PROTOCOL_ID_V11, PROTOCOL_ID)
-SEEN_SECONDS = 600.0
-SEEN_ENTRIES = 262_144
 SEQNO_BYTES = 8
 _IDONTWANT_ABOVE = 1024
 _KNOWN_KEYS = 4096
+_ENVELOPE_BYTES = 256
+"""Of a frame with one message beside its data: peer id, sequence number, topic, signature, tags."""
 _TOPIC_LENGTH = 256
 _BREATH = 32
 """Messages of one frame after which other tasks get their turn."""
 
 Deliver = Callable[[str, bytes, str], None]
-
-
-class SeenCache(LastSeenCache):
-    """Ids of messages seen in the last ten minutes, kept from the first sight as nodes do.
-
-    Holds at most `SEEN_ENTRIES` ids (at 400 new messages a second: all of them); beyond it the oldest go.
-    """
-
-    def __init__(self, seconds: float = SEEN_SECONDS, entries: int = SEEN_ENTRIES) -> None:
-        # The base's constructor starts a thread that sweeps; `add` does that here.
-        self._seconds = seconds
-        self._entries = entries
-        self._until: dict[bytes, float] = {}
-
-    def has(self, key: bytes) -> bool:
-        until = self._until.get(key)
-        return until is not None and until > time.monotonic()
-
-    def add(self, key: bytes) -> bool:
-        now = time.monotonic()
-        if self.has(key):
-            return False
-        while self._until:
-            oldest = next(iter(self._until))
-            if self._until[oldest] > now and len(self._until) < self._entries:
-                break
-            del self._until[oldest]
-        self._until[key] = now + self._seconds
-        return True
-
-    def length(self) -> int:
-        return len(self._until)
-
-
-class BoundedQueue(RpcQueue):
-    """Frames waiting for one remote peer, bounded in number and in bytes; a full queue refuses new ones."""
-
-    def __init__(self, max_frames: int, max_bytes: int) -> None:
-        super().__init__(max_frames, MAX_FRAME_BYTES)
-        self.idle = trio.Event()
-        """Set while all that was pushed has been written to the stream."""
-        self._max_bytes = max_bytes
-        self._bytes = 0
-
-    def push(self, rpc: rpc_pb2.RPC, priority: bool = False) -> bool:
-        size = rpc.ByteSize()
-        if self._bytes + size > self._max_bytes and len(self) > 0:
-            return False
-        accepted = super().push(rpc, priority)
-        if accepted:
-            self._bytes += size
-            if self.idle.is_set():
-                self.idle = trio.Event()
-        return accepted
-
-    async def pop(self) -> rpc_pb2.RPC | None:
-        if len(self) == 0:  # the writer is back for more: it has written the last one
-            self.idle.set()
-        rpc = await super().pop()
-        if rpc is not None:
-            self._bytes -= rpc.ByteSize()
-        return rpc
 
 
 class Mesh(GossipSub):
@@ -151,14 +89,15 @@ class Mesh(GossipSub):
         return sum(self.pubsub.enqueue(peer, rpc) for peer in targets)
 
     def _substitutes(self, topic: str, chosen: set[ID]) -> Iterable[ID]:
-        """Subscribers to fill up to the degree with, where the mesh is thin (after prunes, say).
+        """Subscribers to fill up to the degree with, where the mesh is thin (after prunes, say) or takes nothing.
 
         A node would leave its own message to the mesh alone, even an empty one; ours are transactions.
         """
         assert self.pubsub is not None
-        if len(chosen) >= self.degree or topic not in self.pubsub.peer_topics:
+        taking = sum(self.pubsub.takes(peer, 0) for peer in chosen)
+        if taking >= self.degree or topic not in self.pubsub.peer_topics:
             return ()
-        return self._get_in_topic_gossipsub_peers_from_minus(topic, self.degree - len(chosen), chosen)
+        return self._get_in_topic_gossipsub_peers_from_minus(topic, self.degree - taking, chosen)
 
     def _announce_unwanted(self, topic: str, message_id: bytes, forwarder: ID) -> None:
         """Tell mesh peers not to send us a large message we have just received (gossipsub 1.2)."""
@@ -206,7 +145,9 @@ class Messages(Pubsub):
         self.duplicates: Counter[str] = Counter()
         self.published: Counter[str] = Counter()
         self.invalid = 0
-        self.dropped_outbound = 0
+        self._lost = Lost()
+        self._written: set[BoundedQueue] = set()
+        """Queues with a writer; one outlives its place among the peers until its frame is through or failed."""
         self._deliver = deliver
         self._keys: OrderedDict[bytes, tuple[PublicKey, str]] = OrderedDict()
         # The library makes the queue of a new peer from this name, with room for 32 frames.
@@ -228,19 +169,51 @@ class Messages(Pubsub):
         return self.router.forward(self.my_id, message)
 
     def enqueue(self, peer: ID, rpc: rpc_pb2.RPC) -> bool:
-        """Put `rpc` into the queue of a connected peer; False, and counted, if it is full."""
+        """Put `rpc` into the queue of a connected peer; False, and counted, if it is full or the peer has gone."""
         queue = self.peer_queues.get(peer)
         if queue is None:
+            self._lost = self._lost.plus(Lost.of(rpc))
             return False
-        accepted = queue.push(rpc)
-        if not accepted:
-            self.dropped_outbound += 1
-        return accepted
+        return queue.push(rpc)
+
+    def takes(self, peer: ID, size: int) -> bool:
+        """Whether the queue of a peer has room for a frame of `size` bytes."""
+        queue = self.peer_queues.get(peer)
+        return isinstance(queue, BoundedQueue) and queue.has_room(size)
+
+    def has_room(self, topic: str, size: int) -> bool:
+        """Whether a message of `size` bytes can be queued for some peer of `topic`; also when nobody is subscribed."""
+        peers = self.peer_topics.get(topic)
+        return not peers or any(self.takes(peer, size + _ENVELOPE_BYTES) for peer in peers)
+
+    @property
+    def lost(self) -> Lost:
+        """What has not reached the stream of a remote peer, of those connected now and before."""
+        return reduce(Lost.plus, (queue.lost for queue in {*self._queues(), *self._written}), self._lost)
+
+    @property
+    def unsent(self) -> int:
+        """Frames that wait for remote peers."""
+        return sum(len(queue) for queue in self._queues())
+
+    def _queues(self) -> list[BoundedQueue]:
+        return [queue for queue in self.peer_queues.values() if isinstance(queue, BoundedQueue)]
+
+    async def handle_sending_messages(self, peer_id: ID, stream: INetStream, queue: RpcQueue) -> None:
+        """As the library's; what is left when the stream ends is counted as lost."""
+        assert isinstance(queue, BoundedQueue)
+        self._written.add(queue)
+        try:
+            await super().handle_sending_messages(peer_id, stream, queue)
+        finally:
+            self._written.remove(queue)
+            if self.peer_queues.get(peer_id) is queue:
+                del self.peer_queues[peer_id]
+            self._lost = self._lost.plus(queue.abandon())
 
     async def flush(self) -> None:
         """Wait until what is queued now has been written to the remote peers."""
-        for queue in list(self.peer_queues.values()):
-            assert isinstance(queue, BoundedQueue)
+        for queue in self._queues():
             await queue.idle.wait()
 
     def get_hello_packet(self) -> rpc_pb2.RPC:

@@ -31,6 +31,10 @@ class PeerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Find peers by Kademlia, and let others find theirs through us."""
     dht_peers: int = 32
     """Connected peers at which to stop looking for more."""
+    max_connections: int = 41
+    """Connections kept (a node's own number); beyond it the least useful are closed, never those to `bootstrap`."""
+    max_unknown: int = 7
+    """Of these, to peers subscribed to none of our topics. A peer without topics (a seeder) knows no such peers."""
     kad_protocols: tuple[str, ...] = KAD_PROTOCOLS
 
 
@@ -38,6 +42,9 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """All peers of one process, and the bounds of its queues (docs/gossip.md lists the policies)."""
 
     peers: tuple[PeerSettings, ...] = (PeerSettings(),)
+    engine: str = "python"
+    """What runs the peers: `python` (py-libp2p), `go` (`engines/gossip-go`, built with its `build.sh`), or the path of
+    a program that takes the same arguments and speaks the same protocol on the socket."""
     interconnect: bool = False
     """Keep the peers of this process connected to each other, each with each."""
     publish_rate: float = 300.0
@@ -53,6 +60,9 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     max_peer_queue: int = 4096
     """Frames waiting for one slow remote peer; beyond it new ones are dropped and counted."""
     max_peer_queue_bytes: int = 32 * 1024 * 1024
+    publish_patience: float = 1.0
+    """Seconds a publish waits while no peer of its topic takes anything; then it is answered with 0. Later ones for
+    that topic are answered at once, until somebody takes again."""
     ping_interval: float = 20.0
     """Seconds between pings of each connection; one that leaves half of it without an answer is closed."""
     start_timeout: float = 30.0

@@ -110,6 +110,8 @@ class GossipStats(msgspec.Struct, frozen=True):
 
     peer_id: str = ""
     connected_peers: int = 0
+    connections: int = 0
+    """Connections that were ever made, from either side."""
     topics: dict[str, TopicStats] = {}
     delivered: int = 0
     duplicates: int = 0
@@ -119,7 +121,17 @@ class GossipStats(msgspec.Struct, frozen=True):
     dropped_inbound: int = 0
     """Messages lost because the service did not take them in time (the whole process)."""
     dropped_outbound: int = 0
-    """Copies lost because a remote peer did not take them in time."""
+    """Copies of messages lost on the way to a remote peer: its queue was full, or it left before they were written."""
+    dropped_control: int = 0
+    """Frames of gossipsub's own (IHAVE, IWANT, GRAFT, PRUNE, IDONTWANT) lost in the same way."""
+    dropped_validation: int = 0
+    """Messages not looked at because too many waited for the check of their signature."""
+    stalled: int = 0
+    """Publishes answered with 0 because no peer of the topic took them in time."""
+    requests: int = 0
+    """Direct messages of nodes that ask for data. They are read and get no answer."""
+    trimmed: int = 0
+    """Connections closed because there were more than the settings allow."""
     restarts: int = 0
     """How often the process was started again. Filled in by the handle."""
     refused: int = 0
@@ -142,7 +154,10 @@ class GossipStats(msgspec.Struct, frozen=True):
         return {name: topic.peers for name, topic in self.topics.items()}
 
 
-_COUNTERS = ("delivered", "duplicates", "published", "invalid", "dropped_inbound", "dropped_outbound")
+_COUNTERS = (
+    "delivered", "duplicates", "published", "invalid", "dropped_inbound", "dropped_outbound", "dropped_control",
+    "dropped_validation", "stalled", "requests", "trimmed", "connections",
+)  # fmt: skip
 
 
 def _sums(names: tuple[str, ...], *parts: GossipStats | TopicStats | None) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class Service:
         self.accounts.on_nonce = self.desk.nonce_heard
         self.absent_accounts = AbsentAccounts(self.accounts)
         if settings.gossip:
-            self.peer = Peer(settings, self.network, self.statistics, self.api)
+            self.peer = Peer(settings, self.network, self.statistics, self.api, self.relayers().by_shard)
         self.broadcaster = Broadcaster(
             self.network,
             self.peer.publish if self.peer is not None else _publish_nowhere,

@@ -37,6 +37,7 @@ class _RelayerCollector(Collector):
         yield from self._counters()
         yield from self._gauges()
         yield from self._keys()
+        yield from self._gossip()
 
     def _counters(self) -> Iterator[Metric]:
         service = self._service
@@ -156,3 +157,30 @@ class _RelayerCollector(Collector):
         for shard, key in sorted(self._service.relayers().by_shard.items()):
             lost.add_metric([str(shard)], treasury.ledger.lost(key, now) / 10**18)
         yield lost
+
+    def _gossip(self) -> Iterator[Metric]:
+        """The gossip peer, as of the last second."""
+        peer = self._service.peer
+        if peer is None:
+            return
+        stats, observer = peer.stats, peer.observer
+        for name, text, value in (
+            ("delivered", "Messages heard.", stats.delivered),
+            ("duplicates", "Further copies of them.", stats.duplicates),
+            ("published", "Messages published.", stats.published),
+            ("invalid", "Messages that break a rule.", stats.invalid),
+            ("dropped_inbound", "Messages lost because this service was late.", stats.dropped_inbound),
+            ("dropped_outbound", "Copies lost on the way to a remote peer.", stats.dropped_outbound),
+            ("dropped_control", "Control frames lost on the way to a remote peer.", stats.dropped_control),
+            ("dropped_validation", "Messages lost before their signature was checked.", stats.dropped_validation),
+            ("stalled", "Publishes that no peer took in time; each is sent by another way.", stats.stalled),
+            ("refused", "Publishes beyond the bound of those under way.", stats.refused),
+            ("requests", "Requests of nodes for data.", stats.requests),
+            ("trimmed", "Connections closed for want of a place.", stats.trimmed),
+            ("connections_made", "Connections made.", stats.connections),
+            ("restarts", "Gossip processes lost.", stats.restarts),
+            ("heartbeats", "Heartbeats sent.", observer.heartbeats if observer else 0),
+            ("announcements", "Announcements of our shard sent.", observer.announcements if observer else 0),
+        ):
+            yield CounterMetricFamily(f"relayer_gossip_{name}", text, value=value)
+        yield GaugeMetricFamily("relayer_gossip_peers", "Connected peers.", value=stats.connected_peers)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine
+import time
+from collections.abc import Collection, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from millrace.chain.shard import METACHAIN
 from millrace.gossip.child import GossipError
 from millrace.gossip.handle import GossipHandle, GossipMessage
 from millrace.gossip.settings import GossipSettings, PeerSettings
+from millrace.gossip.wire import GossipStats
 from millrace.relayer.chain_api import ChainApi, ChainApiError
+from millrace.relayer.observer import Observer, claimed_shard
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.statistics import Statistics
 
@@ -30,12 +33,23 @@ class Peer:
     """A gossip process with one peer, which hears all transactions and heartbeats. `start` it first, `stop` it last."""
 
     def __init__(
-        self, settings: RelayerSettings, network: NetworkProfile, statistics: Statistics, api: ChainApi | None
+        self,
+        settings: RelayerSettings,
+        network: NetworkProfile,
+        statistics: Statistics,
+        api: ChainApi | None,
+        shards: Collection[int] = (),
     ) -> None:
+        """`shards` are those of the relayer's keys. Raises `ValueError` for a setting that makes no sense."""
         self._statistics = statistics
         self._api = api if settings.gossip_bootstrap_url else None
         self._bootstrap_url = settings.gossip_bootstrap_url
-        self._handle = GossipHandle(GossipSettings(peers=(_settings(settings, network),)), self._hear)
+        gossip = GossipSettings(peers=(_settings(settings, network),), engine=settings.gossip_engine)
+        self._handle = GossipHandle(gossip, self._hear)
+        shard = claimed_shard(settings.gossip_shard, network, shards)
+        self.observer = None if shard is None else Observer(network, shard, settings.gossip_name, self.publish)
+        self.stats = GossipStats()
+        """Of the last second."""
 
     async def start(self) -> None:
         """Listen. Raises `OSError`."""
@@ -64,8 +78,10 @@ class Peer:
 
     async def _count(self) -> None:
         while True:
-            stats = await self._handle.stats()
+            stats = self.stats = await self._handle.stats()
             self._statistics.gossip_counters(stats.connected_peers, stats.delivered, stats.duplicates)
+            if self.observer is not None:
+                await self.observer.look(stats, time.monotonic(), int(time.time()))
             await asyncio.sleep(COUNT_SECONDS)
 
     async def _find(self, api: ChainApi) -> None:

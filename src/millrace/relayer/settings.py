@@ -66,6 +66,13 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     gossip_key_file: str = ""
     """Identity of the libp2p peer; empty keeps it in the data directory."""
     gossip_dht: bool = False
+    gossip_engine: str = "python"
+    """What runs the peer: `python`, `go`, or the path of a program (docs/gossip.md)."""
+    gossip_shard: str = "auto"
+    """Of which shard our peer says it is an observer: a number, `meta`, `auto` (the lowest shard of the keys, 0 without
+    any), or `none`: it says nothing, and nodes count it among the few unknown peers they keep."""
+    gossip_name: str = ""
+    """Name in its heartbeats, at most 128 bytes; nodes show it to everybody."""
 
     max_connections: int = 20_000
     max_connections_per_client: int = 1_000

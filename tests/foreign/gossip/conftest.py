@@ -43,12 +43,12 @@ class ForeignPeer:
         peer.id, peer.address = ready["id"], ready["address"]
         return peer
 
-    async def ask(self, do: str, **arguments: str) -> dict[str, Any]:
+    async def ask(self, do: str, patience: float = PATIENCE, **arguments: str | int) -> dict[str, Any]:
         assert self._process.stdin is not None
         request = len(self._requests)
         answer = self._requests[request] = asyncio.get_running_loop().create_future()
         self._process.stdin.write(json.dumps({"request": request, "do": do, **arguments}).encode() + b"\n")
-        done = await asyncio.wait_for(answer, PATIENCE)
+        done = await asyncio.wait_for(answer, patience)
         assert "error" not in done, done["error"]
         return done
 

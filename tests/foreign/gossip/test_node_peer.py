@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.gossip.conftest import build_go
 
 from millrace.chain.gossip import unwrap_transactions, wrap_transactions
 from millrace.chain.proto.p2p_pb2 import Batch
@@ -119,3 +120,28 @@ async def test_nodes_find_each_other_through_us_and_we_find_them(start_node: Sta
             return (await handle.stats(peer=1)).connected_peers >= 3
 
         await first.until(found)
+
+
+@pytest.mark.parametrize("engine", ["python", "go"])
+async def test_requests_of_a_node_are_read_and_unanswered(start_node: StartNode, engine: str) -> None:
+    """A node's direct requests reach us by its own code; it gets no answer and stays connected."""
+    if engine == "go":
+        build_go()
+    node = await start_node()
+    settings = PeerSettings(subscribe=(TOPIC,), bootstrap=(node.address,))
+    async with GossipHandle(GossipSettings(peers=(settings,), engine=engine)) as handle:
+
+        async def connected() -> bool:
+            return handle.peer_ids[0] in (await node.ask("peers"))["connected"]
+
+        await node.until(connected)
+        for _ in range(3):
+            await node.ask("request", address=handle.peer_ids[0], data=PROBE.hex())
+
+        async def read() -> bool:
+            return (await handle.stats()).requests == 3
+
+        await node.until(read)
+        stats = await handle.stats()
+        assert (stats.invalid, stats.connected_peers) == (0, 1)
+        assert await connected()

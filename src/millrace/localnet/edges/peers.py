@@ -1,8 +1,8 @@
 """The chain's libp2p peers: transactions in, heartbeats out.
 
 One peer per shard and one of the metachain, in one process, connected to each other. Each is subscribed to the
-topics on which transactions of its shard's senders travel, and to its shard's heartbeats. Forwarding is gossip's
-own work.
+topics on which transactions of its shard's senders travel, to its shard's heartbeats, and to the topic on which peers
+say which shard they serve. Forwarding is gossip's own work.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Peers:
         """A message from the network: all of its transactions, or none if one of them is not in order."""
         shard = self._shard_of_topic.get(message.topic)
         if shard is None:
-            return  # a heartbeat, which our own peers forward to each other
+            return  # what a peer says of itself, which our own peers forward to each other
         self.received += 1
         try:
             batch = [from_proto(raw) for raw in wire.unwrap_transactions(message.data, int(time.time()))]
@@ -106,5 +106,5 @@ class Peers:
         topics = () if shard == METACHAIN else self._network.transactions_topics(shard)
         return PeerSettings(
             key_seed=f"millrace/localnet/{self._settings.seed}/{shard}",
-            subscribe=(*topics, self._network.heartbeat_topic(shard)),
+            subscribe=(*topics, self._network.heartbeat_topic(shard), wire.CONNECTION_TOPIC),
         )

@@ -3,9 +3,11 @@ package main
 
 import (
 	"bufio"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -42,10 +44,52 @@ func (unrated) GetTopRatedPeersFromList(peers []core.PeerID, _ int) []core.PeerI
 }
 func (unrated) IsInterfaceNil() bool { return false }
 
-// processor reports what has passed the node's checks of the wrapper.
+// processor reports what has passed the node's checks of the wrapper; of a flood it only keeps what has come.
 type processor struct{}
 
+var (
+	floodMutex sync.Mutex
+	flooded    = map[byte][]byte{} // a bit for each message, by who published it
+)
+
+const (
+	floodMark = 0xf1
+	floodSize = 300
+)
+
+// keep notes a message of a flood; false when it is another.
+func keep(payload []byte) bool {
+	if len(payload) != floodSize || payload[0] != floodMark {
+		return false
+	}
+	number := binary.BigEndian.Uint32(payload[2:])
+	floodMutex.Lock()
+	defer floodMutex.Unlock()
+	bits := flooded[payload[1]]
+	for int(number/8) >= len(bits) {
+		bits = append(bits, 0)
+	}
+	bits[number/8] |= 1 << (number % 8)
+	flooded[payload[1]] = bits
+	return true
+}
+
+// flood publishes numbered messages at a steady rate.
+func flood(node p2p.Messenger, topic string, publisher byte, count, rate int) {
+	began := time.Now()
+	for number := range count {
+		payload := make([]byte, floodSize)
+		payload[0], payload[1] = floodMark, publisher
+		binary.BigEndian.PutUint32(payload[2:], uint32(number))
+		node.Broadcast(topic, payload)
+		time.Sleep(time.Until(began.Add(time.Duration(number+1) * time.Second / time.Duration(rate))))
+	}
+}
+
 func (processor) ProcessReceivedMessage(m p2p.MessageP2P, _ core.PeerID, _ p2p.MessageHandler) ([]byte, error) {
+	if keep(m.Data()) {
+		return nil, nil
+	}
 	say(event{
 		"event": "message", "topic": m.Topic(), "payload": hex.EncodeToString(m.Data()),
 		"from": m.Peer().Pretty(), "timestamp": m.Timestamp(),
@@ -106,6 +150,9 @@ type command struct {
 	Do      string
 	Address string
 	Data    string
+	Number  int
+	Count   int
+	Rate    int
 }
 
 func obey(node p2p.Messenger, topic string, c command) event {
@@ -121,6 +168,24 @@ func obey(node p2p.Messenger, topic string, c command) event {
 			connected = append(connected, peer.Pretty())
 		}
 		done["connected"] = connected
+	case "flood":
+		flood(node, topic, byte(c.Number), c.Count, c.Rate)
+	case "flooded":
+		floodMutex.Lock()
+		defer floodMutex.Unlock()
+		seen := map[string]string{}
+		for publisher, bits := range flooded {
+			seen[strconv.Itoa(int(publisher))] = hex.EncodeToString(bits)
+		}
+		done["seen"] = seen
+	case "request":
+		data, err := hex.DecodeString(c.Data)
+		check(err)
+		to, err := core.NewPeerID(c.Address)
+		check(err)
+		if err := node.SendToConnectedPeer(topic+core.TopicRequestSuffix, data, to); err != nil {
+			done["error"] = err.Error()
+		}
 	case "publish":
 		data, err := hex.DecodeString(c.Data)
 		check(err)
