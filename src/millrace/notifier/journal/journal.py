@@ -23,7 +23,6 @@ from typing import NamedTuple, TypeVar
 
 from millrace.chain import outport, outport_json
 from millrace.notifier.journal.dead_letters import DeadLetters
-from millrace.notifier.journal.postgres_store import PostgresStore
 from millrace.notifier.journal.processor import Arrival, Processor
 from millrace.notifier.journal.rows import JournalStore, JournalUnusable
 from millrace.notifier.journal.sqlite_store import Store
@@ -32,7 +31,6 @@ from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.rules.dedup import Block
 from millrace.notifier.rules.entry import Entry, now_ms
 from millrace.notifier.settings import NotifierSettings
-from millrace.runtime.postgres import Unavailable
 
 log = logging.getLogger(__name__)
 _log_dead_letter = OccasionalLog(log, logging.WARNING, "dead letter")
@@ -117,6 +115,9 @@ class Journal:
         url, schema = self._settings.journal_url, self._settings.journal_schema
         if not url:
             return Store(directory, writer=True), Store(directory, writer=False)
+        from millrace.notifier.journal.postgres_store import PostgresStore  # with its client library
+        from millrace.runtime.postgres import Unavailable
+
         try:
             return PostgresStore(url, schema, writer=True), PostgresStore(url, schema, writer=False)
         except Unavailable as error:
@@ -170,7 +171,9 @@ class Journal:
         while True:
             try:
                 return ask()
-            except Unavailable as error:
+            except JournalUnusable:
+                raise
+            except OSError as error:
                 log.error("the journal cannot be read; consumers wait", extra={"why": str(error)})
                 if self._stopping.wait(delay):
                     return at_the_end

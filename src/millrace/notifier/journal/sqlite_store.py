@@ -38,6 +38,7 @@ _APPLICATION_ID = 0x6D696C6C  # "mill"
 _PAGE_SIZE = (
     1024  # with 2,048 a small commit writes 1.6 times as much, with 8,192 six times; large blocks cost the same
 )
+_CHECKED_BYTES = 16 * 1024 * 1024  # of the newest events at a start, so that large ones do not make nodes wait
 _COUNT_EVERY = 1024  # events, between writes of the count of bytes
 _SWEEP_ROWS = 512  # looked at in one transaction at least
 _SWEEP_SHARE = 4  # … and for each event since the one before; so the tables outgrow the window by a third at most
@@ -149,10 +150,15 @@ class Store:
             )
 
     def _check_newest(self) -> None:
+        size = 0
         newest = self._db.execute(f"{SELECT} ORDER BY sequence DESC LIMIT ?", (CHECKED_AT_START,))
         for row in newest:
             if not intact(row):
                 raise JournalUnusable.damaged(self.path, f"event {row[0]} fails its checksum")
+            size += row[7]
+            if size >= _CHECKED_BYTES:
+                break
+        newest.close()
 
     def _fact(self, name: str) -> int:
         row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
