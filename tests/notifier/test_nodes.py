@@ -83,12 +83,12 @@ async def test_largest_frame(tmp_path: Path) -> None:
 
 
 async def test_frames_that_are_no_envelope(tmp_path: Path) -> None:
-    """Text (a node set to JSON) and garbage close that connection and tell what to set; others go on."""
+    """Text and garbage close that connection and tell what to set; others go on."""
     async with notifier(tmp_path) as running, peers(running) as connect:
         good = await connect.node()
-        for send, code in (("send_text", 1003), ("send_binary", 1007)):
+        for send, data, code in (("send_text", b'{"counter":1}', 1003), ("send_binary", b"\xff", 1007)):
             bad = await connect.node()
-            getattr(bad, send)(b'{"counter":1}')
+            getattr(bad, send)(data)
             await asyncio.wait_for(bad.ended.wait(), WAIT)
             assert bad.close_code == code
         await good.save(save_block(0, 1))

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from Crypto.Hash import keccak
-
 HRP = "erd"
 SIZE = 32
 ZERO = bytes(SIZE)
@@ -125,5 +123,7 @@ def contract_address(deployer: bytes, nonce: int, vm: bytes = WASM_VM) -> bytes:
     Keccak-256 of deployer and little-endian nonce, bytes 10 to 29, between eight zero bytes with the VM type
     and the last two bytes of the deployer, so that the contract lives in the deployer's shard.
     """
+    from Crypto.Hash import keccak  # takes long to load, and most who have to do with addresses need it not
+
     digest = keccak.new(digest_bits=256, data=deployer + nonce.to_bytes(8, "little")).digest()
     return bytes(8) + vm + digest[10:30] + deployer[-2:]

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
-from aiohttp import web
-
-from millrace.notifier.brokers.sink import Sink
 from millrace.notifier.hub import Hub, HubSession
 from millrace.notifier.journal.journal import Journal
 from millrace.notifier.metrics import Metrics
 from millrace.notifier.nodes import PATH as SAVE_PATH
 from millrace.notifier.nodes import Ingest
-from millrace.notifier.rules.entry import Entry, now_ms
+from millrace.notifier.rules.entry import Entry
 from millrace.notifier.settings import NotifierSettings
-from millrace.runtime import http, process, websocket
+from millrace.runtime import process, websocket
+
+if TYPE_CHECKING:
+    from millrace.notifier.brokers.sink import Sink
 
 log = logging.getLogger(__name__)
 
@@ -32,14 +34,15 @@ class Notifier:
         self.metrics = Metrics()
         self.hub = Hub(settings, self.metrics)
         self.journal = Journal(settings, self.metrics, self._publish)
-        self.sinks = _sinks(settings, self.metrics, self.journal)
+        self.sinks: list[Sink] = []
         self.ingest = Ingest(settings, self.journal, self.metrics)
-        self.started_ms = now_ms()
         self.port = 0
         self.http_port = 0
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Open the journal, then the ports; `stack` undoes it in the right order.
+        """Open the journal, then the nodes' port, then all else; `stack` undoes it in the right order.
+
+        Nodes stand still while a notifier is away. So what only others need is loaded once nodes are answered.
 
         At the end the consumers' deliveries cease first and the sockets close last: what was queued still
         gets to disk, and its nodes still get their answers.
@@ -54,12 +57,17 @@ class Notifier:
             raise
         stack.push_async_callback(server.close)
         stack.push_async_callback(self.journal.stop)
-        for sink in self.sinks:
+        self.port = server.port
+        log.info("nodes are answered", extra={"port": self.port})
+        for sink in await _sinks(settings, self.metrics, self.journal):
             await sink.start()
             stack.push_async_callback(sink.stop)
+            self.sinks.append(sink)
         stack.push_async_callback(self.hub.stop)
-        self.port = server.port
-        operators = http.HttpServer(self._operator_app())
+        await _load("millrace.notifier.operators")
+        from millrace.notifier.operators import Operators
+
+        operators = Operators(settings, self.metrics, self.journal, self.ingest, self.hub, self.sinks)
         stack.push_async_callback(operators.stop)
         self.http_port = await operators.start(settings.host, settings.http_port)
 
@@ -88,83 +96,27 @@ class Notifier:
             return HubSession(self.hub)
         raise websocket.Refuse(404, f"nodes connect to {SAVE_PATH}, consumers to {HUB_PATH}")
 
-    def _operator_app(self) -> web.Application:
-        app = http.make_app()
-        serve_metrics = http.metrics_handler(self.metrics.registry)
-
-        async def metrics(request: web.Request) -> web.Response:
-            self._refresh_gauges()
-            return await serve_metrics(request)
-
-        app.router.add_get("/health", self._health)
-        app.router.add_get("/ready", self._ready)
-        app.router.add_get("/metrics", metrics)
-        return app
-
-    async def _health(self, _: web.Request) -> web.Response:
-        """The process lives; `degraded` when it does so with a sink in trouble."""
-        body: dict[str, object] = {"status": "ok", "uptimeSeconds": (now_ms() - self.started_ms) // 1000}
-        if self.sinks:
-            body["sinks"] = {
-                sink.name: {"connected": sink.connected, "cursor": sink.cursor, "lag": sink.lag} for sink in self.sinks
-            }
-        problems = [problem for sink in self.sinks for problem in sink.problems]
-        if problems:
-            body |= {"status": "degraded", "reasons": problems}
-        return http.json_response(body)
-
-    async def _ready(self, _: web.Request) -> web.Response:
-        """Events flow: the disk takes them, and every known shard had a block lately."""
-        ages = self._block_ages()
-        stale = [shard for shard, age in ages.items() if age > self.settings.ready_max_age]
-        reasons = [f"no block of shard {shard} for {ages[shard]:.0f} s" for shard in stale]
-        if not ages:
-            reasons.append("no block yet")
-        if self.journal.failing:
-            reasons.append(f"the journal cannot be written: {self.journal.failing}")
-        body = {
-            "status": "not ready" if reasons else "ready",
-            "reasons": reasons,
-            "secondsSinceBlock": {str(shard): round(age, 3) for shard, age in ages.items()},
-            "nodes": len(self.ingest.nodes),
-            "consumers": len(self.hub.sessions),
-            "journal": {"oldest": self.journal.oldest, "head": self.journal.head},
-            "sinks": {
-                sink.name: {"cursor": sink.cursor, "lag": sink.lag, "problems": sink.problems} for sink in self.sinks
-            },
-        }
-        return http.json_response(body, 503 if reasons else 200)
-
-    def _block_ages(self) -> dict[int, float]:
-        now = now_ms()
-        return {shard: (now - at) / 1000 for shard, at in sorted(self.journal.last_block_ms.items())}
-
-    def _refresh_gauges(self) -> None:
-        metrics = self.metrics
-        metrics.head.set(self.journal.head)
-        metrics.oldest.set(self.journal.oldest)
-        metrics.consumers.set(len(self.hub.sessions))
-        metrics.subscriptions.set(self.hub.filter_count)
-        metrics.consumer_lag.set(self.hub.lag())
-        for sink in self.sinks:
-            sink.refresh_gauges()
-        for shard, age in self._block_ages().items():
-            metrics.block_age.labels(metrics.shard(shard)).set(age)
-
     async def work(self, stop: asyncio.Event) -> None:
         """Follow the nodes in server mode until `stop`, or until the journal gives up."""
         followers = [self.ingest.follow(url) for url in self.settings.node_urls]
         await process.wait_first(stop, self.journal.defect, *followers)
 
 
-def _sinks(settings: NotifierSettings, metrics: Metrics, journal: Journal) -> list[Sink]:
+async def _load(module: str) -> None:
+    """Import a module while the loop goes on."""
+    await asyncio.to_thread(importlib.import_module, module)
+
+
+async def _sinks(settings: NotifierSettings, metrics: Metrics, journal: Journal) -> list[Sink]:
     """The brokers to publish to. A client library is loaded only when it is used."""
     sinks: list[Sink] = []
     if settings.amqp_url:
+        await _load("millrace.notifier.brokers.rabbitmq")
         from millrace.notifier.brokers.rabbitmq import AmqpSink
 
         sinks.append(AmqpSink(settings, metrics, journal))
     if settings.service_bus_connection or settings.service_bus_connection_file:
+        await _load("millrace.notifier.brokers.service_bus")
         from millrace.notifier.brokers.service_bus import ServiceBusSink
 
         sinks.append(ServiceBusSink(settings, metrics, journal))

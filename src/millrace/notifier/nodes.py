@@ -8,7 +8,8 @@ import hmac
 import logging
 import random
 
-from millrace.chain import outport
+from millrace.chain import outport, outport_json
+from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.journal.journal import Journal
 from millrace.notifier.journal.processor import Arrival
 from millrace.notifier.metrics import Metrics
@@ -26,7 +27,8 @@ _log_refused = OccasionalLog(log, logging.WARNING, "frame refused")
 PATH = "/save"
 _ENVELOPE_BYTES = 1024  # around the payload, the topic included
 _NODE_FRAMES = 16  # a node may have under way before it is read no further; real ones have one
-_HINT = 'nodes must send binary protobuf: MarshallerType = "gogo protobuf"'
+_HINT = 'nodes must send binary frames, with MarshallerType = "json" or "gogo protobuf" as node_marshaller says'
+_AS_JSON = {"auto": None, "json": True, "protobuf": False}
 _RECONNECT = 0.5, 30.0  # seconds between attempts to reach a node: first, longest
 
 
@@ -39,6 +41,7 @@ class NodeSession(websocket.Session):
         self._ingest = ingest
         self._name = name
         self._observer = Observer(0)
+        self._as_json = _AS_JSON[ingest.settings.node_marshaller]  # None: the first message will tell
         self._frames = 0
         self._bytes = 0
         self.paused = False
@@ -56,7 +59,7 @@ class NodeSession(websocket.Session):
         try:
             if kind == "text":
                 raise outport.OutportError("not a binary frame")
-            envelope = outport.decode_envelope(data)
+            envelope, payload = self._decode(data)
         except outport.OutportError as error:
             self._ingest.metrics.frames_refused.inc()
             _log_refused(remote=self.remote, why=str(error), hint=_HINT)
@@ -64,7 +67,6 @@ class NodeSession(websocket.Session):
             return
         if envelope.type != outport.PAYLOAD:
             return  # the protocol has them ignored, and never acknowledged
-        payload = envelope.payload
         metrics = self._ingest.metrics
         metrics.messages.labels(metrics.topic(envelope.topic)).inc()
         metrics.received_bytes.inc(len(payload))
@@ -75,14 +77,25 @@ class NodeSession(websocket.Session):
         self._bytes += len(payload)
         self._ingest.queued(len(payload))
         counter = envelope.counter if envelope.withAcknowledge else None
-        self._ingest.journal.submit(arrival, functools.partial(self._on_disk, counter, len(payload)))
+        on_disk = functools.partial(self._on_disk, counter, len(payload))
+        self._ingest.journal.submit(arrival, on_disk, as_json=bool(self._as_json))
         self._regulate()
+
+    def _decode(self, data: bytes) -> tuple[pb.WsMessage, bytes]:
+        """The envelope and its payload, which is in base64 when the node writes JSON. Raises `OutportError`."""
+        if self._as_json is None:
+            self._as_json = outport_json.is_json(data)
+        if self._as_json:
+            return outport_json.decode_envelope(data)
+        envelope = outport.decode_envelope(data)
+        return envelope, envelope.payload
 
     def _on_disk(self, counter: int | None, size: int) -> None:
         self._frames -= 1
         self._bytes -= size
         if counter is not None:
-            self.send_binary(outport.ack_envelope(counter))
+            acknowledge = outport_json.ack_envelope if self._as_json else outport.ack_envelope
+            self.send_binary(acknowledge(counter))
         self._regulate()
         self._ingest.queued(-size)
 

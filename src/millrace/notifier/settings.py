@@ -51,6 +51,8 @@ class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nodes in server mode that the notifier connects to, such as `ws://10.0.0.5:22111`; `/save` is added."""
     max_queued_bytes: Positive = 512 * MEBIBYTE
     """Node frames waiting for the disk; beyond it no node is read until some are written."""
+    node_marshaller: Literal["auto", "protobuf", "json"] = "auto"
+    """What nodes write, as their `MarshallerType`; `auto`: what the first message of a connection is written in."""
 
     finalized_wait: Seconds = 5.0
     """How long a finalised mark waits for its block before it is delivered alone, marked as unjoined."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from millrace.notifier.journal.rows import JournalUnusable
-from millrace.notifier.journal.sqlite_store import FILE_NAME, Store
+from millrace.notifier.journal.sqlite_store import FILE_NAME, SCHEMA_VERSION, Store
+from millrace.notifier.rules.dedup import Block, State
 
 from .test_store import fill
 
@@ -85,3 +88,139 @@ def test_no_database_at_all(tmp_path: Path) -> None:
     with pytest.raises(JournalUnusable, match="damaged"):
         Store(tmp_path, writer=True)
     assert (tmp_path / FILE_NAME).read_bytes() == b"not a database" * 100
+
+
+def tell(store: Store, number: int, size: int) -> None:
+    """What a saved block, its mark and its round write, a commit each."""
+    block_hash = hashlib.sha256(b"%d" % number).digest()
+    for topic, state in (("SaveBlock", State.SAVED), ("FinalizedBlock", State.FINAL)):
+        store.begin()
+        store.block(0, block_hash)
+        store.live_at(0, number)
+        if state is State.SAVED:
+            store.set_newest_nonce(0, number)
+        block = Block(generation=1, state=state, nonce=number, digest=block_hash[:16], first_sequence=number)
+        store.put_block(0, block_hash, block)
+        store.append(topic, 0, 0, f"{topic}:0:{block_hash.hex()}:1", 1, bytes(size if state is State.SAVED else 40))
+        store.commit()
+    store.begin()
+    assert store.add_content("SaveRoundsInfo", 0, block_hash[16:])
+    store.append("SaveRoundsInfo", 0, 0, f"SaveRoundsInfo:0:{block_hash[16:].hex()}:1", 1, bytes(250))
+    store.commit()
+
+
+@pytest.mark.parametrize("size", [600, 3900])
+def test_small_commits_write_little(tmp_path: Path, open_store: OpenStore, size: int) -> None:
+    """Messages under 4 KB, one in a commit, write at most 12 KB each on average, in a memory of a thousand blocks."""
+    store = open_store(tmp_path)
+    for number in range(1000):
+        tell(store, number, size)
+    log = Path(f"{store.path}-wal")
+    before = log.stat().st_size
+    for number in range(1000, 1100):
+        tell(store, number, size)
+    assert (log.stat().st_size - before) / 300 < 12_000
+
+
+def test_bytes_are_counted_across_restarts(tmp_path: Path) -> None:
+    """However a process ended, the next one knows how many bytes the events have, without reading all of them."""
+    expected = 0
+    for sizes in ((10, 20), (5,) * 1200, (7,)):
+        store = Store(tmp_path, writer=True)
+        assert store.payload_bytes == expected
+        store.begin()
+        for size in sizes:
+            store.append("SaveBlock", 0, 0, "id", 1, bytes(size))
+        store.commit()
+        store.begin()
+        store.prune(0, 10**9, 10**6)
+        store.commit()
+        expected += sum(sizes)
+        store.close()
+    store = Store(tmp_path, writer=True)
+    store.begin()
+    gone = store.prune(0, expected - 25, 10**6)
+    store.rollback()
+    assert (gone, store.payload_bytes) == (2, expected)
+    store.begin()
+    assert store.prune(0, expected - 25, 10**6) == 2
+    store.commit()
+    store.close()
+    store = Store(tmp_path, writer=True)
+    assert store.payload_bytes == expected - 30
+    store.close()
+
+
+def test_old_memories_leave_in_rounds(tmp_path: Path, open_store: OpenStore) -> None:
+    """However many memories there are, a transaction looks at some of them, and a few transactions at all."""
+    store = open_store(tmp_path)
+    store.begin()
+    for number in range(3000):
+        key = hashlib.sha256(b"%d" % number).digest()
+        store.append("SaveBlock", 0, 0, "id", 1, b"")
+        store.add_content("SaveRoundsInfo", 0, key[:16])
+        block = Block(generation=1, state=State.SAVED, nonce=number, digest=b"", first_sequence=store.next_sequence)
+        store.put_block(number % 2, key, block)
+    store.commit()
+    store.close()
+    store = open_store(tmp_path)
+    left = []
+    for _ in range(8):
+        store.begin()
+        store.prune(0, 10**9, 100)
+        store.commit()
+        tables = ("blocks", "contents")
+        left.append(tuple(store._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables))
+    assert left[-1] == (101, 101)
+    assert left == sorted(left, reverse=True) and left[0][0] > 2000
+
+
+VERSION_1 = """
+PRAGMA page_size = 8192; PRAGMA application_id = 0x6D696C6C; PRAGMA user_version = 1;
+CREATE TABLE events (
+    sequence INTEGER PRIMARY KEY, topic TEXT NOT NULL, shard INTEGER NOT NULL, marks INTEGER NOT NULL,
+    message_id TEXT NOT NULL, received_ms INTEGER NOT NULL, checksum INTEGER NOT NULL, size INTEGER NOT NULL,
+    payload BLOB NOT NULL);
+CREATE INDEX events_sizes ON events (size);
+CREATE TABLE blocks (
+    shard INTEGER NOT NULL, hash BLOB NOT NULL, generation INTEGER NOT NULL, state INTEGER NOT NULL, nonce INTEGER,
+    digest BLOB NOT NULL, first_sequence INTEGER NOT NULL, announced INTEGER NOT NULL, held_since INTEGER NOT NULL,
+    PRIMARY KEY (shard, hash)) WITHOUT ROWID;
+CREATE INDEX blocks_by_nonce ON blocks (shard, nonce);
+CREATE INDEX blocks_by_age ON blocks (first_sequence);
+CREATE INDEX blocks_waiting ON blocks (held_since) WHERE held_since > 0;
+CREATE TABLE contents (
+    topic TEXT NOT NULL, shard INTEGER NOT NULL, digest BLOB NOT NULL, sequence INTEGER NOT NULL,
+    PRIMARY KEY (topic, shard, digest)) WITHOUT ROWID;
+CREATE INDEX contents_by_age ON contents (sequence);
+CREATE TABLE latest (topic TEXT NOT NULL, shard INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (topic, shard));
+CREATE TABLE shards (shard INTEGER PRIMARY KEY, nonce INTEGER NOT NULL, saved_ms INTEGER NOT NULL);
+CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+INSERT INTO facts VALUES ('origin', 1000), ('next', 1001);
+"""
+
+
+def test_journal_of_the_version_before(tmp_path: Path, open_store: OpenStore) -> None:
+    """A journal of format 1 is taken over with all it holds, once."""
+    new = open_store(tmp_path / "new")
+    fill(new, 5)
+    tell(new, 7, 600)
+    with sqlite3.connect(tmp_path / FILE_NAME) as old:
+        old.executescript(VERSION_1)
+        for table in ("events", "blocks", "contents", "shards"):
+            rows = new._db.execute(f"SELECT * FROM {table}").fetchall()
+            old.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * len(rows[0]))})", rows)
+    old.close()
+    for number in (8, 9):
+        store = open_store(tmp_path)
+        events = "SELECT * FROM events"
+        assert store._db.execute(events).fetchall() == new._db.execute(events).fetchall()
+        assert not store.read(0, 10**9)[1], "all checksums are right"
+        assert (store.payload_bytes, store.next_sequence) == (new.payload_bytes, new.next_sequence)
+        assert store.live_at(0, 7) == new.live_at(0, 7) != []
+        indices = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL ORDER BY name"
+        assert store._db.execute(indices).fetchall() == new._db.execute(indices).fetchall()
+        assert store._db.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+        tell(store, number, 600)
+        tell(new, number, 600)
+        store.close()

@@ -21,19 +21,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from millrace.chain import outport
+from millrace.chain import outport, outport_json
 from millrace.notifier.journal.dead_letters import DeadLetters
-from millrace.notifier.journal.postgres_store import PostgresStore
 from millrace.notifier.journal.processor import Arrival, Processor
 from millrace.notifier.journal.rows import JournalStore, JournalUnusable
 from millrace.notifier.journal.sqlite_store import Store
 from millrace.notifier.metrics import Metrics
+from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.rules.dedup import Block
 from millrace.notifier.rules.entry import Entry, now_ms
 from millrace.notifier.settings import NotifierSettings
-from millrace.runtime.postgres import Unavailable
 
 log = logging.getLogger(__name__)
+_log_dead_letter = OccasionalLog(log, logging.WARNING, "dead letter")
 
 T = TypeVar("T")
 
@@ -51,6 +51,7 @@ _RETRY = 0.5, 5.0  # seconds between attempts while the disk refuses: first, lon
 class _Job(NamedTuple):
     arrival: Arrival
     done: Callable[[], None]
+    as_json: bool
 
 
 class Journal:
@@ -114,6 +115,9 @@ class Journal:
         url, schema = self._settings.journal_url, self._settings.journal_schema
         if not url:
             return Store(directory, writer=True), Store(directory, writer=False)
+        from millrace.notifier.journal.postgres_store import PostgresStore  # with its client library
+        from millrace.runtime.postgres import Unavailable
+
         try:
             return PostgresStore(url, schema, writer=True), PostgresStore(url, schema, writer=False)
         except Unavailable as error:
@@ -136,9 +140,12 @@ class Journal:
         self._store.close()
         self._lock.close()
 
-    def submit(self, arrival: Arrival, done: Callable[[], None]) -> None:
-        """Queue a payload; `done` is called on the loop once all that it told is on disk."""
-        self._queue.put(_Job(arrival, done))
+    def submit(self, arrival: Arrival, done: Callable[[], None], *, as_json: bool = False) -> None:
+        """Queue a payload; `done` is called on the loop once all that it told is on disk.
+
+        With `as_json` the payload is what `outport_json.decode_envelope` gave.
+        """
+        self._queue.put(_Job(arrival, done, as_json))
 
     async def read(self, after: int, max_bytes: int) -> list[Entry]:
         """Committed events beyond the sequence `after`: at least one if there is one, then up to `max_bytes`."""
@@ -164,7 +171,9 @@ class Journal:
         while True:
             try:
                 return ask()
-            except Unavailable as error:
+            except JournalUnusable:
+                raise
+            except OSError as error:
                 log.error("the journal cannot be read; consumers wait", extra={"why": str(error)})
                 if self._stopping.wait(delay):
                     return at_the_end
@@ -246,10 +255,29 @@ class Journal:
         self._store.begin()
         entries: list[Entry] = []
         for job in batch:
-            entries += self._processor.process(job.arrival)
+            arrival = self._translate(job.arrival) if job.as_json else job.arrival
+            if arrival is not None:
+                entries += self._processor.process(arrival)
         overdue = now_ms() - int(self._settings.finalized_wait * 1000)
         entries += self._processor.release_overdue(overdue)
         return entries
+
+    def _translate(self, arrival: Arrival) -> Arrival | None:
+        """An arrival in JSON with its payload in protobuf; `None` when that is impossible: it is a dead letter then."""
+        try:
+            arrival = arrival._replace(payload=outport_json.unwrap(arrival.payload))
+            if arrival.topic not in outport.PAYLOADS:
+                return arrival
+            return arrival._replace(payload=outport_json.to_protobuf(arrival.topic, arrival.payload))
+        except outport.OutportError as error:
+            reason = str(error)
+        except Exception as error:  # a defect of ours must neither stop the node nor lose its message
+            log.exception("message could not be translated", extra={"topic": arrival.topic})
+            reason = f"defect: {type(error).__name__}: {error}"[:500]
+        self._processor.tally.add(self._metrics.dead_letters)
+        self._dead.add(now_ms(), arrival.remote, arrival.topic, arrival.version, reason, arrival.payload)
+        _log_dead_letter(topic=arrival.topic[:64], remote=arrival.remote, reason=reason)
+        return None
 
     def _write(self, batch: list[_Job]) -> None:
         """Put what was prepared on disk."""
