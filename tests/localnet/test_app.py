@@ -335,6 +335,9 @@ async def test_execution_is_paused_and_resumed_over_http(running: Running) -> No
             await asyncio.sleep(0.02)
     account = await running.get(f"/accounts/{address}")
     assert account["nonce"] == (0 if present else 1)
+    health = await running.get("/health")
+    assert (health["executed"]["1"] == paused["executedNonce"]) == present
+    assert health["executed"]["0"] <= health["blocks"]["0"]
     if present:
         assert (await running.get(f"/transactions/{chain_hash(tx).hex()}"))["status"] == "pending"
     await running.post("/control/execution", {"shard": 1, "enabled": True})

@@ -202,6 +202,8 @@ class Bench:
                 blockData=data,
                 transactionPool=result.transactionPool,
                 headerGasConsumption=result.headerGasConsumption,
+                carryingHeaderHash=block.blockData.headerHash,
+                carryingHeaderNonce=header.nonce,
             )
             for text, account in result.alteredAccounts.items():
                 told.alteredAccounts[text].CopyFrom(account)

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.chain.fees import GasSchedule, price_per_unit
+from millrace.chain.token import NATIVE
 from millrace.chain.transaction import Transaction, chain_hash
 from millrace.localnet.chain.admission import Refused
 from millrace.localnet.chain.mempool import Mempool
+from millrace.localnet.chain.selection import Accounts, Selection
 from millrace.localnet.contracts.ledger import Ledger
 
 GAS = GasSchedule()
@@ -38,11 +40,7 @@ def test_selection_is_by_nonce_within_a_sender_and_by_price_between(
             continue
     before = len(pool)
     taken: list[Transaction] = []
-
-    def nonce(sender: bytes) -> int:
-        return ledger.account(sender).nonce
-
-    for _, tx in pool.select(nonce, nonce, 10**12, room):
+    for _, tx in pool.select(Accounts(ledger), 10**12, room):
         assert ledger.account(tx.sender).nonce == tx.nonce
         heads = [
             own[ledger.account(sender).nonce][1]
@@ -90,21 +88,38 @@ def test_gas_beyond_the_block_leaves_the_transaction_waiting() -> None:
     large, small = transaction(0, 0, price=5, gas_limit=90_000), transaction(1, 0)
     for tx in (large, small):
         pool.add(chain_hash(tx), tx, 0)
-    assert [tx for _, tx in pool.select(lambda _: 0, lambda _: 0, 60_000, 10)] == [small]
+    assert [tx for _, tx in pool.select(Accounts(Ledger()), 60_000, 10)] == [small]
     assert pool.contains(large.sender, 0, chain_hash(large))
 
 
-def test_what_is_proposed_stays_passed_over_and_what_is_used_is_forgotten() -> None:
+def test_what_is_proposed_is_passed_over_and_what_is_used_is_forgotten() -> None:
     """Selection goes on from the nonce that follows all proposals, and drops only what the chain has used."""
-    pool = Mempool(GAS, 10, 10)
-    for nonce in range(5):
-        tx = transaction(0, nonce)
+    pool, ledger = Mempool(GAS, 10, 10), Ledger()
+    own = [transaction(0, nonce) for nonce in range(5)]
+    for tx in own:
         pool.add(chain_hash(tx), tx, 0)
-    assert [tx.nonce for _, tx in pool.select(lambda _: 1, lambda _: 3, 10**12, 1)] == [3]
-    assert pool.passed == [chain_hash(transaction(0, 0))]
-    assert [
-        nonce for nonce in range(5) if pool.contains(bytes([1]) * 31 + b"\0", nonce, chain_hash(transaction(0, nonce)))
-    ] == [1, 2, 4]
+    ledger.credit(own[0].sender, NATIVE, 10**18)
+    ledger.set_nonce(own[0].sender, 1)
+    selection = Selection(ledger, GAS)
+    for tx in own[1:3]:
+        selection.take(tx)
+    assert [tx.nonce for _, tx in pool.select(selection, 10**12, 1)] == [3]
+    assert pool.passed == [chain_hash(own[0])]
+    assert [tx.nonce for tx in own if pool.contains(tx.sender, tx.nonce, chain_hash(tx))] == [1, 2, 4]
+
+
+def test_what_is_not_covered_takes_no_room() -> None:
+    """However dear: it waits, and a block's one place goes to the next that can be paid for."""
+    pool, ledger = Mempool(GAS, 10, 10), Ledger()
+    first, dear, cheap = transaction(0, 0), transaction(0, 1, price=9), transaction(1, 0)
+    for tx in (dear, cheap):
+        pool.add(chain_hash(tx), tx, 0)
+    ledger.credit(dear.sender, NATIVE, 10 * 50_000 * 10**9 - 1)
+    ledger.credit(cheap.sender, NATIVE, 10**18)
+    selection = Selection(ledger, GAS)
+    selection.take(first)
+    assert [tx for _, tx in pool.select(selection, 50_000, 1)] == [cheap]
+    assert pool.contains(dear.sender, 1, chain_hash(dear))
 
 
 def test_what_a_reverted_block_had_takes_its_place_back() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from millrace.chain import fees
 from millrace.chain.fees import GasSchedule
 from millrace.chain.transaction import Transaction
 from millrace.localnet.chain.admission import Refused
+from millrace.localnet.chain.selection import Accounts
 
 
 class Mempool:
@@ -86,29 +87,27 @@ class Mempool:
         entry = self._by_sender.get(sender, {}).get(nonce)
         return entry is not None and entry[0] == tx_hash
 
-    def select(
-        self, used: Callable[[bytes], int], following: Callable[[bytes], int], max_gas: int, max_count: int
-    ) -> Iterator[tuple[bytes, Transaction]]:
+    def select(self, accounts: Accounts, max_gas: int, max_count: int) -> Iterator[tuple[bytes, Transaction]]:
         """Take executable transactions, best price per unit first, until the block's gas or room is used up.
 
-        `used` tells how many nonces a sender has used on the chain, `following` which one comes next, proposals
-        included. Whoever iterates executes or proposes each one before asking for the next: the sender's following
-        nonce becomes executable by it. A transaction whose nonce has been used is forgotten on the way.
+        Whoever iterates executes or proposes each one before asking for the next: the sender's following nonce becomes
+        executable by it. A transaction that is not covered waits on, with its sender's later ones; one whose nonce has
+        been used is forgotten on the way.
         """
         heap: list[tuple[int, int, bytes, Transaction]] = []
         for sender in list(self._by_sender):
-            self._forget_used(sender, used(sender))
-            heap += self._next(sender, following(sender))
+            self._forget_used(sender, accounts.used(sender))
+            heap += self._next(sender, accounts.nonce(sender))
         heapq.heapify(heap)
         while heap and max_count > 0:
             _, _, tx_hash, tx = heapq.heappop(heap)
-            if tx.gas_limit > max_gas:
+            if tx.gas_limit > max_gas or not accounts.covers(tx):
                 continue
             max_gas -= tx.gas_limit
             max_count -= 1
             self._forget(tx.sender, tx.nonce)
             yield tx_hash, tx
-            if following(tx.sender) == tx.nonce + 1:
+            if accounts.nonce(tx.sender) == tx.nonce + 1:
                 for entry in self._next(tx.sender, tx.nonce + 1):
                     heapq.heappush(heap, entry)
 

@@ -20,7 +20,7 @@ from millrace.localnet.chain.content import TX_BLOCK, Content, Result
 from millrace.localnet.chain.header import Place, proposing_header, seal, shard_header
 from millrace.localnet.chain.mempool import Mempool
 from millrace.localnet.chain.processor import Processor
-from millrace.localnet.chain.selection import Selection
+from millrace.localnet.chain.selection import Accounts, Selection
 from millrace.localnet.contracts.calls import BlockInfo
 from millrace.localnet.contracts.frame import State
 from millrace.localnet.market import faucet
@@ -118,12 +118,8 @@ class Shard:
 
     def _taking(self, work: Work) -> Iterator[tuple[bytes, Transaction]]:
         """Transactions of the mempool, each noted before it is executed."""
-
-        def used(sender: bytes) -> int:
-            return self.state.ledger.account(sender).nonce
-
-        room = self._settings.max_block_items - work.items
-        for tx_hash, tx in self.mempool.select(used, used, self._settings.max_block_gas, room):
+        accounts, room = Accounts(self.state.ledger), self._settings.max_block_items - work.items
+        for tx_hash, tx in self.mempool.select(accounts, self._settings.max_block_gas, room):
             work.taken.append((tx_hash, tx))
             yield tx_hash, tx
 
@@ -150,7 +146,7 @@ class Shard:
         if results:
             last = results[-1].result(place.round)
         work = self._gather()
-        self._select(work, place.round)
+        self._select(work)
         body = blocks.proposal(work, self.id)
         block = seal(place, proposing_header(place, body, work, results, last), body, work)
         block.last_result, block.results = last, results
@@ -159,20 +155,12 @@ class Shard:
             self._execute_until(place.nonce)
         return block
 
-    def _select(self, work: Work, round_: int) -> None:
+    def _select(self, work: Work) -> None:
         """Take transactions that can be executed after all that is proposed; the others go on waiting."""
-        ledger, selection, skipped = self.state.ledger, self.selection(), list[tuple[bytes, Transaction]]()
-        room = self._settings.max_block_items - work.items
-        for tx_hash, tx in self.mempool.select(
-            lambda sender: ledger.account(sender).nonce, selection.nonce, self._settings.max_block_gas, room
-        ):
-            if selection.covers(tx):
-                selection.take(tx)
-                work.taken.append((tx_hash, tx))
-            else:
-                skipped.append((tx_hash, tx))
-        for tx_hash, tx in skipped:
-            self.mempool.put_back(tx_hash, tx, round_)
+        selection, room = self.selection(), self._settings.max_block_items - work.items
+        for tx_hash, tx in self.mempool.select(selection, self._settings.max_block_gas, room):
+            selection.take(tx)
+            work.taken.append((tx_hash, tx))
 
     def _proposed(self) -> Iterator[Block]:
         """Blocks that have not been executed, newest first."""

@@ -89,6 +89,7 @@ class Api:
                 "profile": chain.network.name,
                 "round": chain.round,
                 "blocks": blocks | {"meta": chain.block_nonce(METACHAIN)},
+                "executed": {str(number): chain.executed_nonce(number) for number in chain.shards},
                 "mempool": {str(number): len(shard.mempool) for number, shard in chain.shards.items()},
                 "pools": len(chain.market.pools),
                 "observers": self._control.observers_state(),
