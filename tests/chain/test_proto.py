@@ -13,7 +13,7 @@ from grpc_tools import protoc
 
 import millrace.chain.proto
 from millrace.chain import outport
-from millrace.chain.proto import hub_pb2, outport_pb2, p2p_pb2
+from millrace.chain.proto import hub_pb2, outport_pb2, p2p_pb2, state_access_pb2
 
 SCHEMA: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "wire_schema.json").read_text())
 FOLDER = Path(millrace.chain.proto.__file__).parent
@@ -106,7 +106,9 @@ def test_topics_carry_their_messages() -> None:
         assert kind.DESCRIPTOR.fields_by_number[1].name == "shardID", topic
 
 
-@pytest.mark.parametrize("module", [outport_pb2, p2p_pb2, hub_pb2], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [outport_pb2, p2p_pb2, hub_pb2, state_access_pb2], ids=lambda module: module.__name__
+)
 def test_messages_are_compiled_from_the_source(module: Any, tmp_path: Path) -> None:
     """The committed modules and their types are what the compiler makes of the .proto files."""
     source = module.DESCRIPTOR.name

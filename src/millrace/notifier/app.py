@@ -75,7 +75,7 @@ class Notifier:
         """New events are on disk."""
         self.hub.publish(entries)
         for sink in self.sinks:
-            sink.wake()
+            sink.tell(entries)
 
     async def _serve_websockets(self) -> websocket.WsServer:
         settings = self.settings

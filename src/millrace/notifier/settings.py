@@ -84,7 +84,7 @@ class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Topic exchange, declared as durable when it does not exist."""
     amqp_prefix: Annotated[str, Meta(max_length=127)] = ""
     """Put before the routing keys, with a dot; empty: nothing."""
-    amqp_window: Positive = 256
+    amqp_window: Positive = 1024
     """Messages on their way to the broker, not confirmed, at once."""
     amqp_window_bytes: Positive = 64 * MEBIBYTE
     """Payload bytes of these messages; a larger one goes alone."""

@@ -21,7 +21,9 @@ from millrace.chain.shard import METACHAIN
 from millrace.notifier import app
 from millrace.notifier.app import Notifier
 from millrace.notifier.brokers.cursor_file import CursorUnusable
+from millrace.notifier.journal.journal import Journal
 from millrace.notifier.journal.sqlite_store import FILE_NAME
+from millrace.notifier.rules.entry import Entry
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime.process import run_service
 from millrace.runtime.settings import Secret
@@ -147,6 +149,50 @@ async def test_messages(broker: Broker, tmp_path: Path) -> None:
         assert "marks" not in taken[0].headers and taken[-1].headers["marks"] == 1
         only = [row for row in rows if (row.topic, row.shard) == (outport.SAVE_BLOCK, 1)]
         check(await take(one, [row.message_id for row in only]), only)
+
+
+async def test_news_is_not_read_back(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the sink keeps up it publishes what was just committed from memory; the disk is read for what is older."""
+    async with queue(broker, "memory"):
+        pass
+    reads: list[int] = []
+    read = Journal.read
+
+    async def noted(self: Journal, after: int, max_bytes: int) -> list[Entry]:
+        reads.append(after)
+        return await read(self, after, max_bytes)
+
+    monkeypatch.setattr(Journal, "read", noted)
+    async with notifier(tmp_path, **amqp(broker, "memory")) as running, peers(running) as connect:
+        node = await connect.node()
+        for nonce in range(20):
+            await node.save(save_block(0, nonce))
+        await until(lambda: sink(running).lag == 0)
+        assert not reads
+    (tmp_path / CURSOR_FILE).unlink()
+    async with notifier(tmp_path, **amqp(broker, "memory")) as running:
+        await until(lambda: sink(running).lag == 0)
+        assert reads
+
+
+async def test_large_and_small_messages_keep_their_order(broker: Broker, tmp_path: Path) -> None:
+    """Messages that wait for the socket, for their size, and those that do not are published in the journal's order."""
+    async with queue(broker, "sizes") as everything:
+        async with notifier(tmp_path, **amqp(broker, "sizes", amqp_window=64)) as running, peers(running) as connect:
+            node = await connect.node()
+            posted = [
+                node.post(
+                    outport.SAVE_BLOCK,
+                    save_block(0, n, events=[event(b"\1" * 32, "e", data=bytes(size))]).SerializeToString(),
+                )
+                for n, size in enumerate([600_000, 10, 700_000, 1_500_000, 20, 30, 400_000] * 10)
+            ]
+            for counter in posted:
+                await node.acked(counter)
+            await until(lambda: sink(running).lag == 0)
+        rows = journal(tmp_path)
+        taken = await take(everything, [row.message_id for row in rows])
+        assert [message.message_id for message in taken] == [row.message_id for row in rows]
 
 
 async def test_broker_killed(broker: Broker, tmp_path: Path) -> None:

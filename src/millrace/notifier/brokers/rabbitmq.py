@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from typing import cast
 
 import aio_pika
-from aio_pika.abc import AbstractExchange, HeadersType
+from aio_pika.abc import HeadersType
 from aio_pika.exceptions import CONNECTION_EXCEPTIONS, DeliveryError
+from aiormq import Channel
 from aiormq.abc import DeliveredMessage
 from yarl import URL
 
@@ -26,6 +28,7 @@ log = logging.getLogger(__name__)
 _log_unroutable = OccasionalLog(log, logging.WARNING, "no queue is bound for a message")
 
 CONTENT_TYPE = "application/protobuf"
+_DRAIN_BYTES = 1024 * 1024  # handed to the socket before it is waited for; less often than for each message
 
 
 class AmqpSink(Sink):
@@ -54,9 +57,11 @@ class AmqpSink(Sink):
             async with asyncio.timeout(sink.OPEN_SECONDS):
                 channel = await connection.channel(publisher_confirms=True, on_return_raises=False)
                 exchange = await channel.declare_exchange(self._exchange, aio_pika.ExchangeType.TOPIC, durable=True)
+                # The library below takes messages without waiting for the socket each time.
+                underlay = cast(Channel, await channel.get_underlay_channel())
             channel.close_callbacks.add(self._on_channel_closed)
             self._opened(exchange.name)
-            await self._pump(exchange, publishing)
+            await self._pump(underlay, publishing)
         finally:
             await end_tasks(publishing)
             await _close(connection)
@@ -64,9 +69,10 @@ class AmqpSink(Sink):
     def _on_channel_closed(self, _: object, error: BaseException | None) -> None:
         self._fail(error)
 
-    async def _pump(self, exchange: AbstractExchange, publishing: set[asyncio.Task[None]]) -> None:
+    async def _pump(self, channel: Channel, publishing: set[asyncio.Task[None]]) -> None:
         window = self._window
         items: deque[Item] = deque()
+        undrained = 0
         while not (self._stopping and not window.unconfirmed):
             self._wake.clear()
             self._require_life()
@@ -77,17 +83,28 @@ class AmqpSink(Sink):
                     item = items.popleft()
                     window.sent(item.sequence, len(item.payload), sink.now())
                     # Tasks start in the order of their creation, and the channel's lock is fair: so is the wire.
-                    task = asyncio.create_task(self._publish(exchange, item))
+                    undrained += len(item.payload)
+                    drain = undrained >= _DRAIN_BYTES
+                    undrained = 0 if drain else undrained
+                    task = asyncio.create_task(self._publish(channel, item, drain))
                     publishing.add(task)
                     task.add_done_callback(publishing.discard)
                 if not items and self.behind:
                     continue
             await self._wait()
 
-    async def _publish(self, exchange: AbstractExchange, item: Item) -> None:
+    async def _publish(self, channel: Channel, item: Item, drain: bool) -> None:
+        """Send a message and wait for its confirm. With `drain` the ones behind it wait until the socket took it."""
         key = self._routing_key(item)
         try:
-            answer = await exchange.publish(_message(item), key, mandatory=True)
+            answer: object = await channel.basic_publish(
+                item.payload,
+                exchange=self._exchange,
+                routing_key=key,
+                properties=_message(item).properties,
+                mandatory=True,
+                wait=drain,
+            )
         except (Exception, asyncio.CancelledError) as error:  # the library also cancels what waits for a confirm
             self._fail(error)
             return

@@ -19,6 +19,7 @@ from millrace.chain.proto.hub_pb2 import Gap
 from millrace.notifier.brokers.cursor_file import CursorFile
 from millrace.notifier.brokers.item import Item, Verdict
 from millrace.notifier.journal.journal import Journal
+from millrace.notifier.journal.tail import Tail
 from millrace.notifier.metrics import Metrics, SinkMetrics
 from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.rules.confirm_window import ConfirmWindow
@@ -38,6 +39,8 @@ OPEN_SECONDS = 10.0  # to connect and get ready
 CLOSE_SECONDS = 2.0  # for a goodbye
 _POLL_SECONDS = 0.1  # between two looks at what another notifier has published
 _READ_BYTES = 4 * 1024 * 1024  # of the journal at a time
+_READ_EVENTS = 64  # of the newest events in memory at a time
+_RECENT_BYTES = 32 * 1024 * 1024  # of these; they are the hub's too, so they take memory once
 _SAVE_EVERY = 0.25  # seconds between writes of the cursor: its fsync shares the journal's disk
 
 
@@ -74,6 +77,7 @@ class Sink(ABC):
         self._metrics = SinkMetrics(metrics, name)
         self._journal = journal
         self._executed_topic = settings.executed_topic
+        self._recent = Tail(_RECENT_BYTES)
         self._file = CursorFile(settings.data_dir / f"{name}.cursor")
         self._file_thread = ThreadPoolExecutor(1, f"{name}-cursor")  # one write after the other, also at the end
         self._window: ConfirmWindow
@@ -118,8 +122,10 @@ class Sink(ABC):
         if self._claims is not None:
             await self._claims.stop()
 
-    def wake(self) -> None:
+    def tell(self, entries: list[Entry]) -> None:
         """The journal has news."""
+        for entry in entries:
+            self._recent.append(entry)
         self._wake.set()
 
     @property
@@ -272,7 +278,7 @@ class Sink(ABC):
     async def _read_items(self, after: int) -> list[Item]:
         """What follows the sequence `after`, with a gap for each stretch that cannot be delivered."""
         head = self._journal.head
-        entries = await self._journal.read(after, _READ_BYTES)
+        entries = self._recent.after(after, _READ_EVENTS) or await self._journal.read(after, _READ_BYTES)
         if not entries:
             return [self._gap(after + 1, head)]
         items = []

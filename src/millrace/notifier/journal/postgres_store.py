@@ -8,6 +8,7 @@ connection lives; when that was lost it takes the lock again and makes sure that
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from millrace.notifier.journal.changes import BlockKey, Changes, ContentKey, Known, LatestKey
@@ -20,6 +21,7 @@ from millrace.notifier.journal.rows import (
     checksum,
     entry_of,
     intact,
+    newest_of,
     prunable,
     row_of,
     signed,
@@ -313,10 +315,10 @@ class PostgresStore:
                 corrupt.append(row[0])
         return entries, corrupt
 
-    def read_back(self, topic: str, count: int) -> list[Entry]:
-        """The newest `count` intact events of a topic, oldest first."""
-        rows = self._fetch(f"{SELECT} WHERE topic = $1 ORDER BY sequence DESC LIMIT $2", topic, count)
-        return [entry_of(row) for row in rows if intact(row)][::-1]
+    def read_back(self, topics: Sequence[str], count: int, max_bytes: int) -> list[Entry]:
+        """The newest intact events of some topics, oldest first: at most `count`, and none beyond `max_bytes`."""
+        ask = f"{SELECT} WHERE topic = ANY($1) ORDER BY sequence DESC LIMIT $2"
+        return newest_of(self._fetch(ask, list(topics), count), max_bytes)
 
     def prune(self, before_ms: int, max_bytes: int, dedup_window: int) -> int:
         """Delete some of the oldest events and memories beyond the bounds; return how many events went."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from millrace.notifier.rules.dedup import Block, Index, State
@@ -58,8 +58,8 @@ class JournalStore(Index, Protocol):
     def read(self, after: int, max_bytes: int, max_rows: int = 1024) -> tuple[list[Entry], list[int]]:
         """Events beyond the sequence `after`, at least one if there is one; and the sequences found corrupt."""
 
-    def read_back(self, topic: str, count: int) -> list[Entry]:
-        """The newest `count` intact events of a topic, oldest first."""
+    def read_back(self, topics: Sequence[str], count: int, max_bytes: int) -> list[Entry]:
+        """The newest intact events of some topics, oldest first: at most `count`, and none beyond `max_bytes`."""
 
     def prune(self, before_ms: int, max_bytes: int, dedup_window: int) -> int:
         """Delete some of the oldest events and memories beyond the bounds; return how many events went.
@@ -88,6 +88,18 @@ def checksum(entry: Entry) -> int:
     """CRC-32 over all that an event consists of."""
     head = f"{entry.sequence}|{entry.topic}|{entry.shard}|{entry.marks}|{entry.message_id}|{entry.received_ms}|"
     return zlib.crc32(entry.payload, zlib.crc32(head.encode()))
+
+
+def newest_of(rows: Iterable[Sequence[Any]], max_bytes: int) -> list[Entry]:
+    """The intact events of rows that come newest first, up to so many bytes of payload; oldest first."""
+    found: list[Entry] = []
+    for row in rows:
+        if intact(row):
+            max_bytes -= len(row[8])
+            if max_bytes < 0:
+                break
+            found.append(entry_of(row))
+    return found[::-1]
 
 
 def prunable(rows: Sequence[Sequence[int]], before_ms: int, payload_bytes: int, max_bytes: int) -> tuple[int, int, int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from millrace.notifier.journal.rows import (
     checksum,
     entry_of,
     intact,
+    newest_of,
     prunable,
     row_of,
     signed,
@@ -228,10 +230,14 @@ class Store:
         cursor.close()
         return entries, corrupt
 
-    def read_back(self, topic: str, count: int) -> list[Entry]:
-        """The newest `count` intact events of a topic, oldest first."""
-        rows = self._db.execute(f"{SELECT} WHERE topic = ? ORDER BY sequence DESC LIMIT ?", (topic, count))
-        return [entry_of(row) for row in rows if intact(row)][::-1]
+    def read_back(self, topics: Sequence[str], count: int, max_bytes: int) -> list[Entry]:
+        """The newest intact events of some topics, oldest first: at most `count`, and none beyond `max_bytes`."""
+        marks = ", ".join("?" * len(topics))
+        ask = f"{SELECT} WHERE topic IN ({marks}) ORDER BY sequence DESC LIMIT ?"
+        rows = self._db.execute(ask, (*topics, count))
+        found = newest_of(rows, max_bytes)
+        rows.close()
+        return found
 
     def prune(self, before_ms: int, max_bytes: int, dedup_window: int) -> int:
         """Delete some of the oldest events and memories beyond the bounds; return how many events went."""
