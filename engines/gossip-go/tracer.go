@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	pb "github.com/libp2p/go-libp2p-pubsub/pb"
@@ -35,6 +36,7 @@ type tracer struct {
 	topics      map[string]topicStats
 	total       peerStats
 	topicsOf    map[peer.ID]int
+	heard       map[peer.ID]time.Time // when a peer sent its last frame
 
 	// Of the one message that is being published:
 	seqno  []byte
@@ -53,6 +55,7 @@ func newTracer(
 		own: own, ours: ours, flows: flows, waiting: waiting, deliver: deliver, expel: expel,
 		subscribers: make(map[string]map[peer.ID]struct{}), mesh: make(map[string]map[peer.ID]struct{}),
 		topics: make(map[string]topicStats), topicsOf: make(map[peer.ID]int),
+		heard: make(map[peer.ID]time.Time),
 	}
 }
 
@@ -138,12 +141,14 @@ func (t *tracer) RemovePeer(who peer.ID) {
 		t.unsubscribe(who, topic)
 	}
 	delete(t.topicsOf, who)
+	delete(t.heard, who)
 }
 
 // inspect sees each incoming frame before the router does; an error makes the router ignore it.
 func (t *tracer) inspect(from peer.ID, rpc *pubsub.RPC) error {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
+	t.heard[from] = time.Now()
 	for _, change := range rpc.GetSubscriptions() {
 		topic := change.GetTopicid()
 		if !change.GetSubscribe() {
@@ -240,6 +245,12 @@ func (t *tracer) subscribersOf(topic string) []peer.ID {
 		members = append(members, member)
 	}
 	return members
+}
+
+func (t *tracer) heardSince(who peer.ID, began time.Time) bool {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.heard[who].After(began)
 }
 
 func (t *tracer) meshSize(topic string) int {

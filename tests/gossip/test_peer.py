@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -123,3 +124,31 @@ def test_publish_that_nobody_takes_is_zero_and_counted() -> None:
     company.run(run)
     stats = company.peer.stats(0)
     assert (stats.stalled, stats.dropped_outbound, stats.published) == (2, 0, 3)
+
+
+# ---- pings
+
+
+@pytest.mark.parametrize(("heard", "closed"), [(None, True), (-1.0, True), (5.0, False)])
+def test_only_silent_connections_are_closed(monkeypatch: pytest.MonkeyPatch, heard: float | None, closed: bool) -> None:
+    """A connection whose ping gets no answer is closed unless its peer sent something meanwhile."""
+    peer = Peer(0, PeerSettings(key_seed="own"), GossipSettings(), lambda *_: None, lambda *_: None)
+    remote = ID.from_pubkey(create_new_key_pair(from_seed("remote")).public_key)
+
+    class Connection:
+        is_closed = False
+        muxed_conn = SimpleNamespace(peer_id=remote)
+
+        async def close(self) -> None:
+            self.is_closed = True
+
+    async def unanswered(connection: Connection, ping_timeout: float) -> SimpleNamespace:
+        if heard is not None:
+            peer._messages.heard[remote] = trio.current_time() + heard
+        await trio.sleep(ping_timeout)
+        return SimpleNamespace(success=False)
+
+    monkeypatch.setattr("millrace.gossip.peer.ping_connection", unanswered)
+    connection = Connection()
+    trio.run(peer._ping, connection, clock=MockClock(autojump_threshold=0))
+    assert connection.is_closed == closed

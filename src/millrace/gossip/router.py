@@ -145,6 +145,8 @@ class Messages(Pubsub):
         self.duplicates: Counter[str] = Counter()
         self.published: Counter[str] = Counter()
         self.invalid = 0
+        self.heard: dict[ID, float] = {}
+        """When a connected peer sent its last frame, on trio's clock."""
         self._lost = Lost()
         self._written: set[BoundedQueue] = set()
         """Queues with a writer; one outlives its place among the peers until its frame is through or failed."""
@@ -230,6 +232,7 @@ class Messages(Pubsub):
         reader = FrameReader(stream, MAX_FRAME_BYTES)
         try:
             while (body := await reader.next()) is not None:
+                self.heard[peer] = trio.current_time()
                 rpc = rpc_pb2.RPC.FromString(body)
                 rpc.ClearField("senderRecord")
                 await self._take(peer, rpc)
@@ -240,6 +243,8 @@ class Messages(Pubsub):
             log.info("a remote peer sent nonsense", extra={"remote": str(peer), "reason": repr(error)})
             await stream.reset()
             self._handle_dead_peer(peer)
+        finally:
+            self.heard.pop(peer, None)
 
     async def _take(self, peer: ID, rpc: rpc_pb2.RPC) -> None:
         for number, message in enumerate(rpc.publish):

@@ -108,6 +108,7 @@ async def test_nothing_is_missed_that_another_got(start_node: StartNode, engine:
         missed = {publisher: sorted(numbers - flood.got[publisher]) for publisher, numbers in theirs.items()}
         stats = await handle.stats()
         _report(engine, each * NODES * SECONDS, theirs, flood, lasted, cpu, stats)
+        print(f"missed: {sum(map(len, missed.values()))}")
         assert not any(missed.values()), missed
         assert stats.connected_peers == NODES
         assert (stats.invalid, stats.dropped_inbound, stats.dropped_validation) == (0, 0, 0)
