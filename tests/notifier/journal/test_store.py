@@ -86,6 +86,20 @@ def fill(store: JournalStore, count: int, size: int = 100, now: int = 5) -> None
     store.commit()
 
 
+def test_reading_back_is_bounded_in_events_and_in_bytes(place: Place) -> None:
+    """The newest of the topics asked for, oldest first; what would go beyond the bytes is not among them."""
+    store = place.open()
+    fill(store, 10)
+    store.begin()
+    store.append("Settings", 1, 0, "Settings:1:00:1", 5, b"x")
+    store.commit()
+    newest = store.next_sequence - 1
+    few = [entry.sequence for entry in store.read_back(("SaveBlock",), 3, 1000)]
+    assert few == [newest - 3, newest - 2, newest - 1]
+    assert len(store.read_back(("SaveBlock", "Settings"), 100, 451)) == 5
+    assert [entry.topic for entry in store.read_back(("SaveBlock", "Settings"), 100, 1)] == ["Settings"]
+
+
 def corrupt(sequence: int, bytes_type: str = "BLOB") -> str:
     """A statement that changes one event's payload, below the checksums' sight."""
     return f"UPDATE events SET payload = cast('damage' AS {bytes_type}) WHERE sequence = {sequence}"
