@@ -63,6 +63,9 @@ class Lost(NamedTuple):
     def plus(self, other: Lost) -> Lost:
         return Lost(self.messages + other.messages, self.controls + other.controls)
 
+    def less(self, other: Lost) -> Lost:
+        return Lost(self.messages - other.messages, self.controls - other.controls)
+
 
 class BoundedQueue(RpcQueue):
     """Frames waiting for one remote peer, bounded in number and in bytes; a full queue refuses new ones.
@@ -79,6 +82,8 @@ class BoundedQueue(RpcQueue):
         self._max_frames = max_frames
         self._max_bytes = max_bytes
         self._bytes = 0
+        self._waiting = Lost()
+        """What would be lost of what waits."""
         self._writing: rpc_pb2.RPC | None = None
 
     def has_room(self, size: int) -> bool:
@@ -93,6 +98,7 @@ class BoundedQueue(RpcQueue):
             self.lost = self.lost.plus(Lost.of(rpc))
             return False
         self._bytes += size
+        self._waiting = self._waiting.plus(Lost.of(rpc))
         if self.idle.is_set():
             self.idle = trio.Event()
         return True
@@ -104,6 +110,7 @@ class BoundedQueue(RpcQueue):
         rpc = await super().pop()
         if rpc is not None:
             self._bytes -= rpc.ByteSize()
+            self._waiting = self._waiting.less(Lost.of(rpc))
             self._writing = rpc
         return rpc
 
@@ -113,8 +120,8 @@ class BoundedQueue(RpcQueue):
         if self._writing is not None:
             self.lost = self.lost.plus(Lost.of(self._writing))
             self._writing = None
-        while (rpc := self._queue.pop()) is not None:
-            self.lost = self.lost.plus(Lost.of(rpc))
+        self.lost = self.lost.plus(self._waiting)
+        self._waiting = Lost()
         self._bytes = 0
         self.idle.set()
         return self.lost
