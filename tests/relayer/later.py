@@ -162,6 +162,8 @@ class LaterChain:
         self._events = events
         self._sequence = 0
         self.maker = LaterMaker(shard, **start)
+        self.executed_topic = outport.EXECUTED_BLOCK
+        """The name under which the notifier tells executions, its setting."""
 
     def tell(self, topic: str, message: Any, marks: int = 0) -> None:
         self._sequence += 1
@@ -172,7 +174,7 @@ class LaterChain:
         self.tell(outport.SAVE_BLOCK, block)
         for result in results_of(block):
             if result.blockData.headerHash not in but:
-                self.tell(outport.EXECUTED_BLOCK, result)
+                self.tell(self.executed_topic, result)
         return block
 
     def finalise(self, block: pb.OutportBlock) -> None:

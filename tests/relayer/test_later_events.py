@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import msgspec
+import pytest
 from relayer_later import LaterChain, LaterMaker, results_of
 from relayer_quiet import quiet_events
 from relayer_support import (
@@ -50,10 +51,13 @@ async def status(client: Any) -> tuple[str, str]:
     return data["status"], data.get("reason", "")
 
 
-async def test_pending_until_executed_and_final(world: Any) -> None:
-    """Neither a final proposal nor a result under a header that is not final is an end; finality of that header is."""
+@pytest.mark.parametrize("name", [outport.EXECUTED_BLOCK, outport.SAVE_BLOCK])
+async def test_pending_until_executed_and_final(world: Any, name: str) -> None:
+    """Neither a final proposal nor a result under a header that is not final is an end; finality of that header is.
+    It is so under either name that the notifier may give to executions."""
     await start(world, hub_url="")
     chain = chain_of(world)
+    chain.executed_topic = name
     tx = transfer(ALICE)
     assert await submit(world, tx) == ["ok"]
     (whole,) = signed(world)
