@@ -202,6 +202,8 @@ class Ran(NamedTuple):
     events: Sequence[pb.Event] = ()
     balance: str = "1"
     """Of an account that the execution changed: honest nodes differ in it."""
+    count: int = 1
+    """Transactions and results, as its header counts."""
 
 
 def proposal(shard: int, nonce: int, label: object = "", ran: Sequence[Ran] = (), **fields: Any) -> pb.OutportBlock:
@@ -213,7 +215,7 @@ def proposal(shard: int, nonce: int, label: object = "", ran: Sequence[Ran] = ()
             ),
             developerFees=b"\0\0",
             accumulatedFees=b"\0\5",
-            executedTxCount=1,
+            executedTxCount=one.count,
         )
         for one in ran
     ]

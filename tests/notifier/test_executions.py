@@ -174,6 +174,39 @@ async def test_filters_and_the_life_of_what_they_let_through(tmp_path: Path) -> 
         assert [(m.topic, m.payload) for m in await late.events(5)] == [(m.topic, m.payload) for m in messages]
 
 
+async def test_a_filter_that_resumes_learns_the_fate_of_what_it_had(tmp_path: Path) -> None:
+    """Given an execution on one connection, a consumer hears on the next one of the block that lists it again."""
+    async with notifier(tmp_path) as running, peers(running) as opened:
+        node, one, two = await opened.node(), await opened.consumer(), await opened.consumer()
+        await one.subscribe("Identifier", identifier="swap")
+        execution = ran(proposal(0, 4), event(ALICE, "swap"))
+        first, second = proposal(0, 5, "a", ran=[execution]), proposal(0, 5, "b", ran=[execution])
+        await node.save(first)
+        last = await one.event()
+        assert last.topic == EXECUTED
+        await two.subscribe("Identifier", identifier="swap", resume_after=last.counter)
+        await node.revert(first)
+        await node.save(second)
+        await node.finalise(second)
+        assert [message.topic for message in await two.events(3)] == [REVERT, SAVE, FINAL]
+
+
+async def test_executions_that_cannot_be(tmp_path: Path) -> None:
+    """Hashes of no hash's length, nonces that are not below the block's, counts beyond all bounds: nothing is made."""
+    async with notifier(tmp_path) as running, peers(running) as opened:
+        node, consumer = await opened.node(), await opened.consumer()
+        await consumer.subscribe()
+        fine = ran(proposal(0, 4))
+        odd = [fine._replace(block_hash=b""), fine._replace(block_hash=bytes(200)), fine._replace(nonce=2**40)]
+        await node.save(proposal(0, 5, ran=[*odd, fine._replace(nonce=3)]))
+        assert [topic for topic, _, _ in await told(consumer, 2)] == [SAVE, EXECUTED]
+        await node.save(proposal(0, 6, ran=[fine._replace(block_hash=block_hash("b"), count=2**32)]))
+        await node.save(proposal(0, 7))
+        assert [topic for topic, _, _ in await told(consumer, 2)] == [SAVE, SAVE]
+        assert running.metrics.irregular.labels("result_impossible")._value.get() == 2
+        assert running.metrics.dead_letters._value.get() == 0
+
+
 async def test_executions_under_the_name_of_blocks(tmp_path: Path) -> None:
     """By setting, consumers that know the earlier format only get executions as saved blocks, live and later."""
     async with notifier(tmp_path, executed_topic="SaveBlock") as running, peers(running) as opened:

@@ -248,3 +248,13 @@ def test_a_long_chain_of_lists_ends_in_one_step() -> None:
     chains.finalise(0, name(MAX_HELD_PER_SHARD - 1), 0.0)
     _, counted = play(result(1, RAN, by=2), chains=chains)
     assert heights(counted) == [1]
+
+
+def test_a_block_whose_proposal_was_never_heard_is_no_reason_to_read_again() -> None:
+    """Started in the middle of a chain: the first header lists a block from before, which then holds nothing back."""
+    chains = Chains()
+    for nonce in range(11, 40):
+        chains.save(proposal(nonce, nonce - 1), 3 * nonce, 0.0)
+        chains.execute(result(nonce - 1, by=nonce), 3 * nonce + 1, 0.0)
+        chains.finalise(0, name(nonce), 0.0)
+    assert chains.oldest is not None and chains.oldest >= 3 * 38

@@ -55,6 +55,8 @@ async def test_row_10_random_kill_9_of_relayer_signer_and_gossip(tmp_path: Path)
                 clients = [asyncio.create_task(torture.client(number)) for number in range(CLIENTS)]
                 async with background(*clients):
                     await torture.killer()
+                    async with asyncio.timeout(300):  # a slow machine makes fewer and fuller blocks
+                        await chain.changed.wait()
                     torture.done = True
                     lines = await asyncio.gather(*clients)
         finally:

@@ -111,9 +111,45 @@ async def test_not_executable_and_then_executed(world: Any) -> None:
     assert carrier.blockData.headerHash != block.blockData.headerHash
 
 
+async def test_a_chain_whose_clock_is_late(world: Any) -> None:
+    """News are news whatever the chain's clock says: it is told, and nothing is sent any more."""
+    await start(world, hub_url="")
+    chain = LaterChain(world.service.events, 1, start_ms=time.time_ns() // 1_000_000 - 10_000)
+    tx = transfer(ALICE)
+    assert await submit(world, tx) == ["ok"]
+    (whole,) = signed(world)
+    async with connected(world.ws) as client:
+        await subscribe(client, client_hash(tx))
+        chain.execute(chain.propose([whole]), unexecutable=[whole])
+        assert await status(client) == ("fail", NOT_EXECUTABLE)
+    assert entry_of(world, tx).state == "expired"
+
+
+async def test_what_is_read_again_of_a_transaction_that_has_ended(world: Any) -> None:
+    """It could not be executed once, and then it was: read again after a restart, the first is no end any more."""
+    await start(world, hub_url="")
+    chain = chain_of(world)
+    tx = transfer(ALICE)
+    assert await submit(world, tx) == ["ok"]
+    (whole,) = signed(world)
+    chain.execute(chain.propose([whole]), unexecutable=[whole])
+    assert await submit(world, tx) == ["ok"]
+    chain.maker.start_ms = time.time_ns() // 1_000_000
+    chain.execute(chain.propose([whole]), [whole])
+    assert len(world.service.desk.inflight) == 0
+    world.service.events.head = lambda: 10**9
+    again = chain_of(world)
+    told = world.service.events.statuses_told
+    async with connected(world.ws) as client:
+        await subscribe(client, client_hash(tx))
+        again.execute(again.propose([whole]), unexecutable=[whole])
+    assert world.service.events.statuses_told == told
+
+
 async def test_old_news_of_what_was_sent_again(world: Any) -> None:
     """A block from before the client sent it again, as it is read again after a restart, stops nothing."""
     await start(world, hub_url="")
+    world.service.events.head = lambda: 10**9
     chain = chain_of(world)
     tx = transfer(ALICE)
     assert await submit(world, tx) == ["ok"]

@@ -27,7 +27,7 @@ from millrace.gossip import GossipMessage
 from millrace.runtime import http
 
 BLOCK_SECONDS = 0.1
-CHANGE_OVER = 20
+CHANGE_OVER = 10
 """The height of each shard's last block of the earlier format."""
 REVERTS = 7
 """At every so many heights a block is taken back, and another takes its place."""
@@ -41,6 +41,8 @@ class Chain:
         self.makers = {shard: BlockMaker(shard) for shard in range(NETWORK.shards)}
         self.later: dict[int, LaterMaker] = {}
         """Of shards that have changed over to blocks executed later."""
+        self.changed = asyncio.Event()
+        """Set once all have."""
         self.proposed: dict[int, tuple[pb.OutportBlock, list[Transaction]]] = {}
         """What each of them proposed last, and has not executed."""
         self.payloads: dict[tuple[bytes, int], bytes] = {}
@@ -126,6 +128,8 @@ class Chain:
         if maker.nonce == CHANGE_OVER:
             start_ms = time.time_ns() // 1_000_000 - ROUND_MS * maker.nonce
             self.later[shard] = LaterMaker(shard, nonce=maker.nonce, previous=maker.previous, start_ms=start_ms)
+            if len(self.later) == NETWORK.shards:
+                self.changed.set()
 
     def _propose(self, shard: int, ready: list[Transaction]) -> None:
         """A block that brings what was executed of the one before; some are replaced, which bring it again."""

@@ -74,6 +74,8 @@ class HubSession(websocket.Session):
         self.live = False
         self.start = 0
         """Nothing up to this sequence was looked at for this consumer."""
+        self.resumed = False
+        """Whether it may have been given earlier events on another connection."""
         self.cursor = 0
         """Everything up to this sequence was delivered or filtered out; not kept while live."""
         self.told: OrderedDict[str, None] = OrderedDict()
@@ -101,6 +103,7 @@ class HubSession(websocket.Session):
         if changes.removed is not None:
             self.hub.unsubscribe(self, changes.removed)
         if changes.added is not None:
+            self.resumed = self.resumed or changes.resumes
             self.hub.subscribe(self, changes.added, changes.start)
 
     def on_writable(self) -> None:
@@ -127,7 +130,7 @@ class HubSession(websocket.Session):
 
     def knows_one_of(self, executed: frozenset[str]) -> bool:
         """Whether events of one of these were delivered: a block that lists an execution decides over its finality."""
-        return not executed.isdisjoint(self.told)
+        return any(block_hash in self.told for block_hash in executed)
 
 
 class Hub:
@@ -256,7 +259,7 @@ class Hub:
             for session in self._filters.owners(wanted):
                 wishes.setdefault(session, []).append(positions)
         for session in self._live_filtered if rendered.events.executed else ():
-            if session.knows_one_of(rendered.events.executed):
+            if self._lists_known(session, rendered.events.executed):
                 wishes.setdefault(session, [])
         for session, lists in wishes.items():
             if not session.wants_all:
@@ -286,9 +289,17 @@ class Hub:
 
     def _concerns(self, session: HubSession, entry: Entry) -> bool:
         """Whether a finalised or reverted block may have had events for a consumer with filters."""
-        if entry.block_hash in session.told:
-            return True
-        saved = self._saved_at.get(entry.block_hash)
+        return entry.block_hash in session.told or self._told_before(session, entry.block_hash)
+
+    def _lists_known(self, session: HubSession, executed: frozenset[str]) -> bool:
+        """Whether a block lists an execution that a consumer was given, or may have been given before it resumed."""
+        return session.knows_one_of(executed) or (
+            session.resumed and any(self._told_before(session, name) for name in executed)
+        )
+
+    def _told_before(self, session: HubSession, block_hash: str) -> bool:
+        """Whether a consumer may have been given a block on an earlier connection; so if it is not remembered."""
+        saved = self._saved_at.get(block_hash)
         return saved is None or saved <= session.start
 
     # Delivery to those behind.
@@ -350,7 +361,7 @@ class Hub:
             self._note_save(entry)
             rendered = self._render(entry)
             matches = session.filters.match(rendered.events.keys)
-            if matches or session.knows_one_of(rendered.events.executed):
+            if matches or self._lists_known(session, rendered.events.executed):
                 frame = rendered.reduced(matches.values())
                 session.remember(entry.block_hash, rendered.events.carrying)
         elif entry.topic in _FILTERED_TOPICS and len(session.filters) and self._concerns(session, entry):

@@ -121,9 +121,10 @@ class Chains:
             self._hear(item, block, now)
             item.header = item.result
         marked = self._early.pop((block.shard, block.block_hash), None) is not None
+        if not (marked or item.lister):
+            return Counted()  # at once: `oldest` looks at all that is held
         counted = Counted(self.oldest)
-        if marked or item.lister:
-            self._finalise(block.shard, block.block_hash, counted, now)
+        self._finalise(block.shard, block.block_hash, counted, now)
         self._end(shard, block.block_hash, item, counted)
         return counted
 
@@ -138,10 +139,11 @@ class Chains:
             return Counted()
         item = self._block(shard, result.block_hash, sequence)
         self._hear(item, result, now)
+        if not item.lister:
+            return Counted()
         counted = Counted(self.oldest)
-        if item.lister:
-            self._count(item, counted)
-            self._end(shard, result.block_hash, item, counted)
+        self._count(item, counted)
+        self._end(shard, result.block_hash, item, counted)
         return counted
 
     def finalise(self, number: int, block_hash: bytes, now: float) -> Counted:
@@ -179,7 +181,15 @@ class Chains:
     @property
     def oldest(self) -> int | None:
         """The oldest event that is still needed."""
-        return min((item.sequence for shard in self._shards.values() for item in shard.blocks.values()), default=None)
+        return min(
+            (
+                item.sequence
+                for shard in self._shards.values()
+                for item in shard.blocks.values()
+                if item.header is not None or not item.counts  # its proposal was never heard: nothing to read again
+            ),
+            default=None,
+        )
 
     def holds(self, number: int) -> bool:
         """Whether blocks of a shard wait for their end."""

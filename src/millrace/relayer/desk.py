@@ -205,17 +205,18 @@ class Desk:
         else:
             self._give_up(entry)
 
-    def not_executable(self, tx_hash: bytes, at_ms: int) -> bytes | None:
+    def not_executable(self, tx_hash: bytes, at_ms: int, *, live: bool = True) -> bytes | None:
         """A final block, made at `at_ms`, proposed the transaction, and it could not be executed: it is sent no more.
 
         Neither its nonce nor its fee is used, and whoever has it may send it again: it keeps its (sender, nonce), and
         its fee at risk, until the chain is past it. Its client hash, empty if it is not in flight; `None` where it was
-        sent anew since then, so that this is old news.
+        sent anew since then, so that this is old news, as only what is read again can be: not `live`. The chain's
+        clock may be far from ours, so news are not judged by it.
         """
         entry = self.inflight.by_chain_hash(tx_hash)
         if entry is None:
             return b""
-        if at_ms < entry.created_ms - ROUND_MS:
+        if not live and at_ms < entry.created_ms - ROUND_MS:
             return None
         if entry.state == "signed":
             self._give_up(entry)

@@ -84,6 +84,8 @@ class Events:
         self._observer = observer
         self._clock = clock
         self.taken = 0
+        self._live = True
+        """Whether the event in hand is news, and not read again after the relayer, or the hub, was away."""
         self.unreadable = 0
         self._unreadable_kinds: set[str] = set()
         self.statuses_told = 0
@@ -101,6 +103,7 @@ class Events:
     def on_event(self, topic: str, payload: bytes, sequence: int, marks: int = 0) -> None:
         """One event of the stream; what cannot be read is counted and skipped."""
         self.taken += 1
+        self._live = sequence > self.head()
         if marks & INCOMPLETE:
             self.incomplete += 1
             self._book.forget_all()
@@ -190,7 +193,9 @@ class Events:
     def _not_executable(self, item: Unexecutable) -> None:
         """No end on the chain, but one for those who ask: it is sent no more, unless its client sends it again."""
         self._observer.not_executable(item.tx_hash)
-        client_hash = self._desk.not_executable(item.tx_hash, item.timestamp_ms)
+        client_hash = self._desk.not_executable(item.tx_hash, item.timestamp_ms, live=self._live)
+        if not self._live and not client_hash:
+            return  # read again and not in flight: it may have been executed since, which is still to be read
         if client_hash is not None:
             self._tell(Outcome(item.tx_hash, client_hash or item.client_hash, "fail", NOT_EXECUTABLE))
 

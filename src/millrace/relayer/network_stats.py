@@ -230,7 +230,8 @@ class NetworkStats:
         for tx_hash in included:
             self._waiting.pop(tx_hash, None)
         if age < LATE_SECONDS:
-            made_at = block.timestamp_ms / 1000
+            newest = shard.saved.time_ms  # what a header says; a result's own time is one node's word
+            made_at = (min(block.timestamp_ms, newest) if newest else block.timestamp_ms) / 1000
             if block.nonce == shard.executed.nonce:
                 shard.behind = now - made_at
             for rate in shard.rates.values():

@@ -263,3 +263,17 @@ async def test_words_for_operators(url: str) -> None:
     with pytest.raises(OSError, match="write it as redis://") as refusal:
         Side(url, "group")
     assert "pass-1" not in repr(refusal.value) and refusal.value.__suppress_context__
+
+
+async def test_an_execution_under_the_name_of_blocks_is_no_word_on_a_block(sides: Sides) -> None:
+    """Its block was taken back since: to a standby that has not heard of that, the execution is published, no more."""
+    leader, standby = sides(), sides(claim_patience=0.01)
+    told = f"ExecutedBlock:0:{HASH}:1"
+    execution = Item(8, outport.SAVE_BLOCK, 0, 0, told, b"payload", told, now_ms())
+    await leader.publish(SAVE)
+    await leader.publish(execution)
+    await leader.publish(REVERT)
+    await leader.die()
+    standby.blocks[bytes.fromhex(HASH)] = Block(generation=1, state=State.SAVED)
+    for _ in range(3):
+        assert (await standby.judge(execution))[0] is PASS

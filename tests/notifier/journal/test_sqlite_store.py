@@ -224,3 +224,25 @@ def test_journal_of_the_version_before(tmp_path: Path, open_store: OpenStore) ->
         tell(store, number, 600)
         tell(new, number, 600)
         store.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "damaged"),
+    [(sqlite3.SQLITE_FULL, False), (sqlite3.SQLITE_BUSY, False), (sqlite3.SQLITE_CORRUPT, True), (None, True)],
+)
+def test_a_full_disk_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int | None, damaged: bool
+) -> None:
+    """What says nothing of the file's content does not advise to put the journal away; what does, does."""
+    Store(tmp_path, writer=True).close()
+
+    def refuse(_: Store) -> None:
+        error = sqlite3.OperationalError("refused")
+        if code is not None:
+            error.sqlite_errorcode = code
+        raise error
+
+    monkeypatch.setattr(Store, "_check_newest", refuse)
+    with pytest.raises(JournalUnusable) as raised:
+        Store(tmp_path, writer=True)
+    assert ("damaged" in str(raised.value)) == damaged

@@ -82,7 +82,7 @@ def _events(item: Item, topic: str) -> Iterator[BusMessage]:
     """One message for each event of a block's logs."""
     block = read_block(item.payload)
     common = _common(item, EVENT)
-    identity = EVENT + item.message_id.removeprefix(item.topic)
+    identity = f"{EVENT}:{item.message_id.partition(':')[2]}"
     place = 0
     for log in block.transactionPool.logs:
         transaction = log.txHash[:_MAX_PROPERTY]

@@ -175,7 +175,7 @@ class Claims:
 
     async def _contradicts(self, item: Item, word: bytes | None) -> bool:
         """Whether our journal's last word on a block is this event, and the one published last is another."""
-        if word is None or _WORDS.get(item.topic, word) == word or item.shard is None:
+        if word is None or _word(item) in (None, word) or item.shard is None:
             return False
         _, _, block_hash, generation = item.claim.split(":")
         own = await self._block(item.shard, bytes.fromhex(block_hash))
@@ -277,9 +277,9 @@ class Claims:
         async with asyncio.timeout(CALL_SECONDS), self._redis.pipeline(transaction=False) as pipe:
             for item in items:
                 pipe.set(self._mark_key(item.claim), 1, px=self._keep_ms, nx=not anew)
-                word = self._word_key(item)
-                if word is not None:
-                    pipe.set(word, _WORDS[item.topic], px=self._keep_ms, nx=not anew)
+                key, word = self._word_key(item), _word(item)
+                if key is not None and word is not None:
+                    pipe.set(key, word, px=self._keep_ms, nx=not anew)
             await pipe.execute()
         self._answered()
 
@@ -289,7 +289,7 @@ class Claims:
     def _word_key(self, item: Item) -> str | None:
         """Where the last word on the event's block is kept; contradicting contents of a block have no say in it."""
         _, _, generation = item.claim.rpartition(":")
-        if item.topic not in _WORDS or not generation.isdigit():
+        if _word(item) is None or not generation.isdigit():
             return None
         return f"{self._prefix}word:{item.claim.partition(':')[2].rpartition(':')[0]}"
 
@@ -316,6 +316,11 @@ def _client(url: Secret) -> Redis:
         )
     except ValueError:  # its text may show the URL
         raise OSError("redis_url cannot be used: write it as redis://:password@host:6379/0") from None
+
+
+def _word(item: Item) -> bytes | None:
+    """What an event says of its block; by the claim, because executions may go out under another topic's name."""
+    return None if item.shard is None else _WORDS.get(item.claim.partition(":")[0])
 
 
 def _without_payload(item: Item) -> Item:

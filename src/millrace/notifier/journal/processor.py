@@ -10,7 +10,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from millrace.chain import outport
-from millrace.chain.headers import Execution, Header, proposes, read_header
+from millrace.chain.headers import Header, proposes, read_header
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.journal.dead_letters import DeadLetters
 from millrace.notifier.journal.rows import JournalStore
@@ -20,7 +20,7 @@ from millrace.notifier.rules import dedup, messages, results
 from millrace.notifier.rules.dedup import CONFLICT, HISTORICAL, INCOMPLETE, UNJOINED, Observer, Verdict
 from millrace.notifier.rules.entry import Entry, now_ms
 from millrace.notifier.rules.messages import Decoded, Undecodable
-from millrace.notifier.rules.normalise import Memory, normalise
+from millrace.notifier.rules.normalise import Memory, Splitter, normalise
 from millrace.notifier.rules.results import Brought
 
 log = logging.getLogger(__name__)
@@ -135,9 +135,7 @@ class Processor:
                 marked = event._replace(marks=event.marks | (INCOMPLETE if brought.missing else 0))
                 entries.append(self._append(marked, arrival.payload, arrival.received_ms))
         if header is not None:
-            for execution in brought.executions:
-                digest = digests[execution.block_hash.hex()]
-                entries += self._append_execution(decoded, header, execution, digest, arrival)
+            entries += self._append_executions(decoded, header, brought, digests, arrival)
         marks = [event for event in verdict.events if event.alone]
         return entries + [self._append(event, b"", arrival.received_ms) for event in marks]
 
@@ -148,23 +146,28 @@ class Processor:
             ("result_unlisted", brought.unlisted),
             ("results_disordered", brought.disordered),
             ("result_missing", brought.missing),
+            ("result_impossible", brought.impossible),
         ):
             if broken:
                 self._note_irregular(kind, decoded)
 
-    def _append_execution(
-        self, decoded: Decoded, header: Header, execution: Execution, digest: bytes, arrival: Arrival
+    def _append_executions(
+        self, decoded: Decoded, header: Header, brought: Brought, digests: dict[str, bytes], arrival: Arrival
     ) -> list[Entry]:
-        """Append an execution that the block of an arrival brings, if it is news."""
-        verdict = dedup.execute(self._store, decoded.shard, execution.block_hash, execution.nonce, digest)
-        self._count(decoded, verdict, outport.EXECUTED_BLOCK)
+        """Append those executions that are news; what their splitting makes is bounded for all together."""
         entries = []
-        for event in verdict.events:
-            # The block in hand has lost what nodes differ in, see `proposal_digests`.
-            whole = pb.OutportBlock.FromString(arrival.payload)
-            block = results.executed_block(whole, decoded.block_hash, header, execution)
-            normalise(block, self._memory)
-            entries.append(self._append(event, outport.canonical(block), arrival.received_ms))
+        whole: pb.OutportBlock | None = None
+        splitter = Splitter()
+        for execution in brought.executions:
+            digest = digests[execution.block_hash.hex()]
+            verdict = dedup.execute(self._store, decoded.shard, execution.block_hash, execution.nonce, digest)
+            self._count(decoded, verdict, outport.EXECUTED_BLOCK)
+            for event in verdict.events:
+                # The block in hand has lost what nodes differ in, see `proposal_digests`.
+                whole = whole or pb.OutportBlock.FromString(arrival.payload)
+                block = results.executed_block(whole, decoded.block_hash, header, execution)
+                normalise(block, self._memory, splitter)
+                entries.append(self._append(event, outport.canonical(block), arrival.received_ms))
         return entries
 
     def _save(self, decoded: Decoded, arrival: Arrival, header: Header | None, digest: bytes) -> Verdict:

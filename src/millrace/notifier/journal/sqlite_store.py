@@ -41,6 +41,11 @@ _APPLICATION_ID = 0x6D696C6C  # "mill"
 # eighth, but 0.6 ms (266 KB, insert, commit and checkpoint).
 _PAGE_SIZE = 2048
 _CHECKED_BYTES = 16 * 1024 * 1024  # of the newest events at a start, so that large ones do not make nodes wait
+# What says nothing of the file's content: full, busy, locked, read-only, out of memory, cannot be opened.
+_PASSING = {
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_CANTOPEN,
+}  # fmt: skip
 _COUNT_EVERY = 1024  # events, between writes of the count of bytes
 _SWEEP_ROWS = 512  # looked at in one transaction at least
 _SWEEP_SHARE = 4  # … and for each event since the one before; so the tables outgrow the window by a third at most
@@ -89,6 +94,8 @@ class Store:
             self._open(writer)
         except sqlite3.DatabaseError as error:
             self._db.close()
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING:  # what Python itself finds has no code
+                raise JournalUnusable(f"{self.path}: {error}. Mend that and start again") from error
             raise JournalUnusable.damaged(self.path, error) from error
         except JournalUnusable:
             self._db.close()

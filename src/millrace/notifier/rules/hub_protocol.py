@@ -48,6 +48,8 @@ class Changes(NamedTuple):
     removed: Filter | None = None
     start: int | None = None
     """Deliver what follows this sequence; given with the first subscription."""
+    resumes: bool = False
+    """The consumer may have been given what came before, on another connection."""
 
 
 class Consumer:
@@ -114,6 +116,7 @@ class Consumer:
             added=wanted,
             removed=None if removed is None or removed in self.subscriptions.values() else removed,
             start=start,
+            resumes=wish.HasField("resume_after"),
         )
 
     def _start(self, wish: SubscribeEvent, position: Position) -> int | None:

@@ -11,6 +11,7 @@ from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
 
 _HASH_SIZE = 32
+_MAX_RESULTS = 4096  # in a block; nodes bring 20 at most
 _MAX_EVENTS = 200_000  # in a block; several times what a block's gas can pay for, so more is no honest block
 
 
@@ -38,6 +39,8 @@ def decode(topic: str, payload: bytes) -> Decoded:
             return _unread(payload, str(error))
         raise Undecodable(str(error)) from None
     if isinstance(message, pb.OutportBlock):
+        if len(message.blockData.results) > _MAX_RESULTS:
+            raise Undecodable(f"a block with more than {_MAX_RESULTS} results")
         pools = [message.transactionPool, *(result.transactionPool for result in message.blockData.results.values())]
         if sum(1 + len(log.log.events) for pool in pools for log in pool.logs) > _MAX_EVENTS:
             raise Undecodable(f"a block with more than {_MAX_EVENTS} events")
@@ -85,12 +88,14 @@ def content_digest(message: Message) -> bytes:
 def proposal_digests(block: pb.OutportBlock) -> tuple[bytes, dict[str, bytes]]:
     """The same of a block that proposes, and of each result that it brings, by its key.
 
-    Here honest nodes also differ in results' accounts, whose values are those of the moment a node sent them, and in
-    storage accesses, which few collect. The block is left without all of that, and without its results.
+    Here honest nodes also differ in results' accounts, whose values are those of the moment a node sent them, in what
+    they still know of transactions that could not be executed, and in storage accesses, which few collect. The block
+    is left without all of that, and without its results.
     """
     digests = {}
     for key, result in block.blockData.results.items():
         result.ClearField("alteredAccounts")
+        result.transactionPool.ClearField("unexecutableTransactions")
         digests[key] = _digest(result)
     for name in ("highestFinalBlockNonce", "highestFinalBlockHash", "signersIndexes", "stateAccessesForBlock"):
         block.ClearField(name)

@@ -57,7 +57,7 @@ class Memory:
         return 0 if where == shard else times
 
 
-def normalise(block: pb.OutportBlock, memory: Memory) -> None:
+def normalise(block: pb.OutportBlock, memory: Memory, splitter: Splitter | None = None) -> None:
     """Apply the rules to `block`, in place, and remember what later blocks will need."""
     pool = block.transactionPool
     originals = {}
@@ -79,7 +79,7 @@ def normalise(block: pb.OutportBlock, memory: Memory) -> None:
         if not FAILURES.isdisjoint(inside)
     )
     arrived = _arrived(block)
-    splitter = _Splitter()
+    splitter = splitter or Splitter()
     told: Counter[bytes] = Counter()
     confirmed: Counter[bytes] = Counter()
     for (log, execution, before), inside in zip(logs, identifiers, strict=True):
@@ -120,7 +120,7 @@ def _arrived(block: pb.OutportBlock) -> set[str]:
     }
 
 
-class _Splitter:
+class Splitter:
     """Makes one event per token of the transfers of a block.
 
     Every new event repeats the data of the old one, so what they take together is bounded: beyond

@@ -14,6 +14,9 @@ from millrace.chain.headers import Execution, Header
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
 
+_HASH_SIZE = 32
+_MAX_EXECUTIONS = 1024  # in a header; nodes list 20 at most
+
 
 class Brought(msgspec.Struct, frozen=True):
     """The executions that a block brings, and in what it breaks the rules."""
@@ -26,20 +29,30 @@ class Brought(msgspec.Struct, frozen=True):
     """Results for which the header lists no execution."""
     disordered: bool = False
     """The header does not list them by ascending, adjoining nonces."""
+    impossible: int = 0
+    """Executions that the header lists and that no header of its shard can have: they count as none."""
 
 
 def brought(data: pb.BlockData, header: Header) -> Brought:
     """What a block with this header brings."""
     found: dict[bytes, Execution] = {}
     missing = 0
-    for execution in header.executions:
-        if execution.block_hash.hex() in data.results:
+    impossible = max(0, len(header.executions) - _MAX_EXECUTIONS)
+    for execution in header.executions[:_MAX_EXECUTIONS]:
+        if not _possible(execution, header):
+            impossible += 1
+        elif execution.block_hash.hex() in data.results:
             found.setdefault(execution.block_hash, execution)
         else:
             missing += 1
     nonces = [execution.nonce for execution in header.executions]
     disordered = nonces != list(range(nonces[0], nonces[0] + len(nonces))) if nonces else False
-    return Brought(tuple(found.values()), missing, len(data.results) - len(found), disordered)
+    return Brought(tuple(found.values()), missing, len(data.results) - len(found), disordered, impossible)
+
+
+def _possible(execution: Execution, header: Header) -> bool:
+    """Whether an earlier header of the shard can have been executed so: the earlier shape counts in 32 bits."""
+    return len(execution.block_hash) == _HASH_SIZE and execution.nonce < header.nonce and execution.tx_count < 1 << 32
 
 
 def executed_block(block: pb.OutportBlock, block_hash: bytes, header: Header, execution: Execution) -> pb.OutportBlock:
