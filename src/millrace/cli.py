@@ -97,10 +97,11 @@ def policy() -> None:
 @click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="One relayer setting; repeatable.")
 def explain(transaction: BinaryIO, config: Path | None, pairs: tuple[str, ...]) -> None:
     """Say what the policy would do with a transaction (a JSON file, - for standard input), and why."""
-    from millrace.relayer import explain as explaining
-    from millrace.relayer import keystore, stages
-    from millrace.relayer import policy as policies
+    from millrace.relayer.rules import explain as explaining
+    from millrace.relayer.rules import policy as policies
+    from millrace.relayer.rules import stages
     from millrace.relayer.settings import RelayerSettings
+    from millrace.relayer.signing import keystore
 
     try:
         settings = load("relayer", RelayerSettings, file=config, overrides=parse_overrides(pairs))
@@ -137,7 +138,7 @@ def _journal_path(config: Path | None, pairs: tuple[str, ...]) -> Path:
 @click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="One relayer setting; repeatable.")
 def at_risk(config: Path | None, pairs: tuple[str, ...]) -> None:
     """List the fees the relayer's keys may still have to pay, oldest first."""
-    from millrace.relayer import at_risk as fees
+    from millrace.relayer.journal import at_risk as fees
 
     try:
         found = fees.open_fees(_journal_path(config, pairs))
@@ -160,7 +161,7 @@ def write_off(client_hash: str, config: Path | None, pairs: tuple[str, ...]) -> 
 
     The relayer takes it within a second, or when it starts. Nothing else is ever signed for that sender and nonce.
     """
-    from millrace.relayer import at_risk as fees
+    from millrace.relayer.journal import at_risk as fees
 
     try:
         fees.ask_write_off(_journal_path(config, pairs), client_hash)

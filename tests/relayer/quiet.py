@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 from relayer_support import NETWORK
 
-from millrace.relayer.accounts import AccountBook
-from millrace.relayer.desk import Desk
-from millrace.relayer.events import Events
-from millrace.relayer.journal import Journal
-from millrace.relayer.statistics import Statistics
-from millrace.relayer.topics import AddressTopic
-from millrace.relayer.tracker import Tracker
+from millrace.relayer.blocks.tracker import Tracker
+from millrace.relayer.events.events import Events
+from millrace.relayer.journal.journal import Journal
+from millrace.relayer.ledger.accounts import AccountBook
+from millrace.relayer.ledger.lifecycle import Lifecycle
+from millrace.relayer.protocol.topics import AddressTopic
+from millrace.relayer.statistics.streams import Statistics
 
 
 def quiet_events() -> tuple[Events, list[AddressTopic]]:
@@ -35,5 +35,5 @@ def quiet_events() -> tuple[Events, list[AddressTopic]]:
 
     journal = Journal(Path("never-opened"))
     journal.change = lambda write: None  # type: ignore[method-assign]
-    desk = Desk(NETWORK, journal)
-    return Events(NETWORK, Tracker(), AccountBook(), desk, Publisher(), Statistics(NETWORK)), published
+    lifecycle = Lifecycle(NETWORK, journal)
+    return Events(NETWORK, Tracker(), AccountBook(), lifecycle, Publisher(), Statistics(NETWORK)), published

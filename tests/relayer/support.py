@@ -17,9 +17,9 @@ from millrace.chain.network import NetworkProfile, profile
 from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction, chain_hash, signing_message, to_json
-from millrace.relayer.batches import Accepted
+from millrace.relayer.rules.stages import Origin
 from millrace.relayer.settings import RelayerSettings
-from millrace.relayer.stages import Origin
+from millrace.relayer.submission.batch import Accepted
 from millrace.runtime import http, websocket
 
 NETWORK: NetworkProfile = profile("documented", chain_id="local")
@@ -403,6 +403,6 @@ class Chain:
 
 def entry_of(world: Any, tx: Transaction) -> Any:
     """The relayer's entry of a transaction in flight."""
-    entry = world.service.desk.inflight.of_sender(tx.sender)[tx.nonce]
+    entry = world.service.lifecycle.inflight.of_sender(tx.sender)[tx.nonce]
     assert entry.tx.data == tx.data
     return entry

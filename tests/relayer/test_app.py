@@ -20,7 +20,7 @@ from relayer_support import (
 from millrace.chain import address
 from millrace.chain.keys import verify
 from millrace.chain.transaction import chain_hash, client_hash, from_json, signing_message
-from millrace.relayer.messages import TransactionJson
+from millrace.relayer.protocol.messages import TransactionJson
 
 
 async def test_relay_is_cosigned_sent_and_told(world: Any) -> None:

@@ -25,7 +25,7 @@ from relayer_support import NETWORK, FakeChainApi, FakeHub, as_json, transfer, w
 
 from millrace.chain.keys import verify
 from millrace.chain.transaction import TransactionJson, from_json, signing_message
-from millrace.relayer import reasons
+from millrace.relayer.protocol import reasons
 from millrace.system.ports import free_ports
 from relayer.nasty import VALUES, broken_frames, broken_requests, mutated, spoilt
 

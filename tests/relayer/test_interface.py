@@ -19,8 +19,9 @@ from millrace.chain import address
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import TransactionJson, chain_hash, client_hash, from_json
-from millrace.relayer import gas_stats, limits, statistics, subscriptions
+from millrace.relayer.gateway import limits, subscriptions
 from millrace.relayer.settings import RelayerSettings
+from millrace.relayer.statistics import gas, streams
 
 ALICE, BOB = wallet(1), wallet(1, 3)
 
@@ -114,8 +115,8 @@ def test_table_limits() -> None:
     assert NETWORK.gas.min_gas_price == 1_000_000_000
     assert (settings.max_topics, settings.max_control_messages, limits.CONTROL_WINDOW) == (64, 64, 5.0)
     assert (settings.max_message_bytes, settings.ping_interval) == (4 * 1024 * 1024, 30.0)
-    assert (statistics.GAS_SECONDS, statistics.NETWORK_SECONDS) == (0.05, 0.25)
-    assert (gas_stats.WINDOW_SECONDS, gas_stats.BUCKET_SECONDS) == (1800.0, 10.0)
+    assert (streams.GAS_SECONDS, streams.NETWORK_SECONDS) == (0.05, 0.25)
+    assert (gas.WINDOW_SECONDS, gas.BUCKET_SECONDS) == (1800.0, 10.0)
     assert subscriptions.STATUS_SECONDS == 60.0
     assert settings.max_batch == 100 and settings.pong_timeout == 20.0 and settings.max_nonce_gap == 0
 

@@ -17,9 +17,9 @@ from millrace.chain.keys import verify
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import TransactionJson, client_hash, from_json, signing_message, to_proto
 from millrace.relayer import app
-from millrace.relayer.limits import Company
-from millrace.relayer.parts import PART, STRETCH
-from millrace.relayer.signing import SignerError
+from millrace.relayer.rules.slices import PART, STRETCH
+from millrace.relayer.signing.handle import SignerError
+from millrace.relayer.submission.shares import Company
 
 ALICE = wallet(1)
 
@@ -51,7 +51,7 @@ async def test_missed_signatures_are_made_up_for(world: Any) -> None:
         tx = from_json(msgspec.convert(item, TransactionJson))
         assert verify(tx.relayer, signing_message(tx), tx.relayer_signature)
     async with asyncio.timeout(10):
-        while any(entry.state == "journalled" for entry in service.desk.inflight.entries()):
+        while any(entry.state == "journalled" for entry in service.lifecycle.inflight.entries()):
             await asyncio.sleep(0)
     assert len(sent) == 2, "what was only to be signed is signed, and not broadcast"
     assert await submit(world, transfer(wallet(0)), kind="sign") == ["ok"]
@@ -80,7 +80,7 @@ async def test_row_41_no_block_ends_what_nobody_signed(world: Any) -> None:
     async with asyncio.timeout(10):
         while service.events.taken < len(world.hub.events):
             await asyncio.sleep(0)
-    assert len(service.desk.inflight) == 1
+    assert len(service.lifecycle.inflight) == 1
     await world.service.rotate()
     assert len(await world.api.wait_submitted(1)) == 1
 
@@ -207,7 +207,7 @@ async def test_row_48_a_journal_that_cannot_be_read(world: Any, monkeypatch: pyt
     await start(world)
     service, tx = world.service, transfer(ALICE)
     assert await submit(world, tx) == ["ok"]
-    service.desk.nonce_moved(ALICE.public, 1)
+    service.lifecycle.nonce_moved(ALICE.public, 1)
     world.api.set(ALICE.public, 1, 10**18)
     service.book.forget_all()
     really = service.journal._reader

@@ -33,13 +33,13 @@ from relayer_support import (
 from millrace.chain import address, call
 from millrace.chain.keys import KeyPair
 from millrace.chain.transaction import GUARDED, Transaction, chain_hash, signing_message
-from millrace.relayer import submission
-from millrace.relayer.batches import Accepted
-from millrace.relayer.limits import Company
 from millrace.relayer.metrics import make_registry
-from millrace.relayer.parts import PART
-from millrace.relayer.policy import Budget, Policy, loads
-from millrace.relayer.stages import Origin
+from millrace.relayer.rules.policy import Budget, Policy, loads
+from millrace.relayer.rules.slices import PART
+from millrace.relayer.rules.stages import Origin
+from millrace.relayer.submission import submitter
+from millrace.relayer.submission.batch import Accepted
+from millrace.relayer.submission.shares import Company
 
 ALICE = wallet(1)
 
@@ -115,7 +115,7 @@ async def test_row_6_revert_griefing_by_many_senders(world: Any) -> None:
         answers = await fail(world, chain, *(transfer(wallet(1, number), nonce) for number in range(10)))
         refused += len([answer for answer in answers if answer != "ok"])
         assert set(answers) <= {"ok", "budget exhausted", "nonce too high"}
-    ledger = world.service.desk.treasury.ledger
+    ledger = world.service.lifecycle.sponsor.budgets
     lost = ledger.lost(RELAYERS[1].public, time.monotonic())
     assert 38 * fee <= lost <= 40 * fee and refused >= 50
 
@@ -126,12 +126,12 @@ async def test_row_6_failures_elsewhere_are_losses_in_any_order(world: Any, firs
     fee = 100_000 * GAS_PRICE
     await start(world)
     assert await submit(world, transfer(ALICE, receiver=wallet(2).public)) == ["ok"]
-    whole = world.service.desk.inflight.entries()[0].tx
+    whole = world.service.lifecycle.inflight.entries()[0].tx
     chains = {"source": Chain(world, 1), "destination": Chain(world, 2)}
     failing = {"source": {}, "destination": {chain_hash(whole): "no"}}
     for name in sorted(chains, key=lambda name: name != first):
         chains[name].final([whole], failing=failing[name])
-    ledger = world.service.desk.treasury.ledger
+    ledger = world.service.lifecycle.sponsor.budgets
     assert ledger.lost(RELAYERS[1].public, time.monotonic()) == fee
     assert ledger.at_risk(RELAYERS[1].public) == 0
     assert ledger.left(RELAYERS[1].public, time.monotonic(), Budget(loss_per_hour=3 * fee)) == 2 * fee
@@ -164,7 +164,7 @@ async def test_row_6_reputations_and_losses_survive_a_restart(world: Any) -> Non
     await world.stop()
     await start(world, policy)
     assert await submit(world, transfer(ALICE, 2), transfer(wallet(1, 1))) == ["sender throttled", "ok"]
-    lost = world.service.desk.treasury.ledger.lost(RELAYERS[1].public, time.monotonic())
+    lost = world.service.lifecycle.sponsor.budgets.lost(RELAYERS[1].public, time.monotonic())
     assert lost == 2 * 50_000 * GAS_PRICE
 
 
@@ -189,13 +189,13 @@ async def test_row_6_what_has_no_end_yet_may_still_be_lost_after_a_restart(world
     await start(world, policy)
     assert await submit(world, transfer(ALICE)) == ["ok"]
     entry = entry_of(world, transfer(ALICE))
-    assert world.service.desk.included(entry.chain_hash, fee) is not None
+    assert world.service.lifecycle.included(entry.chain_hash, fee) is not None
     await world.service.journal.flush()
     await world.stop()
     await start(world, policy)
     other = wallet(1, 1)
     assert await submit(world, transfer(other)) == ["budget exhausted"]
-    world.service.desk.treasury.ended(entry.chain_hash, failed=False)
+    world.service.lifecycle.sponsor.ended(entry.chain_hash, failed=False)
     assert await submit(world, transfer(other)) == ["ok"]
 
 
@@ -217,7 +217,7 @@ async def test_row_11_hoards_are_bounded_by_sender_and_address(world: Any) -> No
     assert await submit(world, *first, kind="sign") == ["ok", "ok", "quota exhausted"]
     assert await submit(world, *second, kind="sign") == ["ok", "quota exhausted"]
     now = time.monotonic()
-    world.service.desk.treasury._clock = lambda: now + 40 * 86_400.0
+    world.service.lifecycle.sponsor._clock = lambda: now + 40 * 86_400.0
     assert await submit(world, first[2], kind="sign") == ["quota exhausted"], "a clock that jumps frees nothing"
     assert await submit(world, transfer(wallet(1, 2)), kind="sign", ip="elsewhere") == ["ok"]
 
@@ -274,7 +274,7 @@ async def test_row_12_nonce_gap_flood(world: Any) -> None:
     await start(world)
     flood = [transfer(ALICE, nonce) for nonce in range(1, 100)]
     assert await submit(world, *flood) == ["nonce too high"] * 99
-    assert world.service.desk.treasury.ledger.at_risk(RELAYERS[1].public) == 0
+    assert world.service.lifecycle.sponsor.budgets.at_risk(RELAYERS[1].public) == 0
     await world.stop()
     await start(world, "[quotas]\nsender_in_flight = 5", max_nonce_gap=100)
     answers = await submit(world, *flood)
@@ -299,7 +299,7 @@ async def test_row_17_calls_of_listed_contracts_only(world: Any) -> None:
 async def test_row_17_fees_by_receiver_are_seen(world: Any) -> None:
     """Metrics show to whom the fees go, the largest first and no more than twenty."""
     await start(world)
-    treasury, chain = world.service.desk.treasury, Chain(world, 1)
+    sponsor, chain = world.service.lifecycle.sponsor, Chain(world, 1)
     assert await submit(world, transfer(ALICE)) == ["ok"]
     chain.final([entry_of(world, transfer(ALICE)).tx])
     async with aiohttp.ClientSession(world.http) as http, http.get("/metrics") as response:
@@ -307,8 +307,8 @@ async def test_row_17_fees_by_receiver_are_seen(world: Any) -> None:
     receiver = address.encode(transfer(ALICE).receiver)
     assert f'relayer_receiver_fees_total{{receiver="{receiver}"}} {50_000 * GAS_PRICE / 10**18}' in text
     for number in range(50):
-        treasury.fees_by_receiver[number.to_bytes(32, "big")] = number
-    text = generate_latest(make_registry(world.service)).decode()
+        sponsor.fees_by_receiver[number.to_bytes(32, "big")] = number
+    text = generate_latest(make_registry(world.service.measured())).decode()
     assert text.count("relayer_receiver_fees_total{") == 20 and receiver in text
 
 
@@ -327,7 +327,9 @@ async def test_budgets_are_restored_from_the_audit_log(world: Any) -> None:
     await world.stop()
     await start(world, policy)
     key = RELAYERS[1].public
-    left = world.service.desk.treasury.ledger.left(key, time.monotonic(), world.service.desk.treasury.policy.budget)
+    left = world.service.lifecycle.sponsor.budgets.left(
+        key, time.monotonic(), world.service.lifecycle.sponsor.policy.budget
+    )
     assert left == 10_000 * GAS_PRICE
 
 
@@ -352,7 +354,7 @@ async def test_not_ready_without_fresh_blocks(world: Any) -> None:
     events.block_at = {0: now, 1: now - 31.0, 2: now - 29.0}
     assert await submit(world, transfer(ALICE), transfer(wallet(0)), transfer(wallet(2))) == ["not ready", "ok", "ok"]
     assert await submit(world, transfer(ALICE, relayed=False, gas_limit=50_000), kind="broadcast") == ["ok"]
-    assert len(world.service.desk.inflight) == 3
+    assert len(world.service.lifecycle.inflight) == 3
     Chain(world, 1).final()
     assert await submit(world, transfer(wallet(1, 1))) == ["ok"]
 
@@ -515,7 +517,7 @@ async def test_what_its_sender_pays_for_is_not_judged(world: Any) -> None:
     await world.stop()
     await start(world)
     assert await submit(world, tx, kind="broadcast") == ["ok"]
-    assert len(world.service.desk.inflight) == 1
+    assert len(world.service.lifecycle.inflight) == 1
 
 
 async def test_a_block_moves_the_nonce_by_itself(world: Any) -> None:
@@ -566,7 +568,7 @@ async def test_row_7_in_flight_of_one_address(world: Any) -> None:
 async def test_row_7_broadcasts_leave_room_for_what_is_paid_for(world: Any) -> None:
     """Broadcasts, which cost nobody here anything, fill half of the table; the rest is for sponsored transactions."""
     await start(world)
-    world.service.desk.inflight._capacity = 4
+    world.service.lifecycle.inflight._capacity = 4
     assert await submit(world, foreign(0), foreign(1), foreign(2), kind="broadcast") == ["ok", "ok", "relayer busy"]
     assert await submit(world, *(transfer(wallet(1, number)) for number in range(3, 6))) == ["ok", "ok", "relayer busy"]
 
@@ -605,11 +607,11 @@ async def test_row_23_others_get_their_turn_in_a_long_batch(world: Any) -> None:
 
 async def test_row_23_long_batches_rest_while_others_are_there(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each part of a long batch everything belongs to the others, unless there are none."""
-    assert submission.REST >= 1 and submission.LONGEST_REST >= 0.005, "a rest is worth having"
+    assert submitter.REST >= 1 and submitter.LONGEST_REST >= 0.005, "a rest is worth having"
     await start(world)
     world.service.submitter._company = Company(1.0, clock=lambda: 0.0)  # whoever has been there is still there
-    monkeypatch.setattr(submission, "REST", 1e9)
-    monkeypatch.setattr(submission, "LONGEST_REST", 1e9)
+    monkeypatch.setattr(submitter, "REST", 1e9)
+    monkeypatch.setattr(submitter, "LONGEST_REST", 1e9)
     first, second = ([transfer(wallet(1, number), nonce) for nonce in range(100)] for number in (0, 1))
     assert await submit(world, *first, ip="long") == ["ok"] * 100, "nobody else is there"
     assert await submit(world, transfer(wallet(1, 2)), ip="short") == ["ok"]
@@ -624,7 +626,7 @@ async def test_row_23_long_batches_rest_while_others_are_there(world: Any, monke
 
 @pytest.mark.parametrize(
     ("stage", "shares", "most"),
-    [("_take_part", "_taking", submission.TAKING), ("_write", "_finishing", submission.FINISHING)],
+    [("_take_part", "_taking", submitter.TAKING), ("_write", "_finishing", submitter.FINISHING)],
 )
 async def test_row_23_one_client_has_so_much_under_way(
     world: Any, monkeypatch: pytest.MonkeyPatch, stage: str, shares: str, most: int
@@ -709,7 +711,8 @@ async def test_row_49_paths_make_no_series(world: Any) -> None:
     await start(world)
 
     def series() -> int:
-        return sum(not line.startswith(b"#") for line in generate_latest(make_registry(world.service)).splitlines())
+        text = generate_latest(make_registry(world.service.measured()))
+        return sum(not line.startswith(b"#") for line in text.splitlines())
 
     async def visit(name: str) -> None:
         async with aiohttp.ClientSession() as client:

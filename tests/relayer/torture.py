@@ -228,7 +228,7 @@ class Torture:
         await asyncio.sleep(0.5)
 
 
-_MODULES = {"signer": "millrace.relayer.signer", "gossip": "millrace.gossip"}
+_MODULES = {"signer": "millrace.relayer.signing.process", "gossip": "millrace.gossip"}
 
 
 class Answer(NamedTuple):

@@ -1,5 +1,5 @@
 """The relayer: checks, sponsors and broadcasts transactions, and streams what becomes of them.
 
-Values and rules are pure (`reasons`, `messages`, `stages`, `policy`, `inflight`, `tracker`, `subscriptions`,
-`limits`); the shell owns sockets, clocks, the journal and the signing process; `app` wires them.
+`protocol`, `rules` and `blocks` are values and rules without I/O; `journal`, `signing`, `ledger`, `network`,
+`statistics` and `events` own what their names say; `submission` and `gateway` are what clients meet; `app` wires them.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
@@ -10,33 +11,35 @@ import time
 from pathlib import Path
 
 from millrace.chain.network import NetworkProfile
-from millrace.relayer import policy
-from millrace.relayer.absent_accounts import AbsentAccounts
-from millrace.relayer.account_source import AccountSource
-from millrace.relayer.accounts import AccountBook
-from millrace.relayer.broadcaster import Broadcaster
-from millrace.relayer.chain_api import ChainApi, ChainApiError
-from millrace.relayer.cosigning import Cosigner
-from millrace.relayer.desk import Desk
-from millrace.relayer.events import Events
-from millrace.relayer.given_up import GivenUp
-from millrace.relayer.history import History, flatten
-from millrace.relayer.history_store import Points, PostgresPoints, SqlitePoints
-from millrace.relayer.hub_client import HubClient
-from millrace.relayer.inflight import Entry
-from millrace.relayer.journal import Journal
-from millrace.relayer.journal_writer import JournalError
-from millrace.relayer.limits import TokenBuckets
-from millrace.relayer.metrics import make_registry
-from millrace.relayer.peer import Peer
-from millrace.relayer.rest import RestApi
+from millrace.relayer.blocks.tracker import Tracker
+from millrace.relayer.events.absent_accounts import AbsentAccounts
+from millrace.relayer.events.events import Events
+from millrace.relayer.events.hub_client import HubClient
+from millrace.relayer.gateway.gateway import Gateway
+from millrace.relayer.gateway.limits import TokenBuckets
+from millrace.relayer.gateway.rest import RestApi
+from millrace.relayer.gateway.shared import Shared
+from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.writer import JournalError
+from millrace.relayer.ledger.accounts import AccountBook
+from millrace.relayer.ledger.inflight import Entry
+from millrace.relayer.ledger.lifecycle import Lifecycle
+from millrace.relayer.metrics import Measured, make_registry
+from millrace.relayer.network.account_source import AccountSource
+from millrace.relayer.network.broadcaster import Broadcaster
+from millrace.relayer.network.chain_api import ChainApi, ChainApiError
+from millrace.relayer.network.expired_senders import ExpiredSenders
+from millrace.relayer.network.gossip_peer import Peer
+from millrace.relayer.protocol import topics
+from millrace.relayer.rules import policy
+from millrace.relayer.rules.stages import Relayers
 from millrace.relayer.settings import RelayerSettings
-from millrace.relayer.signing import SignerError, SigningProcess, where_keys_are
-from millrace.relayer.stages import Relayers
-from millrace.relayer.statistics import Statistics
-from millrace.relayer.submission import Submitter
-from millrace.relayer.tracker import Tracker
-from millrace.relayer.ws import Gateway
+from millrace.relayer.signing.handle import SignerError, SigningProcess, where_keys_are
+from millrace.relayer.statistics.history import History, flatten
+from millrace.relayer.statistics.history_store import Points, PostgresPoints, SqlitePoints
+from millrace.relayer.statistics.streams import Statistics
+from millrace.relayer.submission.cosigner import Cosigner
+from millrace.relayer.submission.submitter import Submitter
 from millrace.runtime import http
 from millrace.runtime.doors import Doors, room_for_connections
 from millrace.runtime.origins import Origins
@@ -86,14 +89,16 @@ class Service:
         self.api: ChainApi | None = None
         self.signer: SigningProcess | None = None
         self.peer: Peer | None = None
-        self.desk = Desk(self.network, self.journal, max_nonce_gap=settings.max_nonce_gap)
+        self.lifecycle = Lifecycle(self.network, self.journal, max_nonce_gap=settings.max_nonce_gap)
         self.statistics = Statistics(self.network)
-        self.desk.treasury.p90 = self.statistics.gas.p90
+        self.lifecycle.sponsor.p90 = self.statistics.gas.p90
         self.tracker = Tracker()
         self.book = AccountBook()
         self._policy_file = policy.PolicyFile(settings.policy_file)
         self._keys = where_keys_are(settings, self.journal.path)
         self._background: set[asyncio.Task[None]] = set()
+        self._started = contextlib.AsyncExitStack()
+        """How each part that was started is stopped, the last one first."""
         self.keys_changed = asyncio.Event()
         """Set to have the key files read again."""
 
@@ -101,6 +106,7 @@ class Service:
         """Bring everything up, in the order of need."""
         settings = self.settings
         self._read_policy()
+        self._started.push_async_callback(self.journal.close)
         self.journal.open()
         if settings.chain_api_url:
             self.api = ChainApi(
@@ -109,39 +115,51 @@ class Service:
                 settings.gossip_bootstrap_url,
                 private=settings.outgoing_private,
             )
+            self._started.push_async_callback(self.api.close)
         self.history = History(self._history_store)
+        self._started.push_async_callback(self.history.close)
+        self._started.push_async_callback(self._end_background)
+        self._started.push_async_callback(self._stop_signer)
         await self._start_signer()
         self._restore()
         self.accounts = AccountSource(self.book, self.api)
-        self.accounts.on_nonce = self.desk.nonce_heard
+        self.accounts.on_nonce = self.lifecycle.nonce_heard
         self.absent_accounts = AbsentAccounts(self.accounts)
         if settings.gossip:
             self.peer = Peer(settings, self.network, self.statistics, self.api, self.relayers().by_shard)
+            self._started.push_async_callback(self.peer.stop)
         self.broadcaster = Broadcaster(
             self.network,
             self.peer.publish if self.peer is not None else _publish_nowhere,
             self.api.submit if self.api is not None else None,
-            is_wanted=self.desk.is_wanted,
-            on_expired=self.desk.expire,
+            is_wanted=self.lifecycle.is_wanted,
+            on_expired=self.lifecycle.expire,
             regossip=settings.regossip_seconds,
             lifetime=settings.lifetime_seconds,
         )
-        self.cosigner = Cosigner(self.desk, lambda: self.signer, self._send)
-        self.submitter = Submitter(self.network, self.relayers, self.accounts, self.desk, self.journal, self.cosigner)
-        self.gateway = Gateway(settings, self.submitter, self.statistics.snapshots())
+        self._started.push_async_callback(self.broadcaster.stop)
+        self.cosigner = Cosigner(self.lifecycle, lambda: self.signer, self._send)
+        self.submitter = Submitter(
+            self.network, self.relayers, self.accounts, self.lifecycle, self.journal, self.cosigner
+        )
+        self.shared = Shared(settings, self.submitter, self.statistics.snapshots())
+        self.gateway = Gateway(self.shared)
         http_most = min(settings.max_http_connections, room_for_connections() // 4)
-        self.http_doors = Doors(http_most, settings.max_connections_per_client, self.gateway.clients)
+        self.http_doors = Doors(http_most, settings.max_connections_per_client, self.shared.clients)
         # Beyond their bounds sessions are told so; only a crowd of unfinished handshakes beside them is reset unheard.
         self.ws_doors = Doors(
             min(settings.max_connections + HANDSHAKES, room_for_connections() - http_most),
             settings.max_connections_per_client + HANDSHAKES_PER_CLIENT,
-            self.gateway.clients,
+            self.shared.clients,
         )
         absent = self.absent_accounts if self.api is not None else None
-        self.events = Events(self.network, self.tracker, self.book, self.desk, self.gateway, self.statistics, absent)
+        self.events = Events(
+            self.network, self.tracker, self.book, self.lifecycle, self.gateway, self.statistics, absent
+        )
         if settings.hub_url:
-            self.desk.treasury.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
+            self.lifecycle.sponsor.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         self.hub = HubClient(settings.hub_url, self.events, self.journal.cursor())
+        self._started.callback(self._write_cursor)
         self.events.head = lambda: self.hub.head
         if self.peer is not None:
             await self.peer.start()
@@ -158,7 +176,11 @@ class Service:
             self._keep_balances(),
             self._tidy(),
             self._keep_history(),
-            self.statistics.run(self.gateway),
+            self.statistics.run(
+                self.shared.audiences[topics.GAS_STATS],
+                self.shared.audiences[topics.NETWORK_STATS],
+                lambda: len(self.shared.stats_sessions),
+            ),
             self.gateway.run(),
             self.absent_accounts.run(),
         ]
@@ -170,24 +192,7 @@ class Service:
 
     async def stop(self) -> None:
         """Stop taking, answer what is under way, write everything down, end the children."""
-        if hasattr(self, "gateway"):
-            await self.gateway.stop()
-        if hasattr(self, "http"):
-            await self.http.stop()
-        if hasattr(self, "broadcaster"):
-            await self.broadcaster.stop()
-        if self.peer is not None:
-            await self.peer.stop()
-        if self.signer is not None:
-            await self.signer.stop()
-        await asyncio.gather(*self._background, return_exceptions=True)
-        if hasattr(self, "hub"):
-            self._write_cursor()
-        await self.journal.close()
-        if hasattr(self, "history"):
-            await self.history.close()
-        if self.api is not None:
-            await self.api.close()
+        await self._started.aclose()
 
     def relayers(self) -> Relayers:
         """The public keys that pay, by shard."""
@@ -235,38 +240,47 @@ class Service:
         now = time.time_ns() // 1_000_000
         records = self.journal.open_records()
         try:
-            self.desk.treasury.restore(
+            self.lifecycle.sponsor.restore(
                 records,
                 self.journal.spent_since(now - DAY_MS),
                 self.journal.ips_since(now - HOUR_MS),
                 self.journal.outcomes_since(now - HOUR_MS),
                 self.journal.undecided_since(now - HOUR_MS),
             )
-            self.desk.restore(records)
+            self.lifecycle.restore(records)
         except JournalError as error:
             raise JournalError(f"{self.journal.path}: {error}") from None
         if records:
             log.info("transactions in flight taken over from the journal", extra={"count": len(records)})
 
+    async def _stop_signer(self) -> None:
+        if self.signer is not None:
+            await self.signer.stop()
+
+    async def _end_background(self) -> None:
+        await asyncio.gather(*self._background, return_exceptions=True)
+
     async def _serve(self) -> None:
-        port = await self.gateway.start(self.ws_doors)
         app = http.make_app(max_body=self.settings.max_message_bytes)
         rest = RestApi(
             self.submitter,
             TokenBuckets(self.settings.request_rate, self.settings.request_burst),
-            self.gateway.submissions,
-            self.gateway.bytes,
-            self.gateway.unfinished,
-            self.gateway.clients,
+            self.shared.submissions,
+            self.shared.bytes,
+            self.shared.unfinished,
+            self.shared.clients,
             self.settings.max_batch,
             self.health,
             self.is_ready,
-            self.gateway.count,
+            self.shared.count,
             lambda start, end, step: self.history.query(start, end, step, time.time_ns() // 1_000_000),
         )
         app.middlewares.append(rest.guard)
-        app.add_routes(rest.routes(make_registry(self)))
+        app.add_routes(rest.routes(make_registry(self.measured())))
         self.http = http.HttpServer(app, doors=self.http_doors, origins=Origins(self.settings.allowed_origins))
+        self._started.push_async_callback(self.http.stop)
+        self._started.push_async_callback(self.gateway.stop)
+        port = await self.gateway.start(self.ws_doors)
         http_port = await self.http.start(self.settings.host, self.settings.http_port)
         log.info(
             "ready",
@@ -325,18 +339,18 @@ class Service:
     def _read_policy(self) -> None:
         """Take over the policy file if it changed. Raises `PolicyError` when it cannot be used."""
         if self._policy_file.refresh():
-            self.desk.treasury.policy = self._policy_file.policy
+            self.lifecycle.sponsor.policy = self._policy_file.policy
             log.info("policy read", extra={"file": self.settings.policy_file})
 
     def _write_off(self) -> None:
         """Write off what an operator asked for by `millrace policy write-off`."""
         for client_hash in self.journal.write_offs():
-            if self.desk.write_off(client_hash):
+            if self.lifecycle.write_off(client_hash):
                 log.warning("written off", extra={"client_hash": client_hash.hex()})
 
     async def _keep_balances(self) -> None:
         """Ask for the balances of the relayer keys: the event stream does not carry fees they pay."""
-        treasury = self.desk.treasury
+        sponsor = self.lifecycle.sponsor
         while self.api is not None:
             pause = BALANCE_SECONDS
             for shard, key in self.relayers().by_shard.items():
@@ -345,8 +359,8 @@ class Service:
                 except ChainApiError:
                     pause = RETRY_SECONDS
                     continue
-                treasury.balances[key] = account.balance
-                if account.balance < treasury.policy.budget.alert_balance:
+                sponsor.balances[key] = account.balance
+                if account.balance < sponsor.policy.budget.alert_balance:
                     log.warning("relayer balance is low", extra={"shard": shard, "balance": str(account.balance)})
                 if account.guardian:
                     log.error(
@@ -358,21 +372,45 @@ class Service:
     async def _keep_history(self) -> None:
         while True:
             await asyncio.sleep(HISTORY_SECONDS)
-            numbers = flatten(self.statistics.payload(len(self.gateway.stats_sessions)))
+            numbers = flatten(self.statistics.payload(len(self.shared.stats_sessions)))
             await self.history.add(time.time_ns() // 1_000_000, numbers)
 
     async def _tidy(self) -> None:
         """Forget what is long over, and find out what became of transactions that were given up."""
-        given_up = GivenUp(self.desk.inflight, self.accounts)
+        given_up = ExpiredSenders(self.lifecycle.inflight, self.accounts)
         while True:
             retention_ms = int(self.settings.retention_hours * 3_600_000)
             self.journal.prune(time.time_ns() // 1_000_000 - retention_ms)
-            self.desk.treasury.prune()
-            self.desk.drop_given_up(time.time_ns() // 1_000_000 - int(self.settings.lifetime_seconds * 1000))
+            self.lifecycle.sponsor.prune()
+            self.lifecycle.drop_given_up(time.time_ns() // 1_000_000 - int(self.settings.lifetime_seconds * 1000))
             await given_up.ask(TIDY_ACCOUNTS)
             await asyncio.sleep(TIDY_SECONDS)
 
     # ---- looking in
+
+    def measured(self) -> Measured:
+        """What metrics are read from."""
+        return Measured(
+            api=self.api,
+            journal=self.journal,
+            signer=lambda: self.signer,
+            relayers=self.relayers,
+            lifecycle=self.lifecycle,
+            book=self.book,
+            tracker=self.tracker,
+            events=self.events,
+            hub=self.hub,
+            accounts=self.accounts,
+            absent_accounts=self.absent_accounts,
+            statistics=self.statistics,
+            broadcaster=self.broadcaster,
+            peer=self.peer,
+            shared=self.shared,
+            gateway=self.gateway,
+            ws_doors=self.ws_doors,
+            http_doors=self.http_doors,
+            is_ready=self.is_ready,
+        )
 
     def is_ready(self) -> bool:
         """Whether submissions can be accepted and their fate followed."""
@@ -390,7 +428,7 @@ class Service:
             "hub": {"connected": self.hub.connected, "last": self.hub.last, "head": self.hub.head},
             "signer": self.signer is not None and self.signer.running,
             "journal": self.journal.failed or "ok",
-            "inFlight": len(self.desk.inflight),
+            "inFlight": len(self.lifecycle.inflight),
             "connections": self.gateway.connections,
         }
 

@@ -3,31 +3,70 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from millrace.chain import address
+from millrace.relayer.blocks.tracker import Tracker
+from millrace.relayer.events.absent_accounts import AbsentAccounts
+from millrace.relayer.events.events import Events
+from millrace.relayer.events.hub_client import HubClient
+from millrace.relayer.gateway.gateway import Gateway
+from millrace.relayer.gateway.shared import Shared
+from millrace.relayer.journal.journal import Journal
+from millrace.relayer.ledger.accounts import AccountBook
+from millrace.relayer.ledger.lifecycle import Lifecycle
+from millrace.relayer.network.account_source import AccountSource
+from millrace.relayer.network.broadcaster import Broadcaster
+from millrace.relayer.network.chain_api import ChainApi
+from millrace.relayer.network.gossip_peer import Peer
+from millrace.relayer.rules.stages import Relayers
+from millrace.relayer.signing.handle import SigningProcess
+from millrace.relayer.statistics.streams import Statistics
+from millrace.runtime.doors import Doors
 
 TOP_RECEIVERS = 20
 
-if TYPE_CHECKING:
-    from millrace.relayer.app import Service
+
+@dataclass(frozen=True)
+class Measured:
+    """The parts of a running relayer that metrics are read from."""
+
+    api: ChainApi | None
+    journal: Journal
+    signer: Callable[[], SigningProcess | None]
+    relayers: Callable[[], Relayers]
+    lifecycle: Lifecycle
+    book: AccountBook
+    tracker: Tracker
+    events: Events
+    hub: HubClient
+    accounts: AccountSource
+    absent_accounts: AbsentAccounts
+    statistics: Statistics
+    broadcaster: Broadcaster
+    peer: Peer | None
+    shared: Shared
+    gateway: Gateway
+    ws_doors: Doors
+    http_doors: Doors
+    is_ready: Callable[[], bool]
 
 
-def make_registry(service: Service) -> CollectorRegistry:
+def make_registry(parts: Measured) -> CollectorRegistry:
     """A registry of this service alone."""
     registry = CollectorRegistry()
-    registry.register(_RelayerCollector(service))
+    registry.register(_RelayerCollector(parts))
     return registry
 
 
 class _RelayerCollector(Collector):
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, parts: Measured) -> None:
+        self._parts = parts
 
     def describe(self) -> Iterator[Metric]:
         """Nothing up front: values exist only while the service runs."""
@@ -40,127 +79,127 @@ class _RelayerCollector(Collector):
         yield from self._gossip()
 
     def _counters(self) -> Iterator[Metric]:
-        service = self._service
-        api = service.api
-        chains = service.tracker.chains
+        parts = self._parts
+        api, signer = parts.api, parts.signer()
+        chains = parts.tracker.chains
         refused = CounterMetricFamily("relayer_refused", "Refusals by reason code.", labels=["code"])
-        for code, count in sorted(service.gateway.refused.items()):
+        for code, count in sorted(parts.shared.refused.items()):
             refused.add_metric([code], count)
         yield refused
         for name, text, value in (
-            ("journal_records", "Submissions written to the journal.", service.journal.records),
-            ("journal_commits", "Groups committed.", service.journal.commits),
-            ("gossip_sent", "Transactions taken by gossip peers, repeats included.", service.broadcaster.sent),
-            ("api_sent", "Transactions taken by the chain API.", service.broadcaster.sent_to_api),
-            ("untaken", "Sends nobody took; each is tried again.", service.broadcaster.untaken),
-            ("events", "Events read from the hub.", service.events.taken),
-            ("events_unreadable", "Events that could not be read.", service.events.unreadable),
-            ("events_gaps", "Gaps in the events.", service.events.gaps),
-            ("statuses_told", "Transaction statuses delivered.", service.events.statuses_told),
-            ("events_incomplete", "Events from which results are missing for good.", service.events.incomplete),
-            ("tracker_forgotten", "Blocks or transactions forgotten at a bound.", service.tracker.forgotten),
+            ("journal_records", "Submissions written to the journal.", parts.journal.records),
+            ("journal_commits", "Groups committed.", parts.journal.commits),
+            ("gossip_sent", "Transactions taken by gossip peers, repeats included.", parts.broadcaster.sent),
+            ("api_sent", "Transactions taken by the chain API.", parts.broadcaster.sent_to_api),
+            ("untaken", "Sends nobody took; each is tried again.", parts.broadcaster.untaken),
+            ("events", "Events read from the hub.", parts.events.taken),
+            ("events_unreadable", "Events that could not be read.", parts.events.unreadable),
+            ("events_gaps", "Gaps in the events.", parts.events.gaps),
+            ("statuses_told", "Transaction statuses delivered.", parts.events.statuses_told),
+            ("events_incomplete", "Events from which results are missing for good.", parts.events.incomplete),
+            ("tracker_forgotten", "Blocks or transactions forgotten at a bound.", parts.tracker.forgotten),
             (
                 "absent_accounts_forgotten",
                 "Accounts not asked for, for want of room.",
-                service.absent_accounts.forgotten,
+                parts.absent_accounts.forgotten,
             ),
             ("reverted_final", "Final blocks reverted: must stay 0.", chains.reverted_final),
             (
                 "connections_refused",
                 "Connections beyond the bound of a client.",
-                service.gateway.doors.refused + service.ws_doors.refused + service.http_doors.refused,
+                parts.shared.doors.refused + parts.ws_doors.refused + parts.http_doors.refused,
             ),
-            ("connections_without_file", "Connections reset for want of a file.", service.gateway.turned_away),
+            ("connections_without_file", "Connections reset for want of a file.", parts.gateway.turned_away),
             ("disputed_blocks", "Blocks nodes tell different things of.", chains.disputed),
             ("forks", "Blocks beside another of the same height.", chains.forks),
             ("conflicting_final", "Second final blocks of a height: must stay 0.", chains.conflicting_final),
             (
                 "unfinished_refused",
                 "Messages thrown away unfinished, for want of room.",
-                service.gateway.unfinished.refused,
+                parts.shared.unfinished.refused,
             ),
             (
                 "egress_skipped",
                 "Statistics and requests left out for clients sent too much.",
-                service.gateway.egress.skipped,
+                parts.shared.egress.skipped,
             ),
-            ("conflated", "Statistics left out for readers who were behind.", service.gateway.conflated),
+            ("conflated", "Statistics left out for readers who were behind.", parts.gateway.conflated),
             ("api_failures", "Submissions that met the chain API's own trouble.", api.failures if api else 0),
             ("api_refused", "Submissions the chain API will never take.", api.refused if api else 0),
-            ("account_failures", "Questions the chain API did not answer.", service.accounts.failures),
-            ("hub_reconnects", "Connections to the hub tried again.", service.hub.reconnects),
-            ("signer_restarts", "Signing processes lost.", service.signer.restarts if service.signer else 0),
+            ("account_failures", "Questions the chain API did not answer.", parts.accounts.failures),
+            ("hub_reconnects", "Connections to the hub tried again.", parts.hub.reconnects),
+            ("signer_restarts", "Signing processes lost.", signer.restarts if signer else 0),
         ):
             yield CounterMetricFamily(f"relayer_{name}", text, value=value)
 
     def _gauges(self) -> Iterator[Metric]:
-        service = self._service
-        tracker = service.tracker.sizes
-        entries = service.desk.inflight.entries()
+        parts = self._parts
+        tracker = parts.tracker.sizes
+        entries = parts.lifecycle.inflight.entries()
         oldest = (time.time() * 1000 - entries[0].created_ms) / 1000 if entries else 0.0
         for name, text, value in (
-            ("connections", "Open WebSocket connections.", service.gateway.connections),
+            ("connections", "Open WebSocket connections.", parts.gateway.connections),
             ("handshakes", "WebSocket connections without one yet.",
-             max(0, service.ws_doors.open - service.gateway.connections)),
-            ("http_connections", "Open HTTP connections.", service.http_doors.open),
-            ("unfinished_bytes", "Bytes of messages that have not wholly come.", service.gateway.unfinished.total),
-            ("subscriptions", "Topics subscribed to.", len(service.gateway.subscriptions)),
+             max(0, parts.ws_doors.open - parts.gateway.connections)),
+            ("http_connections", "Open HTTP connections.", parts.http_doors.open),
+            ("unfinished_bytes", "Bytes of messages that have not wholly come.", parts.shared.unfinished.total),
+            ("subscriptions", "Topics subscribed to.", len(parts.shared.subscriptions)),
             ("in_flight", "Transactions that may still run.", len(entries)),
             ("in_flight_oldest_seconds", "Age of the oldest of them.", oldest),
-            ("broadcast_queue", "Transactions waiting for a batch.", service.broadcaster.queued),
-            ("journal_queue", "Changes waiting for the disk.", service.journal.waiting),
-            ("accounts", "Accounts known.", len(service.book)),
+            ("broadcast_queue", "Transactions waiting for a batch.", parts.broadcaster.queued),
+            ("journal_queue", "Changes waiting for the disk.", parts.journal.waiting),
+            ("accounts", "Accounts known.", len(parts.book)),
             ("held_blocks", "Saved blocks not yet final, or not yet executed.", tracker["held_blocks"]),
-            ("absent_accounts", "Accounts waiting to be asked for.", len(service.absent_accounts)),
+            ("absent_accounts", "Accounts waiting to be asked for.", len(parts.absent_accounts)),
             ("pending_transactions", "Transactions of final blocks not yet ended.", tracker["pending"]),
             ("hub_lag", "Events the hub has and this service has not read.",
-             max(0, service.hub.head - (service.hub.last or 0))),
-            ("block_lag_ms", "Milliseconds from a block's arrival to its fan-out.", service.statistics.lag_ms or 0.0),
-            ("ready", "1 when submissions are taken and events are read.", int(service.is_ready())),
+             max(0, parts.hub.head - (parts.hub.last or 0))),
+            ("block_lag_ms", "Milliseconds from a block's arrival to its fan-out.", parts.statistics.lag_ms or 0.0),
+            ("ready", "1 when submissions are taken and events are read.", int(parts.is_ready())),
         ):  # fmt: skip
             yield GaugeMetricFamily(f"relayer_{name}", text, value=value)
 
     def _keys(self) -> Iterator[Metric]:
-        treasury = self._service.desk.treasury
+        sponsor = self._parts.lifecycle.sponsor
         now = time.monotonic()
         left = GaugeMetricFamily("relayer_budget_left", "EGLD a key may still reserve.", labels=["shard"])
         risk = GaugeMetricFamily("relayer_at_risk", "EGLD signed and not known to be over.", labels=["shard"])
         balance = GaugeMetricFamily("relayer_balance", "EGLD a key holds.", labels=["shard"])
         low = GaugeMetricFamily("relayer_balance_low", "1 below the alert balance.", labels=["shard"])
-        for shard, key in sorted(self._service.relayers().by_shard.items()):
+        for shard, key in sorted(self._parts.relayers().by_shard.items()):
             labels = [str(shard)]
-            left.add_metric(labels, treasury.ledger.left(key, now, treasury.policy.budget) / 10**18)
-            risk.add_metric(labels, treasury.ledger.at_risk(key) / 10**18)
-            if key in treasury.balances:
-                balance.add_metric(labels, treasury.balances[key] / 10**18)
-                low.add_metric(labels, int(treasury.balances[key] < treasury.policy.budget.alert_balance))
+            left.add_metric(labels, sponsor.budgets.left(key, now, sponsor.policy.budget) / 10**18)
+            risk.add_metric(labels, sponsor.budgets.at_risk(key) / 10**18)
+            if key in sponsor.balances:
+                balance.add_metric(labels, sponsor.balances[key] / 10**18)
+                low.add_metric(labels, int(sponsor.balances[key] < sponsor.policy.budget.alert_balance))
         yield from (left, risk, balance, low)
         receivers = CounterMetricFamily(
             "relayer_receiver_fees", "EGLD paid for transactions to a receiver; the largest.", labels=["receiver"]
         )
-        for receiver, fees in treasury.fees_by_receiver.most_common(TOP_RECEIVERS):
+        for receiver, fees in sponsor.fees_by_receiver.most_common(TOP_RECEIVERS):
             receivers.add_metric([address.encode(receiver)], fees / 10**18)
         yield receivers
         silence = GaugeMetricFamily("relayer_block_age_seconds", "Since a shard's last block.", labels=["shard"])
-        for shard, seen in sorted(self._service.events.block_at.items()):
+        for shard, seen in sorted(self._parts.events.block_at.items()):
             silence.add_metric([str(shard)], now - seen)
         yield silence
         lag = GaugeMetricFamily(
             "relayer_execution_lag_blocks", "By how many blocks a shard's execution is behind.", labels=["shard"]
         )
-        for shard, blocks in sorted(self._service.events.execution_lag.items()):
+        for shard, blocks in sorted(self._parts.events.execution_lag.items()):
             lag.add_metric([str(shard)], blocks)
         yield lag
         lost = GaugeMetricFamily(
             "relayer_lost", "EGLD a key paid for failing transactions in an hour.", labels=["shard"]
         )
-        for shard, key in sorted(self._service.relayers().by_shard.items()):
-            lost.add_metric([str(shard)], treasury.ledger.lost(key, now) / 10**18)
+        for shard, key in sorted(self._parts.relayers().by_shard.items()):
+            lost.add_metric([str(shard)], sponsor.budgets.lost(key, now) / 10**18)
         yield lost
 
     def _gossip(self) -> Iterator[Metric]:
         """The gossip peer, as of the last second."""
-        peer = self._service.peer
+        peer = self._parts.peer
         if peer is None:
             return
         stats, observer = peer.stats, peer.observer

@@ -15,8 +15,8 @@ from millrace.chain.headers import proposes
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.token import NATIVE
 from millrace.localnet.chain.admission import Refused
-from millrace.relayer.blocks import read_block, read_result
-from millrace.relayer.tracker import Tracker
+from millrace.relayer.blocks.reader import read_block, read_result
+from millrace.relayer.blocks.tracker import Tracker
 
 EGLD = 10**18
 TOKEN = "USDC-c76f1f"

@@ -1,0 +1,258 @@
+"""Reads what a block's pool says of each transaction: of whole blocks, and of the results of those executed later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from millrace.chain import address, bigint, outport
+from millrace.chain.address import is_contract
+from millrace.chain.network import NetworkProfile
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.transaction import Transaction, client_hash
+from millrace.relayer.blocks.facts import TxFact
+
+TX_BLOCK, SCR_BLOCK, INVALID_BLOCK = 0, 90, 120
+_PROCESSED = 2
+ASYNC_CALL, ASYNC_CALLBACK = 1, 2
+GUARDING = frozenset((b"SetGuardian", b"GuardAccount", b"UnGuardAccount"))
+"""Built-in functions that change who has to sign for an account; the chain writes an event of the same name."""
+GAS_REFUND = b"gas refund for relayer"
+MAX_REASON = 256
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+class _Source(NamedTuple):
+    """Whose log it is. A contract can write events of any name, as the names of its own functions."""
+
+    hashes: set[bytes]
+    """Of the transaction or result, and of what it came from: one of them is what `completedTxEvent` names."""
+    accounts: set[bytes]
+    """Who can be said to have completed it: its receiver, in whose name the chain writes the log."""
+
+    def may_complete(self, event: pb.Event) -> bool:
+        """Whether the event is one the chain itself could have written."""
+        return len(event.topics) == 1 and event.topics[0] in self.hashes and event.address in self.accounts | {b""}
+
+
+class PoolReader:
+    """Collects the facts of one block, transaction by transaction."""
+
+    def __init__(
+        self,
+        message: pb.OutportBlock,
+        miniblock_headers: Sequence[pb.MiniBlockHeader],
+        network: NetworkProfile,
+    ) -> None:
+        self._data = message.blockData
+        self._shard = message.blockData.shardID
+        self._pool = message.transactionPool
+        self._network = network
+        self._miniblock_headers = miniblock_headers
+        self._facts: dict[bytes, dict[str, object]] = {}
+        self._scrs: dict[str, pb.SmartContractResult] = {}
+        self._before: set[bytes] = set()
+        """What this block names as processed before: of what its predecessor scheduled, the results are told here."""
+        self.gas_prices: list[tuple[int, int]] = []
+        self.executed = 0
+        self.guarding: set[bytes] = set()
+        self.relayers: set[bytes] = set()
+
+    def read(self) -> None:
+        for miniblock, executed in self._executed_miniblocks():
+            if miniblock.type == TX_BLOCK:
+                self._read_transactions(miniblock, executed)
+            elif miniblock.type == INVALID_BLOCK:
+                self._read_invalid(executed)
+            elif miniblock.type == SCR_BLOCK and miniblock.receiverShardID == self._shard:
+                self._read_results_in(executed)
+        self._read_invalid(hashes_of(self._pool.scheduledExecutedInvalidTxsHashesPrevBlock))
+        self._read_results()
+        self._read_logs()
+        self.executed = sum(1 for fact in self._facts.values() if fact.get("included") and not fact.get("failed"))
+
+    def facts(self) -> tuple[TxFact, ...]:
+        return tuple(TxFact(tx_hash=tx_hash, **fact) for tx_hash, fact in self._facts.items())  # type: ignore[arg-type]
+
+    def _executed_miniblocks(self) -> Iterable[tuple[pb.MiniBlock, list[bytes]]]:
+        """Each miniblock with the hashes this block executed of it; those executed before are skipped."""
+        headers = self._miniblock_headers
+        for index, miniblock in enumerate(self._data.body.miniBlocks):
+            hashes = list(miniblock.txHashes)
+            if index < len(headers):
+                reserved = outport.decode_reserved(headers[index])
+                if reserved.executionType == _PROCESSED:
+                    self._before.update(hashes)
+                    continue
+                if headers[index].reserved:
+                    hashes = hashes[reserved.indexOfFirstTxProcessed : reserved.indexOfLastTxProcessed + 1]
+            yield miniblock, hashes
+        for miniblock in self._data.intraShardMiniBlocks:
+            yield miniblock, list(miniblock.txHashes)
+
+    def _fact(self, tx_hash: bytes) -> dict[str, object]:
+        return self._facts.setdefault(tx_hash, {})
+
+    def _read_transactions(self, miniblock: pb.MiniBlock, hashes: list[bytes]) -> None:
+        for tx_hash in hashes:
+            info = self._pool.transactions.get(tx_hash.hex())
+            fact = self._fact(tx_hash)
+            if miniblock.senderShardID == self._shard:
+                fact["included"] = True
+            if info is None:  # named and not shown: whether it calls a contract is not known, so it is not over
+                continue
+            if miniblock.receiverShardID == self._shard:
+                fact["executed"] = True
+            self._read_transaction(fact, info, at_source=miniblock.senderShardID == self._shard)
+
+    def _read_transaction(self, fact: dict[str, object], info: pb.TxInfo, *, at_source: bool) -> None:
+        tx = info.transaction
+        if tx.data.partition(b"@")[0] in GUARDING:
+            self.guarding.add(tx.sender)
+        fact["is_call"] = is_contract(tx.receiver)
+        fact["client_hash"] = client_hash_of(tx)
+        if not at_source:
+            return
+        self._read_fee(fact, info)
+        paid = _number(info.feeInfo.initialPaidFee) or 0
+        self.gas_prices.append((tx.gasPrice, paid // tx.gasLimit if paid and tx.gasLimit else tx.gasPrice))
+
+    def _read_invalid(self, hashes: list[bytes]) -> None:
+        texts = {receipt.txHash: receipt.data for receipt in self._pool.receipts.values()}
+        for tx_hash in hashes:
+            fact = self._fact(tx_hash)
+            fact["included"] = True
+            fact["failed"] = _text(texts.get(tx_hash, b"")) or "invalid transaction"
+            info = self._pool.invalidTxs.get(tx_hash.hex())
+            if info is not None:
+                self._read_fee(fact, info)
+                fact["client_hash"] = client_hash_of(info.transaction)
+
+    def _read_fee(self, fact: dict[str, object], info: pb.TxInfo) -> None:
+        fact["fee"] = _fee(info)
+        if info.transaction.relayerSignature and len(info.transaction.relayer) == address.SIZE:
+            self.relayers.add(info.transaction.relayer)
+
+    def _read_results_in(self, hashes: list[bytes]) -> None:
+        for scr_hash in hashes:
+            info = self._pool.smartContractResults.get(scr_hash.hex())
+            if info is not None and info.smartContractResult.originalTxHash:
+                fact = self._fact(info.smartContractResult.originalTxHash)
+                fact["results_in"] = fact.get("results_in", frozenset()) | {scr_hash}  # type: ignore[operator]
+
+    def _read_results(self) -> None:
+        """Contract results made or executed here: what is still to do elsewhere, and errors they return."""
+        for scr_hash, info in self._pool.smartContractResults.items():
+            scr = info.smartContractResult
+            if not scr.originalTxHash:
+                continue
+            self._scrs[scr_hash] = scr
+            fact = self._fact(scr.originalTxHash)
+            if is_shard_user(scr) and self._network.shard_of(scr.receiver) != self._shard:
+                kinds = ["results_out"] + (["calls_out"] if is_call(scr) else [])
+                for kind in kinds:
+                    fact[kind] = fact.get(kind, frozenset()) | {bytes.fromhex(scr_hash)}  # type: ignore[operator]
+            if scr.returnMessage and scr.returnMessage != GAS_REFUND and not _number(scr.value):
+                fact.setdefault("failed", _failure(scr.returnMessage))
+
+    def _read_logs(self) -> None:
+        for entry in self._pool.logs:
+            try:
+                item = bytes.fromhex(entry.txHash)
+            except ValueError:
+                continue
+            scr = self._scrs.get(entry.txHash)
+            if scr is not None:
+                source = _Source({item, scr.prevTxHash, scr.originalTxHash}, {scr.receiver, entry.log.address})
+                self._read_events(self._fact(scr.originalTxHash), entry.log.events, source)
+            elif (
+                item in self._facts or item in self._before
+            ):  # else a log of a result whose transaction is not named here
+                info = self._pool.transactions.get(entry.txHash)
+                receiver = info.transaction.receiver if info is not None else b""
+                self._read_events(self._fact(item), entry.log.events, _Source({item}, {receiver, entry.log.address}))
+
+    def _read_events(self, fact: dict[str, object], events: Iterable[pb.Event], source: _Source) -> None:
+        for event in events:
+            match event.identifier:
+                case b"signalError":
+                    message = event.topics[1] if len(event.topics) > 1 else event.data
+                    fact["failed"] = _failure(message)
+                case b"internalVMErrors":
+                    fact.setdefault("failed", _failure(_first_line(event.data)))
+                case b"completedTxEvent" if source.may_complete(event):
+                    fact["completed"] = True
+                case b"SCDeploy":
+                    fact["ran_ok"] = True
+                case name if name in GUARDING:
+                    self.guarding.add(event.address)
+                case b"writeLog" if event.data.startswith(b"@6f6b") or not event.data:
+                    fact["ran_ok"] = True
+
+
+def is_call(scr: pb.SmartContractResult) -> bool:
+    """Whether a result makes its receiver do something: an asynchronous call, its callback, or gas for a contract."""
+    return scr.callType in (ASYNC_CALL, ASYNC_CALLBACK) or (scr.gasLimit > 0 and is_contract(scr.receiver))
+
+
+def is_shard_user(scr: pb.SmartContractResult) -> bool:
+    """Whether a result has a receiver at all; results to nobody are only notes."""
+    return len(scr.receiver) == address.SIZE
+
+
+def hashes_of(texts: Iterable[str]) -> list[bytes]:
+    """Hashes written in hex; what is none is left out."""
+    return [bytes.fromhex(text) for text in texts if re.fullmatch("[0-9a-f]{64}", text)]
+
+
+def _failure(text: bytes) -> str:
+    words = _text(text)
+    return f"execution failed: {words}"[:MAX_REASON] if words else "execution failed"
+
+
+def _text(data: bytes) -> str:
+    """Text from the chain, which anybody can write: printable, and of bounded length."""
+    return _CONTROL.sub(" ", data.decode("utf-8", "replace")).strip()[:MAX_REASON]
+
+
+def _first_line(data: bytes) -> bytes:
+    return data.strip().split(b"\n", 1)[0]
+
+
+def _number(field: bytes) -> int | None:
+    return bigint.decode(field) if field else None
+
+
+def _fee(info: pb.TxInfo) -> int | None:
+    """What was charged. Nothing is free: a fee of nothing or less is not known."""
+    fee = _number(info.feeInfo.fee)
+    return fee if fee is not None and fee > 0 else None
+
+
+def client_hash_of(tx: pb.Transaction) -> bytes:
+    """The hash that the sender of a relayed transaction could compute; empty for any other."""
+    return client_hash(_transaction(tx)) if tx.relayerSignature else b""
+
+
+def _transaction(tx: pb.Transaction) -> Transaction:
+    """The chain's message as our value, for its client hash."""
+    return Transaction(
+        nonce=tx.nonce,
+        value=_number(tx.value) or 0,
+        receiver=tx.receiver,
+        sender=tx.sender,
+        gas_price=tx.gasPrice,
+        gas_limit=tx.gasLimit,
+        chain_id=tx.chainID.decode("latin-1"),
+        data=tx.data,
+        version=tx.version,
+        options=tx.options,
+        sender_username=tx.sndUserName,
+        receiver_username=tx.rcvUserName,
+        guardian=tx.guardian,
+        relayer=tx.relayer,
+        signature=tx.signature,
+        guardian_signature=tx.guardianSignature,
+        relayer_signature=tx.relayerSignature,
+    )

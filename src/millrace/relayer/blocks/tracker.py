@@ -1,0 +1,177 @@
+"""What became of each transaction: joins the facts of all shards' blocks, and speaks only when they count.
+
+A state machine without I/O; `Chains` says which blocks count. A transaction ends once:
+
+* any fact says it failed: `fail`;
+* it was executed by the receiver's shard, nothing it caused is left to execute elsewhere, and a contract call
+  has said that it ended well: `success`.
+
+One that was proposed and not executable has not ended on the chain: it can be proposed again, and end then.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Literal
+
+import msgspec
+
+from millrace.relayer.blocks.chains import Chains, Counted
+from millrace.relayer.blocks.facts import BlockFacts, TxFact, Unexecutable, join, judge
+
+PENDING_SECONDS = 900.0
+"""A transaction that has not ended so long after the first block that speaks of it is forgotten."""
+
+
+class Included(msgspec.Struct, frozen=True):
+    """A final block of the sender's shard has the transaction: its nonce is used up, its fee is known."""
+
+    tx_hash: bytes
+    fee: int | None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The end of a transaction."""
+
+    tx_hash: bytes
+    client_hash: bytes
+    """Empty unless the transaction was relayed."""
+    status: Literal["success", "fail"]
+    reason: str
+
+
+class Release(msgspec.Struct, frozen=True):
+    """What became final: blocks in their order, and what they settle."""
+
+    blocks: tuple[BlockFacts, ...] = ()
+    saved_at: float = 0.0
+    """When the newest of the blocks was saved."""
+    included: tuple[Included, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    unexecutable: tuple[Unexecutable, ...] = ()
+    """Proposed, and not executed."""
+
+
+class _Pending(msgspec.Struct):
+    """What final blocks have said so far about a transaction that has not ended."""
+
+    fact: TxFact
+    sequence: int
+    """From where in the event stream on its facts are, or earlier; never less than that of an older one."""
+    since: float
+
+
+class Tracker:
+    """Follows up to `capacity` unfinished transactions and remembers as many ended ones.
+
+    At the bound the oldest is forgotten and counted in `forgotten`: its subscribers hear nothing, as when its
+    subscription expires.
+    """
+
+    def __init__(self, capacity: int = 200_000) -> None:
+        self._capacity = capacity
+        self.chains = Chains()
+        self._pending: OrderedDict[bytes, _Pending] = OrderedDict()
+        self._ended: OrderedDict[bytes, None] = OrderedDict()
+        self._now = 0.0
+        self._forgotten = 0
+
+    # ---- events
+
+    def save(self, block: BlockFacts, sequence: int, now: float) -> Release:
+        """A block was saved; it is event `sequence` of the stream."""
+        self._expire(now)
+        return self._release(self.chains.save(block, sequence, now))
+
+    def execute(self, result: BlockFacts, sequence: int, now: float) -> Release:
+        """The result of a block that was proposed before."""
+        self._expire(now)
+        return self._release(self.chains.execute(result, sequence, now))
+
+    def finalise(self, shard: int, block_hash: bytes, now: float) -> Release:
+        """A block is final, and so are all before it; the block itself may arrive later."""
+        self._expire(now)
+        return self._release(self.chains.finalise(shard, block_hash, now))
+
+    def revert(self, shard: int, block_hash: bytes) -> bool:
+        """A block was rolled back: what it said is taken back. False when it was final already (an alarm)."""
+        return self.chains.revert(shard, block_hash)
+
+    # ---- looking in
+
+    @property
+    def low_water(self) -> int | None:
+        """The oldest event still needed after a restart: of a block not final, of a transaction not ended."""
+        first = next(iter(self._pending.values()), None)
+        needed = (self.chains.oldest, first.sequence if first is not None else None)
+        return min((sequence for sequence in needed if sequence is not None), default=None)
+
+    @property
+    def forgotten(self) -> int:
+        """Blocks and transactions forgotten at a bound."""
+        return self._forgotten + self.chains.forgotten
+
+    @property
+    def disputed(self) -> int:
+        """Blocks of which two nodes told different things."""
+        return self.chains.disputed
+
+    @property
+    def conflicting_final(self) -> int:
+        """Blocks called final at a height where another is."""
+        return self.chains.conflicting_final
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How much is held, for metrics."""
+        return self.chains.sizes | {"pending": len(self._pending), "ended": len(self._ended)}
+
+    # ---- insides
+
+    def _release(self, counted: Counted) -> Release:
+        included: list[Included] = []
+        outcomes: list[Outcome] = []
+        for block in counted.blocks:
+            assert counted.oldest is not None
+            # The first of the unfinished has to be the oldest: what others wait for in blocks not final yet counts too.
+            for fact in block.transactions:
+                self._apply(fact, counted.oldest, included, outcomes)
+        not_executed = tuple(item for item in counted.unexecutable if not self._was_executed(item.tx_hash))
+        return Release(tuple(counted.blocks), counted.saved_at, tuple(included), tuple(outcomes), not_executed)
+
+    def _was_executed(self, tx_hash: bytes) -> bool:
+        """Whether a block that counts has executed a transaction: then it was needless to propose it again."""
+        pending = self._pending.get(tx_hash)
+        return tx_hash in self._ended or (pending is not None and (pending.fact.included or pending.fact.executed))
+
+    def _apply(self, fact: TxFact, sequence: int, included: list[Included], outcomes: list[Outcome]) -> None:
+        if fact.included:
+            # With results still to be executed elsewhere the block shows only the first part of the fee.
+            included.append(Included(fact.tx_hash, None if fact.results_out else fact.fee))
+        if fact.tx_hash in self._ended:
+            return
+        pending = self._pending.get(fact.tx_hash)
+        if pending is not None:
+            fact = join(pending.fact, fact)
+        status = judge(fact)
+        if status is None:
+            if pending is not None:
+                pending.fact = fact
+            else:
+                self._pending[fact.tx_hash] = _Pending(fact, sequence, self._now)
+                if len(self._pending) > self._capacity:
+                    self._pending.popitem(last=False)
+                    self._forgotten += 1
+            return
+        self._pending.pop(fact.tx_hash, None)
+        self._ended[fact.tx_hash] = None
+        if len(self._ended) > self._capacity:
+            self._ended.popitem(last=False)
+        outcomes.append(Outcome(fact.tx_hash, fact.client_hash, status, fact.failed))
+
+    def _expire(self, now: float) -> None:
+        self._now = now
+        self.chains.expire(now)
+        while self._pending and next(iter(self._pending.values())).since + PENDING_SECONDS <= now:
+            self._pending.popitem(last=False)
+            self._forgotten += 1

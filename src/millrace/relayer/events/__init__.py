@@ -1,0 +1,1 @@
+"""The notifier's stream, and what clients and ledger are told of it."""

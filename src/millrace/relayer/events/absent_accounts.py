@@ -1,0 +1,71 @@
+"""Accounts that a final block changed without telling how they are now: asked for at the chain API, a few at a time.
+
+Nodes leave out the relayers that pay for others. A busy one is in every block, so it is asked for once a turn at most,
+and only where somebody wants to know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+
+from millrace.relayer.network.account_source import AccountSource
+
+TURN_SECONDS = 1.0
+PER_TURN = 16
+"""Questions in a turn: far below what public chain APIs answer to one client, some 50 a second."""
+MAX_WANTED = 4096
+
+
+class Where(msgspec.Struct, frozen=True):
+    """Where in the chain an account changed."""
+
+    shard: int
+    timestamp_ms: int
+    block_hash: bytes = b""
+    since: float = 0.0
+    """When that was heard, on the clock that nobody sets."""
+
+
+class AbsentAccounts:
+    """At most `MAX_WANTED` accounts wait, each for its newest block; the one that waited longest comes first."""
+
+    def __init__(self, accounts: AccountSource) -> None:
+        self._accounts = accounts
+        self._wanted: OrderedDict[bytes, Where] = OrderedDict()
+        self.forgotten = 0
+        """Left out for want of room: their next block asks again."""
+        self.on_answer: Callable[[bytes, int, int, Where], None] = lambda pubkey, nonce, balance, where: None
+        """Told of every answer: nonce and balance."""
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def want(self, pubkey: bytes, where: Where) -> None:
+        """Ask for an account in one of the next turns."""
+        self._wanted[pubkey] = where
+        if len(self._wanted) > MAX_WANTED:
+            self._wanted.popitem(last=False)
+            self.forgotten += 1
+
+    async def run(self) -> None:
+        """A turn every second, for ever."""
+        while True:
+            await asyncio.sleep(TURN_SECONDS)
+            await self.turn()
+
+    async def turn(self) -> None:
+        """Ask for those that wait longest. What the chain API does not answer waits behind the others."""
+        due = [self._wanted.popitem(last=False) for _ in range(min(PER_TURN, len(self._wanted)))]
+        await asyncio.gather(*(self._ask(pubkey, where) for pubkey, where in due))
+
+    async def _ask(self, pubkey: bytes, where: Where) -> None:
+        await self._accounts.refresh(pubkey)
+        account = self._accounts.book.get(pubkey)
+        if account is not None and account.fetched >= where.since:
+            self.on_answer(pubkey, account.nonce, account.balance, where)
+        elif pubkey not in self._wanted:
+            self.want(pubkey, where)

@@ -1,0 +1,130 @@
+"""What clients and lifecycle are told of accounts: from final blocks, from announcements, or asked for.
+
+A result's accounts are as they were after its block or later, up to the header that brought it, so they are never added
+up and never taken back: they are "not older than" their block.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from millrace.chain import address
+from millrace.relayer.blocks.facts import AccountFact, BlockFacts
+from millrace.relayer.events.absent_accounts import AbsentAccounts, Where
+from millrace.relayer.events.unconfirmed_accounts import UnconfirmedAccounts
+from millrace.relayer.ledger.accounts import AccountBook
+from millrace.relayer.ledger.lifecycle import Lifecycle
+from millrace.relayer.protocol import messages
+from millrace.relayer.protocol.topics import AddressTopic
+
+MAX_AHEAD = 100_000
+"""As many as there may be transactions in flight: each waits for the end of at most one sender's news."""
+
+
+class Publisher(Protocol):
+    """Tells clients."""
+
+    def tell_account(self, topic: AddressTopic, make: Callable[[], bytes]) -> None:
+        """Tell the subscribers of an account, and those of all accounts."""
+
+    def hears(self, topic: AddressTopic) -> bool:
+        """Whether anybody would be told."""
+
+
+class AccountFeed:
+    """Takes accounts as blocks become final; nothing here waits."""
+
+    def __init__(
+        self, book: AccountBook, lifecycle: Lifecycle, publisher: Publisher, absent: AbsentAccounts | None
+    ) -> None:
+        self._book = book
+        self._lifecycle = lifecycle
+        self._publisher = publisher
+        self._absent = absent
+        if absent is not None:
+            absent.on_answer = self._answered
+        self._held = UnconfirmedAccounts()
+        self._newest: dict[int, tuple[int, int]] = {}
+        """Of each shard's final blocks the one whose accounts are newest."""
+        self._ahead: dict[int, deque[tuple[int, bytes, int]]] = {}
+        """By shard: height of the header that brought it, account, nonce; what led to it may still be to come."""
+
+    def final(self, block: BlockFacts, now: float) -> None:
+        """A block counts. Its accounts are told, in the order of blocks."""
+        for pubkey in block.guarding:
+            self._book.doubt(pubkey, now)
+        for stamp, facts in self._held.finalise(block.shard, block.timestamp_ms):
+            for fact in facts:
+                self._announced(fact, block.shard, stamp)
+        is_late = block.order < self._newest.get(block.shard, (0, 0))
+        if not is_late:
+            self._newest[block.shard] = block.order
+        where = Where(block.shard, block.timestamp_ms, block.block_hash, now)
+        for fact in block.accounts:
+            is_newest = self._book.learn_from_event(fact.pubkey, fact.nonce, fact.balance, block.order)
+            self._nonce_moved(fact, block)
+            # A late block's words on an account that nobody asked about may be older than what was told of it.
+            if not is_late or (is_newest and fact.pubkey in self._book):
+                self._tell(fact, where)
+        for moved in self._due(block):
+            self._lifecycle.nonce_moved(*moved)
+        for pubkey in block.absent:
+            if self._absent is not None and (pubkey in self._book or self._publisher.hears(AddressTopic(pubkey))):
+                self._absent.want(pubkey, where)
+
+    def announce(self, shard: int, time_ms: int, facts: tuple[AccountFact, ...], *, unfinished: bool) -> None:
+        """Accounts named beside a block of this time; `unfinished`: some of the shard's blocks are not final."""
+        for fact in self._held.announce(shard, time_ms, facts, unfinished=unfinished):
+            self._announced(fact, shard, time_ms)
+
+    def revert(self, shard: int, time_ms: int) -> None:
+        """The block of this time was rolled back: what accounts had from its execution never was."""
+        self._held.revert(shard, time_ms)
+        self._ahead.pop(shard, None)
+
+    def _announced(self, fact: AccountFact, shard: int, time_ms: int) -> None:
+        """Told unless it is older than what is known, whatever the chain API or a later block has said already."""
+        if self._book.learn_from_event(fact.pubkey, fact.nonce, fact.balance):
+            self._lifecycle.nonce_moved(fact.pubkey, fact.nonce)
+            self._tell(fact, Where(shard, time_ms))
+
+    def _nonce_moved(self, fact: AccountFact, block: BlockFacts) -> None:
+        """What is in flight below the nonce was superseded, unless it was executed in a block still to be told.
+
+        The header that brought the nonce knew no execution later than its own: once that has been told, all has.
+        """
+        if block.carrier <= block.nonce:
+            self._lifecycle.nonce_moved(fact.pubkey, fact.nonce)
+        elif any(nonce < fact.nonce for nonce in self._lifecycle.inflight.of_sender(fact.pubkey)):
+            waiting = self._ahead.setdefault(block.shard, deque(maxlen=MAX_AHEAD))
+            waiting.append((block.carrier, fact.pubkey, fact.nonce))
+
+    def _due(self, block: BlockFacts) -> list[tuple[bytes, int]]:
+        """Accounts and nonces of which nothing is to come any more after this block."""
+        waiting = self._ahead.get(block.shard, deque())
+        due = []
+        while waiting and waiting[0][0] <= block.nonce:
+            due.append(waiting.popleft()[1:])
+        return due
+
+    def _answered(self, pubkey: bytes, nonce: int, balance: int, where: Where) -> None:
+        """The chain API has told an account that a block left out."""
+        if pubkey in self._lifecycle.sponsor.balances:
+            self._lifecycle.sponsor.balances[pubkey] = balance
+        self._tell(AccountFact(pubkey, nonce, balance, {}), where)
+
+    def _tell(self, fact: AccountFact, where: Where) -> None:
+        def make() -> bytes:
+            data = messages.AccountData(
+                address=address.encode(fact.pubkey),
+                shard_id=where.shard,
+                timestamp=where.timestamp_ms,
+                balances={"EGLD": str(fact.balance)} | fact.tokens,
+                nonce=fact.nonce,
+                block_hash=where.block_hash.hex(),
+            )
+            return messages.encode(messages.AccountMessage(data))
+
+        self._publisher.tell_account(AddressTopic(fact.pubkey), make)

@@ -1,0 +1,218 @@
+"""From the event stream to what clients are told: statuses, account updates, and the end of what is in flight."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from google.protobuf.message import DecodeError
+from msgspec import UNSET
+
+from millrace.chain import outport
+from millrace.chain.network import NetworkProfile
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.relayer.blocks.facts import BlockFacts, Unexecutable
+from millrace.relayer.blocks.reader import read_accounts, read_block, read_result, time_of
+from millrace.relayer.blocks.tracker import Outcome, Release, Tracker
+from millrace.relayer.events import account_feed
+from millrace.relayer.events.absent_accounts import AbsentAccounts
+from millrace.relayer.events.account_feed import AccountFeed
+from millrace.relayer.ledger.accounts import AccountBook
+from millrace.relayer.ledger.lifecycle import Lifecycle
+from millrace.relayer.protocol import messages
+from millrace.relayer.protocol.topics import TxStatusTopic
+
+log = logging.getLogger(__name__)
+
+INCOMPLETE = 8
+"""The notifier's mark (field `marks`) of an event from which results are missing for good."""
+NOT_EXECUTABLE = "not executable in block"
+MAX_KINDS = 64
+"""Kinds of unreadable events that are named in the log, each once."""
+
+
+class Publisher(account_feed.Publisher, Protocol):
+    """Tells clients."""
+
+    def tell_status(self, topic: TxStatusTopic, make: Callable[[], bytes]) -> int:
+        """Tell each open subscription of a transaction its end; to how many it was told."""
+
+
+class Observer(Protocol):
+    """Hears of everything for statistics."""
+
+    def block_saved(self, block: BlockFacts, now: float, age: float) -> None:
+        """A block was saved, final or not; `age` seconds ago, where it is read late."""
+
+    def block_executed(self, block: BlockFacts, now: float, age: float) -> None:
+        """What a block executed was told, final or not: with the block, or later."""
+
+    def not_executable(self, tx_hash: bytes) -> None:
+        """A final block proposed a transaction that could not be executed."""
+
+    def block_final(self, block: BlockFacts, now: float) -> None:
+        """A saved block became final."""
+
+    def told(self, since: float) -> None:
+        """Clients were told everything that followed from a block saved at `since`."""
+
+    def validators(self, message: pb.ValidatorsPubKeys) -> None:
+        """The validators of an epoch."""
+
+
+class Events:
+    """Takes the hub's events one after the other; nothing here waits."""
+
+    def __init__(
+        self,
+        network: NetworkProfile,
+        tracker: Tracker,
+        book: AccountBook,
+        lifecycle: Lifecycle,
+        publisher: Publisher,
+        observer: Observer,
+        absent: AbsentAccounts | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._network = network
+        self._tracker = tracker
+        self._book = book
+        self._lifecycle = lifecycle
+        self._accounts = AccountFeed(book, lifecycle, publisher, absent)
+        self._publisher = publisher
+        self._observer = observer
+        self._clock = clock
+        self.taken = 0
+        self._live = True
+        """Whether the event in hand is news, and not read again after the relayer, or the hub, was away."""
+        self.unreadable = 0
+        self._unreadable_kinds: set[str] = set()
+        self.statuses_told = 0
+        self.gaps = 0
+        self.incomplete = 0
+        """Events from which results are missing for good."""
+        self.head: Callable[[], int] = lambda: 0
+        """The newest event that there was when reading (again) began: what comes up to it comes late."""
+        self._started = clock()
+        self.block_at: dict[int, float] = {}
+        """When each shard's last block came."""
+        self.execution_lag: dict[int, int] = {}
+        """Of each shard that executes later: by how many blocks, at its last block."""
+
+    def on_event(self, topic: str, payload: bytes, sequence: int, marks: int = 0) -> None:
+        """One event of the stream; what cannot be read is counted and skipped."""
+        self.taken += 1
+        self._live = sequence > self.head()
+        if marks & INCOMPLETE:
+            self.incomplete += 1
+            self._book.forget_all()
+        try:
+            self._take(topic, payload, sequence)
+        except (outport.OutportError, DecodeError, ValueError) as error:
+            self.unreadable += 1
+            kind = f"{topic}: {error}"[:200]
+            if kind not in self._unreadable_kinds and len(self._unreadable_kinds) < MAX_KINDS:
+                self._unreadable_kinds.add(kind)
+                log.error("unreadable event", extra={"topic": topic, "sequence": sequence, "error": str(error)[:200]})
+
+    def silence(self, shard: int, limit: float) -> float | None:
+        """For how many seconds a shard has sent no block, if that is longer than `limit`."""
+        silent = self._clock() - self.block_at.get(shard, self._started)
+        return silent if silent > limit else None
+
+    def on_gap(self, first: int, last: int) -> None:
+        """Events are lost: what accounts were thought to be may be wrong now."""
+        self.gaps += 1
+        self._book.forget_all()
+
+    def _take(self, topic: str, payload: bytes, sequence: int) -> None:
+        now = self._clock()
+        match topic:
+            case outport.SAVE_BLOCK | outport.EXECUTED_BLOCK:
+                message = pb.OutportBlock.FromString(payload)
+                if message.carryingHeaderHash:  # under either name, see the notifier's `executed_topic`
+                    self._executed(message, sequence, now)
+                else:
+                    self._saved(message, sequence, now)
+            case outport.FINALIZED_BLOCK:
+                mark = pb.FinalizedBlock.FromString(payload)
+                self._release(self._tracker.finalise(mark.shardID, mark.headerHash, now), now)
+            case outport.REVERT_INDEXED_BLOCK:
+                data = pb.BlockData.FromString(payload)
+                if self._tracker.revert(data.shardID, data.headerHash):
+                    self._accounts.revert(data.shardID, time_of(data))
+                else:
+                    log.critical("a final block was reverted", extra={"shard": data.shardID})
+            case outport.SAVE_ACCOUNTS:
+                accounts = pb.Accounts.FromString(payload)
+                stamp = accounts.blockTimestampMs or accounts.blockTimestamp * 1000
+                facts = read_accounts(accounts.alteredAccounts.values())
+                unfinished = self._tracker.chains.holds(accounts.shardID)
+                self._accounts.announce(accounts.shardID, stamp, facts, unfinished=unfinished)
+            case outport.SAVE_VALIDATORS_PUB_KEYS:
+                self._observer.validators(pb.ValidatorsPubKeys.FromString(payload))
+
+    def _saved(self, message: pb.OutportBlock, sequence: int, now: float) -> None:
+        block = read_block(message, self._network)
+        self.block_at[block.shard] = now
+        age = self._age(block, sequence)
+        self._observer.block_saved(block, now, age)
+        if block.last_executed is not None:
+            self.execution_lag[block.shard] = max(0, block.nonce - block.last_executed)
+        if not block.proposes:
+            self._observer.block_executed(block, now, age)
+        self._release(self._tracker.save(block, sequence, now), now)
+
+    def _executed(self, message: pb.OutportBlock, sequence: int, now: float) -> None:
+        result = read_result(message, self._network)
+        self._observer.block_executed(result, now, self._age(result, sequence))
+        self._release(self._tracker.execute(result, sequence, now), now)
+
+    def _age(self, block: BlockFacts, sequence: int) -> float:
+        """How long ago a block was made that is read after the relayer, or the hub, was away; 0 of any other."""
+        return max(0.0, time.time() - block.timestamp_ms / 1000) if sequence <= self.head() else 0.0
+
+    def _release(self, release: Release, now: float) -> None:
+        """Something became final. First what is in flight, then the accounts, then the words to clients."""
+        for item in release.included:
+            moved = self._lifecycle.included(item.tx_hash, item.fee)
+            if moved is not None:
+                self._book.raise_nonce(*moved)
+        for block in release.blocks:
+            self._observer.block_final(block, now)
+            self._accounts.final(block, now)
+        for outcome in release.outcomes:
+            self._lifecycle.sponsor.ended(outcome.tx_hash, failed=outcome.status == "fail")
+            self._tell(outcome)
+        for missed in release.unexecutable:
+            self._not_executable(missed)
+        if release.blocks:
+            self._observer.told(release.saved_at)
+
+    def _not_executable(self, item: Unexecutable) -> None:
+        """No end on the chain, but one for those who ask: it is sent no more, unless its client sends it again."""
+        self._observer.not_executable(item.tx_hash)
+        client_hash = self._lifecycle.not_executable(item.tx_hash, item.timestamp_ms, live=self._live)
+        if not self._live and not client_hash:
+            return  # read again and not in flight: it may have been executed since, which is still to be read
+        if client_hash is not None:
+            self._tell(Outcome(item.tx_hash, client_hash or item.client_hash, "fail", NOT_EXECUTABLE))
+
+    def _tell(self, outcome: Outcome) -> None:
+        """Tell both hashes' subscribers; each hears the hash it asked for."""
+        chain = outcome.tx_hash.hex()
+        for tx_hash in {outcome.tx_hash, outcome.client_hash} - {b""}:
+            subscribed = tx_hash.hex()
+
+            def make(subscribed: str = subscribed) -> bytes:
+                data = messages.StatusData(
+                    hash=subscribed,
+                    status=outcome.status,
+                    reason=outcome.reason or UNSET,
+                    chain_hash=UNSET if subscribed == chain else chain,
+                )
+                return messages.encode(messages.StatusMessage(data))
+
+            self.statuses_told += self._publisher.tell_status(TxStatusTopic(tx_hash), make)

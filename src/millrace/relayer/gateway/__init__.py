@@ -1,0 +1,1 @@
+"""The doors for clients: WebSocket sessions, REST, limits and fan-out."""

@@ -1,0 +1,111 @@
+"""The public WebSocket: where it listens, which session a connection becomes, and the fan-out to all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from millrace.relayer.gateway.sessions import PublicSession, StatsSession
+from millrace.relayer.gateway.shared import Shared
+from millrace.relayer.protocol import messages, topics
+from millrace.relayer.protocol.topics import AddressTopic, StreamTopic, TxStatusTopic
+from millrace.runtime import websocket
+from millrace.runtime.doors import Doors
+from millrace.runtime.websocket import text_frame
+
+DRAIN_SECONDS = 5.0
+"""What is under way at a shutdown may take so long to be answered."""
+DRAIN_EGRESS_SECONDS = 0.25
+
+
+class Gateway:
+    """Listens, and tells sessions what they subscribed to."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self._server: websocket.WsServer | None = None
+
+    async def start(self, doors: Doors | None = None) -> int:
+        """Listen, and count connections at the doors before they have brought a handshake; the port."""
+        settings = self.shared.settings
+        self._server = await websocket.serve(
+            self._session,
+            settings.host,
+            settings.port,
+            max_message_size=settings.max_message_bytes,
+            max_sessions=settings.max_connections,
+            ping_interval=settings.ping_interval,
+            pong_timeout=settings.pong_timeout,
+            doors=doors,
+        )
+        return self._server.port
+
+    async def run(self) -> None:
+        """Let what clients were sent run out of their meters, for ever."""
+        while True:
+            await asyncio.sleep(DRAIN_EGRESS_SECONDS)
+            self.shared.egress.drain(self.shared.clock())
+
+    async def stop(self) -> None:
+        """Answer what is under way, say goodbye to everyone and close."""
+        if self._server is None:
+            return
+        self.shared.stopping = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while self.shared.under_way:
+                    await asyncio.sleep(0.01)
+        goodbye = text_frame(messages.encode(messages.ShutdownMessage()))
+        for session in list(self._server.sessions):
+            session.send_frames(goodbye)
+        await self._server.close(websocket.GOING_AWAY, "server shutting down")
+
+    @property
+    def connections(self) -> int:
+        """Open connections, of both kinds."""
+        return 0 if self._server is None else len(self._server.sessions)
+
+    @property
+    def conflated(self) -> int:
+        """Statistics left out for readers who were behind, or whose address was sent too much."""
+        return sum(audience.left_out for audience in self.shared.audiences.values())
+
+    @property
+    def turned_away(self) -> int:
+        """Connections reset for want of a file since the start."""
+        return 0 if self._server is None else self._server.turned_away
+
+    def _session(self, request: websocket.Request) -> websocket.Session:
+        forwarded = request.headers.get("x-forwarded-for")
+        if request.path == "/ws":
+            return PublicSession(self.shared, forwarded)
+        if request.path == "/ws/stats":
+            return StatsSession(self.shared, forwarded)
+        raise websocket.Refuse(404, "WebSocket endpoints are /ws and /ws/stats")
+
+    # ---- fan-out
+
+    def tell_status(self, topic: TxStatusTopic, make: Callable[[], bytes]) -> int:
+        """Tell the end of a transaction to each subscription that has not heard it."""
+        if not self.shared.subscriptions.has(topic):
+            return 0
+        sessions = self.shared.subscriptions.deliver(topic, self.shared.clock())
+        if sessions:
+            frame = text_frame(make())
+            for session in sessions:
+                session.send_frames(frame)
+        return len(sessions)
+
+    def hears(self, topic: AddressTopic) -> bool:
+        """Whether anybody would be told of an account."""
+        return self.shared.subscriptions.has(topic) or self.shared.subscriptions.has(StreamTopic(topics.ACCOUNTS))
+
+    def tell_account(self, topic: AddressTopic, make: Callable[[], bytes]) -> None:
+        """Tell an account's new state to its subscribers and to those of all accounts."""
+        everyone = StreamTopic(topics.ACCOUNTS)
+        sessions = [*self.shared.subscriptions.clients(topic), *self.shared.subscriptions.clients(everyone)]
+        if sessions:
+            frame = text_frame(make())
+            for session in dict.fromkeys(sessions):
+                session.send_frames(frame)

@@ -1,0 +1,55 @@
+"""Replies to submissions, from their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import UNSET
+
+from millrace.chain.transaction import to_json
+from millrace.relayer.protocol import messages
+from millrace.relayer.protocol.messages import FailedItem, RequestId, ResultItem, SignReply, SubmissionReply
+from millrace.relayer.protocol.reasons import Reason
+from millrace.relayer.submission.batch import Accepted, Result
+
+
+def submission_reply(
+    action: str,
+    results: Sequence[Result],
+    request_id: RequestId | None = None,
+    subscribed: Mapping[bytes, str] | None = None,
+) -> SubmissionReply:
+    """The reply to `relay` or `broadcast`."""
+    items, failed = _items(results, subscribed or {})
+    return SubmissionReply(
+        action=action,
+        status=messages.submission_status(len(items), len(failed)),
+        hashes=[item.hash for item in items],
+        failed=failed,
+        results=items,
+        request_id=UNSET if request_id is None else request_id,
+    )
+
+
+def sign_reply(results: Sequence[Result]) -> SignReply:
+    """The reply to `POST /v1/sign`."""
+    items, failed = _items(results, {})
+    return SignReply([to_json(result.tx) for result in results if isinstance(result, Accepted)], failed, items)
+
+
+def _items(results: Sequence[Result], subscribed: Mapping[bytes, str]) -> tuple[list[ResultItem], list[FailedItem]]:
+    accepted, failed = [], []
+    for index, result in enumerate(results):
+        if isinstance(result, Reason):
+            failed.append(messages.failed_item(index, result))
+        else:
+            accepted.append(
+                ResultItem(
+                    index=index,
+                    hash=result.chain_hash.hex(),
+                    client_hash=result.client_hash.hex(),
+                    relayer_signature=result.tx.relayer_signature.hex() or UNSET,
+                    topic=subscribed.get(result.chain_hash, UNSET),
+                )
+            )
+    return accepted, failed

@@ -1,0 +1,194 @@
+"""The REST interface: /v1/sign, /v1/broadcast, and what operators look at."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from msgspec import Raw
+from prometheus_client import CollectorRegistry
+
+from millrace.relayer.gateway import openapi
+from millrace.relayer.gateway.limits import TokenBuckets
+from millrace.relayer.gateway.replies import sign_reply, submission_reply
+from millrace.relayer.gateway.traffic import HeldBytes
+from millrace.relayer.protocol import large_messages, messages, reasons, strict_json
+from millrace.relayer.protocol.reasons import Reason, Refused
+from millrace.relayer.rules.stages import Kind, Origin
+from millrace.relayer.statistics.history import HistoryError, HistoryUnavailable
+from millrace.relayer.submission.batch import Result
+from millrace.relayer.submission.submitter import Submitter
+from millrace.runtime import http
+from millrace.runtime.client_address import ClientAddress, is_local
+
+_STATUS = {
+    reasons.RATE_LIMIT.code: 429,
+    reasons.BUSY.code: 503,
+    reasons.NOT_READY.code: 503,
+    reasons.MESSAGE_TOO_LARGE.code: 413,
+    reasons.BATCH_TOO_LARGE.code: 413,
+}
+
+
+_COSTS = {"/metrics": 20.0}
+"""What a request counts whose answer takes longer than most: that of the metrics is made from a thousand numbers."""
+
+
+class RestApi:
+    """Handlers of the service's HTTP port."""
+
+    def __init__(
+        self,
+        submitter: Submitter,
+        requests: TokenBuckets,
+        submissions: TokenBuckets,
+        received: TokenBuckets,
+        unfinished: HeldBytes,
+        clients: ClientAddress,
+        max_batch: int,
+        health: Callable[[], dict[str, object]],
+        is_ready: Callable[[], bool],
+        count: Callable[[Reason], Reason],
+        history: Callable[[int | None, int | None, int | None], Awaitable[bytes]],
+    ) -> None:
+        self._submitter = submitter
+        self._requests = requests
+        self._submissions = submissions
+        self._bytes = received
+        self._unfinished = unfinished
+        self._clients = clients
+        self._max_batch = max_batch
+        self._health = health
+        self._is_ready = is_ready
+        self._count = count
+        self._history = history
+
+    def routes(self, registry: CollectorRegistry) -> list[web.RouteDef]:
+        """What to add to the application."""
+        return [
+            web.post("/v1/sign", self._sign),
+            web.post("/v1/broadcast", self._broadcast),
+            web.get("/v1/network-stats/history", self._get_history),
+            web.get("/health", self._get_health),
+            web.get("/ready", self._get_ready),
+            web.get("/metrics", http.metrics_handler(registry)),
+            web.get("/openapi.json", _document(openapi.openapi())),
+            web.get("/asyncapi.json", _document(openapi.asyncapi())),
+        ]
+
+    @web.middleware
+    async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Bound the requests of each client, of paths that there are not too; refusals are the error body."""
+        client = self._client(request)
+        try:
+            if not is_local(client):
+                _charge(self._requests, client, _COSTS.get(request.path, 1.0), "too many requests from this address")
+            return await handler(request)
+        except Refused as refusal:
+            reason = self._count(refusal.reason)
+            text = reason.reason + (f": {reason.detail}" if reason.detail else "")
+            wait = reason.retry_after_ms
+            headers = {"Retry-After": str(math.ceil(wait / 1000))} if wait else None
+            return http.error_response(text, _STATUS.get(reason.code, 400), headers)
+
+    def _client(self, request: web.Request) -> str:
+        """Whom limits count."""
+        return self._clients.of(request.remote or "", http.forwarded_for(request))
+
+    async def _sign(self, request: web.Request) -> web.Response:
+        return http.json_response(sign_reply(await self._submit(request, "sign")))
+
+    async def _broadcast(self, request: web.Request) -> web.Response:
+        results = await self._submit(request, "broadcast")
+        return http.json_response(submission_reply("broadcast", results))
+
+    async def _submit(self, request: web.Request, kind: Kind) -> list[Result]:
+        if request.content_type != "application/json":
+            raise Refused(reasons.INVALID_MESSAGE.but("send application/json"))
+        remote = self._client(request)
+        transactions = await self._read(await self._receive(request, remote), remote)
+        _charge(self._submissions, remote, len(transactions), "too many transactions from this address")
+        batch = await self._submitter.take(Origin(kind, remote), transactions)
+        results = await self._submitter.finish(batch)
+        for result in results:
+            if isinstance(result, Reason):
+                self._count(result)
+        return results
+
+    async def _receive(self, request: web.Request, remote: str) -> bytes:
+        """The body. Raises `Refused` when it is too large, or when too much of others' is on its way.
+
+        What counts has come: who only announces bytes takes room from nobody.
+        """
+        if (request.content_length or 0) > request.client_max_size:
+            raise Refused(reasons.MESSAGE_TOO_LARGE)
+        held = 0
+
+        def hold(size: int) -> None:
+            nonlocal held
+            if not self._unfinished.take(remote, size):
+                raise Refused(reasons.RATE_LIMIT.but("too many bytes in unfinished messages", 1_000))
+            held += size
+
+        try:
+            return await http.read_body(request, hold)
+        except web.HTTPRequestEntityTooLarge:
+            raise Refused(reasons.MESSAGE_TOO_LARGE) from None
+        finally:
+            self._unfinished.give(remote, held)
+
+    async def _read(self, body: bytes, remote: str) -> list[Raw]:
+        """The transactions in a body. Raises `Refused`."""
+        _charge(self._bytes, remote, len(body), "too many bytes from this address")
+        large = len(body) > large_messages.LARGE
+        marked = await large_messages.marks(body) if large else strict_json.marks(body)
+        _charge(self._bytes, remote, strict_json.cost(b"", marked), "too many values from this address")
+        if not large:
+            return messages.decode_rest_submission(body, self._max_batch, marked)
+        typed = partial(messages.typed_rest_submission, max_batch=self._max_batch)
+        return await large_messages.decode(body, marked, messages.max_marks(self._max_batch), typed)
+
+    async def _get_history(self, request: web.Request) -> web.Response:
+        try:
+            start, end, resolution = (_number(request, name) for name in ("from", "to", "resolution"))
+            body = await self._history(start, end, resolution)
+        except HistoryError as error:
+            return http.error_response(str(error), 400)
+        except HistoryUnavailable as error:
+            return http.error_response(str(error), 503, {"Retry-After": "1"})
+        return web.Response(body=body, content_type="application/json")
+
+    async def _get_health(self, _: web.Request) -> web.Response:
+        return http.json_response(self._health())
+
+    async def _get_ready(self, _: web.Request) -> web.Response:
+        ready = self._is_ready()
+        return http.json_response({"ready": ready}, 200 if ready else 503)
+
+
+def _charge(buckets: TokenBuckets, remote: str, cost: float, detail: str) -> None:
+    """Take `cost` from the address's bucket. Raises `Refused` with when to come again."""
+    wait = buckets.take(remote, cost, time.monotonic())
+    if wait:
+        raise Refused(reasons.RATE_LIMIT.but(detail, min(3_600_000, math.ceil(wait * 1000)) if wait < 1e6 else None))
+
+
+def _number(request: web.Request, name: str) -> int | None:
+    """A query parameter of at most 15 digits. Raises `HistoryError`."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise HistoryError(f"{name}: expected unsigned integer")
+    return int(text)
+
+
+def _document(document: dict[str, object]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def serve(_: web.Request) -> web.Response:
+        return http.json_response(document)
+
+    return serve

@@ -1,0 +1,58 @@
+"""What all sessions of the public WebSocket share: limits, subscriptions, audiences, and the way to the submitter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from millrace.relayer.gateway.audience import Audience
+from millrace.relayer.gateway.limits import Connections, TokenBuckets
+from millrace.relayer.gateway.subscriptions import Subscriptions
+from millrace.relayer.gateway.traffic import Egress, HeldBytes
+from millrace.relayer.protocol import topics
+from millrace.relayer.protocol.reasons import Reason
+from millrace.relayer.settings import RelayerSettings
+from millrace.relayer.submission.submitter import Submitter
+from millrace.runtime import websocket
+from millrace.runtime.client_address import ClientAddress
+
+Snapshot = Callable[[], bytes]
+
+
+class Shared:
+    """One of it for all sessions."""
+
+    def __init__(
+        self,
+        settings: RelayerSettings,
+        submitter: Submitter,
+        snapshots: dict[str, Snapshot],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self.submitter = submitter
+        self.snapshots = snapshots
+        """What a new subscriber of a stream gets right after the acknowledgement: joined frames."""
+        self.clock = clock
+        self.subscriptions: Subscriptions[websocket.Session] = Subscriptions(settings.max_topics)
+        self.submissions = TokenBuckets(settings.submit_rate, max(settings.submit_burst, settings.max_batch))
+        self.bytes = TokenBuckets(settings.receive_rate, max(settings.receive_burst, settings.max_message_bytes))
+        self.unfinished = HeldBytes(
+            int(max(settings.receive_burst, 2 * settings.max_message_bytes)), settings.unfinished_bytes
+        )
+        self.control = TokenBuckets(settings.control_rate, settings.control_burst)
+        self.egress = Egress(settings.send_rate, settings.send_burst, clock())
+        self.clients = ClientAddress(settings.trusted_proxies)
+        self.doors = Connections(settings.max_connections_per_client, settings.connect_rate)
+        self.stats_sessions: set[websocket.Session] = set()
+        self.refused: dict[str, int] = {}
+        self.audiences = {name: Audience(self.egress) for name in (topics.GAS_STATS, topics.NETWORK_STATS)}
+        """Who hears each stream of statistics, by its topic."""
+        self.stopping = False
+        self.under_way = 0
+        """Submissions not yet answered, of all connections."""
+
+    def count(self, reason: Reason) -> Reason:
+        """Count a refusal by its code, which is one of a fixed set."""
+        self.refused[reason.code] = self.refused.get(reason.code, 0) + 1
+        return reason

@@ -1,0 +1,187 @@
+"""The submissions of one connection: read and taken in their order, finished as disk and signer allow."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, Literal, Protocol
+
+from millrace.relayer.gateway.limits import milliseconds
+from millrace.relayer.gateway.replies import submission_reply
+from millrace.relayer.gateway.shared import Shared
+from millrace.relayer.ledger.inflight import Entry
+from millrace.relayer.protocol import large_messages, messages, reasons, strict_json, topics
+from millrace.relayer.protocol.messages import Broadcast, Relay
+from millrace.relayer.protocol.reasons import Reason, Refused
+from millrace.relayer.protocol.topics import TxStatusTopic
+from millrace.relayer.rules.stages import Origin
+from millrace.relayer.submission.batch import Batch
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING = 64
+"""Submissions of one connection that may be under way; further ones are refused."""
+
+
+class Submitting(Protocol):
+    """What a lane knows of the session it works for."""
+
+    client: str
+    closed: bool
+
+    def charge(self, cost: float) -> bool: ...
+    def control_message(self, request: messages.Request) -> None: ...
+    def refuse(self, action: str | None, reason: Reason, request_id: messages.RequestId | None) -> None: ...
+    def refuse_unread(self, data: bytes, reason: Reason) -> None: ...
+    def subscribe(self, topic: topics.Topic) -> bool: ...
+    def send_text(self, payload: bytes) -> None: ...
+    def close(self, code: int = 1000, reason: str = "") -> None: ...
+
+
+class SubmissionLane:
+    """Made by a session for itself; `clear` it when the connection is gone."""
+
+    def __init__(self, shared: Shared, session: Submitting) -> None:
+        self._shared = shared
+        self._session = session
+        self._waiting: deque[Relay | Broadcast | bytes] = deque()
+        """Submissions, and large messages not read yet."""
+        self._under_way = 0
+        self._worker: asyncio.Task[None] | None = None
+        self._finishing: set[asyncio.Task[None]] = set()
+
+    def add(self, request: Relay | Broadcast) -> None:
+        """Take a submission in its turn, or refuse it."""
+        if self._has_room(_action(request), request.request_id) and self._admit(request):
+            self._queue(request)
+
+    def read_later(self, data: bytes) -> None:
+        """Read a large message, whose bytes are paid for, in its turn, or refuse it."""
+        if self._has_room(None, None):
+            self._queue(data)
+
+    def clear(self) -> None:
+        """Nobody waits for what was not begun."""
+        self._done(len(self._waiting))
+        self._waiting.clear()
+
+    async def _read(self, data: bytes) -> Relay | Broadcast | None:
+        """The submission in a large message; anything else is answered here."""
+        marked = await large_messages.marks(data)
+        if not self._session.charge(strict_json.cost(b"", marked)):
+            return None
+        max_batch = self._shared.settings.max_batch
+        typed = partial(messages.typed_request, max_batch=max_batch)
+        try:
+            request = await large_messages.decode(data, marked, messages.max_marks(max_batch), typed)
+        except Refused as refusal:
+            self._session.refuse_unread(data, refusal.reason)
+            return None
+        if isinstance(request, Relay | Broadcast):
+            return request if self._admit(request) else None
+        self._session.control_message(request)
+        return None
+
+    def _admit(self, request: Relay | Broadcast) -> bool:
+        """Take a submission from the client's rate; otherwise it is told when to come again."""
+        size = len(messages.transactions_of(request))
+        wait = self._shared.submissions.take(self._session.client, size, self._shared.clock())
+        if wait:
+            reason = reasons.RATE_LIMIT.but("too many transactions from this address", milliseconds(wait))
+            self._session.refuse(_action(request), reason, request.request_id)
+        return not wait
+
+    def _has_room(self, action: str | None, request_id: messages.RequestId | None) -> bool:
+        """Whether a submission may wait for its turn now; otherwise it is refused."""
+        reason = None
+        if self._shared.stopping:
+            reason = reasons.NOT_READY.but("shutting down", 1_000)
+        elif self._under_way >= MAX_WAITING:
+            reason = reasons.BUSY.but("wait for earlier replies", 100)
+        if reason is not None:
+            self._session.refuse(action, reason, request_id)
+        return reason is None
+
+    def _queue(self, item: Relay | Broadcast | bytes) -> None:
+        """A submission, or a large message to be read, waits for its turn on this connection."""
+        self._under_way += 1
+        self._shared.under_way += 1
+        self._waiting.append(item)
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work())
+
+    async def _work(self) -> None:
+        """Take this connection's submissions in their order; finish them as disk and signer allow.
+
+        The last one is finished here, without a task of its own: what comes meanwhile has another worker.
+        """
+        last: Coroutine[Any, Any, None] | None = None
+        try:
+            while self._waiting and last is None:
+                item = self._waiting.popleft()
+                request = await self._read(item) if isinstance(item, bytes) else item
+                if request is None or self._session.closed:
+                    self._done(1)
+                    continue
+                last = await self._take(request)
+                if self._waiting:
+                    self._keep(asyncio.create_task(last))
+                    last = None
+        except Exception:
+            log.exception("a submission was not taken")
+            self._done(1)
+            self._session.close(1011, "internal error")
+        finally:
+            worker, self._worker = self._worker, None
+        if last is not None:
+            assert worker is not None
+            self._keep(worker)
+            await last
+
+    async def _take(self, request: Relay | Broadcast) -> Coroutine[Any, Any, None]:
+        """Take a submission; what is left is to finish it."""
+        subscribed: dict[bytes, str] = {}
+        announce = partial(self._auto_subscribe, into=subscribed) if request.auto_subscribe else None
+        origin = Origin(_action(request), self._session.client)
+        batch = await self._shared.submitter.take(origin, messages.transactions_of(request), announce)
+        return self._finish(request, batch, subscribed)
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        """Hold a task that finishes a submission until it has: the event loop alone does not."""
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+
+    async def _finish(self, request: Relay | Broadcast, batch: Batch, subscribed: dict[bytes, str]) -> None:
+        try:
+            results = await self._shared.submitter.finish(batch)
+        except Exception:
+            log.exception("a submission was not finished")
+            self._session.close(1011, "internal error")
+            return
+        finally:
+            self._done(1)
+        for result in results:
+            if isinstance(result, Reason):
+                self._shared.count(result)
+        reply = submission_reply(batch.origin.kind, results, request.request_id, subscribed)
+        self._session.send_text(messages.encode(reply))
+
+    def _done(self, count: int) -> None:
+        self._under_way -= count
+        self._shared.under_way -= count
+
+    def _auto_subscribe(self, entry: Entry, into: dict[bytes, str]) -> None:
+        """Subscribe to the fate of an accepted transaction, if there is still room for a topic."""
+        topic = TxStatusTopic(entry.chain_hash)
+        if not self._session.closed:
+            with contextlib.suppress(Refused):
+                self._session.subscribe(topic)
+                into[entry.chain_hash] = topics.text_of(topic)
+
+
+def _action(request: Relay | Broadcast) -> Literal["relay", "broadcast"]:
+    return "relay" if isinstance(request, Relay) else "broadcast"

@@ -1,0 +1,1 @@
+"""What the relayer remembers on disk, written before anything is acted on."""

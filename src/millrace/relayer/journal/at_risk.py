@@ -1,0 +1,70 @@
+"""What an operator sees and says of fees at risk, beside a running relayer: list them, write one off.
+
+The journal is the meeting place. The relayer takes what was asked within a second, or when it starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from millrace.chain import address
+from millrace.relayer.journal.submissions import SIGNED, STATE
+
+
+class AtRiskError(Exception):
+    """The journal cannot be used, or holds nothing like that; the text says what."""
+
+
+class OpenFee(NamedTuple):
+    """A transaction one of our keys may have signed, and of which it is not known that it is over."""
+
+    client_hash: str
+    sender: str
+    nonce: int
+    kind: str
+    """`relay`, or `sign` for what only its client can broadcast."""
+    state: str
+    fee: int
+    """The most it can cost, in atomic units."""
+    age_seconds: int
+    ip: str
+
+
+def open_fees(journal: Path) -> list[OpenFee]:
+    """All of them, oldest first. Raises `AtRiskError`."""
+    now = time.time_ns() // 1_000_000
+    with _journal(journal, "ro") as connection:
+        rows = connection.execute(
+            f"SELECT client_hash, sender, nonce, kind, {STATE}, fee, created_ms, ip FROM {SIGNED} "
+            "WHERE relayer IS NOT NULL AND state IN ('journalled', 'signed', 'expired') ORDER BY created_ms"
+        ).fetchall()
+    return [
+        OpenFee(client.hex(), address.encode(sender), nonce, kind, state, int(fee), (now - created) // 1000, ip)
+        for client, sender, nonce, kind, state, fee, created, ip in rows
+    ]
+
+
+def ask_write_off(journal: Path, client_hash: str) -> None:
+    """Have a transaction's fee written off. Raises `AtRiskError` unless it is at risk now."""
+    if client_hash not in {item.client_hash for item in open_fees(journal)}:
+        raise AtRiskError(f"no fee of {client_hash} is at risk; `millrace policy at-risk` lists those that are")
+    with _journal(journal, "rw") as connection:
+        connection.execute(
+            "INSERT OR IGNORE INTO write_offs VALUES (?, ?)", (bytes.fromhex(client_hash), time.time_ns() // 1_000_000)
+        )
+
+
+@contextlib.contextmanager
+def _journal(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"file:{path}?mode={mode}", uri=True, isolation_level=None, timeout=5.0)
+        ) as connection:
+            yield connection
+    except sqlite3.Error as error:
+        raise AtRiskError(f"{path}: {error}; start the relayer with this data_dir once") from None

@@ -1,0 +1,279 @@
+"""The relayer's memory on disk: what was promised, what was spent, how far the events were read.
+
+SQLite, WAL, synchronous=FULL: `append` returns after fsync. One thread writes, in groups (`journal_writer`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from millrace.chain import address
+from millrace.chain.transaction import Transaction, TransactionError, from_proto
+from millrace.relayer.journal import audit, outcomes
+from millrace.relayer.journal import submissions as rows
+from millrace.relayer.journal.checkpoints import Checkpoints
+from millrace.relayer.journal.submissions import Cosigned, Record
+from millrace.relayer.journal.versions import bring_up_to_date
+from millrace.relayer.journal.writer import JournalError, NonceTaken, Write, Writer
+
+log = logging.getLogger(__name__)
+
+MAX_NONCE = 2**63 - 1
+"""What a row can hold; an account that has got that far is not of this world."""
+QUOTA_MS = 3_600_000
+
+_SCHEMA = f"""
+{audit.SCHEMA}
+{outcomes.SCHEMA}
+{rows.SCHEMA}
+CREATE TABLE IF NOT EXISTS write_offs (client_hash BLOB PRIMARY KEY, time_ms INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+class Journal:
+    """The file, its writer thread and a reading connection. `open` it first, `close` it last."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._reader: sqlite3.Connection | None = None
+        self._writer: Writer | None = None
+        self._checkpoints: Checkpoints | None = None
+        self._lock: IO[str] | None = None
+        self._cursor: int | None = None
+        """What `keep_cursor` wrote last."""
+        self.records = 0
+
+    # ---- life
+
+    def open(self) -> None:
+        """Open or make the file and start the writer. Raises `JournalError`, also when another process has it open."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._take_lock()
+            connection = _connect(self.path)
+            bring_up_to_date(connection)
+            connection.executescript(_SCHEMA)
+            self._reader = _connect(self.path)
+        except (OSError, sqlite3.Error) as error:
+            self._give_lock_back()
+            raise JournalError(f"{self.path}: {error}; {_advice(error)}") from error
+        self._checkpoints = Checkpoints(lambda: _connect(self.path))
+        self._checkpoints.start()
+        self._writer = Writer(connection, self._checkpoints.committed)
+
+    async def close(self) -> None:
+        """Write what waits, then close the file."""
+        if self._writer is not None:
+            await self._writer.close()
+        if self._checkpoints is not None:
+            await asyncio.to_thread(self._checkpoints.stop)
+        if self._reader is not None:
+            self._reader.close()
+        self._give_lock_back()
+
+    def _take_lock(self) -> None:
+        """Two relayers with one journal would each think the whole budget its own. Ends with the process."""
+        self._lock = self.path.with_name("lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._give_lock_back()
+            raise JournalError(f"{self.path.parent} is in use by another relayer: stop it or choose another") from None
+
+    def _give_lock_back(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    # ---- writing
+
+    @property
+    def waiting(self) -> int:
+        """Changes not yet on disk."""
+        return 0 if self._writer is None else self._writer.waiting
+
+    @property
+    def failed(self) -> str | None:
+        """Why the last commit failed, until one succeeds."""
+        return None if self._writer is None else self._writer.failed
+
+    @property
+    def commits(self) -> int:
+        """Groups committed, or tried."""
+        return 0 if self._writer is None else self._writer.commits
+
+    async def append(self, records: Sequence[Record]) -> None:
+        """Write new rows; returns when they are on disk.
+
+        Raises `JournalFull`, or `JournalError` when the disk fails or a row's (sender, nonce) is held by
+        another that may still run; then none of them is there.
+        """
+        lines: list[audit.Line] = [
+            (row.created_ms, "reserve", row.relayer, row.sender, row.nonce, row.client_hash, row.fee)
+            for row in records
+            if row.relayer is not None
+        ]
+
+        def write(connection: sqlite3.Connection) -> None:
+            if rows.insert(connection, records) != len(records):
+                raise NonceTaken("a nonce of this sender is taken")
+            audit.write(connection, lines)
+
+        self.records += len(records)
+        await self._open_writer().commit(write)
+
+    def change(self, write: Write) -> None:
+        """Make a change as soon as the disk takes it, after those before it. Never refused."""
+        self._open_writer().change(write)
+
+    def cosigned(self, signed: Sequence[Cosigned]) -> None:
+        """Keep relayer signatures, see `change`."""
+        self.change(lambda connection: rows.take_signatures(connection, signed))
+
+    def keep_cursor(self, sequence: int) -> None:
+        """Remember up to which event of the hub nothing need be read again.
+
+        Called every second: while the disk fails one such change is enough to notice that it does no more.
+        """
+        if self.waiting if self.failed else sequence == self._cursor:
+            return
+        self._cursor = sequence
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('cursor', ?)", (str(sequence),))
+
+        self.change(write)
+
+    def forget_write_off(self, client_hash: bytes) -> None:
+        """What an operator asked to write off is not at risk any more."""
+        self.change(lambda connection: drop_write_off(connection, client_hash))
+
+    def prune(self, before_ms: int) -> None:
+        """Forget submissions that were over before a time; the audit log is kept for ever.
+
+        What a key of ours paid for within the last hour stays: a quota of its IP address still counts it.
+        """
+        recent_ms = time.time_ns() // 1_000_000 - QUOTA_MS
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "DELETE FROM submissions WHERE ended_ms < ? AND (relayer IS NULL OR created_ms < ?)",
+                (before_ms, recent_ms),
+            )
+
+        self.change(write)
+
+    async def flush(self) -> None:
+        """Return when all changes so far are on disk. Raises `JournalError`."""
+        await self._open_writer().commit(lambda _: None)
+
+    # ---- reading
+
+    def read(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+        """Rows of a query, by index, of milliseconds at most. Raises `JournalError`."""
+        assert self._reader is not None
+        try:
+            return self._reader.execute(sql, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise JournalError(str(error)) from error
+
+    def find(self, sender: bytes, nonce: int, client_hash: bytes) -> Record | None:
+        """The row of these bytes, whatever its state."""
+        if nonce > MAX_NONCE:
+            return None
+        sql = f"{rows.SELECT} WHERE sender = ? AND nonce = ? AND client_hash = ?"
+        found = self.read(sql, (sender, nonce, client_hash))
+        return rows.record(found[0]) if found else None
+
+    def open_records(self) -> list[Record]:
+        """Rows of transactions that may still run, oldest first."""
+        return [
+            rows.record(row)
+            for row in self.read(
+                f"{rows.SELECT} WHERE state IN ('journalled', 'signed', 'expired') ORDER BY created_ms"
+            )
+        ]
+
+    def spent_since(self, time_ms: int) -> list[audit.Spent]:
+        """What our keys reserved since `time_ms` and did not get back, oldest first."""
+        return audit.spent_since(self.read, time_ms)
+
+    def ips_since(self, time_ms: int) -> dict[bytes, str]:
+        """From where what our keys pay for was submitted, by client hash, as far as the rows are still there."""
+        return dict(
+            self.read(
+                "SELECT client_hash, ip FROM submissions WHERE relayer IS NOT NULL AND created_ms >= ?", (time_ms,)
+            )
+        )
+
+    def outcomes_since(self, time_ms: int) -> list[outcomes.Outcome]:
+        """How sponsored transactions ended since `time_ms`, oldest first."""
+        return outcomes.since(self.read, time_ms)
+
+    def undecided_since(self, time_ms: int) -> list[Record]:
+        """What our keys paid for since `time_ms` without it being known yet whether it failed."""
+        found = self.read(
+            f"{rows.SELECT} WHERE relayer IS NOT NULL AND state = 'finished' AND ended_ms >= ? "
+            "AND client_hash NOT IN (SELECT client_hash FROM outcomes)",
+            (time_ms,),
+        )
+        return [rows.record(row) for row in found]
+
+    def write_offs(self) -> list[bytes]:
+        """Client hashes whose at-risk fees an operator asked to write off."""
+        return [row[0] for row in self.read("SELECT client_hash FROM write_offs")]
+
+    def cursor(self) -> int | None:
+        """The last event that need not be read again, or `None` before the first."""
+        found = self.read("SELECT value FROM meta WHERE name = 'cursor'")
+        return int(found[0][0]) if found else None
+
+    def _open_writer(self) -> Writer:
+        assert self._writer is not None, "open it first"
+        return self._writer
+
+
+def transaction_of(record: Record) -> Transaction:
+    """The transaction of a row. Raises `JournalError`: rows cannot be left out, for what they hold was promised."""
+    try:
+        return from_proto(record.tx)
+    except TransactionError as error:
+        raise JournalError(
+            f"the transaction of {address.encode(record.sender)} with nonce {record.nonce} cannot be read ({error}): "
+            "put a copy of the file in its place, or start with another data_dir once none of what this one signed "
+            "can run any more"
+        ) from None
+
+
+def drop_write_off(connection: sqlite3.Connection, client_hash: bytes) -> None:
+    """Forget a request to write off, as part of a change."""
+    connection.execute("DELETE FROM write_offs WHERE client_hash = ?", (client_hash,))
+
+
+def _advice(error: Exception) -> str:
+    """What its operator can do about a file that cannot be opened. To lose it is to forget what was signed."""
+    if isinstance(error, OSError) or getattr(error, "sqlite_errorname", "") in _NOT_OURS:
+        return "let this user write the file and its folder, and see that the disk is not full"
+    return (
+        "put a copy of it in its place, or, once none of what was signed with it can run any more, move the file away "
+        "to start with an empty one"
+    )
+
+
+_NOT_OURS = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_DIRECTORY", "SQLITE_PERM", "SQLITE_FULL")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA wal_autocheckpoint = 65536")  # pages: 256 MB, where `Checkpoints` cannot keep up
+    connection.execute("PRAGMA busy_timeout = 5000")
+    return connection

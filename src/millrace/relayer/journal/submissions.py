@@ -1,0 +1,145 @@
+"""Rows of the journal's tables of submissions: what is kept of each, and the statements that write many at once.
+
+Rows lie in the order of writing, and so do the signatures of our keys, in a table of their own: a commit changes the
+last pages of both and a few of the index. Rows by sender, which grew when they were signed, changed twice as many.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from millrace.relayer.rules.stages import cosigned, hash_of
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS submissions (
+    id INTEGER PRIMARY KEY,
+    sender BLOB NOT NULL,
+    nonce INTEGER NOT NULL,
+    client_hash BLOB NOT NULL,
+    tx BLOB NOT NULL,             -- protobuf, as it was journalled: the signature of a key of ours comes later
+    kind TEXT NOT NULL,           -- relay, sign or broadcast
+    relayer BLOB,                 -- our key, when it was asked to sign and so to pay
+    fee TEXT NOT NULL,            -- the most it can cost, atomic units
+    cost TEXT,                    -- what it did cost, once known
+    ip TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    state TEXT NOT NULL,          -- journalled, signed, expired; over: finished, superseded, dropped
+    broadcast INTEGER NOT NULL,
+    ended_ms INTEGER,             -- never set where a fee was written off: it may still run
+    UNIQUE (sender, nonce)
+);
+CREATE TABLE IF NOT EXISTS signatures (
+    id INTEGER PRIMARY KEY,       -- of the submission; one that is journalled and has a row here is signed
+    signature BLOB NOT NULL
+);
+CREATE TRIGGER IF NOT EXISTS signatures_go_with_submissions AFTER DELETE ON submissions
+    BEGIN DELETE FROM signatures WHERE id = old.id; END;
+"""
+
+# sqlite3 looks for another form of every value but exact `int`, `float` and `str`, which takes longer than binding it.
+# With an adapter, which changes nothing, it looks no further; these are called quickest.
+sqlite3.register_adapter(bytes, bytes.__bytes__)
+sqlite3.register_adapter(bool, bool.__int__)
+sqlite3.register_adapter(type(None), lambda value: value)
+
+ROWS_AT_ONCE = 32
+"""Rows of one statement: each statement costs the writer thread a turn with the interpreter, which others hold."""
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One submission. What its transaction says anyway is not written: `insert` leaves out the chain hash."""
+
+    sender: bytes
+    nonce: int
+    client_hash: bytes
+    chain_hash: bytes | None
+    """Of what has all its signatures."""
+    tx: bytes
+    """In protobuf form, with the signature of our key once it is there."""
+    kind: str
+    relayer: bytes | None
+    fee: int
+    cost: int | None
+    ip: str
+    created_ms: int
+    state: str
+    broadcast: bool
+
+
+Cosigned = tuple[bytes, int, bytes]
+"""Sender and nonce of a transaction, and its relayer's signature."""
+
+COLUMNS = "sender, nonce, client_hash, tx, kind, relayer, fee, cost, ip, created_ms, state, broadcast"
+STATE = "iif(state = 'journalled' AND signature IS NOT NULL, 'signed', state)"
+"""The state of a row of `SIGNED`."""
+SIGNED = "submissions LEFT JOIN signatures USING (id)"
+SELECT = f"SELECT {COLUMNS.replace('state', STATE)}, signature FROM {SIGNED}"
+"""The beginning of a question for rows that `record` reads."""
+
+# A row gives way only when no key of ours may have signed it: it was not ours to sign, or it was withdrawn, which
+# alone leaves a cost of 0 without a signature. Whatever the chain is thought to say, a signed nonce stays taken.
+_GIVES_WAY = (
+    "ON CONFLICT (sender, nonce) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in COLUMNS.split(", "))
+    + ", ended_ms = NULL WHERE submissions.state IN ('finished', 'superseded', 'dropped') "
+    "AND (submissions.relayer IS NULL OR (submissions.cost = '0' "
+    "AND NOT EXISTS (SELECT 1 FROM signatures WHERE signatures.id = submissions.id)))"
+)
+
+
+@lru_cache(ROWS_AT_ONCE)
+def _insert(count: int) -> str:
+    """The statement that inserts so many rows."""
+    row = f"({', '.join('?' * len(COLUMNS.split(', ')))})"
+    return f"INSERT INTO submissions ({COLUMNS}) VALUES {', '.join([row] * count)} {_GIVES_WAY}"
+
+
+@lru_cache(ROWS_AT_ONCE)
+def _keep(count: int) -> str:
+    """The statement that keeps the signatures of so many `Cosigned`; made twice they are the same."""
+    return (
+        f"INSERT OR IGNORE INTO signatures SELECT id, column3 FROM (VALUES {', '.join(['(?, ?, ?)'] * count)}) "
+        "CROSS JOIN submissions ON sender = column1 AND nonce = column2"
+    )
+
+
+def _row(item: Record) -> tuple[Any, ...]:
+    """The values of `COLUMNS`."""
+    cost = None if item.cost is None else str(item.cost)
+    return (
+        item.sender, item.nonce, item.client_hash, item.tx, item.kind, item.relayer, str(item.fee),
+        cost, item.ip, item.created_ms, item.state, item.broadcast,
+    )  # fmt: skip
+
+
+def record(row: tuple[Any, ...]) -> Record:
+    """The record in a row that was asked for with `SELECT`."""
+    sender, nonce, client, tx, kind, relayer, fee, cost, ip, created_ms, state, broadcast, signature = row
+    if signature is not None:
+        tx = cosigned(tx, signature)
+    chain = hash_of(tx) if signature is not None or relayer is None else None
+    return Record(
+        sender, nonce, client, chain, tx, kind, relayer, int(fee), None if cost is None else int(cost), ip, created_ms,
+        state, bool(broadcast),
+    )  # fmt: skip
+
+
+def insert(connection: sqlite3.Connection, records: Sequence[Record]) -> int:
+    """Write records where nothing is in their way; how many that were."""
+    written = 0
+    for start in range(0, len(records), ROWS_AT_ONCE):
+        part = records[start : start + ROWS_AT_ONCE]
+        written += connection.execute(_insert(len(part)), [value for item in part for value in _row(item)]).rowcount
+    return written
+
+
+def take_signatures(connection: sqlite3.Connection, rows: Sequence[Cosigned]) -> None:
+    """Keep what our keys have signed."""
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        part = rows[start : start + ROWS_AT_ONCE]
+        connection.execute(_keep(len(part)), [value for row in part for value in row])

@@ -1,0 +1,199 @@
+"""Transactions that may still run: one per (sender, nonce), from reservation until the chain is past them.
+
+The journal holds the same rows on disk; this is the index all decisions are made from, in one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Literal
+
+import msgspec
+
+from millrace.chain.transaction import Transaction
+from millrace.relayer.protocol.reasons import Reason
+from millrace.relayer.rules.policy import Target
+from millrace.relayer.rules.stages import Kind, cosigned, hash_of
+
+State = Literal["reserved", "journalled", "signed", "expired", "over"]
+"""`reserved`: in memory only; `journalled`: on disk; `signed`: may be on its way; `expired`: sent no more, but can
+still run; `over`: refused, finished or superseded, and no longer in flight."""
+
+
+class Entry(msgspec.Struct, eq=False, gc=False):
+    """One transaction on its way."""
+
+    tx: Transaction
+    """With the relayer's signature once it is signed."""
+    proto: bytes
+    """The transaction in protobuf form."""
+    client_hash: bytes
+    kind: Kind
+    sender_shard: int
+    receiver_shard: int
+    fee: int
+    """The most it can cost whoever pays, in atomic units."""
+    created_ms: int
+    target: Target | None = None
+    """What it does, where a relayer key pays for it: who really receives, which function is called."""
+    ip: str = ""
+    chain_hash: bytes = b""
+    state: State = "reserved"
+    broadcast: bool = False
+    """Whether it is to be gossiped until included; false for what was only signed."""
+    sending: bool = False
+    """Whether the broadcaster has it."""
+    due: float = 0.0
+    """When the broadcaster sends it again, by its newest plan; 0 without one."""
+    asking: bool = False
+    """Whether the signing process is being asked for it now."""
+    sign_requests: int = 0
+    """How often the signing process may have been asked for it; an entry read from disk may have been asked once."""
+    refusal: Reason | None = None
+    """Why it is over, if it was never accepted."""
+    waiters: tuple[asyncio.Future[None], ...] = ()
+    """Later submissions of the same bytes, which get the first one's outcome."""
+
+    @property
+    def cost_to_sender(self) -> int:
+        """What it can take from the sender's balance."""
+        return self.tx.value + (0 if self.tx.relayer else self.fee)
+
+
+class InFlight:
+    """At most `capacity` entries, found by sender and nonce or by either hash.
+
+    Broadcasts take no budget, so anybody can send many; at most half of the room is theirs.
+    """
+
+    def __init__(self, capacity: int = 100_000) -> None:
+        self._capacity = capacity
+        self._broadcasts = 0
+        self._by_ip: Counter[str] = Counter()
+        self._owed: Counter[bytes] = Counter()
+        """What relayers that are not ours can have to pay for entries that they signed."""
+        self._by_sender: dict[bytes, dict[int, Entry]] = {}
+        self._costs: dict[bytes, int] = {}
+        """What all entries of a sender can take from it."""
+        self._runs: dict[bytes, tuple[int, int]] = {}
+        """Of a sender: every nonce from the first up to the second, which is not one of them, is in flight."""
+        self._by_client: dict[bytes, Entry] = {}
+        self._by_chain: dict[bytes, Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_client)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may be added."""
+        return len(self._by_client) >= self._capacity
+
+    def has_room(self, kind: Kind) -> bool:
+        """Whether one more of this kind may be added."""
+        return not self.is_full and (kind != "broadcast" or self._broadcasts < self._capacity // 2)
+
+    def of_ip(self, ip: str) -> int:
+        """How many entries came from a client address."""
+        return self._by_ip.get(ip, 0)
+
+    def owed(self, relayer: bytes) -> int:
+        """The fees a relayer that is not ours can have to pay for others' entries."""
+        return self._owed.get(relayer, 0)
+
+    def of_sender(self, sender: bytes) -> dict[int, Entry]:
+        """A sender's entries by nonce. Not to be changed."""
+        return self._by_sender.get(sender, {})
+
+    def by_client_hash(self, tx_hash: bytes) -> Entry | None:
+        """The entry with this client hash."""
+        return self._by_client.get(tx_hash)
+
+    def by_chain_hash(self, tx_hash: bytes) -> Entry | None:
+        """The entry that a block names by this hash.
+
+        No block can name what nobody has co-signed: the client hash of a transaction with a relayer is no chain hash.
+        """
+        entry = self._by_chain.get(tx_hash)
+        if entry is not None:
+            return entry
+        entry = self._by_client.get(tx_hash)
+        return entry if entry is not None and not entry.tx.relayer else None
+
+    def entries(self) -> list[Entry]:
+        """All entries, oldest first."""
+        return list(self._by_client.values())
+
+    def expected_nonce(self, sender: bytes, account_nonce: int) -> int:
+        """The nonce the sender's next transaction should have: the account's, past what is in flight."""
+        nonces = self._by_sender.get(sender)
+        if nonces is None:
+            return account_nonce
+        first, after = self._runs.get(sender, (account_nonce, account_nonce))
+        if not first <= account_nonce <= after:
+            first = after = account_nonce
+        while after in nonces:
+            after += 1
+        self._runs[sender] = first, after
+        return after
+
+    def committed(self, sender: bytes, account_nonce: int) -> int:
+        """What the sender's entries from `account_nonce` on can still take from its balance."""
+        nonces = self._by_sender.get(sender)
+        if nonces is None:
+            return 0
+        total = self._costs[sender]
+        if total and min(nonces) < account_nonce:
+            total -= sum(entry.cost_to_sender for nonce, entry in nonces.items() if nonce < account_nonce)
+        return total
+
+    def add(self, entry: Entry) -> None:
+        """Take its (sender, nonce). Raises `KeyError` when taken or full: callers look first."""
+        sender, nonce = entry.tx.sender, entry.tx.nonce
+        nonces = self._by_sender.get(sender, {})
+        if self.is_full or nonce in nonces:
+            raise KeyError(nonce)
+        nonces[nonce] = entry
+        self._by_sender[sender] = nonces
+        self._costs[sender] = self._costs.get(sender, 0) + entry.cost_to_sender
+        self._by_client[entry.client_hash] = entry
+        self._count(entry, 1)
+        if entry.chain_hash:
+            self._by_chain[entry.chain_hash] = entry
+
+    def signed(self, entry: Entry, signature: bytes = b"") -> None:
+        """The entry has all its signatures, the relayer's if one was to be made here."""
+        if signature:
+            entry.tx = msgspec.structs.replace(entry.tx, relayer_signature=signature)
+            entry.proto = cosigned(entry.proto, signature)
+        entry.chain_hash, entry.state = hash_of(entry.proto), "signed"
+        self._by_chain[entry.chain_hash] = entry
+
+    def remove(self, entry: Entry) -> None:
+        """The entry can no longer run, or was never signed."""
+        nonces = self._by_sender.get(entry.tx.sender, {})
+        if nonces.get(entry.tx.nonce) is entry:
+            del nonces[entry.tx.nonce]
+            self._costs[entry.tx.sender] -= entry.cost_to_sender
+            first, after = self._runs.pop(entry.tx.sender, (0, 0))
+            if entry.tx.nonce == first:  # the usual way: the oldest ends first
+                self._runs[entry.tx.sender] = first + 1, max(after, first + 1)
+            if not nonces:
+                del self._by_sender[entry.tx.sender], self._costs[entry.tx.sender]
+                self._runs.pop(entry.tx.sender, None)
+        if self._by_client.pop(entry.client_hash, None) is not None:
+            self._count(entry, -1)
+        self._by_chain.pop(entry.chain_hash, None)
+
+    def _count(self, entry: Entry, change: int) -> None:
+        """Add an entry to the sums, or take it out; a sum of nothing is not kept."""
+        of_ip = self._by_ip[entry.ip] = self._by_ip[entry.ip] + change
+        if not of_ip:
+            del self._by_ip[entry.ip]
+        if entry.kind != "broadcast":
+            return
+        self._broadcasts += change
+        if entry.tx.relayer:
+            self._owed[entry.tx.relayer] += change * entry.fee
+            if not self._owed[entry.tx.relayer]:
+                del self._owed[entry.tx.relayer]

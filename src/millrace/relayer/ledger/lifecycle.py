@@ -1,0 +1,385 @@
+"""The one place where it is decided whether a transaction may go on, and where what it takes is kept.
+
+Everything here is synchronous and in one event loop: between a check and the reservation that follows from it
+nothing else can run, so no two transactions can both have the last of anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+
+from millrace.chain.fees import initially_paid_fee
+from millrace.chain.network import NetworkProfile
+from millrace.chain.transaction import Transaction
+from millrace.relayer.journal import audit
+from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
+from millrace.relayer.journal.submissions import Record
+from millrace.relayer.ledger.accounts import Account
+from millrace.relayer.ledger.inflight import Entry, InFlight
+from millrace.relayer.ledger.sponsor import Sponsor
+from millrace.relayer.protocol import reasons
+from millrace.relayer.protocol.reasons import Reason, Refused
+from millrace.relayer.rules.policy import target_of
+from millrace.relayer.rules.stages import Approved, Authenticated, Origin
+
+ROUND_MS = 6_000
+"""The longest round: a block bears the time its round began, and may hold what came during it."""
+
+
+class Lifecycle:
+    """Entries in flight, and through its sponsor budgets, reputations and the policy that governs them."""
+
+    def __init__(
+        self,
+        network: NetworkProfile,
+        journal: Journal,
+        *,
+        max_nonce_gap: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.inflight = InFlight()
+        self.sponsor = Sponsor(network, journal, clock, wall_ms)
+        self._network = network
+        self._journal = journal
+        self._max_nonce_gap = max_nonce_gap
+        self._wall_ms = wall_ms
+
+    # ---- before
+
+    def existing(self, item: Authenticated) -> Entry | None:
+        """The entry of the same bytes. Raises `Refused` when others hold its (sender, nonce)."""
+        parsed = item.examined.parsed
+        tx = parsed.tx
+        entry = self.inflight.of_sender(tx.sender).get(tx.nonce)
+        if entry is None or entry.client_hash == parsed.client_hash:
+            return entry
+        known = (entry.chain_hash or entry.client_hash).hex()
+        raise Refused(reasons.CONFLICTING.but(f"nonce {tx.nonce} is held by {known}, which may still run"))
+
+    def approve_again(self, item: Authenticated, entry: Entry) -> Approved:
+        """The same bytes as an entry's: what was approved stays approved."""
+        return Approved(item, entry.fee)
+
+    def approve(self, item: Authenticated, account: Account, payer: Account | None = None) -> Approved:
+        """Check nonce, balance and, for what a relayer key is to pay, the policy. Raises `Refused`.
+
+        `payer` is the relayer's account where a `broadcast` names one.
+        """
+        parsed = item.examined.parsed
+        tx, origin = parsed.tx, parsed.origin
+        if tx.nonce < account.nonce:
+            raise Refused(reasons.NONCE_TOO_LOW.but(f"the next nonce is {account.nonce}"))
+        expected = self.inflight.expected_nonce(tx.sender, account.nonce)
+        if tx.nonce > expected + self._max_nonce_gap:
+            raise Refused(reasons.NONCE_TOO_HIGH.but(f"the next nonce is {expected}"))
+        if tx.nonce > MAX_NONCE:
+            raise Refused(reasons.INVALID_NONCE.but(f"at most {MAX_NONCE}"))
+        if origin.kind == "sign":
+            self._check_sign_only(tx, account)
+        _check_guardian(tx, account)
+        self._check_room(tx.sender, origin)
+        sponsored = origin.is_sponsored
+        fee = 0 if sponsored else initially_paid_fee(tx, self._network.gas)
+        cost = tx.value + (0 if tx.is_relayed else fee)
+        committed = self.inflight.committed(tx.sender, account.nonce) + self.inflight.owed(tx.sender)
+        if cost + committed > account.balance:
+            raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it needs {cost}, the account has {account.balance}"))
+        if payer is not None:
+            owed = self.inflight.committed(tx.relayer, payer.nonce) + self.inflight.owed(tx.relayer)
+            if fee + owed > payer.balance:
+                raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it costs its relayer {fee}, which has not as much"))
+        if sponsored:
+            fee = self.sponsor.check(item)
+        return Approved(item, fee)
+
+    def _check_room(self, sender: bytes, origin: Origin) -> None:
+        """Nobody may fill the table for the others: not a sender, not an address, not what is free of charge."""
+        quotas = self.sponsor.policy.quotas
+        if not self.inflight.has_room(origin.kind):
+            raise Refused(reasons.BUSY.but("too many transactions are in flight", 1_000))
+        if len(self.inflight.of_sender(sender)) >= quotas.sender_in_flight:
+            raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("wait for earlier ones", 1_000))
+        if self.inflight.of_ip(origin.ip) >= quotas.ip_in_flight:
+            raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("of this address; wait for earlier ones", 1_000))
+
+    def _check_sign_only(self, tx: Transaction, account: Account) -> None:
+        """A signature to be broadcast by others must not be good for a nonce that lies far ahead."""
+        highest = account.nonce + self.sponsor.policy.quotas.sign_only_ahead
+        if tx.nonce > highest:
+            raise Refused(reasons.NONCE_TOO_HIGH.but(f"up to {highest} is signed without being broadcast", 10_000))
+
+    def reserve(self, approved: Approved) -> Entry:
+        """Take (sender, nonce), budget and quotas: all of them, or none and `Refused`."""
+        examined = approved.authenticated.examined
+        parsed = examined.parsed
+        origin = parsed.origin
+        entry = Entry(  # in order: names cost as much as the values
+            parsed.tx,
+            parsed.proto,
+            parsed.client_hash,
+            origin.kind,
+            examined.sender_shard,
+            examined.receiver_shard,
+            approved.fee,
+            self._wall_ms(),
+            examined.target,
+            origin.ip,
+        )
+        if origin.is_sponsored:
+            self.sponsor.reserve(entry)
+        self.inflight.add(entry)
+        return entry
+
+    # ---- after
+
+    def journalled(self, entry: Entry) -> None:
+        """The entry's row is on disk."""
+        if entry.state == "reserved":
+            entry.state = "journalled"
+            entry.broadcast = entry.kind != "sign"
+        if entry.waiters:
+            _tell(entry)
+
+    async def decided(self, entry: Entry) -> Reason | None:
+        """Wait until an entry is journalled or released; why it was released, if it was."""
+        if entry.state == "reserved":
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            entry.waiters += (waiter,)
+            await waiter
+        return entry.refusal
+
+    def release(self, entry: Entry, reason: Reason) -> None:
+        """The entry did not get to the disk: nothing was promised."""
+        self.inflight.remove(entry)
+        self.sponsor.give_back(entry)
+        entry.state, entry.refusal = "over", reason
+        _tell(entry)
+
+    def withdraw(self, entry: Entry, reason: Reason) -> None:
+        """The signing process refused a journalled entry.
+
+        It is given back only when this was the first time anybody asked: else its signature may have left, and it
+        keeps (sender, nonce) and its fee at risk until the chain is past it.
+        """
+        if entry.sign_requests == 1 and entry.state == "journalled":
+            entry.refusal = reason
+            self._end(entry, "superseded", 0)
+
+    def complete(self, entry: Entry) -> None:
+        """The entry came with all its signatures; its row says so already."""
+        self.inflight.signed(entry)
+
+    def cosigned(self, signatures: Sequence[tuple[Entry, bytes]]) -> None:
+        """Entries have got their relayer's signature; nothing changes where one is over, or has it already."""
+        rows = []
+        for entry, signature in signatures:
+            if entry.chain_hash or entry.state == "over":
+                continue
+            self.inflight.signed(entry, signature)
+            self.sponsor.signed(entry)
+            rows.append((entry.tx.sender, entry.tx.nonce, signature))
+        if rows:
+            self._journal.cosigned(rows)
+
+    def want_broadcast(self, entry: Entry) -> bool:
+        """The entry is to be broadcast from now on; whether its row has yet to say so."""
+        if entry.state == "over" or (entry.broadcast and entry.state != "expired"):
+            return False
+        entry.created_ms = self._wall_ms()  # its time on the network begins now
+        entry.broadcast, entry.state = True, "signed"
+        self._update(entry, "broadcast = 1, state = 'signed', created_ms = ?", entry.created_ms)
+        return True
+
+    def on_its_way(self, entry: Entry) -> None:
+        """The broadcaster has the entry."""
+        self.want_broadcast(entry)
+        entry.sending = True
+
+    def expire(self, entry: Entry) -> None:
+        """Stop broadcasting. A co-signed transaction can still run, so it keeps its (sender, nonce)."""
+        if entry.kind == "broadcast":
+            self._end(entry, "dropped", None)
+        else:
+            self._give_up(entry)
+
+    def not_executable(self, tx_hash: bytes, at_ms: int, *, live: bool = True) -> bytes | None:
+        """A final block, made at `at_ms`, proposed the transaction, and it could not be executed: it is sent no more.
+
+        Neither its nonce nor its fee is used, and whoever has it may send it again: it keeps its (sender, nonce), and
+        its fee at risk, until the chain is past it. Its client hash, empty if it is not in flight; `None` where it was
+        sent anew since then, so that this is old news, as only what is read again can be: not `live`. The chain's
+        clock may be far from ours, so news are not judged by it.
+        """
+        entry = self.inflight.by_chain_hash(tx_hash)
+        if entry is None:
+            return b""
+        if not live and at_ms < entry.created_ms - ROUND_MS:
+            return None
+        if entry.state == "signed":
+            self._give_up(entry)
+        return entry.client_hash
+
+    def drop_given_up(self, before_ms: int) -> None:
+        """Let go of given-up transactions that nobody here signed and that began before `before_ms`."""
+        for entry in self.inflight.entries():
+            if entry.kind == "broadcast" and entry.state == "expired" and entry.created_ms < before_ms:
+                self._end(entry, "dropped", None)
+
+    def is_wanted(self, entry: Entry) -> bool:
+        """Whether an entry is still to be broadcast."""
+        return entry.state == "signed" and self.inflight.by_client_hash(entry.client_hash) is entry
+
+    def included(self, tx_hash: bytes, fee: int | None) -> tuple[bytes, int] | None:
+        """A final block has the transaction: its fee is settled, its nonce is the chain's business now.
+
+        The sender and the nonce it has at least now, if the transaction was in flight.
+        """
+        entry = self.inflight.by_chain_hash(tx_hash)
+        if entry is None:
+            return None
+        one_shard = entry.sender_shard == entry.receiver_shard
+        self._end(entry, "finished", fee if one_shard and fee is not None else entry.fee)
+        return entry.tx.sender, entry.tx.nonce + 1
+
+    def nonce_moved(self, sender: bytes, nonce: int) -> None:
+        """The chain is at `nonce`: entries below it were superseded, and can never run any more.
+
+        Their fee counts as spent: after a gap in the events it is not known whether a block had them.
+        """
+        for entry in [item for at, item in self.inflight.of_sender(sender).items() if at < nonce]:
+            if not entry.chain_hash:
+                entry.refusal = reasons.NONCE_TOO_LOW
+            self._end(entry, "superseded", entry.fee)
+
+    def nonce_heard(self, sender: bytes, nonce: int) -> None:
+        """The chain API is at `nonce`, maybe by a block not yet final: only what is sent no more is let go."""
+        for entry in [item for at, item in self.inflight.of_sender(sender).items() if at < nonce]:
+            if entry.state == "expired":
+                self._end(entry, "superseded", entry.fee)
+
+    def write_off(self, client_hash: bytes) -> bool:
+        """Its operator says that a transaction will not run, or that it does not matter; whether that was done.
+
+        Its fee counts as spent, and nothing else is ever signed for its (sender, nonce): it may still run. The request
+        is forgotten in the same commit; that of one which is over is forgotten alone, that of one not written waits.
+        """
+        entry = self.inflight.by_client_hash(client_hash)
+        if entry is None:
+            self._journal.forget_write_off(client_hash)
+            return False
+        if entry.state == "reserved":
+            return False
+        self._end(entry, "superseded", entry.fee, written_off=True)
+        return True
+
+    # ---- restart
+
+    def restore(self, records: Sequence[Record]) -> None:
+        """Take over the entries that may still run."""
+        for record in records:
+            entry = self._entry(record)
+            self.inflight.add(entry)
+            if entry.chain_hash and entry.kind != "broadcast":
+                self.sponsor.signed(entry)
+
+    def _entry(self, record: Record) -> Entry:
+        tx = transaction_of(record)
+        return Entry(
+            tx=tx,
+            proto=record.tx,
+            client_hash=record.client_hash,
+            kind=record.kind,  # type: ignore[arg-type]
+            sender_shard=self._network.shard_of(tx.sender),
+            receiver_shard=self._network.receiver_shard_of(tx.receiver, tx.sender),
+            fee=record.fee,
+            created_ms=record.created_ms,
+            target=None if record.kind == "broadcast" else target_of(tx),
+            ip=record.ip,
+            chain_hash=record.chain_hash or b"",
+            state="signed" if record.kind == "broadcast" and record.state == "journalled" else record.state,  # type: ignore[arg-type]
+            broadcast=record.broadcast,
+            sign_requests=1,  # its row says nothing of signatures that left a moment before the process died
+        )
+
+    # ---- insides
+
+    def _end(self, entry: Entry, state: str, cost: int | None, *, written_off: bool = False) -> None:
+        """The entry is over, for `cost` where one of our keys paid."""
+        self.inflight.remove(entry)
+        entry.state = "over"
+        _tell(entry)
+        line = self.sponsor.close(entry, cost, written_off=written_off)
+        # What was written off may still run: as it has not ended, its row is never pruned and keeps its nonce taken.
+        ended, row = None if written_off else self._wall_ms(), _row(entry)
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                f"UPDATE submissions SET state = ?, cost = ?, ended_ms = ? WHERE {_ROW}",
+                (state, None if cost is None else str(cost), ended, *row),
+            )
+            if line is not None:
+                audit.write(connection, [line])
+            if written_off:
+                drop_write_off(connection, entry.client_hash)
+
+        self._journal.change(write)
+
+    def _give_up(self, entry: Entry) -> None:
+        entry.state = "expired"
+        entry.sending = False
+        self._update(entry, "state = 'expired'")
+
+    def _update(self, entry: Entry, assignments: str, *values: object) -> None:
+        row = _row(entry)
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(f"UPDATE submissions SET {assignments} WHERE {_ROW}", (*values, *row))
+
+        self._journal.change(write)
+
+
+def record_of(entry: Entry) -> Record:
+    """The journal's row for an entry."""
+    return Record(
+        sender=entry.tx.sender,
+        nonce=entry.tx.nonce,
+        client_hash=entry.client_hash,
+        chain_hash=None,  # not written
+        tx=entry.proto,
+        kind=entry.kind,
+        relayer=entry.tx.relayer if entry.kind != "broadcast" else None,
+        fee=entry.fee,
+        cost=None,
+        ip=entry.ip,
+        created_ms=entry.created_ms,
+        state="journalled",
+        broadcast=entry.kind != "sign",
+    )
+
+
+_ROW = "sender = ? AND nonce = ? AND client_hash = ?"
+
+
+def _row(entry: Entry) -> tuple[bytes, int, bytes]:
+    """What `_ROW` asks for."""
+    return entry.tx.sender, entry.tx.nonce, entry.client_hash
+
+
+def _check_guardian(tx: Transaction, account: Account) -> None:
+    """Raise `Refused` for what nodes call not executable: it would stay signed and at risk for ever."""
+    if account.guardian is None or account.guardian == tx.guardian:
+        return
+    if not account.guardian:
+        raise Refused(reasons.INVALID_GUARDIAN.but("the account has no guardian"))
+    raise Refused(reasons.INVALID_GUARDIAN.but("the account is guarded: set its active guardian, and let it sign"))
+
+
+def _tell(entry: Entry) -> None:
+    for waiter in entry.waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+    entry.waiters = ()

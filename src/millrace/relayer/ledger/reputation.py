@@ -1,0 +1,82 @@
+"""Who keeps failing waits: senders, longer each time, and functions of contracts. Bounded; time comes in."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from millrace.relayer.protocol import reasons
+from millrace.relayer.protocol.reasons import Refused
+from millrace.relayer.rules.policy import CallName, Quotas
+
+SLOT_SECONDS = 300.0
+SLOTS = 12
+"""The calls of an hour are counted in slots of five minutes."""
+
+
+class _Counts:
+    """Ended and failed calls of the last hour, slot by slot; the newest slot is the last."""
+
+    __slots__ = ("ended", "failed", "slot")
+
+    def __init__(self) -> None:
+        self.ended = [0] * SLOTS
+        self.failed = [0] * SLOTS
+        self.slot = 0
+
+    def turn(self, now: float) -> None:
+        """Forget the slots that are over an hour old."""
+        slot = int(now / SLOT_SECONDS)
+        gone = min(max(0, slot - self.slot), SLOTS)
+        if gone:
+            self.ended = self.ended[gone:] + [0] * gone
+            self.failed = self.failed[gone:] + [0] * gone
+        self.slot = max(slot, self.slot)
+
+
+class Reputation:
+    """Failures in a row of up to `capacity` senders, and the calls of up to `capacity` functions.
+
+    The sender that failed longest ago is forgiven first, the function that was called longest ago is forgotten first.
+    """
+
+    def __init__(self, capacity: int = 100_000) -> None:
+        self._capacity = capacity
+        self._failures: OrderedDict[bytes, tuple[int, float]] = OrderedDict()
+        self._calls: OrderedDict[CallName, _Counts] = OrderedDict()
+
+    def learn(self, sender: bytes, call: CallName | None, failed: bool, now: float, quotas: Quotas) -> None:
+        """A sponsored transaction of `sender` ended; a success clears its name."""
+        if call is not None:
+            self._count(call, failed, now)
+        if not failed:
+            self._failures.pop(sender, None)
+            return
+        count = self._failures.pop(sender, (0, 0.0))[0] + 1
+        excess = count - quotas.failures
+        ban = min(quotas.first_ban_seconds * 2.0 ** min(excess, 60), quotas.longest_ban_seconds)
+        self._failures[sender] = (count, now + ban if excess >= 0 else 0.0)
+        if len(self._failures) > self._capacity:
+            self._failures.popitem(last=False)
+
+    def check(self, sender: bytes, call: CallName | None, now: float, quotas: Quotas) -> None:
+        """Raise `Refused` while a sender has to wait, or while nearly all calls of a function fail."""
+        until = self._failures.get(sender, (0, 0.0))[1]
+        if until > now:
+            wait = int((until - now) * 1000)
+            raise Refused(reasons.SENDER_THROTTLED.but("its sponsored transactions keep failing", wait))
+        counts = self._calls.get(call) if call is not None else None
+        if counts is None:
+            return
+        counts.turn(now)
+        ended, failed = sum(counts.ended), sum(counts.failed)
+        if ended >= quotas.call_sample and failed * 100 >= ended * quotas.call_failure_percent:
+            raise Refused(reasons.CALL_THROTTLED.but(f"{failed} of its last {ended} calls failed", 300_000))
+
+    def _count(self, call: CallName, failed: bool, now: float) -> None:
+        counts = self._calls.setdefault(call, _Counts())
+        self._calls.move_to_end(call)
+        counts.turn(now)
+        counts.ended[-1] += 1
+        counts.failed[-1] += failed
+        if len(self._calls) > self._capacity:
+            self._calls.popitem(last=False)

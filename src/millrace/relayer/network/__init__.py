@@ -1,0 +1,1 @@
+"""The ways to the chain: gossip, the chain API, and what is asked of it."""

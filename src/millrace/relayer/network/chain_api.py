@@ -1,0 +1,162 @@
+"""The public chain API: first source of unknown accounts, and another way in for transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Annotated, Literal, NamedTuple
+
+import aiohttp
+import msgspec
+
+from millrace.chain import address
+from millrace.chain.transaction import Transaction, to_json
+from millrace.relayer.network import node_errors, outgoing
+
+log = logging.getLogger(__name__)
+
+MAX_ANSWER = 1024 * 1024
+MAX_TEXT = 4096
+MAX_CONCURRENT = 32
+TELL_SECONDS = 1.0
+NO_ROUTE = b"Cannot GET"
+"""How a 404 of the chain API speaks of a wrong path, as when its URL is not that of the API, and not of an account."""
+
+Taken = Literal["taken", "never", "later"]
+
+
+class ChainAccount(NamedTuple):
+    """What the chain API says of an account."""
+
+    nonce: int
+    balance: int
+    guardian: bytes | None = None
+    """The active guardian's public key, empty without one; `None` when the API does not say."""
+
+
+class _AccountJson(msgspec.Struct, frozen=True, rename="camel"):
+    nonce: Annotated[int, msgspec.Meta(ge=0)]
+    balance: str
+    is_guarded: bool | None = None
+    active_guardian_address: str | None = None
+
+    def guardian(self) -> bytes | None:
+        if self.is_guarded is False:
+            return b""
+        return (
+            address.decode(self.active_guardian_address) if self.is_guarded and self.active_guardian_address else None
+        )
+
+
+class _PeersJson(msgspec.Struct, frozen=True):
+    peers: list[str]
+
+
+class ChainApiError(Exception):
+    """The chain API cannot be reached or answers nonsense."""
+
+
+class ChainApi:
+    """Client of `{base_url}/accounts/{address}` and `/transactions`. `close` it when done.
+
+    It connects to the hosts of `base_url` and `other_urls` alone, and follows no redirects: an answer that sends it
+    elsewhere is a refusal. Raises `ForbiddenError` when a URL names an address nobody should connect to.
+    """
+
+    def __init__(self, base_url: str, timeout: float, *other_urls: str, private: bool = True) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._private = private
+        self._hosts = outgoing.hosts_of(base_url, *other_urls)
+        for url in (base_url, *other_urls):
+            if url:
+                outgoing.check_url(url, self._hosts, private=private)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
+        self._http = outgoing.session(timeout, private=private)
+        self.failures = 0
+        """Answers, or their absence, that speak of the API's own trouble."""
+        self.refused = 0
+        """Transactions it will never take, or requests it does not understand."""
+        self._told_at = -TELL_SECONDS
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    async def account(self, pubkey: bytes) -> ChainAccount:
+        """The account; nothing at all for an address the chain does not know. Raises `ChainApiError`."""
+        status, body = await self._get(f"{self._base_url}/accounts/{address.encode(pubkey)}")
+        if status == 404:
+            if NO_ROUTE in body:
+                raise ChainApiError(f"there is no chain API at {self._base_url}: it knows no /accounts")
+            return ChainAccount(0, 0, b"")
+        try:
+            account = msgspec.json.decode(body, type=_AccountJson)
+            if not (account.balance.isascii() and account.balance.isdigit()):
+                raise ValueError(account.balance)
+            return ChainAccount(account.nonce, int(account.balance), account.guardian())
+        except (ValueError, RecursionError):
+            raise ChainApiError("the chain API answered something that is no account") from None
+
+    async def submit(self, tx: Transaction) -> Taken:
+        """Hand a transaction to the API; whether it took it, never will, or may later."""
+        body = msgspec.json.encode(to_json(tx))
+        headers = {"Content-Type": "application/json"}
+        try:
+            async with (
+                self._slots,
+                self._http.post(
+                    f"{self._base_url}/transactions", data=body, headers=headers, allow_redirects=False
+                ) as response,
+            ):
+                if response.status < 300:
+                    return "taken"
+                text = (await _start(response, MAX_TEXT)).decode("utf-8", "replace")
+                kind = node_errors.classify(response.status, text)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            kind, text = "provider", str(error)
+        self._tell(kind, text)
+        if kind in ("transaction", "request"):
+            self.refused += 1
+            return "never"
+        self.failures += 1
+        return "later"
+
+    def _tell(self, kind: str, text: str) -> None:
+        """Log that a transaction was not taken, once a second: clients can send many that never are."""
+        now = time.monotonic()
+        if now - self._told_at >= TELL_SECONDS:
+            self._told_at = now
+            log.warning("the chain API did not take a transaction", extra={"kind": kind, "error": text[:200]})
+
+    async def gossip_peers(self, url: str) -> tuple[str, ...]:
+        """The multiaddresses that `url` lists. Raises `ChainApiError`."""
+        try:
+            outgoing.check_url(url, self._hosts, private=self._private)
+        except outgoing.ForbiddenError as error:
+            raise ChainApiError(str(error)) from None
+        status, body = await self._get(url)
+        try:
+            return tuple(msgspec.json.decode(body, type=_PeersJson).peers)
+        except (ValueError, RecursionError):
+            raise ChainApiError(f"{url} answered {status} and no list of peers") from None
+
+    async def _get(self, url: str) -> tuple[int, bytes]:
+        try:
+            async with self._slots, self._http.get(url, allow_redirects=False) as response:
+                body = await _start(response, MAX_ANSWER + 1)
+                if len(body) > MAX_ANSWER:
+                    raise ChainApiError(f"the chain API's answer is longer than {MAX_ANSWER} bytes")
+                if response.status in (200, 404):
+                    return response.status, body
+                raise ChainApiError(f"the chain API answered {response.status}")
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise ChainApiError(f"the chain API cannot be reached: {error}"[:200]) from None
+
+
+async def _start(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The first `most` bytes of an answer, or all of it: one `read` gives no more than what has come by then."""
+    body = b""
+    while len(body) < most and (part := await response.content.read(most - len(body))):
+        body += part
+    return body

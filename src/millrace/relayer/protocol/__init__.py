@@ -1,0 +1,1 @@
+"""What clients send and are told, as values: messages, reasons, topics, and JSON that is read strictly."""

@@ -1,0 +1,67 @@
+"""What the policy would say to a transaction, step by step, without submitting it (`millrace policy explain`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec import Raw
+
+from millrace.chain.network import NetworkProfile
+from millrace.relayer.protocol.reasons import Refused
+from millrace.relayer.rules import policy, stages
+from millrace.relayer.rules.policy import Policy
+from millrace.relayer.rules.stages import Origin, Relayers
+
+
+class Step(NamedTuple):
+    """One check and its outcome."""
+
+    name: str
+    passed: bool
+    text: str
+
+
+def explain(
+    text: bytes, rules: Policy, network: NetworkProfile, relayers: Relayers | None = None, p90: int | None = None
+) -> Iterator[Step]:
+    """Each check in the order the relayer makes them; the first that fails is the last.
+
+    `relayers` are the public keys; without them the transaction's own relayer is taken to be ours. Balances,
+    nonces and what is left of budgets belong to a running relayer and are not checked.
+    """
+    tx = None
+    try:
+        parsed = stages.parse(Raw(text), Origin("relay", ""))
+        tx = parsed.tx
+        yield Step("parse", True, f"nonce {tx.nonce}, value {tx.value}")
+        ours = relayers or Relayers({network.shard_of(tx.sender): tx.relayer})
+        authenticated = stages.authenticate(parsed, network, ours)
+        yield Step("authenticate", True, f"signed, for the relayer of shard {authenticated.sender_shard}")
+        fee = policy.check_caps(tx, rules, network)
+        yield Step("caps", True, f"costs at most {fee} of {rules.caps.fee}")
+        policy.check_gas_price(tx, rules, p90)
+        yield Step("gas price", True, f"{tx.gas_price} of at most {policy.gas_price_cap(rules.caps, p90)}")
+        target = authenticated.target
+        policy.check_lists(tx, target, rules.lists)
+        yield Step("lists", True, f"function {target.function!r}")
+        for name, limit in _limits(rules):
+            yield Step(name, fee <= limit, f"{fee} of {limit} atomic units, if nothing of it is used")
+            if fee > limit:
+                return
+    except Refused as refusal:
+        detail = f": {refusal.reason.detail}" if refusal.reason.detail else ""
+        yield Step("parse" if tx is None else "refused", False, refusal.reason.reason + detail)
+
+
+def _limits(rules: Policy) -> list[tuple[str, int]]:
+    return [
+        ("budget per minute", rules.budget.per_minute),
+        ("budget per hour", rules.budget.per_hour),
+        ("budget per day", rules.budget.per_day),
+        ("budget at risk", rules.budget.at_risk),
+        ("budget of losses per hour", rules.budget.loss_per_hour),
+        ("quota of the sender", rules.quotas.sender_per_hour),
+        ("quota of the address", rules.quotas.ip_per_hour),
+        ("quota of the receiver", rules.quotas.receiver_per_hour),
+    ]

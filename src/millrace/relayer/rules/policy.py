@@ -1,0 +1,325 @@
+"""What the relayer sponsors: caps, lists, budgets and quotas, as values read from one TOML file.
+
+The signing process reads the same file and checks the caps again, so that whoever takes over the service
+still cannot sign beyond them. Amounts are in atomic units (10^-18 EGLD), written as text or number.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from millrace.chain import address, call
+from millrace.chain.fees import initially_paid_fee
+from millrace.chain.network import NetworkProfile
+from millrace.chain.transaction import Transaction
+from millrace.relayer.protocol import reasons
+from millrace.relayer.protocol.reasons import Refused
+
+EGLD = 10**18
+SHARDS = 3
+"""With a key each; see `NetworkProfile`."""
+
+MOST = 10**30
+"""No entry is larger: amounts and numbers beyond it are slips of the pen."""
+MOST_SECONDS = 10 * 366 * 86_400.0
+
+_TRANSFERS = {name.encode() for name in (call.ESDT_TRANSFER, call.NFT_TRANSFER, call.MULTI_TRANSFER)}
+
+
+class PolicyError(ValueError):
+    """The policy file has a wrong entry; the text names it."""
+
+
+class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The most one sponsored transaction may ask for."""
+
+    gas_price: int = 10_000_000_000
+    """Never above this, whatever others pay."""
+    gas_price_floor: int = 2_000_000_000
+    """Always allowed up to this, even when others pay less."""
+    gas_price_percent_of_p90: int = 200
+    """In between: this percentage of what nine in ten transactions pay at most."""
+    gas_limit: int = 600_000_000
+    fee: int = 5 * EGLD // 100
+    data_bytes: int = 128 * 1024
+    value: int = 1_000_000 * EGLD
+
+
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The most one relayer key may spend on fees: worst case when signed, actual fee once known."""
+
+    per_minute: int = 5 * EGLD
+    per_hour: int = 50 * EGLD
+    per_day: int = 200 * EGLD
+    at_risk: int = 50 * EGLD
+    """Signed and not yet known to be over."""
+    at_risk_sign_only: int = 10 * EGLD
+    """The part of `at_risk` that may be signed for others to broadcast."""
+    loss_per_hour: int = 25 * EGLD
+    """The most that may go to transactions that fail: what failed in the last hour and what may still fail."""
+    floor_balance: int = 0
+    """Sponsoring stops when the key's balance would fall below this."""
+    alert_balance: int = EGLD
+    """Below this the service logs a warning and raises a metric."""
+
+
+class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The most one sender, one IP address (of version 6: one /64 network) or one receiver may have sponsored."""
+
+    sender_per_hour: int = EGLD
+    ip_per_hour: int = 20 * EGLD
+    receiver_per_hour: int = 100 * EGLD
+    sender_at_risk_sign_only: int = EGLD
+    """What one sender may hold co-signed by /v1/sign and not known to be over."""
+    ip_at_risk_sign_only: int = 5 * EGLD
+    """The same of one IP address."""
+    sign_only_ahead: int = 100
+    """How far above the account's nonce /v1/sign goes: what lies further ahead can be hoarded for longer."""
+    sender_in_flight: int = 100
+    ip_in_flight: int = 20_000
+    """Transactions of one IP address that may be in flight, `broadcast` included."""
+    failures: int = 5
+    """So many sponsored transactions failing in a row, and their sender waits."""
+    first_ban_seconds: float = 60.0
+    """Doubled with each further failure."""
+    longest_ban_seconds: float = 3600.0
+    call_failure_percent: int = 90
+    """A function of a contract is not sponsored while so many of its calls of the last hour failed …"""
+    call_sample: int = 100
+    """… out of at least this many."""
+
+
+class Lists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who and what is sponsored. An empty allow-list allows all; a deny-list wins."""
+
+    allow_receivers: tuple[str, ...] = ()
+    deny_receivers: tuple[str, ...] = ()
+    allow_functions: tuple[str, ...] = ()
+    """Functions of contracts; a plain transfer is the empty function ""."""
+    deny_functions: tuple[str, ...] = ()
+    allow_contracts: tuple[str, ...] = ()
+    """Contracts whose calls are sponsored: on a public relayer the ones it is run for. Who deploys a contract earns a
+    share of the fees of its calls, so that calling one's own through a relayer turns its money into one's own."""
+    allow_senders: tuple[str, ...] = ()
+    deny_senders: tuple[str, ...] = ()
+
+
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One table of the file per field."""
+
+    caps: Caps = Caps()
+    budget: Budget = Budget()
+    quotas: Quotas = Quotas()
+    lists: Lists = Lists()
+    paused_shards: tuple[int, ...] = ()
+    """Shards whose key signs nothing for now."""
+
+
+_OPEN = Lists()
+_WHOLE = "; amounts are whole numbers of atomic units (10^-18 EGLD), as 50000000000000000 for 0.05 EGLD"
+
+
+def loads(text: str) -> Policy:
+    """The policy in a TOML text. Raises `PolicyError`."""
+    document = _parsed(text)
+    _check_entries(document, Policy, "")
+    try:
+        policy = msgspec.convert(document, Policy, strict=False)
+    except msgspec.ValidationError as error:
+        raise PolicyError(_in_words(str(error))) from error
+    for name in ("allow_receivers", "deny_receivers", "allow_contracts", "allow_senders", "deny_senders"):
+        for entry in getattr(policy.lists, name):
+            try:
+                address.decode(entry)
+            except address.AddressError as error:
+                raise PolicyError(f"lists.{name}: {entry!r}: {error}") from error
+    _check_ranges(policy)
+    return policy
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PolicyError(str(error)) from error
+    except ValueError:  # of Python's own limit
+        raise PolicyError("a number has thousands of digits") from None
+    except RecursionError:
+        raise PolicyError("nested too deeply") from None
+
+
+def _check_entries(table: dict[str, Any], kind: type[msgspec.Struct], path: str) -> None:
+    """Raise `PolicyError` for an entry there is not, with the one it may be meant to be, and for amounts not whole."""
+    fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    for name, value in table.items():
+        if name not in fields:
+            near = difflib.get_close_matches(name, fields, 1)
+            known = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(fields)}"
+            raise PolicyError(f"{f'[{path}] has' if path else 'there is'} no `{name}`: {known}")
+        inner = fields[name]
+        if isinstance(value, dict) and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+            _check_entries(value, inner, name)
+        elif inner is int and isinstance(value, float | str) and not str(value).isdecimal():
+            # The reader would take 9007199254740993.0 and "9007199254740993.0", and lose their last digit.
+            raise PolicyError(f"{path}.{name}: {value!r} is no whole number{_WHOLE}")
+
+
+def _in_words(text: str) -> str:
+    """A refusal of the reader, with the entry's name first and what it should look like last."""
+    what, _, path = text.partition(" - at ")
+    name = path.strip("`").removeprefix("$.")
+    hint = ""
+    if what.startswith("Expected `int`"):
+        hint = _WHOLE
+    elif what.startswith("Expected `array`"):
+        hint = '; a list is written ["…", "…"]'
+    return f"{name}: {what}{hint}" if name else what
+
+
+def _check_ranges(policy: Policy) -> None:
+    """Raise `PolicyError` for values that cannot be meant."""
+    for name, table in (("caps", policy.caps), ("budget", policy.budget), ("quotas", policy.quotas)):
+        for field in table.__struct_fields__:
+            value = getattr(table, field)
+            most, words = (MOST_SECONDS, "ten years") if isinstance(value, float) else (MOST, "10^30")
+            if not 0 <= value <= most:
+                raise PolicyError(f"{name}.{field}: negative, no number, or more than {words}")
+    quotas = policy.quotas
+    if quotas.failures < 1:
+        raise PolicyError("quotas.failures: at least 1")
+    if not 1 <= quotas.call_failure_percent <= 100:
+        raise PolicyError("quotas.call_failure_percent: from 1 to 100; a large call_sample turns it off")
+    for shard in policy.paused_shards:
+        if not 0 <= shard < SHARDS:
+            raise PolicyError(f"paused_shards: there is no shard {shard}, only 0 to {SHARDS - 1}")
+
+
+class PolicyFile:
+    """The policy in a file, read again when the file changes; without a path it is the default."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path) if path else None
+        self._seen: tuple[int, ...] | None = None
+        self.policy = Policy()
+        """The last one that could be read."""
+
+    def refresh(self) -> bool:
+        """Read the file if it is another than the last that was read; whether there is a new policy.
+
+        Raises `PolicyError` when it cannot be used, as while somebody is still writing it: the policy stays the last
+        good one, and the next call tries again.
+        """
+        if self._path is None:
+            return False
+        try:
+            status = self._path.stat()
+            # Two writes within one tick of the clock differ in size, or in the file itself if it was replaced.
+            seen = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if seen == self._seen:
+                return False
+            self.policy = loads(self._path.read_text(encoding="utf-8-sig"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise PolicyError(f"{self._path}: cannot be read ({error})") from None
+        except PolicyError as error:
+            raise PolicyError(f"{self._path}: {error}") from None
+        self._seen = seen
+        return True
+
+
+def gas_price_cap(caps: Caps, p90: int | None) -> int:
+    """The highest gas price sponsored now; `p90` is that of the last blocks, if known."""
+    usual = 0 if p90 is None else p90 * caps.gas_price_percent_of_p90 // 100
+    return min(caps.gas_price, max(caps.gas_price_floor, usual))
+
+
+def check_caps(tx: Transaction, policy: Policy, network: NetworkProfile) -> int:
+    """The most the transaction can cost its relayer. Raises `Refused` when a cap is exceeded.
+
+    These are the checks the signing process repeats.
+    """
+    caps = policy.caps
+    if policy.paused_shards and network.shard_of(tx.sender) in policy.paused_shards:
+        raise Refused(reasons.SHARD_PAUSED.but("its operator paused sponsoring", 60_000))
+    if tx.gas_price > caps.gas_price:
+        raise Refused(reasons.GAS_PRICE_TOO_HIGH.but(f"at most {caps.gas_price}"))
+    if tx.gas_limit > caps.gas_limit:
+        raise Refused(reasons.GAS_LIMIT_TOO_HIGH.but(f"at most {caps.gas_limit}"))
+    if len(tx.data) > caps.data_bytes:
+        raise Refused(reasons.DATA_TOO_LARGE.but(f"at most {caps.data_bytes} bytes"))
+    if tx.value > caps.value:
+        raise Refused(reasons.VALUE_TOO_HIGH.but(f"at most {caps.value}"))
+    fee = initially_paid_fee(tx, network.gas)
+    if fee > caps.fee:
+        raise Refused(reasons.FEE_TOO_HIGH.but(f"it can cost {fee}, at most {caps.fee} is sponsored"))
+    return fee
+
+
+class CallName(NamedTuple):
+    """A function of a contract."""
+
+    contract: bytes
+    function: str
+
+
+class Target(msgspec.Struct, frozen=True, gc=False):
+    """What a transaction does, as far as lists and quotas ask. Kept for as long as it is in flight."""
+
+    receiver: bytes
+    """Who really receives."""
+    function: str
+    """Empty for a plain transfer."""
+
+
+def target_of(tx: Transaction) -> Target:
+    """Who really receives, and which function is called, by its name however the arguments look.
+
+    Data like `burn@0` is no readable call, and may still be one to somebody: lists match it by its name. Raises
+    `CallError` for a token transfer that cannot be read, since what it names inside cannot be told.
+    """
+    if not tx.data:
+        return Target(tx.receiver, "")
+    try:
+        call.parse(tx.data)
+    except call.CallError:
+        name = tx.data.partition(b"@")[0]
+        if name in _TRANSFERS:
+            raise
+        return Target(tx.receiver, name.decode("utf-8", "replace"))
+    parsed = call.payments_of(tx)
+    return Target(parsed.receiver, parsed.function)
+
+
+def check_lists(tx: Transaction, target: Target, lists: Lists) -> None:
+    """Raise `Refused` unless sender, receiver and function are sponsored; `target` is what the transaction does."""
+    if lists == _OPEN:
+        return
+    if not _allowed(address.encode(tx.sender), lists.allow_senders, lists.deny_senders):
+        raise Refused(reasons.SENDER_NOT_ALLOWED)
+    receivers = {address.encode(tx.receiver), address.encode(target.receiver)}
+    if tx.receiver == tx.sender and target.receiver != tx.sender:
+        receivers.discard(address.encode(tx.sender))  # a token transfer goes to oneself, its target inside
+    for receiver in receivers:
+        if not _allowed(receiver, lists.allow_receivers, lists.deny_receivers):
+            raise Refused(reasons.RECEIVER_NOT_ALLOWED.but(receiver))
+    if lists.allow_contracts and address.is_contract(target.receiver):
+        contract = address.encode(target.receiver)
+        if contract not in lists.allow_contracts:
+            raise Refused(reasons.RECEIVER_NOT_ALLOWED.but(f"calls of {contract} are not sponsored"))
+    if not _allowed(target.function, lists.allow_functions, lists.deny_functions):
+        raise Refused(reasons.FUNCTION_NOT_ALLOWED.but(target.function[:64]))
+
+
+def check_gas_price(tx: Transaction, policy: Policy, p90: int | None) -> None:
+    """Raise `Refused` when the gas price is above what is usual now; up to the floor it never is."""
+    cap = gas_price_cap(policy.caps, p90)
+    if tx.gas_price > cap:
+        raise Refused(reasons.GAS_PRICE_TOO_HIGH.but(f"at most {cap} now"))
+
+
+def _allowed(name: str, allow: tuple[str, ...], deny: tuple[str, ...]) -> bool:
+    return name not in deny and (not allow or name in allow)

@@ -1,0 +1,1 @@
+"""Keys, and the process of its own that alone holds them."""

@@ -1,0 +1,1 @@
+"""Gas, network and history statistics, and the two streams of them."""

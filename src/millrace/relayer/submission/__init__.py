@@ -1,0 +1,1 @@
+"""A batch on its way: taken, examined, journalled, co-signed, sent."""

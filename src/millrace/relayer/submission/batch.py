@@ -1,0 +1,48 @@
+"""What a submission is on its way: its transactions, how far they are, and what became of each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from millrace.chain.transaction import Transaction
+from millrace.relayer.ledger.inflight import Entry
+from millrace.relayer.protocol.reasons import Reason
+from millrace.relayer.rules.stages import Origin, Reserved
+
+
+class Accepted(msgspec.Struct, frozen=True, gc=False):
+    """A transaction the relayer stands for."""
+
+    tx: Transaction
+    client_hash: bytes
+    chain_hash: bytes
+
+
+Result = Accepted | Reason
+Announce = Callable[[Entry], None]
+
+
+class Taken(msgspec.Struct, frozen=True, gc=False):
+    """A transaction after `take`: reserved anew, or one that was submitted before."""
+
+    position: int
+    entry: Entry
+    reserved: Reserved
+    is_new: bool
+
+
+class Batch:
+    """A submission between `take` and `finish`; its last part is to be finished then, earlier ones are on their way."""
+
+    def __init__(self, origin: Origin, size: int, announce: Announce | None) -> None:
+        self.origin = origin
+        self.announce = announce
+        self.results: list[Result | None] = [None] * size
+        self.taken: list[Taken] = []
+        """Of the last part, …"""
+        self.stretch = 1
+        """… which may be so many times longer than usual."""
+        self.under_way: list[asyncio.Task[None]] = []

@@ -1,0 +1,105 @@
+"""From a row in the journal to a signature and on to the network: of a submission's entries, and of those left over.
+
+An entry is left over when the signing process, or the whole service, went away between its row and its signature.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from millrace.relayer.ledger.inflight import Entry
+from millrace.relayer.ledger.lifecycle import Lifecycle
+from millrace.relayer.protocol import reasons
+from millrace.relayer.rules.slices import PART
+from millrace.relayer.signing.handle import SignerError, SigningProcess
+from millrace.relayer.signing.wire import Answer
+
+log = logging.getLogger(__name__)
+
+
+class Cosigner:
+    """Asks the signing process, of which there may be another each time, and sends what is signed."""
+
+    def __init__(
+        self, lifecycle: Lifecycle, signer: Callable[[], SigningProcess | None], send: Callable[[Entry], None]
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._signer = signer
+        self._send = send
+
+    async def check(self, transactions: list[bytes]) -> list[str] | None:
+        """What the signing process says of the signatures of transactions in protobuf form, see `SigningProcess`.
+
+        `None` when it does not answer.
+        """
+        signer = self._signer()
+        if signer is None:
+            return None
+        try:
+            return await signer.check(transactions)
+        except SignerError:
+            return None
+
+    async def sign(self, entries: list[Entry]) -> dict[Entry, str]:
+        """Have journalled entries signed; of each why it was refused, or an empty text.
+
+        Raises `SignerError` when no answer came: then it is not known whether anything was signed.
+        """
+        signer = self._signer()
+        if signer is None:
+            raise SignerError("this relayer has no keys")
+        answers = await _ask(signer, entries)
+        signatures = []
+        for entry, answer in zip(entries, answers, strict=True):
+            if answer.refusal:
+                self._lifecycle.withdraw(entry, reasons.SIGNER_REFUSED.but(answer.refusal))
+            else:
+                signatures.append((entry, answer.signature))
+        self._lifecycle.cosigned(signatures)
+        return {entry: answer.refusal for entry, answer in zip(entries, answers, strict=True)}
+
+    def send(self, entry: Entry) -> None:
+        """Put an entry that has all its signatures on the network, unless that is already going on."""
+        if not entry.sending and entry.state != "over":
+            self._lifecycle.on_its_way(entry)
+            self._send(entry)
+
+    async def recover(self) -> None:
+        """After a start: sign what was journalled and never signed, send what may not have been sent."""
+        await self.sign_missed()
+        self._send_waiting(self._lifecycle.inflight.entries())
+
+    async def sign_missed(self) -> None:
+        """Sign and send what was journalled while the signing process was away, but for what is being signed."""
+        if self._signer() is None:
+            return
+        missed = [
+            entry for entry in self._lifecycle.inflight.entries() if entry.state == "journalled" and not entry.asking
+        ]
+        try:
+            for start in range(0, len(missed), PART):
+                part = missed[start : start + PART]
+                refusals = await self.sign(part)
+                self._send_waiting(part)
+                for refusal in filter(None, refusals.values()):
+                    log.warning("a journalled transaction is not signed", extra={"reason": refusal})
+        except SignerError as error:
+            log.error("what was journalled is not signed yet", extra={"reason": str(error)})
+
+    def _send_waiting(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if entry.broadcast and entry.state == "signed":
+                self.send(entry)
+
+
+async def _ask(signer: SigningProcess, entries: list[Entry]) -> list[Answer]:
+    """The signing process's answers; whatever comes of it, the entries were asked for. Raises `SignerError`."""
+    for entry in entries:
+        entry.sign_requests += 1
+        entry.asking = True
+    try:
+        return await signer.sign([entry.proto for entry in entries])
+    finally:
+        for entry in entries:
+            entry.asking = False

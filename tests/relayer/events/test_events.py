@@ -1,0 +1,154 @@
+"""From events to words: each final block's accounts are told, whatever is known of them otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from random import Random
+from typing import Any
+
+from google.protobuf.message import Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from relayer_later import LaterMaker, results_of
+from relayer_quiet import quiet_events
+from relayer_support import BlockMaker, Chain, connected, start, submit, transfer, wallet
+
+from millrace.chain import address, outport
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.shard import METACHAIN
+from millrace.chain.transaction import chain_hash
+
+EXAMPLES = int(os.environ.get("MILLRACE_MODEL_EXAMPLES", "250"))
+
+ALICE = wallet(1)
+
+
+async def nonces(client: Any, count: int) -> list[int]:
+    return [(await client.push())["data"]["nonce"] for _ in range(count)]
+
+
+async def test_updates_while_the_chain_api_is_ahead(world: Any) -> None:
+    """The chain API speaks of blocks not yet final: those that become final are told all the same."""
+    await start(world, hub_url="")
+    chain = Chain(world, 1)
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic=f"address/{address.encode(ALICE.public)}")
+        world.api.set(ALICE.public, 3, 10**18)
+        assert await submit(world, transfer(ALICE, 3)) == ["ok"]
+        for nonce in (1, 2, 3):
+            chain.final(accounts={ALICE.public: (nonce, 10**18)})
+        assert await nonces(client, 3) == [1, 2, 3]
+    assert (await world.service.accounts.know(ALICE.public)).nonce == 3, "what is signed for follows the newest"
+
+
+async def test_updates_of_blocks_that_become_final_together(world: Any) -> None:
+    """Each of several blocks that one mark makes final is told, also of a sender whose transactions all have."""
+    await start(world, hub_url="")
+    chain = Chain(world, 1)
+    sent = [transfer(ALICE, nonce) for nonce in range(3)]
+    assert await submit(world, *sent) == ["ok"] * 3
+    signed = [entry.tx for entry in world.service.lifecycle.inflight.entries()]
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic=f"address/{address.encode(ALICE.public)}")
+        blocks = [chain.save([tx], accounts={ALICE.public: (tx.nonce + 1, 10**18)}) for tx in signed]
+        chain.finalise(blocks[-1])
+        assert await nonces(client, 3) == [1, 2, 3]
+    assert len(world.service.lifecycle.inflight) == 0
+
+
+async def test_announcements_that_are_older_are_not_told(world: Any) -> None:
+    """Accounts announced without their block, later than newer ones, are old news."""
+    await start(world, hub_url="")
+    chain = Chain(world, 1)
+    await world.service.accounts.know(ALICE.public)
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic=f"address/{address.encode(ALICE.public)}")
+        block = chain.final(accounts={ALICE.public: (5, 10**18)})
+        for nonce in (4, 6):
+            message = pb.Accounts(shardID=1, blockTimestampMs=block.blockData.timestampMs)
+            text = address.encode(ALICE.public)
+            message.alteredAccounts[text].CopyFrom(pb.AlteredAccount(address=text, nonce=nonce, balance="1"))
+            chain.tell(outport.SAVE_ACCOUNTS, message)
+        assert await nonces(client, 2) == [5, 6]
+
+
+NUMBERS = (0, 1, 5, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1, -1)
+BYTES = (b"", b"\0", b"\1\5", b"\2", b"x" * 31, b"\xff" * 32, b"SetGuardian", b"\1" + b"\xff" * 600)
+TEXTS = ("", "x", "\0", "é" * 50, "9" * 5000, "-5", "1e9")
+
+
+def spoil(message: Message, chance: Random) -> None:
+    """Set some fields of a message, and of those in it, to values no node would send."""
+    for field in message.DESCRIPTOR.fields:
+        if chance.random() > 0.1:
+            continue
+        kind = field.cpp_type
+        if kind == field.CPPTYPE_MESSAGE:
+            if field.is_repeated and not field.message_type.GetOptions().map_entry:
+                getattr(message, field.name).add()
+            continue
+        binary = field.type == field.TYPE_BYTES
+        value = chance.choice(BYTES if binary else TEXTS if kind == field.CPPTYPE_STRING else NUMBERS)
+        with contextlib.suppress(ValueError, TypeError, OverflowError):  # does not fit into the field
+            if field.is_repeated:
+                getattr(message, field.name).append(value)
+            else:
+                setattr(message, field.name, value)
+    for field, value in message.ListFields():
+        if field.cpp_type == field.CPPTYPE_MESSAGE:
+            many = field.is_repeated
+            inner = value.values() if many and field.message_type.GetOptions().map_entry else value if many else [value]
+            for item in list(inner):
+                if isinstance(item, Message):
+                    spoil(item, chance)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.integers(0, 2**32))
+def test_row_41_whatever_a_node_tells(seed: int) -> None:
+    """Events of impossible values are understood or counted as unreadable: none raises, none stops what comes next."""
+    chance = Random(seed)
+    events, published = quiet_events()
+    maker, good = BlockMaker(1), transfer(ALICE)
+    for _ in range(4):
+        block = maker.block([good, transfer(ALICE, 1, relayed=False)], accounts={ALICE.public: (1, 5)})
+        result = pb.SmartContractResult(originalTxHash=chain_hash(good), receiver=ALICE.public, value=b"\0\0")
+        block.transactionPool.smartContractResults["ab" * 32].smartContractResult.CopyFrom(result)
+        log = pb.Log(events=[pb.Event(identifier=b"signalError", topics=[b"a", b"b"])])
+        block.transactionPool.logs.append(pb.LogData(txHash="ab" * 32, log=log))
+        header = pb.HeaderV2.FromString(block.blockData.headerBytes)
+        spoil(header, chance)
+        if chance.random() < 0.3:
+            block.blockData.headerBytes = header.SerializeToString()
+        spoil(block, chance)
+        data, shard = block.blockData, block.blockData.shardID
+        accounts = pb.Accounts(shardID=shard, alteredAccounts=block.alteredAccounts)
+        final = pb.FinalizedBlock(shardID=shard, headerHash=data.headerHash)
+        for topic, message in (
+            (outport.SAVE_BLOCK, block),
+            (outport.SAVE_ACCOUNTS, accounts),
+            (outport.FINALIZED_BLOCK, final),
+            (outport.REVERT_INDEXED_BLOCK, data),
+        ):
+            events.on_event(topic, message.SerializeToString(), events.taken + 1)
+    later = LaterMaker(1, nonce=4)
+    for _ in range(4):
+        proposed = later.propose([good])
+        brings = later.propose([], [later.execute(proposed, [good], accounts={ALICE.public: (1, 5)})])
+        results = results_of(brings)
+        for topic, message in (
+            (outport.SAVE_BLOCK, proposed),
+            (outport.SAVE_BLOCK, brings),
+            *((outport.EXECUTED_BLOCK, result) for result in results),
+            (outport.REVERT_INDEXED_BLOCK, proposed.blockData),
+        ):
+            spoil(message, chance)
+            events.on_event(topic, message.SerializeToString(), events.taken + 1)
+    told = len(published)
+    block = BlockMaker(2).block(accounts={wallet(2).public: (1, 6)})
+    events.on_event(outport.SAVE_BLOCK, block.SerializeToString(), 99)
+    final = pb.FinalizedBlock(shardID=2, headerHash=block.blockData.headerHash)
+    events.on_event(outport.FINALIZED_BLOCK, final.SerializeToString(), 100)
+    assert len(published) == told + 1
+    assert set(events.block_at) <= {0, 1, 2, METACHAIN}

@@ -1,0 +1,183 @@
+"""The hub client resumes after the last event it took, whoever was away."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from relayer_support import BlockMaker, as_json, connected, transfer, wallet
+
+from millrace.chain import outport
+from millrace.chain.proto import hub_pb2
+from millrace.chain.transaction import TransactionJson, client_hash, from_json
+from millrace.relayer.events.hub_client import HubClient
+
+ALICE = wallet(1)
+
+
+async def relayed(world: Any, client: Any, tx: Any) -> Any:
+    """Relay a transaction with a subscription; the whole transaction as it reached the chain."""
+    await client.ask(action="subscribe", topic=f"tx-status/{client_hash(tx).hex()}")
+    count = len(world.api.submitted)
+    await client.ask(action="relay", tx=as_json(tx))
+    sent = (await world.api.wait_submitted(count + 1))[-1]
+    return from_json(msgspec.convert(sent, TransactionJson))
+
+
+async def test_hub_away(world: Any) -> None:
+    """What happened while the hub was unreachable is delivered after, exactly once."""
+    await world.start()
+    port = world.hub.server.port
+    async with connected(world.ws) as client:
+        whole = await relayed(world, client, transfer(ALICE))
+        world.hub.save(BlockMaker(2).block(accounts={wallet(2).public: (1, 1)}))
+        async with asyncio.timeout(10):
+            while world.hub.acked < 2:
+                await asyncio.sleep(0.01)
+        await world.hub.stop()
+        world.hub.links.clear()
+        world.hub.save(BlockMaker(1).block([whole]))
+        await world.hub.start(port)
+        assert (await client.push())["data"]["status"] == "success"
+        assert world.hub.resumed_after[-1] == 2
+        assert client.pushed == []
+
+
+async def test_relayer_away(world: Any) -> None:
+    """After a restart reading begins at what is still needed: the fate of what is in flight is not missed."""
+    await world.start()
+    maker = BlockMaker(1)
+    async with connected(world.ws) as client:
+        whole = await relayed(world, client, transfer(ALICE))
+    block = maker.block([whole], accounts={ALICE.public: (1, 10**18)})
+    world.hub.push(outport.SAVE_BLOCK, block)
+    async with asyncio.timeout(10):
+        while world.hub.acked < 1:
+            await asyncio.sleep(0.01)
+    await world.stop()
+    world.hub.finalise(block)
+    service = await world.start()
+    assert world.hub.resumed_after[-1] == 0, "the saved block was not final: it is read again"
+    async with asyncio.timeout(10):
+        while len(service.lifecycle.inflight):
+            await asyncio.sleep(0.01)
+    assert service.journal.find(whole.sender, whole.nonce, client_hash(whole)) is not None
+
+
+async def test_gap_is_not_silent(world: Any) -> None:
+    """A gap makes the relayer forget accounts and goes on behind it."""
+    service = await world.start()
+    async with connected(world.ws) as client:
+        await relayed(world, client, transfer(ALICE))
+        assert len(service.book) == 1
+        gap = hub_pb2.Gap(first=1, last=5)
+        for link in world.hub.links:
+            link.send_binary(outport.payload_envelope("gap", gap.SerializeToString(), 0))
+        async with asyncio.timeout(10):
+            while len(service.book):
+                await asyncio.sleep(0.01)
+        assert service.hub.last == 5 and service.events.gaps == 1
+
+
+async def test_poison_events_are_skipped(world: Any) -> None:
+    """An unreadable event is counted, acknowledged and left behind."""
+    service = await world.start()
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic="accounts")
+
+        class Poison:
+            def SerializeToString(self) -> bytes:
+                return b"\xff\xff\xff"
+
+        world.hub.push(outport.SAVE_BLOCK, Poison())
+        world.hub.push("Unheard", Poison())
+        world.hub.save(BlockMaker(2).block(accounts={wallet(2).public: (1, 1)}))
+        assert (await client.push())["type"] == "accountDelta"
+    assert service.events.unreadable == 1
+    async with asyncio.timeout(10):
+        while world.hub.acked < 4:
+            await asyncio.sleep(0.01)
+
+
+class Sink:
+    """Keeps what it is told; the event of sequence `broken` is one nobody foresaw."""
+
+    def __init__(self, broken: int = 0) -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self.broken = broken
+        self.marks = 0
+
+    def on_event(self, topic: str, payload: bytes, sequence: int, marks: int) -> None:
+        if sequence == self.broken:
+            raise RuntimeError("nobody foresaw it")
+        self.told.append((topic, payload, sequence))
+        self.marks = marks
+
+    def on_gap(self, first: int, last: int) -> None:
+        self.told.append(("gap", first, last))
+
+
+class Link:
+    """Keeps what is sent to the hub."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    def send_binary(self, data: bytes) -> None:
+        self.sent.append(outport.decode_envelope(data))
+
+
+def event(sequence: int, marks: int = 0) -> bytes:
+    envelope = outport.decode_envelope(outport.payload_envelope("Topic", b"x", sequence))
+    envelope.marks = marks
+    return envelope.SerializeToString()
+
+
+def reply(ok: bool, head: int) -> bytes:
+    message = hub_pb2.SubscribeReply(ok=ok, head=head)
+    return outport.payload_envelope("subscribe", message.SerializeToString(), 0)
+
+
+def test_an_event_is_taken_once_and_always_acknowledged() -> None:
+    """What comes again after a reconnect is acknowledged and not taken; what nobody foresaw is left behind."""
+    sink, link = Sink(broken=7), Link()
+    hub = HubClient("", sink, 5)
+    for sequence in (4, 5, 6, 6, 7, 8):
+        hub.take(link, event(sequence))  # type: ignore[arg-type]
+    assert [told[-1] for told in sink.told] == [6, 8]
+    assert [item.counter for item in link.sent] == [4, 5, 6, 6, 7, 8]
+    assert (hub.last, hub.head) == (8, 8)
+
+
+def test_marks_are_handed_on() -> None:
+    """What the notifier has to say about an event comes with it."""
+    sink, link = Sink(), Link()
+    hub = HubClient("", sink, 5)
+    hub.take(link, event(6, marks=9))  # type: ignore[arg-type]
+    assert sink.marks == 9
+
+
+def test_a_hub_that_cannot_resume_is_a_gap() -> None:
+    """Refused, it asks for what is new from now on, and says that all in between is lost."""
+    sink, link = Sink(), Link()
+    hub = HubClient("", sink, 5)
+    hub.take(link, reply(False, 3))  # type: ignore[arg-type]
+    assert sink.told == [("gap", 6, 3)] and not hub.connected
+    (asked,) = link.sent
+    assert not hub_pb2.SubscribeEvent.FromString(asked.payload).HasField("resume_after")
+    hub.take(link, reply(True, 3))  # type: ignore[arg-type]
+    assert hub.connected and hub.last == 3
+    hub.take(link, event(4))  # type: ignore[arg-type]
+    assert sink.told[1:] == [("Topic", b"x", 4)]
+
+
+def test_after_a_gap_reading_goes_on_behind_it() -> None:
+    """The end of the gap is where a reconnect resumes."""
+    sink, link = Sink(), Link()
+    hub = HubClient("", sink, 5)
+    gap = hub_pb2.Gap(first=6, last=9)
+    hub.take(link, outport.payload_envelope("gap", gap.SerializeToString(), 0))  # type: ignore[arg-type]
+    assert sink.told == [("gap", 6, 9)]
+    wish = hub_pb2.SubscribeEvent.FromString(outport.decode_envelope(hub.subscription()).payload)
+    assert wish.resume_after == 9

@@ -1,0 +1,220 @@
+"""The submissions of one connection: taken in their order, bounded, answered whatever becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+from relayer_support import as_json, transfer, wallet
+
+from millrace.relayer.gateway.submission_lane import MAX_WAITING, SubmissionLane
+from millrace.relayer.protocol import messages, reasons
+from millrace.relayer.protocol.messages import Relay
+from millrace.relayer.protocol.reasons import Reason
+from millrace.relayer.submission.batch import Batch
+
+TX = msgspec.json.encode(as_json(transfer(wallet(1))))
+
+
+class Submitter:
+    """Takes one submission at a time and finishes any, both when the test says so."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.may_take = asyncio.Semaphore(0)
+        self.finished: dict[int, asyncio.Future[None]] = {}
+        self.results: list[Reason] = [reasons.NONCE_TOO_LOW]
+
+    async def take(self, origin: Any, raws: Any, announce: Any = None) -> Batch:
+        number = len(self.taken)
+        self.taken.append(len(raws))
+        await self.may_take.acquire()
+        batch = Batch(origin, len(raws), announce)
+        batch.stretch = number  # what `finish` knows it by
+        return batch
+
+    async def finish(self, batch: Batch) -> list[Reason]:
+        done = self.finished[batch.stretch] = asyncio.get_running_loop().create_future()
+        await done
+        return self.results
+
+
+class Session:
+    """What the lane needs of a connection."""
+
+    client = "client"
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.code = 0
+        self.can_pay = True
+        self.replies: list[dict[str, Any]] = []
+        self.refused: list[tuple[str | None, str, Any]] = []
+        self.unread: list[str] = []
+        self.control: list[Any] = []
+
+    def charge(self, cost: float) -> bool:
+        return self.can_pay
+
+    def send_text(self, data: bytes) -> None:
+        self.replies.append(msgspec.json.decode(data))
+
+    def refuse(self, action: str | None, reason: Reason, request_id: Any) -> None:
+        self.refused.append((action, reason.reason, request_id))
+
+    def refuse_unread(self, data: bytes, reason: Reason) -> None:
+        self.unread.append(reason.reason)
+
+    def control_message(self, request: Any) -> None:
+        self.control.append(request)
+
+    def close(self, code: int, reason: str) -> None:
+        self.code, self.closed = code, True
+
+
+class Setting:
+    """A lane, and everything around it."""
+
+    def __init__(self) -> None:
+        self.session, self.submitter = Session(), Submitter()
+        self.wait = 0.0
+        self.counted: list[str] = []
+        self.gateway = SimpleNamespace(
+            settings=SimpleNamespace(max_batch=100),
+            submitter=self.submitter,
+            submissions=SimpleNamespace(take=lambda client, size, now: self.wait),
+            clock=lambda: 0.0,
+            count=lambda reason: self.counted.append(reason.code),
+            stopping=False,
+            under_way=0,
+        )
+        self.lane = SubmissionLane(cast(Any, self.gateway), cast(Any, self.session))
+
+    def add(self, request_id: int) -> None:
+        self.lane.add(Relay(request_id=request_id, tx=msgspec.Raw(TX)))
+
+
+async def settle() -> None:
+    """Let every task do what it can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def setting() -> Setting:
+    return Setting()
+
+
+async def test_the_next_is_taken_while_earlier_ones_are_finished(setting: Setting) -> None:
+    """Taken one by one in their order, answered as each is finished, whatever the order of that."""
+    for number in range(3):
+        setting.add(number)
+    await settle()
+    assert setting.submitter.taken == [1]
+    for count in (2, 3, 3):
+        setting.submitter.may_take.release()
+        await settle()
+        assert len(setting.submitter.taken) == count
+    for number in (2, 0, 1):
+        setting.submitter.finished[number].set_result(None)
+        await settle()
+    assert [reply["requestId"] for reply in setting.session.replies] == [2, 0, 1]
+    assert setting.gateway.under_way == 0 and setting.counted == ["nonce_too_low"] * 3
+
+
+async def test_so_many_may_be_under_way(setting: Setting) -> None:
+    """One more is refused with its action and id; an answer makes room for another."""
+    for number in range(MAX_WAITING + 1):
+        setting.add(number)
+    assert setting.session.refused == [("relay", "relayer busy", MAX_WAITING)]
+    assert setting.gateway.under_way == MAX_WAITING
+    setting.submitter.may_take.release()
+    await settle()
+    setting.add(100)
+    assert len(setting.session.refused) == 2  # taken is not answered
+    setting.submitter.finished[0].set_result(None)
+    await settle()
+    setting.add(101)
+    assert len(setting.session.refused) == 2 and setting.gateway.under_way == MAX_WAITING
+
+
+async def test_beyond_its_rate_a_submission_is_refused(setting: Setting) -> None:
+    """The client's rate counts, and what it refuses is not under way."""
+    setting.wait = 2.5
+    setting.add(1)
+    assert setting.session.refused == [("relay", "rate limit exceeded", 1)]
+    assert setting.gateway.under_way == 0
+
+
+async def test_nothing_is_begun_at_a_shutdown(setting: Setting) -> None:
+    """A service that stops refuses new submissions; it can be asked again soon."""
+    setting.gateway.stopping = True
+    setting.add(1)
+    assert setting.session.refused == [("relay", "not ready", 1)] and setting.gateway.under_way == 0
+
+
+async def test_what_was_not_begun_ends_with_the_connection(setting: Setting) -> None:
+    """After `clear` only what was begun is still under way, and that is finished."""
+    for number in range(3):
+        setting.add(number)
+    await settle()
+    setting.session.closed = True
+    setting.lane.clear()
+    assert setting.gateway.under_way == 1
+    setting.submitter.may_take.release()
+    await settle()
+    setting.submitter.finished[0].set_result(None)
+    await settle()
+    assert setting.submitter.taken == [1] and setting.gateway.under_way == 0
+
+
+@pytest.mark.parametrize("stage", ["take", "finish"])
+async def test_a_defect_closes_this_connection_and_is_not_under_way(setting: Setting, stage: str) -> None:
+    """An exception in either stage closes with 1011; nothing stays counted, so that a shutdown does not wait."""
+
+    async def defect(*_: Any) -> Any:
+        raise RuntimeError("a defect")
+
+    setattr(setting.submitter, stage, defect)
+    setting.submitter.may_take.release()
+    setting.add(1)
+    await settle()
+    assert setting.session.code == 1011 and setting.gateway.under_way == 0 and not setting.session.replies
+
+
+async def test_a_large_message_is_read_in_its_turn(setting: Setting) -> None:
+    """A submission in it is taken like any other, something else is answered at once, and neither passes the other."""
+    body = b'{"action":"relay","requestId":7,"tx":' + TX + b"}"
+    setting.lane.read_later(body)
+    setting.lane.read_later(b'{"action":"subscribe","topic":"accounts"}')
+    await settle()
+    assert setting.submitter.taken == [1] and not setting.session.control
+    setting.submitter.may_take.release()
+    async with asyncio.timeout(5):
+        while not setting.session.control or 0 not in setting.submitter.finished:
+            await asyncio.sleep(0)
+    assert isinstance(setting.session.control[0], messages.Subscribe)
+    setting.submitter.finished[0].set_result(None)
+    await settle()
+    assert [reply["requestId"] for reply in setting.session.replies] == [7] and setting.gateway.under_way == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "pays", "unread"),
+    [
+        (b'{"action":"relay","txs":[]}', True, ["empty batch"]),
+        (b'{"action":"relay"', True, ["invalid message"]),
+        (b'{"action":"relay","txs":[]}', False, []),
+    ],
+)
+async def test_a_large_message_that_is_not_read(setting: Setting, data: bytes, pays: bool, unread: list[str]) -> None:
+    """What cannot be read is refused once, what is not paid for was refused by the session; neither is under way."""
+    setting.session.can_pay = pays
+    setting.lane.read_later(data)
+    async with asyncio.timeout(5):
+        while setting.gateway.under_way:
+            await asyncio.sleep(0)
+    assert setting.session.unread == unread and not setting.submitter.taken

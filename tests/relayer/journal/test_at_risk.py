@@ -1,0 +1,100 @@
+"""Fees at risk as an operator sees them: listed, and written off in one step."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from typing import Any
+
+from click.testing import CliRunner
+from relayer_support import GAS_PRICE, RELAYERS, start, submit, transfer, wallet
+
+from millrace import cli
+from millrace.chain import address
+from millrace.chain.transaction import client_hash
+from millrace.relayer.journal.at_risk import ask_write_off
+from millrace.relayer.rules.policy import Budget
+
+ALICE = wallet(1)
+
+
+async def test_row_11_write_off(world: Any) -> None:
+    """An operator can count a hoarded fee as spent: at risk no more, audited, its nonce taken."""
+    await start(world)
+    assert await submit(world, transfer(ALICE), kind="sign") == ["ok"]
+    service = world.service
+    ledger, key, fee = service.lifecycle.sponsor.budgets, RELAYERS[1].public, 100_000 * GAS_PRICE
+    options = ["--set", f"data_dir={service.settings.data_dir}"]
+    listed = await asyncio.to_thread(CliRunner().invoke, cli.main, ["policy", "at-risk", *options])
+    assert listed.exit_code == 0 and f"1 at risk, {fee} atomic units together" in listed.output
+    name = client_hash(transfer(ALICE)).hex()
+    assert name in listed.output and address.encode(ALICE.public) in listed.output
+    wrong = await asyncio.to_thread(CliRunner().invoke, cli.main, ["policy", "write-off", "00" * 32, *options])
+    assert wrong.exit_code == 1 and "at risk" in wrong.output
+    done = await asyncio.to_thread(CliRunner().invoke, cli.main, ["policy", "write-off", name, *options])
+    assert done.exit_code == 0 and ledger.at_risk(key) == fee, "asked for"
+    service._write_off()
+    assert ledger.at_risk(key) == 0 and len(service.lifecycle.inflight) == 0
+    assert ledger.left(key, time.monotonic(), Budget(per_minute=fee)) == 0, "it counts as spent"
+    await service.journal.flush()
+    assert service.journal.read("SELECT event, amount FROM audit ORDER BY id") == [
+        ("reserve", str(fee)), ("write-off", str(fee)),
+    ]  # fmt: skip
+    assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["nonce too low"]
+    assert service.journal.write_offs() == [], "it is taken once"
+
+
+async def test_row_11_write_off_is_one_step(world: Any) -> None:
+    """What was asked for is forgotten in the very commit that does it, and whatever fails in between loses neither."""
+    await start(world)
+    assert await submit(world, transfer(ALICE), kind="sign") == ["ok"]
+    service, name = world.service, client_hash(transfer(ALICE))
+    file = service.journal.path
+    ask_write_off(file, name.hex())
+    ask = "SELECT (SELECT COUNT(*) FROM write_offs), (SELECT COUNT(*) FROM audit WHERE event = 'write-off')"
+    seen, really = [service.journal.read(ask)[0]], service.journal.change
+
+    def one_by_one(write: Any) -> None:
+        def look(connection: sqlite3.Connection) -> None:
+            write(connection)
+            seen.append(connection.execute(ask).fetchone())
+
+        really(look)
+
+    service.journal.change = one_by_one
+    service._write_off()
+    await service.journal.flush()
+    assert seen[0] == (1, 0) and set(seen[1:]) == {(0, 1)}
+
+
+async def test_row_11_write_off_of_nothing(world: Any) -> None:
+    """A request whose transaction ended meanwhile is forgotten; one whose entry is not written yet waits."""
+    await start(world)
+    assert await submit(world, transfer(ALICE), kind="sign") == ["ok"]
+    service, name = world.service, client_hash(transfer(ALICE))
+    ask_write_off(service.journal.path, name.hex())
+    entry = service.lifecycle.inflight.by_client_hash(name)
+    entry.state = "reserved"
+    service._write_off()
+    await service.journal.flush()
+    assert service.journal.write_offs() == [name] and len(service.lifecycle.inflight) == 1
+    entry.state = "signed"
+    service.lifecycle.nonce_moved(ALICE.public, 1)
+    service._write_off()
+    await service.journal.flush()
+    assert service.journal.write_offs() == []
+    assert service.journal.read("SELECT COUNT(*) FROM audit WHERE event = 'write-off'") == [(0,)]
+
+
+async def test_row_11_what_was_written_off_outlives_retention(world: Any) -> None:
+    """Its signature may still be broadcast: however old the row is, nothing else is signed for its nonce."""
+    await start(world)
+    assert await submit(world, transfer(ALICE), kind="sign") == ["ok"]
+    service = world.service
+    assert service.lifecycle.write_off(client_hash(transfer(ALICE)))
+    await service.journal.flush()
+    service.journal.change(lambda connection: connection.execute("UPDATE submissions SET created_ms = 0").close())
+    service.journal.prune(time.time_ns())
+    await service.journal.flush()
+    assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["nonce too low"]

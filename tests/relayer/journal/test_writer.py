@@ -1,0 +1,212 @@
+"""Group commit while the disk fails: who waits is told, nothing else is lost, and the order stays."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from millrace.relayer.journal import writer as writer_module
+from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken, Writer
+
+
+class Disk:
+    """A file with one table and its writer; another connection can hold the file so that nothing can be written."""
+
+    def __init__(self, path: Path) -> None:
+        self._other = sqlite3.connect(path, isolation_level=None)
+        self._other.execute("PRAGMA journal_mode = WAL")
+        self._other.execute("CREATE TABLE IF NOT EXISTS words (id INTEGER PRIMARY KEY, word TEXT UNIQUE)")
+        self._other.execute("DELETE FROM words")
+        self.writer = Writer(sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0))
+
+    def fail(self) -> None:
+        self._other.execute("BEGIN IMMEDIATE")
+
+    def mend(self) -> None:
+        self._other.execute("COMMIT")
+
+    def words(self) -> list[str]:
+        return [row[0] for row in self._other.execute("SELECT word FROM words ORDER BY id")]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    async def close(self) -> None:
+        await self.writer.close()
+        self._other.close()
+
+
+def word(text: str) -> Callable[[sqlite3.Connection], None]:
+    return lambda connection: connection.execute("INSERT INTO words (word) VALUES (?)", (text,)).close()
+
+
+@pytest.fixture
+async def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Disk]:
+    monkeypatch.setattr(writer_module, "RETRY_SECONDS", 0.001)
+    made = Disk(tmp_path / "file.sqlite")
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def test_row_48_changes_outlive_a_full_disk(disk: Disk) -> None:
+    """While the disk fails who waits is told at once; what nobody waits for is made when it works again, in order."""
+    disk.fail()
+    disk.writer.change(word("first"))
+    with pytest.raises(JournalError, match="locked"):
+        await disk.writer.commit(word("refused"))
+    disk.writer.change(word("second"))
+    assert disk.writer.failed == "database is locked" and disk.writer.waiting == 2
+    disk.mend()
+    await disk.until(lambda: disk.writer.failed is None)
+    await disk.writer.commit(word("third"))
+    assert disk.words() == ["first", "second", "third"] and disk.writer.waiting == 0
+
+
+async def test_row_48_nothing_passes_what_the_disk_did_not_take(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the disk fails for a moment, what comes later waits behind what it did not take, though it could be made."""
+    monkeypatch.setattr(writer_module, "LAZY_SECONDS", 3600.0)
+    failures = ["alone", "with its group"]
+
+    def first(connection: sqlite3.Connection) -> None:
+        if failures:
+            error = sqlite3.OperationalError(failures.pop())
+            error.sqlite_errorname = "SQLITE_FULL"
+            raise error
+        word("first")(connection)
+
+    disk.writer.change(first)
+    disk.writer.change(word("second"))
+    with pytest.raises(JournalError, match="alone"):
+        await disk.writer.commit(word("refused"))
+    await disk.until(lambda: disk.writer.waiting == 0)
+    assert disk.words() == ["first", "second"] and disk.writer.failed is None
+
+
+async def test_who_waits_takes_along_what_nobody_waits_for(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While others commit, no commit is made for what goes along with theirs; the last of it is written by itself."""
+    monkeypatch.setattr(writer_module, "LAZY_SECONDS", 3600.0)
+    writer = disk.writer
+    writer.change(word("a"))
+    await writer.commit(word("b"))
+    writer.change(word("c"))
+    writer._look()  # the time of "a" is over, which is written; that of "c" is not
+    assert writer._timer is not None and writer.commits == 1 and writer.waiting == 1
+    writer._later_since -= 3600.0
+    writer._look()
+    await disk.until(lambda: writer.waiting == 0)
+    assert disk.words() == ["a", "b", "c"] and writer.commits == 2
+    writer._look()  # nothing waits: nothing is to be done, and none to wait for
+    assert writer._timer is None and writer.commits == 2
+
+
+async def test_a_taken_nonce_is_no_trouble_of_the_disk(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    """Who asks for a nonce that is taken is told so; nobody else hears of it, and the log is not filled with it."""
+
+    def taken(_: sqlite3.Connection) -> None:
+        raise NonceTaken("taken")
+
+    results = await asyncio.gather(
+        disk.writer.commit(word("a")), disk.writer.commit(taken), disk.writer.commit(word("b")), return_exceptions=True
+    )
+    assert [type(result) for result in results] == [type(None), NonceTaken, type(None)]
+    assert disk.words() == ["a", "b"] and disk.writer.failed is None and not caplog.records
+
+
+async def test_a_defect_is_not_tried_for_ever(disk: Disk) -> None:
+    """A change that can never be made fails alone and is dropped; those around it are made."""
+
+    def impossible(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO nothing VALUES (1)")
+
+    def broken(_: sqlite3.Connection) -> None:
+        raise KeyError("defect")
+
+    for change in (word("a"), impossible, word("a"), broken, word("b")):
+        disk.writer.change(change)
+    await disk.writer.commit(word("c"))
+    assert disk.words() == ["a", "b", "c"] and disk.writer.waiting == 0 and disk.writer.failed is None
+
+
+async def test_the_queue_is_bounded_for_who_waits(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound a commit is refused at once; a change is not, and neither is one that ends what is in flight."""
+    monkeypatch.setattr(writer_module, "MAX_WAITING", 2)
+    disk.fail()
+    for text in ("a", "b", "c"):
+        disk.writer.change(word(text))
+    with pytest.raises(JournalFull):
+        await disk.writer.commit(word("d"))
+    disk.mend()
+    await disk.until(lambda: disk.writer.waiting == 0)
+    assert disk.words() == ["a", "b", "c"]
+
+
+async def test_closing_while_the_disk_fails(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    """Closing tries once more, then says how much is lost instead of waiting for ever."""
+    disk.fail()
+    disk.writer.change(word("a"))
+    await disk.writer.close()
+    assert "lost" in caplog.text
+    disk.mend()
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(["change", "commit", "fail", "mend"]), max_size=30))
+async def test_order_in_any_interleaving(tmp_path: Path, steps: list[str]) -> None:
+    """Whatever the disk does every change is made once, in order, and so is every commit that was told to be there."""
+    disk = Disk(tmp_path / "file.sqlite")
+    writer_module.RETRY_SECONDS, usual = 0.001, writer_module.RETRY_SECONDS
+    failing, changed, commits = False, [], []
+    try:
+        for number, step in enumerate(steps):
+            text = f"{step}{number}"
+            if step == "change":
+                disk.writer.change(word(text))
+                changed.append(text)
+            elif step == "commit":
+                commits.append((text, asyncio.ensure_future(disk.writer.commit(word(text)))))
+                await asyncio.sleep(0)
+            elif (step == "fail") != failing:
+                failing = step == "fail"
+                disk.fail() if failing else disk.mend()
+        if failing:
+            disk.mend()
+        answers: list[Any] = await asyncio.gather(*(task for _, task in commits), return_exceptions=True)
+        await disk.until(lambda: disk.writer.waiting == 0)
+        await disk.writer.commit(word("last"))
+        words = disk.words()
+        assert [text for text in words if text.startswith("change")] == changed
+        told = [text for (text, _), answer in zip(commits, answers, strict=True) if answer is None]
+        assert [text for text in words if text.startswith("commit")] == told
+    finally:
+        writer_module.RETRY_SECONDS = usual
+        await disk.close()
+
+
+async def test_a_change_nobody_waits_for_makes_no_commit_of_its_own(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes along with what somebody waits for, in its place; without that it is written a moment later."""
+    monkeypatch.setattr(writer_module, "LAZY_SECONDS", 3600.0)
+    disk.writer.change(word("first"))
+    disk.writer.change(word("second"))
+    await disk.writer.commit(word("third"))
+    assert disk.words() == ["first", "second", "third"] and disk.writer.commits == 1
+    await disk.writer.close()
+    assert disk.writer.waiting == 0
+
+
+async def test_a_change_is_written_though_nobody_waits_for_anything(disk: Disk) -> None:
+    """The moment is short."""
+    disk.writer.change(word("alone"))
+    await disk.until(lambda: disk.words() == ["alone"])

@@ -1,0 +1,162 @@
+"""Accounts on demand: when what is known is asked for again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from relayer_support import Chain, start, submit, transfer, wallet
+
+from millrace.chain import address
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.transaction import chain_hash
+from millrace.relayer.ledger.accounts import AccountBook
+from millrace.relayer.network.account_source import (
+    GUARDED_SECONDS,
+    LAG_SECONDS,
+    PAYER_SECONDS,
+    SILENT_SECONDS,
+    AccountSource,
+)
+from millrace.relayer.network.chain_api import ChainAccount, ChainApiError
+from millrace.relayer.protocol.reasons import Refused
+
+ALICE, BOB, GUARDIAN = wallet(1), wallet(1, 1), wallet(0, 30)
+NAME = address.encode(ALICE.public)
+
+
+class Clock:
+    """The relayer's clock for accounts and events, set by hand."""
+
+    def __init__(self, world: Any) -> None:
+        self.now = 1e9
+        world.service.accounts._clock = world.service.events._clock = lambda: self.now
+
+
+async def known(world: Any) -> Clock:
+    """A relayer that knows of two accounts that they have no guardian."""
+    await start(world, hub_url="")
+    clock = Clock(world)
+    world.api.guardians |= dict.fromkeys((NAME, address.encode(BOB.public)), b"")
+    for pair in (ALICE, BOB):
+        assert await submit(world, transfer(pair)) == ["ok"]
+    world.api.asked.clear()
+    clock.now += 3600.0
+    return clock
+
+
+def block(world: Any, name: bytes, *, by: str, final: bool = True) -> None:
+    """A block in which Alice calls a built-in function, told by its transaction or by the event alone."""
+    chain = Chain(world, 1)
+    call = transfer(ALICE, 7, receiver=ALICE.public, relayed=False, data=name + b"@aa", gas_limit=500_000)
+    made = chain.maker.block([call] if by == "transaction" else [transfer(BOB, 7, relayed=False)])
+    if by == "event":
+        event = pb.Event(address=ALICE.public, identifier=name)
+        item = next(iter(made.transactionPool.transactions))
+        made.transactionPool.logs.append(pb.LogData(txHash=item, log=pb.Log(events=[event])))
+    assert chain_hash(call)
+    chain.tell("SaveBlock", made)
+    if final:
+        chain.finalise(made)
+
+
+@pytest.mark.parametrize("name", [b"SetGuardian", b"GuardAccount", b"UnGuardAccount"])
+@pytest.mark.parametrize("by", ["transaction", "event"])
+async def test_row_11_a_changed_guardian_is_asked_for_at_once(world: Any, name: bytes, by: str) -> None:
+    """After a final block that changes a guardian the chain API is asked before anything is signed for that account."""
+    await known(world)
+    world.api.guardians[NAME] = GUARDIAN.public
+    block(world, name, by=by)
+    assert await submit(world, transfer(ALICE, 1), transfer(BOB, 1)) == ["invalid guardian", "ok"]
+    assert world.api.asked == [NAME]
+
+
+async def test_a_block_that_is_not_final_changes_nothing(world: Any) -> None:
+    """What may still be reverted asks nothing."""
+    await known(world)
+    block(world, b"GuardAccount", by="transaction", final=False)
+    assert await submit(world, transfer(ALICE, 1)) == ["ok"]
+    assert world.api.asked == []
+
+
+async def test_an_api_that_lags_is_asked_again(world: Any) -> None:
+    """An answer so soon after the block may be older than it: it is asked for again until one is late enough."""
+    clock = await known(world)
+    block(world, b"GuardAccount", by="transaction")
+    assert await submit(world, transfer(ALICE, 1)) == ["ok"]
+    world.api.guardians[NAME] = GUARDIAN.public
+    clock.now += 1.0
+    assert await submit(world, transfer(ALICE, 2)) == ["invalid guardian"]
+    world.api.guardians[NAME] = b""
+    clock.now += LAG_SECONDS
+    assert await submit(world, transfer(ALICE, 2)) == ["ok"]
+    asked = len(world.api.asked)
+    clock.now += 1.0
+    assert await submit(world, transfer(ALICE, 3)) == ["ok"] and len(world.api.asked) == asked
+
+
+async def test_an_api_that_is_silent_settles_nothing(world: Any) -> None:
+    """While nobody says who the new guardian is nothing is signed for the account; others are served."""
+    clock = await known(world)
+    block(world, b"GuardAccount", by="transaction")
+    world.api.down = True
+    assert await submit(world, transfer(ALICE, 1), transfer(BOB, 1)) == ["account state unavailable", "ok"]
+    world.api.down = False
+    clock.now += 1.0
+    assert await submit(world, transfer(ALICE, 1)) == ["ok"]
+
+
+async def test_guarded_accounts_are_asked_for_now_and_then(world: Any) -> None:
+    """A guardian that becomes active with an epoch is told by no event: what is known of guarded accounts grows old."""
+    clock = await known(world)
+    world.api.guardians[NAME] = GUARDIAN.public
+    block(world, b"GuardAccount", by="transaction")
+    assert await submit(world, transfer(ALICE, 1)) == ["invalid guardian"]
+    clock.now += LAG_SECONDS
+    assert await submit(world, transfer(ALICE, 1)) == ["invalid guardian"]
+    asked = len(world.api.asked)
+    world.api.guardians[NAME] = b""
+    clock.now += GUARDED_SECONDS
+    assert (await world.service.accounts.know(ALICE.public)).guardian == b""
+    assert len(world.api.asked) == asked + 1
+    clock.now += GUARDED_SECONDS
+    await world.service.accounts.know(ALICE.public)
+    assert len(world.api.asked) == asked + 1, "without a guardian nothing can change unnoticed"
+
+
+class Api:
+    """A chain API by itself: counts its questions, and fails while it is `down`."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.down = False
+
+    async def account(self, pubkey: bytes) -> ChainAccount:
+        self.asked += 1
+        if self.down:
+            raise ChainApiError("down")
+        return ChainAccount(1, 10**18, b"")
+
+
+async def test_a_payers_balance_is_asked_for_again() -> None:
+    """What a foreign relayer has is asked for when it is ten seconds old, as no event tells of fees it pays."""
+    api, now = Api(), 100.0
+    source = AccountSource(AccountBook(), api, lambda: now)  # type: ignore[arg-type]
+    for after, asked in ((0.0, 1), (PAYER_SECONDS - 0.1, 1), (PAYER_SECONDS, 2), (PAYER_SECONDS, 2)):
+        now = 100.0 + after
+        assert (await source.know_payer(ALICE.public)).nonce == 1
+        assert api.asked == asked
+
+
+async def test_an_api_that_failed_is_left_alone_for_a_moment() -> None:
+    """After a failure nobody waits for another: for half a second unknown accounts are refused without a question."""
+    api, now = Api(), 100.0
+    source = AccountSource(AccountBook(), api, lambda: now)  # type: ignore[arg-type]
+    api.down = True
+    for number in range(3):
+        with pytest.raises(Refused, match="account state unavailable"):
+            await source.know(wallet(1, number).public)
+    assert api.asked == source.failures == 1 and source.is_silent
+    now += SILENT_SECONDS
+    api.down = False
+    assert (await source.know(ALICE.public)).nonce == 1

@@ -1,0 +1,119 @@
+"""The chain API's answers: whole, bounded, and judged by all their words."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from aiohttp import web
+from relayer_support import transfer, wallet
+
+from millrace.relayer.network.chain_api import MAX_ANSWER, ChainApi, ChainApiError
+from millrace.runtime import http
+
+ALICE = wallet(1)
+LONG = 700_000
+"""More than any one read of a socket brings."""
+
+Serve = Callable[[int, str], None]
+
+
+@pytest.fixture
+async def answering() -> AsyncIterator[tuple[ChainApi, Serve]]:
+    """A chain API that answers everything with a status and a text that the test sets."""
+    answer = [200, ""]
+
+    async def take(_: web.Request) -> web.Response:
+        return web.Response(status=int(answer[0]), text=str(answer[1]), content_type="application/json")
+
+    app = http.make_app()
+    app.add_routes([web.route("*", "/{path:.*}", take)])
+    server = http.HttpServer(app)
+    api = ChainApi(f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}", 5.0)
+
+    def serve(status: int, text: str) -> None:
+        answer[:] = [status, text]
+
+    yield api, serve
+    await api.close()
+    await server.stop()
+
+
+async def test_an_answer_that_comes_in_many_pieces(answering: tuple[ChainApi, Serve]) -> None:
+    """An account is read to its end, as that of a contract, which carries its code, comes in many pieces."""
+    api, serve = answering
+    serve(200, '{"code":"%s","nonce":7,"balance":"5"}' % ("00" * (LONG // 2)))
+    account = await api.account(ALICE.public)
+    assert (account.nonce, account.balance) == (7, 5)
+
+
+async def test_an_answer_without_end(answering: tuple[ChainApi, Serve]) -> None:
+    """Of an answer no more is read than `MAX_ANSWER` bytes, and what is cut off there is no account."""
+    api, serve = answering
+    serve(200, '{"nonce":7,"balance":"5"}' + " " * MAX_ANSWER)
+    with pytest.raises(ChainApiError, match="longer"):
+        await api.account(ALICE.public)
+
+
+async def test_an_account_the_chain_does_not_know(answering: tuple[ChainApi, Serve]) -> None:
+    """404 is an account with nothing, unless it speaks of the path: then nothing is known of any account."""
+    api, serve = answering
+    serve(404, '{"statusCode":404,"message":"Account not found","error":"Not Found"}')
+    assert await api.account(ALICE.public) == (0, 0, b"")
+    serve(404, '{"statusCode":404,"message":"Cannot GET /v2/accounts/erd1","error":"Not Found"}')
+    with pytest.raises(ChainApiError, match="knows no /accounts"):
+        await api.account(ALICE.public)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "[]", "{", '{"x":' + "[" * 100_000, '{"nonce":"1","balance":"1"}', '{"nonce":1}', '{"nonce":1,"balance":"x"}'],
+)
+async def test_answers_that_are_no_account(answering: tuple[ChainApi, Serve], body: str) -> None:
+    """Nonsense is the chain API's failure, never an account."""
+    api, serve = answering
+    serve(200, body)
+    with pytest.raises(ChainApiError):
+        await api.account(ALICE.public)
+
+
+@pytest.mark.parametrize(
+    "body", ['{"nonce":-1,"balance":"5"}', '{"nonce":1,"balance":"-5"}', '{"nonce":1,"balance":" 5"}']
+)
+async def test_numbers_that_no_account_has(answering: tuple[ChainApi, Serve], body: str) -> None:
+    """A negative nonce or balance is nonsense, too."""
+    api, serve = answering
+    serve(200, body)
+    with pytest.raises(ChainApiError):
+        await api.account(ALICE.public)
+
+
+async def test_a_refusal_is_judged_by_all_its_words(answering: tuple[ChainApi, Serve]) -> None:
+    """A refused transaction is tried again when the reason that says so comes late in a long answer."""
+    api, serve = answering
+    serve(400, '{"message":"%s insufficient funds"}' % ("x" * 3_000))
+    assert await api.submit(transfer(ALICE)) == "later"
+    serve(400, '{"message":"nobody understands this"}')
+    assert await api.submit(transfer(ALICE)) == "never"
+
+
+async def test_refusals_make_a_line_a_second(
+    answering: tuple[ChainApi, Serve], caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many transactions are not taken, which clients decide, the log says so once in a while."""
+    api, serve = answering
+    serve(400, '{"message":"invalid signature"}')
+    for nonce in range(20):
+        assert await api.submit(transfer(ALICE, nonce)) == "never"
+    assert api.refused == 20 and 1 <= len(caplog.records) <= 10
+
+
+async def test_a_list_of_peers_that_is_none(answering: tuple[ChainApi, Serve]) -> None:
+    """Nonsense instead of a list of peers is the chain API's failure."""
+    api, serve = answering
+    for body in ("", "[]", '{"peers":[1]}', '{"x":' + "[" * 100_000):
+        serve(200, body)
+        with pytest.raises(ChainApiError):
+            await api.gossip_peers(f"{api._base_url}/peers")
+    serve(200, '{"peers":["/ip4/1.2.3.4"]}')
+    assert await api.gossip_peers(f"{api._base_url}/peers") == ("/ip4/1.2.3.4",)

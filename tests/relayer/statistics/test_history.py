@@ -1,0 +1,318 @@
+"""History: averages that are exact over every resolution, survive a restart, and are asked off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from millrace.relayer.statistics.history import (
+    MAX_POINTS,
+    MAX_QUESTIONS,
+    History,
+    HistoryError,
+    Recorder,
+    flatten,
+    query,
+)
+from millrace.relayer.statistics.history_store import Point, Points, PostgresPoints, SqlitePoints
+from millrace.runtime.postgres import Unavailable
+from millrace.runtime.settings import Secret
+from servers.postgres import Postgres
+
+START = 1_700_000_400  # divisible by 300, not by 3600
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """A server for this module, which a test may kill."""
+    server = Postgres()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+class Place:
+    """Where one history is kept, of either kind."""
+
+    def __init__(self, folder: Path, postgres: Postgres | None) -> None:
+        self._folder = folder
+        self._postgres = postgres
+        self._opened: list[Points] = []
+
+    def open(self) -> Points:
+        store: Points
+        if self._postgres is None:
+            store = SqlitePoints(self._folder / "h.sqlite")
+        else:
+            store = PostgresPoints(Secret(self._postgres.url), self._folder.name)
+        self._opened.append(store)
+        return store
+
+    def close(self) -> None:
+        while self._opened:
+            self._opened.pop().close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A place for a history; every rule holds in both."""
+    made = Place(tmp_path, request.getfixturevalue("postgres") if request.param == "postgresql" else None)
+    yield made
+    made.close()
+
+
+def fill(store: Points, seconds: range) -> None:
+    recorder = Recorder(store)
+    for second in seconds:
+        recorder.add((START + second) * 1000 + 250, {"currentTps": float(second), "connectedPeers": 4})
+
+
+def ask(store: Points, start: int | None, end: int | None, resolution: int | None, now_ms: int = 0) -> Any:
+    return msgspec.json.decode(query(store, start, end, resolution, now_ms))
+
+
+def test_row_44_a_clock_that_was_ahead(place: Place) -> None:
+    """After a moment in the future, or a step back, points are rolled up, found and forgotten as before."""
+    store = place.open()
+    for second in (0, 10**9, *range(1, 25), 18, 19, *range(20, 31)):
+        fill(store, range(second, second + 1))
+    points = ask(store, START * 1000, (START + 29) * 1000, 10)["points"]
+    assert [(point["ts"] // 1000 - START, point["currentTps"]) for point in points] == [
+        (0, 4.5),
+        (10, 14.5),
+        (20, 24.5),
+    ]
+    fill(store, range(7200, 7221))
+    assert store.read(1, START, START + 100, 100) == [], "seconds are kept for an hour"
+
+
+def test_rollups_are_exact_across_a_restart(place: Place) -> None:
+    """Averages, minima and maxima of coarser points are those of their seconds, restart or not."""
+    fill(place.open(), range(305))
+    place.close()
+    store = place.open()
+    fill(store, range(305, 601))
+    for resolution in (10, 60, 300):
+        points = ask(store, START * 1000, (START + 599) * 1000, resolution)["points"]
+        assert [point["ts"] for point in points] == [(START + at) * 1000 for at in range(0, 600, resolution)]
+        for spot, point in enumerate(points):
+            first = spot * resolution
+            assert point["currentTps"] == first + (resolution - 1) / 2
+            assert (point["currentTpsMin"], point["currentTpsMax"]) == (first, first + resolution - 1)
+            assert point["connectedPeers"] == 4 and "connectedPeersMin" not in point
+
+
+@pytest.mark.parametrize("seconds", [1, 9, 10, 61, 299, 301, 1_231])
+def test_spans_that_are_not_over(place: Place, seconds: int) -> None:
+    """The newest point of every resolution is of what has come of its span: no second is missing, none counts twice."""
+    store = place.open()
+    fill(store, range(seconds))
+    for resolution in (10, 60, 300, 3600):
+        span = (START + seconds - 1) // resolution * resolution
+        newest = ask(store, (START - 3600) * 1000, (START + seconds) * 1000, resolution)["points"][-1]
+        assert newest["ts"] == span * 1000
+        first = max(0, span - START)
+        assert newest["currentTps"] == pytest.approx((first + seconds - 1) / 2, abs=1e-9)
+        assert (newest["currentTpsMin"], newest["currentTpsMax"]) == (first, seconds - 1)
+
+
+def test_retention(place: Place) -> None:
+    """Seconds older than an hour are forgotten, their roll-ups are not."""
+    store = place.open()
+    fill(store, range(15))
+    fill(store, range(4_000, 4_015))
+    assert ask(store, START * 1000, (START + 100) * 1000, 1)["points"] == []
+    assert len(ask(store, START * 1000, (START + 100) * 1000, 10)["points"]) == 2
+
+
+def test_questions(place: Place) -> None:
+    """The default resolution fits the span; impossible questions say how to mend them."""
+    store = place.open()
+    assert ask(store, 0, 600_000, None) == {"resolution": 1, "points": []}
+    assert ask(store, None, None, None, 10**12)["resolution"] == 10
+    assert [ask(store, 0, end, None)["resolution"] for end in (1_000_999, 1_001_000)] == [1, 10]
+    assert ask(store, 0, 10**12, None)["resolution"] == 3600
+    fill(store, range(2))
+    moment = (START + 1) * 1000
+    assert [point["ts"] for point in ask(store, moment, moment, 1)["points"]] == [moment]
+    assert ask(store, moment + 1, moment + 1, 1)["points"] == []
+    assert ask(store, moment, moment, 10)["points"] == [], "its span began before"
+    assert ask(store, 0, 10**15 - 1, None)["resolution"] == 3600
+    for question in ((5, 4, None), (0, 10, 7)):
+        with pytest.raises(HistoryError):
+            query(store, *question, 0)
+
+
+def test_answers_are_bounded(place: Place) -> None:
+    """An answer has at most 2000 points; a question for more is told to ask for less."""
+    store = place.open()
+    body = msgspec.msgpack.encode({"currentTps": [1.0, 1, 1.0, 1.0]})
+    store.write([Point(1, second, body) for second in range(MAX_POINTS + 1)], {}, {})
+    assert len(ask(store, 0, (MAX_POINTS - 1) * 1000, 1)["points"]) == MAX_POINTS == 2000
+    with pytest.raises(HistoryError, match="more than 2000 points: ask for a shorter span or a coarser resolution"):
+        query(store, 0, MAX_POINTS * 1000, 1, 0)
+
+
+class Failing:
+    """A store that counts what it is given, and may refuse it."""
+
+    def __init__(self, store: Points) -> None:
+        self._store = store
+        self.read, self.rolled, self.close = store.read, store.rolled, store.close
+        self.refuses = False
+        self.written: list[list[int]] = []
+
+    def write(self, points: Sequence[Point], rolled: Mapping[int, int], oldest: Mapping[int, int]) -> None:
+        self.written.append([point.ts - START for point in points if point.resolution == 1])
+        if self.refuses:
+            raise OSError("away")
+        self._store.write(points, rolled, oldest)
+
+
+def test_a_second_is_written_once(tmp_path: Path) -> None:
+    """What the store took is not given to it again; what it did not take is, for ten minutes."""
+    store = Failing(SqlitePoints(tmp_path / "h.sqlite"))
+    recorder = Recorder(store)
+    for second in range(3):
+        recorder.add((START + second) * 1000, {"currentTps": 1.0})
+    assert store.written == [[0], [1], [2]]
+    store.refuses = True
+    for second in range(3, 903):
+        with pytest.raises(OSError, match="away"):
+            recorder.add((START + second) * 1000, {"currentTps": 1.0})
+    assert store.written[-1] == list(range(303, 903))
+    store.refuses = False
+    recorder.add((START + 903) * 1000, {"currentTps": 1.0})
+    recorder.add((START + 904) * 1000, {"currentTps": 1.0})
+    assert store.written[-2:] == [list(range(304, 904)), [904]]
+    assert len(ask(store, START * 1000, (START + 904) * 1000, 1)["points"]) == 3 + 601
+    store.close()
+
+
+def test_bounds_are_of_the_whole_span(tmp_path: Path) -> None:
+    """Averages and bounds of a span do not depend on where in it the highest and the lowest second were."""
+    store = SqlitePoints(tmp_path / "h.sqlite")
+    recorder = Recorder(store)
+    numbers = [5.0, 9.0, 1.0, 7.0, 3.0, 3.0, 8.0, 2.0, 6.0, 6.0]
+    for second, number in enumerate([*numbers, 0.0]):
+        recorder.add((START + second) * 1000, {"currentTps": number})
+    for resolution, values in ((10, numbers), (60, [*numbers, 0.0])):
+        (point,) = ask(store, START * 1000, (START + len(values) - 1) * 1000, resolution)["points"]
+        assert point["currentTps"] == pytest.approx(sum(values) / len(values), abs=1e-12)
+        assert (point["currentTpsMin"], point["currentTpsMax"]) == (min(values), max(values))
+    store.close()
+
+
+async def test_questions_and_failures_one_after_the_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A question that was answered takes no room from later ones; a store that fails is a line of the log each time."""
+    stores: list[Failing] = []
+
+    def open_store() -> Points:
+        stores.append(Failing(SqlitePoints(tmp_path / "h.sqlite")))
+        return stores[-1]
+
+    history = History(open_store)
+    for refuses in (False, True, True, False, True):
+        stores[0].refuses = refuses
+        await history.add(START * 1000, {"currentTps": 1.0})
+    assert [record.message for record in caplog.records] == ["the history is not written"] * 2
+    for _ in range(3 * MAX_QUESTIONS):
+        body = await history.query(START * 1000, START * 1000, 1, START * 1000)
+        assert len(msgspec.json.decode(body)["points"]) == 1
+        with pytest.raises(HistoryError):
+            await history.query(5, 4, 1, 0)
+    await history.close()
+
+
+def test_database_away(postgres: Postgres, tmp_path: Path) -> None:
+    """Seconds that the server did not take are stored when it is back, and rolled up as if nothing had been."""
+    store = PostgresPoints(Secret(postgres.url), tmp_path.name)
+    try:
+        recorder = Recorder(store)
+        for second in range(40):
+            if second == 15:
+                postgres.kill()
+            if second == 25:
+                postgres.start()
+            try:
+                recorder.add((START + second) * 1000, {"currentTps": float(second)})
+            except Unavailable:
+                assert 15 <= second <= 25
+            else:
+                assert second < 15 or second >= 25
+        postgres.ensure()
+        points = ask(store, START * 1000, (START + 29) * 1000, 10)["points"]
+        assert [point["currentTps"] for point in points] == [4.5, 14.5, 24.5]
+        assert len(ask(store, START * 1000, (START + 39) * 1000, 1)["points"]) == 40
+    finally:
+        store.close()
+        postgres.ensure()
+
+
+def test_flat_names() -> None:
+    """Numbers keep their names, nested ones get their group's; nulls and texts are left out."""
+    data: dict[str, Any] = {
+        "network": {"currentTps": 1.5, "connectedPeers": None},
+        "blocks": {"latestShard": {"nonce": 7, "accumulatedFees": "5"}, "blockTimeMsP50ByShard": {"0": 600}},
+        "validators": {"onlineByShard": {"meta": 3}},
+    }
+    expected = {"currentTps": 1.5, "latestShardNonce": 7, "blockTimeMsP50Shard0": 600, "onlineMeta": 3}
+    assert flatten(data) == expected
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_endpoint(world: Any, kind: str, request: pytest.FixtureRequest) -> None:
+    """GET /v1/network-stats/history answers with points, and 400 with an error body for bad questions."""
+    settings = {}
+    if kind == "postgresql":
+        settings["history_url"] = Secret(request.getfixturevalue("postgres").url)
+    service = await world.start(key_files=(), **settings)
+    await service.history.add(1_000_000, {"currentTps": 2.0})
+    async with aiohttp.ClientSession(world.http) as http:
+        async with http.get("/v1/network-stats/history?from=999000&to=1001000&resolution=1") as response:
+            assert response.content_type == "application/json"
+            body = await response.json()
+        assert body["resolution"] == 1
+        assert body["points"] == [{"ts": 1000000, "currentTps": 2.0, "currentTpsMin": 2.0, "currentTpsMax": 2.0}]
+        for query in ("from=x", "resolution=7", "from=5&to=4", "from=1e400", "from=" + "9" * 400):
+            async with http.get(f"/v1/network-stats/history?{query}") as response:
+                assert response.status == 400 and (await response.json())["error"]
+
+
+async def test_slow_answers_hold_up_nobody(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While questions wait for a slow database the service goes on; beyond eight of them the answer is 503."""
+    service = await world.start(key_files=())
+    go_on = threading.Event()
+    read = service.history._read_store.read
+
+    def slow(*arguments: int) -> list[tuple[int, bytes]]:
+        assert go_on.wait(20)
+        return read(*arguments)
+
+    monkeypatch.setattr(service.history._read_store, "read", slow)
+    async with aiohttp.ClientSession(world.http) as http:
+
+        async def status(path: str) -> int:
+            async with http.get(path) as response:
+                await response.read()
+                return response.status
+
+        try:
+            waiting = [asyncio.create_task(status("/v1/network-stats/history")) for _ in range(MAX_QUESTIONS)]
+            while service.history._asked < MAX_QUESTIONS:
+                await asyncio.sleep(0)
+            assert await status("/v1/network-stats/history") == 503
+            assert await status("/health") == 200
+            await service.history.add(1_000_000, {"currentTps": 2.0})
+        finally:
+            go_on.set()
+        assert await asyncio.gather(*waiting) == [200] * MAX_QUESTIONS

@@ -1,0 +1,246 @@
+"""Statistics from observations, against sums done by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from relayer_support import NETWORK, BlockMaker, transfer, wallet
+
+from millrace.chain import gossip
+from millrace.chain.shard import METACHAIN
+from millrace.chain.transaction import to_proto
+from millrace.relayer.blocks.facts import BlockFacts, BlockHeader, TxFact
+from millrace.relayer.statistics.gas import BUCKET_SECONDS, WINDOW_SECONDS, GasStats
+from millrace.relayer.statistics.network import LATE_SECONDS, NetworkStats, PeerNumbers
+from millrace.relayer.statistics.streams import Statistics
+
+
+def test_gas_percentiles_are_nearest_rank() -> None:
+    """p50, p75, p90 of any sample are the smallest values that so many percent do not exceed."""
+    rng = random.Random(3)
+    for size in (1, 2, 3, 10, 97):
+        values = [rng.randrange(10**9, 10**9 + 50) for _ in range(size)]
+        stats = GasStats(3)
+        stats.add(1, [(value, value // 2) for value in values], 0.0)
+        found = stats.message(1).data.gas_price
+        ordered = sorted(values)
+        for percent, value in ((50, found.percentiles.p50), (75, found.percentiles.p75), (90, found.percentiles.p90)):
+            assert value == ordered[-(-size * percent // 100) - 1]
+        assert (found.min, found.max, found.avg) == (ordered[0], ordered[-1], sum(values) // size)
+
+
+def test_gas_window_and_buckets() -> None:
+    """A bucket leaves after 30 minutes; bucketAvg weighs buckets, avg weighs transactions."""
+    stats = GasStats(1)
+    stats.add(0, [(100, 10)] * 9, 0.0)
+    stats.add(0, [(200, 20)], BUCKET_SECONDS)
+    data = stats.message(0).data
+    assert (data.gas_price.avg, data.gas_price.bucket_avg, data.ppu.avg) == (110, 150, 11)
+    stats.forget(WINDOW_SECONDS + BUCKET_SECONDS - 0.1)
+    assert stats.message(0).data.gas_price.min == 200
+    stats.forget(WINDOW_SECONDS + 2 * BUCKET_SECONDS)
+    empty = stats.message(0).data.gas_price
+    assert (empty.min, empty.max, empty.avg, empty.percentiles.p90) == (None, None, None, None)
+
+
+def test_gas_message_shape() -> None:
+    """The message has exactly the documented fields."""
+    built = msgspec.to_builtins(GasStats(1).message(0))
+    assert set(built["data"]["gasPrice"]) == {"min", "max", "avg", "bucketAvg", "percentiles"}
+    assert set(built["data"]["ppu"]) == {"min", "max", "avg", "bucketAvg"} and built["type"] == "gasStats"
+
+
+def block(shard: int, nonce: int, *, at_ms: int, executed: int = 0, fork: int = 0) -> BlockFacts:
+    header = BlockHeader(nonce, nonce + 1, 2, executed, "ab", "5", "1")
+    facts = tuple(TxFact(bytes((shard % 200, nonce, number)) * 8, included=True) for number in range(executed))
+    return BlockFacts(
+        shard, bytes((shard % 200, nonce, fork)), b"", nonce, at_ms, facts, header=header, executed=executed
+    )
+
+
+def whole(stats: NetworkStats, item: BlockFacts, now: float, age: float = 0.0) -> None:
+    """A block that was executed when it was made."""
+    stats.block_saved(item, now, age)
+    stats.block_executed(item, now, age)
+
+
+def numbers(stats: NetworkStats, now: float) -> dict[str, dict[str, object]]:
+    built: dict[str, dict[str, object]] = msgspec.to_builtins(stats.data(now, 3))
+    return built
+
+
+def test_rates_and_block_times() -> None:
+    """TPS of the latest blocks, rolling averages, medians and the pressure of the pool."""
+    stats = NetworkStats(3, start=0.0)
+    for nonce in range(1, 12):
+        for shard in range(2):
+            whole(stats, block(shard, nonce, at_ms=nonce * 2000, executed=10), nonce * 2.0)
+    for number in range(40):
+        stats.transaction_arrived(number.to_bytes(32, "big"), 22.0)
+    data = numbers(stats, 22.0)
+    assert data["network"]["currentTps"] == 10.0
+    assert data["network"]["avgTps10s"] == 10.0
+    assert data["blocks"]["blockTimeMsP50ByShard"] == {"0": 2000, "1": 2000, "2": None}
+    assert data["mempool"] == {"estimatedQueue": 40, "ingressTps": 4.0, "inclusionTps": 10.0, "pressure": -1.5}
+
+
+def test_executions_count_at_their_own_time() -> None:
+    """Results that come late, and several at once, make the rate that there was when they were executed."""
+    for behind, together in ((0.6, 1), (3.0, 5), (9.0, 3)):
+        stats = NetworkStats(3, start=0.0)
+        waiting = []
+        for nonce in range(1, 101):
+            item = block(0, nonce, at_ms=1_790_000_000_000 + nonce * 600, executed=6)
+            waiting.append(item)
+            now = 1_000.0 + nonce * 0.6 + behind
+            stats.block_saved(item, now - behind)
+            if nonce % together == 0:
+                for each in waiting:
+                    stats.block_executed(each, now)
+                waiting.clear()
+        data = numbers(stats, now)["network"]
+        assert data["currentTps"] == 10.0
+        assert data["avgTps10s"] == pytest.approx(10.0, rel=0.07) and data["avgTps30s"] == pytest.approx(10.0, rel=0.03)
+        assert numbers(stats, now + 5.0)["network"]["avgTps10s"] == pytest.approx(5.0, rel=0.15), (
+            "nothing has come since"
+        )
+        assert numbers(stats, now + 10.0)["network"]["avgTps10s"] == 0.0
+        assert numbers(stats, now)["blocks"]["blockTimeMsP50ByShard"]["0"] == 600
+
+
+def test_executions_told_twice_or_out_of_order() -> None:
+    """The same execution counts once; an older one moves neither the newest rate nor the latest block back."""
+    stats = NetworkStats(3, start=0.0)
+    for nonce in (1, 2, 4, 3, 4):
+        stats.block_executed(block(0, nonce, at_ms=nonce * 600, executed=6), 100.0)
+    assert numbers(stats, 100.0)["network"]["avgTps10s"] == 2.4
+    assert numbers(stats, 100.0)["network"]["currentTps"] == 5.0
+    for nonce in (4, 3):
+        stats.block_final(block(0, nonce, at_ms=nonce * 600))
+    assert numbers(stats, 100.0)["blocks"]["latestShard"]["nonce"] == 4  # type: ignore[index]
+    stats.block_final(msgspec.structs.replace(block(0, 5, at_ms=3_000), header=None))
+    assert numbers(stats, 100.0)["blocks"]["latestShard"]["nonce"] == 4, "of its proposal nothing is known"  # type: ignore[index]
+
+
+def test_gaps_and_forks() -> None:
+    """A skipped nonce counts as one gap, another block of a nonce as one duplicate, the same block as nothing."""
+    stats = NetworkStats(3, start=0.0)
+    for item in (block(0, 1, at_ms=1), block(0, 4, at_ms=4), block(0, 4, at_ms=4), block(0, 4, at_ms=4, fork=1)):
+        stats.block_saved(item, 1.0)
+    stats.block_saved(block(METACHAIN, 1, at_ms=1), 1.0)
+    stats.block_saved(block(METACHAIN, 9, at_ms=2), 1.0)
+    assert numbers(stats, 2.0)["blocks"]["nonceGapEvents1m"] == 2
+    assert numbers(stats, 2.0)["blocks"]["duplicateNonceEvents1m"] == 1
+    assert numbers(stats, 61.5)["blocks"]["nonceGapEvents1m"] == 0
+
+
+def test_latest_blocks_are_final_ones() -> None:
+    """latestShard and latestMeta follow finality and carry the header's fields."""
+    stats = NetworkStats(3, start=0.0)
+    stats.block_final(block(2, 7, at_ms=42, executed=3))
+    stats.block_final(block(METACHAIN, 9, at_ms=43))
+    blocks = numbers(stats, 1.0)["blocks"]
+    assert blocks["latestShard"] == {
+        "shardId": 2, "nonce": 7, "round": 8, "epoch": 2, "txCount": 3, "executedTxCount": 3, "timestampMs": 42,
+        "leaderSignatureHex": "ab", "accumulatedFees": "5", "developerFees": "1",
+    }  # fmt: skip
+    assert blocks["latestMeta"] == {
+        "nonce": 9, "round": 10, "epoch": 2, "txCount": 0, "executedTxCount": 0, "timestampMs": 43,
+    }  # fmt: skip
+
+
+def test_validators_and_gossip() -> None:
+    """Online are eligible keys heard in the last 15 minutes; the duplicate ratio is that of the last minute."""
+    stats = NetworkStats(3, start=0.0)
+    stats.validators({"0": [b"a", b"b"], "meta": [b"m"]})
+    for key in (b"a", b"x"):
+        stats.heartbeat("0", key, 10.0)
+    stats.heartbeat("meta", b"m", 10.0)
+    stats.peers(PeerNumbers(4, 100, 0), 0.0)
+    stats.peers(PeerNumbers(5, 190, 10), 30.0)
+    data = numbers(stats, 40.0)
+    assert data["validators"]["onlineByShard"] == {"0": 1, "1": None, "2": None, "meta": 1}
+    assert data["validators"]["totalOnline"] == data["network"]["activeValidators"] == 2
+    assert data["network"]["connectedPeers"] == 5 and data["health"]["p2pDedupRatio1m"] == 0.1
+    assert numbers(stats, 911.0)["validators"]["totalOnline"] == 0
+
+
+def test_active_validators_before_nodes_name_them() -> None:
+    """Until an epoch's validators are named and heard of, those who made each shard's latest block are active."""
+    stats = NetworkStats(3, 0.0)
+    assert stats.data(1.0, 0).network.active_validators is None
+    for shard, nonce, signers in ((0, 1, 400), (0, 2, 399), (1, 1, 400), (METACHAIN, 1, 63)):
+        block = BlockFacts(shard, bytes([shard % 7, nonce]), b"", nonce, nonce * 6000, signers=signers)
+        stats.block_saved(block, 1.0)
+    assert stats.data(1.0, 0).network.active_validators == 399 + 400 + 63
+    stats.validators({"0": [b"a"]})
+    assert stats.data(1.0, 0).network.active_validators == 399 + 400 + 63
+    stats.heartbeat("0", b"a", 1.0)
+    assert stats.data(1.0, 0).network.active_validators == 1
+
+
+def test_completeness() -> None:
+    """Nothing observed: nearly nothing is known, and dataCompleteness says how much."""
+    stats = NetworkStats(3, start=0.0)
+    data = numbers(stats, 0.0)
+    flat = [data]
+    known = total = 0
+    while flat:
+        for value in flat.pop().values():
+            if isinstance(value, dict):
+                flat.append(value)
+            else:
+                total, known = total + 1, known + (value is not None)
+    assert data["health"]["dataCompleteness"] == pytest.approx(known / total, abs=1e-4)
+    assert data["network"]["currentTps"] is None and data["health"]["streamSubscribers"] == 3
+
+
+def test_blocks_read_late_are_of_no_rate_of_now() -> None:
+    """What is read after an outage moves the newest block on, and counts in no rate, gap or block time of now."""
+    stats = NetworkStats(3, 0.0)
+    for nonce in range(1, 200):
+        whole(stats, block(0, nonce, at_ms=nonce * 6000, executed=50), 100.0, age=LATE_SECONDS + 600)
+    whole(stats, block(0, 250, at_ms=1_500_000, executed=5), 100.0, age=LATE_SECONDS)
+    whole(stats, block(0, 250, at_ms=1_500_000, fork=1), 100.0, age=LATE_SECONDS)
+    whole(stats, block(0, 251, at_ms=1_506_000, executed=30), 100.0, age=LATE_SECONDS - 1)
+    shown = numbers(stats, 100.0)
+    assert shown["network"]["avgTps10s"] == 3.0 and shown["network"]["avgTps30s"] == 1.0
+    assert shown["network"]["currentTps"] == 5.0
+    assert shown["blocks"]["nonceGapEvents1m"] == shown["blocks"]["duplicateNonceEvents1m"] == 0
+    assert shown["blocks"]["blockTimeMsP50ByShard"]["0"] == 6000
+    assert shown["mempool"]["inclusionTps"] == 3.0
+
+
+async def test_what_the_hub_had_before_is_late(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of an hour ago that a hub hands over after an outage are none of this moment; what comes then is."""
+    service = await world.start()
+    await world.stop()
+    maker = BlockMaker(1)
+    txs = [transfer(wallet(1), nonce) for nonce in range(7)]
+    world.hub.save(maker.block(txs[:5]))
+    service = await world.start()
+    ages: list[float] = []
+    told = service.statistics.block_saved
+    monkeypatch.setattr(service.statistics, "block_saved", lambda *of: (ages.append(of[-1]), told(*of)))
+    world.hub.save(maker.block(txs[5:]))
+    async with asyncio.timeout(10):
+        while service.statistics.numbers.data(time.monotonic(), 0).blocks.latest_shard.nonce != 2:
+            await asyncio.sleep(0.01)
+    assert ages[-1] == 0.0, "live"
+    assert service.events.taken == 4 and service.statistics.numbers._inclusion.total == 2
+
+
+def test_what_is_too_short_for_a_transaction_is_none() -> None:
+    """A gossip message of many crumbs costs no hashes and makes no queue; a transaction among them counts."""
+    stats = Statistics(NETWORK)
+    crumbs = [number.to_bytes(3, "big") for number in range(1, 100_000)]
+    real = to_proto(transfer(wallet(1)))
+    for batch in (crumbs, [*crumbs[:10], real, real]):
+        stats.gossip_message("transactions_1_1", gossip.wrap_transactions(batch, int(time.time())))
+    mempool = stats.payload(0)["mempool"]
+    assert mempool["estimatedQueue"] == 1 and stats.numbers._ingress.total == 1
