@@ -34,9 +34,13 @@ class ForeignPeer:
         self.address = ""
 
     @classmethod
-    async def start(cls, *command: str | Path) -> ForeignPeer:
+    async def start(cls, *command: str | Path, **environment: str) -> ForeignPeer:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=16 * 1024 * 1024
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=16 * 1024 * 1024,
+            env=os.environ | environment,
         )
         peer = cls(process)
         ready = await asyncio.wait_for(peer._ready, PATIENCE)
@@ -126,11 +130,14 @@ StartNode = Callable[..., Awaitable[ForeignPeer]]
 
 @pytest.fixture
 async def start_node(node_program: Path) -> AsyncIterator[StartNode]:
-    """Starts node messengers, subscribed to `TOPIC`, with the given addresses to find peers from."""
+    """Starts node messengers, subscribed to `TOPIC`, with the given addresses to find peers from.
+
+    With `quotas` a node keeps no more connections than the network's nodes do, and chooses them as they do.
+    """
     running: list[ForeignPeer] = []
 
-    async def start(*seeds: str) -> ForeignPeer:
-        running.append(await ForeignPeer.start(node_program, TOPIC, *seeds))
+    async def start(*seeds: str, quotas: bool = False) -> ForeignPeer:
+        running.append(await ForeignPeer.start(node_program, TOPIC, *seeds, **({"NODE_QUOTAS": "1"} if quotas else {})))
         return running[-1]
 
     yield start

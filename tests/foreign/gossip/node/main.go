@@ -105,6 +105,17 @@ func check(err error) {
 	}
 }
 
+// sharding is a node's own choice of whom to stay connected to, with the network's numbers, or none.
+func sharding() config.ShardingConfig {
+	if os.Getenv("NODE_QUOTAS") == "" {
+		return config.ShardingConfig{Type: p2p.NilListSharder}
+	}
+	return config.ShardingConfig{
+		TargetPeerCount: 41, MaxIntraShardValidators: 7, MaxCrossShardValidators: 15,
+		MaxIntraShardObservers: 7, MaxCrossShardObservers: 3, MaxSeeders: 2, Type: p2p.ListsSharder,
+	}
+}
+
 func messenger(seeds []string) p2p.Messenger {
 	keys := signing.NewKeyGenerator(secp256k1.NewSecp256k1())
 	private, _ := keys.GeneratePair()
@@ -129,7 +140,7 @@ func messenger(seeds []string) p2p.Messenger {
 				BucketSize:                       100,
 				RoutingTableRefreshIntervalInSec: 300,
 			},
-			Sharding: config.ShardingConfig{Type: p2p.NilListSharder},
+			Sharding: sharding(),
 		},
 		SyncTimer:             &libp2p.LocalSyncTimer{},
 		PreferredPeersHolder:  preferred,
@@ -178,6 +189,12 @@ func obey(node p2p.Messenger, topic string, c command) event {
 			seen[strconv.Itoa(int(publisher))] = hex.EncodeToString(bits)
 		}
 		done["seen"] = seen
+	case "crowd":
+		if err := theCrowd.join(node.Addresses()[0], c.Count); err != nil {
+			done["error"] = err.Error()
+		}
+	case "crowded":
+		done["connected"], done["joined"] = theCrowd.connected(node.ID()), theCrowd.joined.Load()
 	case "request":
 		data, err := hex.DecodeString(c.Data)
 		check(err)
@@ -200,6 +217,10 @@ func main() {
 	node := messenger(os.Args[2:])
 	check(node.CreateTopic(topic, true))
 	check(node.RegisterMessageProcessor(topic, "test", processor{}))
+	check(node.CreateTopic(connectionTopic, true))
+	places := &shards{known: map[core.PeerID]uint32{}}
+	check(node.RegisterMessageProcessor(connectionTopic, "shards", places))
+	check(node.SetPeerShardResolver(places))
 	check(node.Bootstrap())
 	say(event{"event": "ready", "id": node.ID().Pretty(), "address": node.Addresses()[0]})
 	lines := bufio.NewScanner(os.Stdin)
