@@ -107,6 +107,17 @@ def owner_of(data_dir: Path) -> str | None:
     return str(found[0]) if found else None
 
 
+def bind_journal(data_dir: Path, identity: Identity) -> None:
+    """`bind` of a folder's journal. Raises `IdentityError`."""
+    path = data_dir / JOURNAL
+    try:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=5.0)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            bind(connection, identity)
+    except sqlite3.Error as error:
+        raise IdentityError(f"{path}: {error}; let this user write it, and see that the disk is not full") from None
+
+
 def bind(connection: sqlite3.Connection, identity: Identity) -> None:
     """Write into a journal whose it is. Raises `IdentityError` when it is another folder's, or `sqlite3.Error`."""
     connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (identity.id,))
