@@ -14,6 +14,7 @@ from typing import NamedTuple
 import aiohttp
 import msgspec
 
+from millrace.relayer.journal import identity
 from millrace.system.ports import free_ports
 
 SERVICE_CORE, CLIENT_CORE = 0, max(os.sched_getaffinity(0))
@@ -38,9 +39,11 @@ class Relayer(NamedTuple):
 async def relayer(folder: Path, **values: object) -> AsyncIterator[Relayer]:
     """A relayer on `SERVICE_CORE`, its data below `folder`, with these settings; yielded when it is ready."""
     port, http_port = free_ports(2)
+    if not (folder / "data" / identity.FILE).exists():
+        identity.make(folder / "data")
     settings = {
         "port": port, "http_port": http_port, "hub_url": "", "chain_api_url": "", "gossip": "false",
-        "data_dir": folder / "data", "max_connections": 20_000,
+        "data_dir": folder / "data", "lease_dir": folder / "leases", "max_connections": 20_000,
         "max_http_connections": 1_000,  # the files of a machine that allows 20,000 are for WebSockets
     } | values  # fmt: skip
     arguments = [item for name, value in settings.items() for item in ("--set", f"{name}={_text(value)}")]

@@ -11,6 +11,8 @@ from typing import Any, BinaryIO
 
 import click
 
+from millrace.relayer import commands as relayer_verbs
+from millrace.relayer.commands import Given
 from millrace.runtime import logs, process
 from millrace.runtime.settings import SettingsError, load, parse_overrides
 
@@ -29,6 +31,8 @@ _SUMMARIES = {
     "pools": "Collect the pools of all exchanges through a gateway and serve the pool document.",
     "localnet": "Run a chain in a box, for development and tests.",
 }
+# What else can be done with a service than to run it.
+_VERBS: dict[str, tuple[click.Command, ...]] = {"relayer": relayer_verbs.VERBS}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,8 +48,14 @@ def _shown(field: str, value: object) -> str:
 
 def _service_command(name: str) -> click.Command:
     struct_path, app_module, uvloop = _SERVICES[name]
+    verbs = _VERBS.get(name, ())
+    make = (
+        click.group(name, help=_SUMMARIES[name], invoke_without_command=True)
+        if verbs
+        else click.command(name, help=_SUMMARIES[name])
+    )
 
-    @click.command(name, help=_SUMMARIES[name])
+    @make
     @click.option("--config", type=click.Path(path_type=Path), help="TOML file with the settings.")
     @click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="One setting; repeatable.")
     @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
@@ -60,6 +70,10 @@ def _service_command(name: str) -> click.Command:
         show_settings: bool,
         parent: int | None,
     ) -> None:
+        context = click.get_current_context()
+        if context.invoked_subcommand is not None:
+            context.obj = Given(config, pairs)
+            return
         if parent is not None:
             process.die_with_parent(parent)
         module, _, struct = struct_path.partition(":")
@@ -79,6 +93,9 @@ def _service_command(name: str) -> click.Command:
         except OSError as error:
             raise click.ClickException(f"{name} cannot run: {error}") from error
 
+    if isinstance(command, click.Group):
+        for verb in verbs:
+            command.add_command(verb)
     return command
 
 

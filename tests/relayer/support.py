@@ -17,6 +17,7 @@ from millrace.chain.network import NetworkProfile, profile
 from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction, chain_hash, signing_message, to_json
+from millrace.relayer.journal import identity
 from millrace.relayer.rules.stages import Origin
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.submission.batch import Accepted
@@ -340,18 +341,27 @@ class Client:
         return decoded
 
 
+def with_identity(folder: Path) -> Path:
+    """A data directory as `millrace relayer init` makes it, unless it is one."""
+    if not (folder / identity.FILE).exists():
+        identity.make(folder)
+    return folder
+
+
 def settings(data: Path, **changes: Any) -> RelayerSettings:
-    """Settings of a relayer under test: free ports, no gossip, keys in files."""
+    """Settings of a relayer under test: free ports, no gossip, keys in files; its folder has an identity."""
     base: dict[str, Any] = {
         "port": 0,
         "http_port": 0,
         "chain_id": NETWORK.chain_id,
-        "data_dir": data / "relayer",
+        "lease_dir": str(data / "leases"),
         "key_files": write_keys(data / "keys"),
         "gossip": False,
         "chain_api_url": "",
         "hub_url": "",
     }
+    if "data_dir" not in changes:
+        base["data_dir"] = with_identity(data / "relayer")
     return RelayerSettings(**(base | changes))
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from relayer_support import NETWORK, FakeChainApi, FakeHub, as_json, transfer, wallet, write_keys
+from relayer_support import NETWORK, FakeChainApi, FakeHub, as_json, transfer, wallet, with_identity, write_keys
 
 from millrace.chain.keys import verify
 from millrace.chain.transaction import TransactionJson, from_json, signing_message
@@ -67,7 +67,8 @@ class Target:
         values = {
             "port": self.ports[0], "http_port": self.ports[1], "chain_id": NETWORK.chain_id, "gossip": "false",
             "hub_url": f"ws://127.0.0.1:{await self.hub.start()}/hub/ws", "chain_api_url": await self.api.start(),
-            "data_dir": self.folder / "data", "key_files": json.dumps(write_keys(self.folder / "keys")),
+            "data_dir": with_identity(self.folder / "data"), "lease_dir": self.folder / "leases",
+            "key_files": json.dumps(write_keys(self.folder / "keys")),
             "max_control_messages": large, "submit_rate": large, "submit_burst": large, "receive_rate": large,
             "receive_burst": large, "connect_rate": large, "max_topics": large, "regossip_seconds": 3600,
         }  # fmt: skip

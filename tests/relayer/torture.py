@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import msgspec
-from relayer_support import NETWORK, FakeHub, as_json, transfer, wallet, write_keys
+from relayer_support import NETWORK, FakeHub, as_json, transfer, wallet, with_identity, write_keys
 
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.transaction import Transaction, client_hash
@@ -125,7 +125,8 @@ class Torture:
             "port": ports[0], "http_port": ports[1], "chain_id": NETWORK.chain_id,
             "hub_url": f"ws://127.0.0.1:{await self.hub.start()}/hub/ws",
             "chain_api_url": await self.api.start(),
-            "data_dir": self.folder / "data", "policy_file": self.folder / "policy.toml",
+            "data_dir": with_identity(self.folder / "data"), "lease_dir": self.folder / "leases",
+            "policy_file": self.folder / "policy.toml",
             "key_files": msgspec.json.encode(write_keys(self.folder / "keys")).decode(),
             "gossip_bootstrap": msgspec.json.encode([listener]).decode(), "regossip_seconds": 2.0,
             "submit_rate": 100000, "submit_burst": 100000, "max_topics": 100000, "max_control_messages": 100000,

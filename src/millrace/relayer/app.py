@@ -19,7 +19,11 @@ from millrace.relayer.gateway.gateway import Gateway
 from millrace.relayer.gateway.limits import TokenBuckets
 from millrace.relayer.gateway.rest import RestApi
 from millrace.relayer.gateway.shared import Shared
+from millrace.relayer.journal import identity, recovery
+from millrace.relayer.journal.audit import Spent
+from millrace.relayer.journal.holding import keeper_of
 from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.leases import LeaseError
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.ledger.accounts import AccountBook
 from millrace.relayer.ledger.inflight import Entry
@@ -69,7 +73,7 @@ async def run(settings: RelayerSettings, stop: asyncio.Event) -> None:
     try:
         try:
             await service.start()
-        except (SignerError, JournalError, ValueError) as error:
+        except (SignerError, JournalError, identity.IdentityError, recovery.RecoveryError, ValueError) as error:
             raise OSError(str(error)) from error
         loop.add_signal_handler(signal.SIGHUP, service.keys_changed.set)
         await wait_first(stop, *service.endless())
@@ -106,8 +110,17 @@ class Service:
         """Bring everything up, in the order of need."""
         settings = self.settings
         self._read_policy()
+        data_dir = Path(settings.data_dir)
+        self.identity = identity.read(data_dir)
+        identity.check_may_start(data_dir, self.identity)
         self._started.push_async_callback(self.journal.close)
         self.journal.open()
+        identity.bind_journal(data_dir, self.identity)
+        self.leases = keeper_of(settings, self.identity, self.journal)
+        self._started.push_async_callback(self.leases.close)
+        self.safe_start = self.lifecycle.safe_start = recovery.SafeStart(self.journal, recovery.read(data_dir))
+        await self.safe_start.apply()
+        self.lifecycle.sponsor.why_not = self._why_not
         if settings.chain_api_url:
             self.api = ChainApi(
                 settings.chain_api_url,
@@ -183,6 +196,7 @@ class Service:
             ),
             self.gateway.run(),
             self.absent_accounts.run(),
+            self.leases.run(),
         ]
         if self.settings.hub_url:
             work.append(self.hub.run())
@@ -211,15 +225,31 @@ class Service:
             return
         signer = SigningProcess(self._keys, self.settings.signer_timeout)
         signer.on_return = self._sign_missed
+        signer.why_not = lambda: self.leases.why_not(signer.relayers.values())
         try:
             await signer.start()
-        except asyncio.CancelledError:
+            await self._take_leases(signer)
+        except (asyncio.CancelledError, SignerError):
             await signer.stop()
             raise
         self.signer, old = signer, self.signer
         log.info("keys are loaded", extra={"shards": sorted(signer.relayers)})
         if old is not None:
             await old.stop()
+            await self.leases.give_back(set(old.relayers.values()) - set(signer.relayers.values()))
+
+    async def _take_leases(self, signer: SigningProcess) -> None:
+        """Become the holder of these keys before one of them signs. Raises `SignerError`."""
+        try:
+            await self.leases.take(signer.relayers.values())
+        except (LeaseError, OSError) as error:
+            raise SignerError(str(error)) from error
+
+    def _why_not(self) -> str | None:
+        """Why nothing may be sponsored now."""
+        if self.signer is None:
+            return None
+        return self.leases.why_not(self.signer.relayers.values()) or self.safe_start.why_not()
 
     async def rotate(self) -> None:
         """Read the key files again in a new signing process; if they cannot be used the old keys stay."""
@@ -232,9 +262,18 @@ class Service:
 
     def _sign_missed(self) -> None:
         """A signing process is back: sign what was journalled while there was none."""
-        task = asyncio.ensure_future(self.cosigner.sign_missed())
+        task = asyncio.ensure_future(self._sign_again())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+    async def _sign_again(self) -> None:
+        if self.signer is not None:
+            try:
+                await self._take_leases(self.signer)  # it may have come back with other keys
+            except SignerError as error:
+                log.error("a key may not be used", extra={"reason": str(error)})
+                return
+        await self.cosigner.sign_missed()
 
     def _restore(self) -> None:
         now = time.time_ns() // 1_000_000
@@ -242,7 +281,7 @@ class Service:
         try:
             self.lifecycle.sponsor.restore(
                 records,
-                self.journal.spent_since(now - DAY_MS),
+                self.journal.spent_since(now - DAY_MS) + self._unknown_since(now - DAY_MS),
                 self.journal.ips_since(now - HOUR_MS),
                 self.journal.outcomes_since(now - HOUR_MS),
                 self.journal.undecided_since(now - HOUR_MS),
@@ -252,6 +291,11 @@ class Service:
             raise JournalError(f"{self.journal.path}: {error}") from None
         if records:
             log.info("transactions in flight taken over from the journal", extra={"count": len(records)})
+
+    def _unknown_since(self, time_ms: int) -> list[Spent]:
+        """What may have been spent without our journal since then."""
+        charges = self.safe_start.charges(self.relayers().by_shard.values(), self.lifecycle.sponsor.policy.budget)
+        return [item for item in charges if item.time_ms >= time_ms]
 
     async def _stop_signer(self) -> None:
         if self.signer is not None:
@@ -410,13 +454,14 @@ class Service:
             ws_doors=self.ws_doors,
             http_doors=self.http_doors,
             is_ready=self.is_ready,
+            leases=self.leases,
         )
 
     def is_ready(self) -> bool:
         """Whether submissions can be accepted and their fate followed."""
         hub_ok = self.hub.connected or not self.settings.hub_url
         signer_ok = self.signer is None or self.signer.running
-        return hub_ok and signer_ok and self.journal.failed is None
+        return hub_ok and signer_ok and self.journal.failed is None and self._why_not() is None
 
     def health(self) -> dict[str, object]:
         """The body of GET /health."""
@@ -428,6 +473,7 @@ class Service:
             "hub": {"connected": self.hub.connected, "last": self.hub.last, "head": self.hub.head},
             "signer": self.signer is not None and self.signer.running,
             "journal": self.journal.failed or "ok",
+            "sponsoring": self._why_not() or "ok",
             "inFlight": len(self.lifecycle.inflight),
             "connections": self.gateway.connections,
         }

@@ -18,6 +18,7 @@ from millrace.relayer.events.hub_client import HubClient
 from millrace.relayer.gateway.gateway import Gateway
 from millrace.relayer.gateway.shared import Shared
 from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.lease_keeper import LeaseKeeper
 from millrace.relayer.ledger.accounts import AccountBook
 from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.network.account_source import AccountSource
@@ -55,6 +56,7 @@ class Measured:
     ws_doors: Doors
     http_doors: Doors
     is_ready: Callable[[], bool]
+    leases: LeaseKeeper
 
 
 def make_registry(parts: Measured) -> CollectorRegistry:
@@ -128,6 +130,7 @@ class _RelayerCollector(Collector):
             ("api_refused", "Submissions the chain API will never take.", api.refused if api else 0),
             ("account_failures", "Questions the chain API did not answer.", parts.accounts.failures),
             ("hub_reconnects", "Connections to the hub tried again.", parts.hub.reconnects),
+            ("lease_failures", "Renewals of the keys' leases that did not come through.", parts.leases.failures),
             ("signer_restarts", "Signing processes lost.", signer.restarts if signer else 0),
         ):
             yield CounterMetricFamily(f"relayer_{name}", text, value=value)
@@ -155,6 +158,7 @@ class _RelayerCollector(Collector):
             ("hub_lag", "Events the hub has and this service has not read.",
              max(0, parts.hub.head - (parts.hub.last or 0))),
             ("block_lag_ms", "Milliseconds from a block's arrival to its fan-out.", parts.statistics.lag_ms or 0.0),
+            ("lease_seconds_left", "For how long keys may sign without a renewal.", parts.leases.seconds_left),
             ("ready", "1 when submissions are taken and events are read.", int(parts.is_ready())),
         ):  # fmt: skip
             yield GaugeMetricFamily(f"relayer_{name}", text, value=value)

@@ -37,7 +37,17 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """A shard that has sent no block for so long is not sponsored (`not ready`) until it sends one."""
 
     data_dir: Path = Path(".data/relayer")
-    """Journal and history live here; made with mode 0700."""
+    """Journal and history live here; made by `millrace relayer init`, with mode 0700."""
+    lease_dir: str = ""
+    """Folder that all relayers of this machine share, so that a key has one holder; empty:
+    `$XDG_STATE_HOME/millrace/leases`, by default below `~/.local/state`. It must outlive relayer and container."""
+    lease_url: Secret = Secret()
+    """PostgreSQL server that keeps the leases instead, where relayers of several machines may have the same keys."""
+    lease_schema: str = "relayer_leases"
+    """Schema of the leases there."""
+    lease_seconds: float = 15.0
+    """So long after its last word there a relayer that is gone still holds its keys; from two thirds of it on it signs
+    no more. At least three times `signer_timeout`."""
     history_url: Secret = Secret()
     """PostgreSQL server of the statistics' history, `postgresql://user:password@host:port/database` (or with
     `?passfile=<file>` instead of the password); empty: a file in `data_dir`."""

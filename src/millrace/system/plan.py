@@ -8,6 +8,7 @@ from pathlib import Path
 from millrace.chain.address import encode
 from millrace.chain.keys import KeyPair
 from millrace.chain.network import NetworkProfile, profile
+from millrace.relayer.journal import identity
 from millrace.system.ports import HOST, free_ports
 from millrace.system.processes import Service
 
@@ -68,6 +69,15 @@ class Plan:
         """Of each profile its own: under another shard rule the same keys would live in other shards."""
         return self.data / "keys" / self.profile
 
+    @property
+    def relayer_directory(self) -> Path:
+        return self.data / "relayer"
+
+    @property
+    def lease_directory(self) -> Path:
+        """Beside the chain's data: who held the keys on an earlier local chain does not matter on this one."""
+        return self.data / "relayer-leases"
+
 
 def wallet_in_shard(shard: int, network: NetworkProfile) -> KeyPair:
     """A new random key pair whose address lives in `shard`."""
@@ -90,9 +100,16 @@ def relayer_keys(plan: Plan) -> dict[int, KeyPair]:
     return keys
 
 
+def make_relayer_directory(plan: Plan) -> None:
+    """The relayer's data directory with an identity, unless it is there."""
+    if not (plan.relayer_directory / identity.FILE).exists():
+        identity.make(plan.relayer_directory)
+
+
 def services(plan: Plan) -> list[Service]:
     """Every process of the system, in the order in which they are best started."""
     keys = relayer_keys(plan)
+    make_relayer_directory(plan)
     ports = plan.ports
     notifier_http = f"http://{HOST}:{ports.notifier_http}"
     return [
@@ -128,7 +145,8 @@ def services(plan: Plan) -> list[Service]:
                 "chain_api_url": plan.chain_url,
                 "gossip_bootstrap_url": f"{plan.chain_url}/gossip",
                 "key_files": [str(plan.key_directory / f"relayer-shard{shard}.pem") for shard in keys],
-                "data_dir": plan.data / "relayer",
+                "data_dir": plan.relayer_directory,
+                "lease_dir": plan.lease_directory,
             },
         ),
         Service(

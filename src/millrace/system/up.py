@@ -46,8 +46,8 @@ def owned(data: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise FolderInUse(str(data)) from None
-        for service in ("notifier", "relayer"):
-            shutil.rmtree(data / service, ignore_errors=True)
+        for folder in ("notifier", "relayer", "relayer-leases"):
+            shutil.rmtree(data / folder, ignore_errors=True)
         yield
 
 

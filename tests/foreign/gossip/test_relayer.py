@@ -25,6 +25,7 @@ from millrace.chain.keys import KeyPair
 from millrace.chain.network import profile
 from millrace.chain.transaction import Transaction, signing_message, to_json, to_proto
 from millrace.gossip.settings import KAD_PROTOCOLS
+from millrace.relayer.journal import identity
 from millrace.system.ports import free_ports
 
 if TYPE_CHECKING:
@@ -82,10 +83,12 @@ async def relayer(js: ForeignPeer, tmp_path: Path) -> AsyncIterator[Relayer]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     ports = free_ports(2)
+    identity.make(tmp_path / "data")
     values = {
         "port": ports[0], "http_port": ports[1], "chain_id": NETWORK.chain_id, "hub_url": "",
         "key_files": json.dumps(files),
         "chain_api_url": f"http://127.0.0.1:{runner.addresses[0][1]}", "data_dir": tmp_path / "data",
+        "lease_dir": tmp_path / "leases",
         "gossip_bootstrap": json.dumps([js.address]),
     }  # fmt: skip
     arguments = [item for name, value in values.items() for item in ("--set", f"{name}={value}")]

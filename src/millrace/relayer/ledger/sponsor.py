@@ -55,6 +55,8 @@ class Sponsor:
         """The gas price nine in ten transactions of a shard stay below, if known."""
         self.silence: Callable[[int], float | None] = lambda shard: None
         """For how many seconds a shard has sent no block, when that is too long to go on sponsoring."""
+        self.why_not: Callable[[], str | None] = lambda: None
+        """Why nothing may be sponsored now, if so."""
         self.balances: dict[bytes, int] = {}
         """Balances of the relayer keys, as far as known."""
         self.fees_by_receiver: Counter[bytes] = Counter()
@@ -73,6 +75,9 @@ class Sponsor:
         examined = item.examined
         tx, target, shard = examined.parsed.tx, item.target, examined.sender_shard
         rules = self.policy
+        reason = self.why_not()
+        if reason is not None:
+            raise Refused(reasons.NOT_READY.but(reason, 5_000))
         silence = self.silence(shard)
         if silence is not None:
             text = f"no block of shard {shard} for {silence:.0f} s: what became of it could not be told"

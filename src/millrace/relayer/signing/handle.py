@@ -138,6 +138,8 @@ class SigningProcess:
         self._supervisor: asyncio.Task[None] | None = None
         self.on_return: Callable[[], None] = lambda: None
         """Called when a lost process has been replaced."""
+        self.why_not: Callable[[], str | None] = lambda: None
+        """Why nothing may be signed now, if so: asked before a question, and before its answer is given away."""
         self.relayers: dict[int, bytes] = {}
         """Public keys by shard, as the process found them."""
         self.restarts = 0
@@ -176,7 +178,10 @@ class SigningProcess:
 
         Raises `SignerError` when no answer came: then it is not known whether anything was signed.
         """
-        return await self._ask(self._to_sign, transactions)
+        self._require_leave()
+        answers = await self._ask(self._to_sign, transactions)
+        self._require_leave()
+        return answers
 
     async def check(self, transactions: list[bytes]) -> list[str]:
         """For each transaction an empty text if it is signed as it should be, or the reason why not.
@@ -186,6 +191,11 @@ class SigningProcess:
         return await self._ask(self._to_check, transactions)
 
     # ---- questions
+
+    def _require_leave(self) -> None:
+        reason = self.why_not()
+        if reason is not None:
+            raise SignerError(reason)
 
     async def _ask(self, questions: deque[_Asked], items: list[bytes]) -> list[Any]:
         if not items:

@@ -1,0 +1,60 @@
+"""Small files that are there whole or not at all: written beside the old one, synced, renamed, and with a checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+MAX_SEALED = 1 << 20
+"""Bytes of such a file that are read; theirs are some hundred."""
+
+
+class _Sealed(msgspec.Struct, frozen=True):
+    check: str
+    """SHA-256 of the body."""
+    body: msgspec.Raw
+
+
+class NotWhole(ValueError):
+    """The file is there and is not as it was written."""
+
+
+def write_sealed(path: Path, body: msgspec.Struct) -> None:
+    """Put `body` in the place of the file; on disk when this returns. Raises `OSError`, then the old one stands."""
+    raw = msgspec.json.encode(body)
+    scratch = path.with_name(path.name + ".new")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(_Sealed(hashlib.sha256(raw).hexdigest(), msgspec.Raw(raw))) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
+    sync_folder(path.parent)
+
+
+def read_sealed(path: Path, kind: type[T]) -> T:
+    """What `write_sealed` put there. Raises `OSError`, or `NotWhole`."""
+    with path.open("rb") as file:
+        data = file.read(MAX_SEALED)
+    try:
+        sealed = msgspec.json.decode(data, type=_Sealed)
+        if hashlib.sha256(sealed.body).hexdigest() != sealed.check:
+            raise NotWhole(f"{path}: its checksum does not fit")
+        return msgspec.json.decode(sealed.body, type=kind)
+    except msgspec.DecodeError as error:
+        raise NotWhole(f"{path}: {error}") from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on disk, too."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,157 @@
+"""The running relayer's side of its leases: takes them before a key signs, renews them, and says when not to sign."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from millrace.chain import address
+from millrace.relayer.journal.identity import Identity
+from millrace.relayer.journal.leases import Held, LeaseError, LeaseHeld, LeaseStore
+from millrace.relayer.journal.writer import JournalError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+RENEW_SECONDS = 1.0
+"""How often it is remembered how far the journal has come; a lease that ends is renewed five times in its time."""
+MARGIN = 1 / 3
+"""So much of its time before a lease may end nothing is signed any more: what was asked before has its answer then."""
+_WAIT_MORE = 0.2
+
+
+class LeaseKeeper:
+    """`take` before anything is signed, `run` as long as the service does, `close` when nothing is signed any more.
+
+    The store has a thread of its own: it may wait for a disk or a server.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], LeaseStore],
+        identity: Identity,
+        place: str,
+        position: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make_store = store
+        self._store: LeaseStore | None = None
+        self._identity = identity
+        self._place = place
+        self._read_position = position
+        self._position = 0
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="leases")
+        self._keys: set[bytes] = set()
+        self._valid_until = 0.0
+        self.failures = 0
+        """Renewals that did not come through."""
+
+    @property
+    def seconds_left(self) -> float:
+        """For how long keys may still sign without a further renewal."""
+        return self._valid_until - self._clock() if self._keys else 0.0
+
+    def why_not(self, keys: Collection[bytes]) -> str | None:
+        """Why these keys may not sign now; `None` if they may."""
+        for key in keys:
+            if key not in self._keys:
+                return f"{address.encode(key)} has no lease"
+        if keys and self._clock() >= self._valid_until:
+            return "the leases of the keys cannot be renewed"
+        return None
+
+    async def take(self, keys: Collection[bytes]) -> None:
+        """Hold these, too. Raises `LeaseError`, or `OSError` when the store cannot be reached.
+
+        What is left of a process that was killed is waited for, once: who renews it meanwhile is alive.
+        """
+        if not set(keys) - self._keys:
+            return
+        try:
+            await self._take(keys)
+        except LeaseHeld as held:
+            if math.isinf(held.seconds):
+                raise
+            log.warning("waiting for a lease to end", extra={"reason": str(held)})
+            await asyncio.sleep(held.seconds + _WAIT_MORE)
+            await self._take(keys)
+
+    async def _take(self, keys: Collection[bytes]) -> None:
+        mine = self._mine()
+        began = self._clock()
+        await self._call(lambda store: store.take(keys, mine))
+        if not self._keys:
+            self._valid_until = self._until(began)
+        self._keys.update(keys)
+
+    async def give_back(self, keys: Collection[bytes]) -> None:
+        """Hold these no more; nothing may be asked of them any more."""
+        self._keys -= set(keys)
+        mine = self._mine()
+        try:
+            await self._call(lambda store: store.give_back(keys, mine))
+        except (LeaseError, OSError) as error:
+            log.warning("leases are not given back: they end by themselves", extra={"error": str(error)})
+
+    async def run(self) -> None:
+        """Renew for ever. Raises `OSError` when another has taken a key: this relayer must end."""
+        failed = ""
+        while True:
+            await asyncio.sleep(self._period())
+            if not self._keys:
+                continue
+            try:
+                await self._renew()
+                failed = ""
+            except LeaseError as error:
+                self._valid_until = 0.0
+                raise OSError(f"{error}: this one signs no more") from error
+            except OSError as error:
+                self.failures += 1
+                if str(error) != failed:
+                    log.error("the leases of the keys are not renewed", extra={"error": str(error)})
+                failed = str(error)
+
+    async def _renew(self) -> None:
+        mine = self._mine()
+        began = self._clock()
+        await self._call(lambda store: store.renew(mine))
+        self._valid_until = self._until(began)
+
+    async def close(self) -> None:
+        """Give everything back."""
+        if self._keys:
+            await self.give_back(list(self._keys))
+        if self._store is not None:
+            await self._call(lambda store: store.close())
+        self._thread.shutdown()
+
+    def _period(self) -> float:
+        seconds = math.inf if self._store is None else self._store.seconds
+        return min(RENEW_SECONDS, seconds / 5)
+
+    def _until(self, began: float) -> float:
+        """The end of what was asked for at `began`, which nobody can have granted earlier."""
+        seconds = math.inf if self._store is None else self._store.seconds
+        return began + seconds * (1 - MARGIN)
+
+    def _mine(self) -> Held:
+        with contextlib.suppress(JournalError):  # what was read last was true, too
+            self._position = self._read_position()
+        return Held(self._identity.id, self._identity.epoch, self._position, self._place)
+
+    async def _call(self, work: Callable[[LeaseStore], T]) -> T:
+        def run() -> T:
+            if self._store is None:
+                self._store = self._make_store()
+            return work(self._store)
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)

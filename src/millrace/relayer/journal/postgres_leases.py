@@ -1,0 +1,103 @@
+"""Leases of several machines: a row a key on a PostgreSQL server, which expires by the server's clock."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from typing import Any
+
+from millrace.chain import address
+from millrace.relayer.journal.leases import Held, LeaseError, LeaseHeld, check
+from millrace.runtime.postgres import Connection, Postgres
+from millrace.runtime.settings import Secret
+
+_COLUMNS = "key, id, epoch, position, place, extract(epoch FROM held_at)::float8 * 1000 AS held_ms"
+_LEFT = "extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds_left"
+_HELD = "held_at = clock_timestamp(), expires_at = clock_timestamp() + make_interval(secs => $6)"
+
+
+class PostgresLeases:
+    """Rows in a schema of a server, made when they are missing.
+
+    A holder is known by a random word of its process: who has taken a row over has put another in its place, and then
+    nothing is renewed any more. So two processes never both think a row theirs by what the server said last.
+    """
+
+    def __init__(self, url: Secret, schema: str, seconds: float) -> None:
+        self.seconds = seconds
+        self._schema = schema
+        self._word = secrets.token_hex(16)
+        self._keys: set[bytes] = set()
+        self._db = Postgres(url, "millrace relayer leases", self._on_connect)
+
+    async def _on_connect(self, connection: Connection) -> None:
+        schema = '"' + self._schema.replace('"', '""') + '"'
+        if not await connection.fetchval("SELECT true FROM pg_namespace WHERE nspname = $1", self._schema):
+            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        await connection.execute(f"SET search_path TO {schema}")
+        await connection.execute(
+            "CREATE TABLE IF NOT EXISTS leases (key BYTEA PRIMARY KEY, id TEXT NOT NULL, epoch BIGINT NOT NULL,"
+            " position BIGINT NOT NULL, place TEXT NOT NULL, word TEXT NOT NULL, held_at TIMESTAMPTZ NOT NULL,"
+            " expires_at TIMESTAMPTZ NOT NULL)"
+        )
+
+    def remembered(self, keys: Collection[bytes]) -> dict[bytes, Held]:
+        rows = self._db.fetch(f"SELECT {_COLUMNS} FROM leases WHERE key = ANY($1::bytea[])", list(keys))
+        return {bytes(row["key"]): _held(row) for row in rows}
+
+    def take(self, keys: Collection[bytes], mine: Held, *, force: bool = False) -> None:
+        fresh = sorted(set(keys) - self._keys)
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                # One at a time: between the question and the answer nobody else can take a key that has no row yet.
+                await connection.execute("LOCK TABLE leases IN SHARE ROW EXCLUSIVE MODE")
+                for key in fresh:
+                    await self._take(connection, key, mine, force)
+
+        self._db.run(work)
+        self._keys.update(fresh)
+
+    async def _take(self, connection: Connection, key: bytes, mine: Held, force: bool) -> None:
+        row = await connection.fetchrow(f"SELECT {_COLUMNS}, word, {_LEFT} FROM leases WHERE key = $1", key)
+        if row is not None and row["word"] != self._word and row["seconds_left"] > 0:
+            raise LeaseHeld(
+                f"{address.encode(key)} is in use by {row['place']}: stop that one first; if it was killed, its lease "
+                f"ends in {row['seconds_left']:.0f} s",
+                row["seconds_left"],
+            )
+        if row is not None and not force:
+            check(key, _held(row), mine)
+        await connection.execute(
+            "INSERT INTO leases VALUES ($1, $2, $3, $4, $5, $7, clock_timestamp(), "
+            "clock_timestamp() + make_interval(secs => $6)) ON CONFLICT (key) DO UPDATE SET "
+            f"id = $2, epoch = $3, position = $4, place = $5, word = $7, {_HELD}",
+            key, mine.id, mine.epoch, mine.position, mine.place, self.seconds, self._word,
+        )  # fmt: skip
+
+    def renew(self, mine: Held) -> None:
+        self._update(self._keys, mine, self.seconds)
+
+    def give_back(self, keys: Collection[bytes], mine: Held) -> None:
+        held = self._keys & set(keys)
+        self._keys -= held
+        self._update(held, mine, 0.0)
+
+    def _update(self, keys: Collection[bytes], mine: Held, seconds: float) -> None:
+        if not keys:
+            return
+        rows = self._db.fetch(
+            "UPDATE leases SET id = $2, epoch = $3, position = $4, place = $5, "
+            f"{_HELD} WHERE key = ANY($1::bytea[]) AND word = $7 RETURNING key",
+            sorted(keys), mine.id, mine.epoch, mine.position, mine.place, seconds, self._word,
+        )  # fmt: skip
+        lost = set(keys) - {bytes(row["key"]) for row in rows}
+        if lost:
+            raise LeaseError(f"the lease of {address.encode(min(lost))} was taken over by another relayer")
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _held(row: Any) -> Held:
+    return Held(row["id"], row["epoch"], row["position"], row["place"], int(row["held_ms"]))

@@ -1,0 +1,187 @@
+"""A key has one holder at a time, of the newest copy of one folder: the same rules whoever keeps the leases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from millrace.relayer.journal.leases import FileLeases, Held, LeaseError, LeaseHeld, LeaseStore, default_folder
+from millrace.relayer.journal.postgres_leases import PostgresLeases
+from millrace.runtime.postgres import Unavailable
+from millrace.runtime.settings import Secret
+from servers.postgres import Postgres
+
+K1, K2 = b"\1" * 32, b"\2" * 32
+A, B = "a" * 32, "b" * 32
+SECONDS = 60.0
+"""Of a lease on the server: no test lasts so long."""
+OpenStore = Callable[..., LeaseStore]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """A server for this module, which a test may kill."""
+    server = Postgres()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture(params=["files", "postgres"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
+    """Opens stores of the same leases, as processes of their own would."""
+    with ExitStack() as stack:
+
+        def opened(seconds: float = SECONDS) -> LeaseStore:
+            store: LeaseStore
+            if request.param == "files":
+                store = FileLeases(tmp_path / "leases")
+            else:
+                url = request.getfixturevalue("postgres").url
+                store = PostgresLeases(Secret(url), tmp_path.name, seconds)
+            stack.callback(store.close)
+            return store
+
+        yield opened
+
+
+def held(id_: str = A, epoch: int = 1, position: int = 0) -> Held:
+    return Held(id_, epoch, position, f"host:/folder-{id_[0]} (process 1)")
+
+
+def test_one_holder_at_a_time(open_store: OpenStore) -> None:
+    """While one holds a key nobody else gets it, whatever they say they are, and are told who has it."""
+    first, second = open_store(), open_store()
+    first.take([K1, K2], held())
+    for other in (held(), held(epoch=9), held(B)):
+        for force in (False, True):
+            with pytest.raises(LeaseHeld, match="in use by host:/folder-a"):
+                second.take([K2], other, force=force)
+    first.give_back([K1, K2], held())
+    second.take([K2], held())
+    second.take([K1], held())
+    with pytest.raises(LeaseHeld):
+        first.take([K1], held())
+
+
+def test_all_keys_or_none(open_store: OpenStore) -> None:
+    """Where one of several keys is held by another none is taken."""
+    first, second, third = open_store(), open_store(), open_store()
+    first.take([K2], held())
+    with pytest.raises(LeaseHeld):
+        second.take([K1, K2], held())
+    third.take([K1], held())
+
+
+def test_another_folder_is_refused_for_ever(open_store: OpenStore) -> None:
+    """A key that one folder used is not another's, whatever its epoch, but by force."""
+    first, second = open_store(), open_store()
+    first.take([K1], held(A))
+    first.give_back([K1], held(A))
+    for epoch in (1, 2, 7):
+        with pytest.raises(LeaseError, match=r"another folder, host:/folder-a.*millrace relayer recover"):
+            second.take([K1], held(B, epoch=epoch))
+    second.take([K1], held(B, 2), force=True)
+    second.give_back([K1], held(B, 2))
+    with pytest.raises(LeaseError, match="another folder, host:/folder-b"):
+        first.take([K1], held(A, 3))
+
+
+def test_an_older_copy_is_refused(open_store: OpenStore) -> None:
+    """A lower epoch, or in the same epoch a journal that ends earlier, is an older copy; the rest goes on."""
+    first, second = open_store(), open_store()
+    first.take([K1], held(epoch=2, position=5))
+    first.renew(held(epoch=2, position=9))
+    first.give_back([K1], held(epoch=2, position=10))
+    for older in (held(epoch=1, position=99), held(epoch=2, position=9), held(epoch=2, position=0)):
+        with pytest.raises(LeaseError, match=r"older copy.*host:/folder-a.*millrace relayer recover"):
+            second.take([K1], older)
+    second.take([K1], held(epoch=2, position=10))
+    second.give_back([K1], held(epoch=2, position=12))
+    second.take([K1], held(epoch=3, position=0))
+    assert second.remembered([K1, K2])[K1].epoch == 3
+    assert set(second.remembered([K1, K2])) == {K1}
+
+
+def test_position_is_remembered_of_a_holder_that_was_killed(open_store: OpenStore) -> None:
+    """What was renewed last holds also when nothing was given back."""
+    first, second = open_store(0.2), open_store(0.2)
+    first.take([K1], held(position=5))
+    first.renew(held(position=9))
+    if isinstance(first, FileLeases):
+        first.close()
+    while True:
+        try:
+            second.take([K1], held(position=8))
+        except LeaseHeld as error:
+            assert 0 < error.seconds <= 0.2
+        except LeaseError as error:
+            assert "reservation 9" in str(error)
+            break
+    second.take([K1], held(position=9))
+
+
+def test_who_lost_a_key_cannot_renew_it(open_store: OpenStore, tmp_path: Path) -> None:
+    """A holder whose lease another has taken over, or whose files were removed, is told so at its next word."""
+    first, second = open_store(0.01), open_store()
+    first.take([K1], held())
+    if isinstance(first, FileLeases):
+        for file in (tmp_path / "leases").iterdir():
+            file.unlink()
+    while True:
+        try:
+            second.take([K1], held(epoch=2))
+            break
+        except LeaseHeld:
+            continue
+    with pytest.raises(LeaseError, match=r"removed|taken over"):
+        first.renew(held())
+    second.renew(held(epoch=2))
+    assert second.remembered([K1])[K1].epoch == 2
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    """Words of a lease that cannot be read are no words that allow anything."""
+    store = FileLeases(tmp_path)
+    store.take([K1], held())
+    store.give_back([K1], held())
+    file = tmp_path / f"{K1.hex()}.held"
+    file.write_bytes(file.read_bytes().replace(b'"epoch":1', b'"epoch":0'))
+    with pytest.raises(LeaseError, match="checksum"):
+        store.take([K1], held())
+    store.take([K1], held(), force=True)
+    assert store.remembered([K1])[K1].epoch == 1
+    store.close()
+
+
+def test_a_server_that_is_away_gives_no_lease(tmp_path: Path) -> None:
+    """What cannot be asked is not taken."""
+    server = Postgres()
+    try:
+        server.start()
+        store = PostgresLeases(Secret(server.url), "leases", SECONDS)
+        store.take([K1], held())
+        server.kill()
+        with pytest.raises(Unavailable):
+            store.renew(held())
+        with pytest.raises(Unavailable):
+            store.take([K2], held())
+        server.start()
+        store.renew(held(position=3))
+        assert store.remembered([K1])[K1].position == 3
+        store.close()
+    finally:
+        server.close()
+
+
+def test_default_folder() -> None:
+    """Of the user's state, where the base directory specification has it."""
+    assert default_folder({"XDG_STATE_HOME": "/s"}) == Path("/s/millrace/leases")
+    assert default_folder({}).match(".local/state/millrace/leases")
+    assert math.isinf(FileLeases(Path("/nowhere")).seconds)

@@ -1,0 +1,181 @@
+"""One holder of a key, as an operator meets it: second relayers, copies and folders without identity are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from relayer_support import as_json, connected, settings, submit, transfer, wallet
+
+from millrace.cli import main
+from millrace.relayer.app import Service
+from millrace.relayer.journal.identity import Identity, IdentityError
+from millrace.relayer.journal.lease_keeper import LeaseKeeper
+from millrace.relayer.journal.leases import FileLeases, Held, LeaseError
+from millrace.relayer.signing.handle import SignerError
+
+
+def _other(world: Any, folder: str) -> dict[str, Any]:
+    """The settings of a relayer with the same keys and another folder."""
+    return {"data_dir": world.folder / folder}
+
+
+async def _refused(world: Any, **changes: Any) -> str:
+    """Why a relayer with these settings does not start; nothing of it is left."""
+    service = Service(settings(world.folder, **(world.urls | changes)))
+    try:
+        with pytest.raises((SignerError, IdentityError)) as caught:
+            await service.start()
+    finally:
+        await service.stop()
+    return str(caught.value)
+
+
+def _init(folder: Path) -> None:
+    done = CliRunner().invoke(main, ["relayer", "init", "--set", f"data_dir={folder}"])
+    assert done.exit_code == 0, done.output
+
+
+async def test_a_second_relayer_with_the_keys_is_refused(world: Any) -> None:
+    """Two folders, the same keys: the second one is told which folder has them, while that runs and after."""
+    await world.start()
+    _init(world.folder / "second")
+    text = await _refused(world, **_other(world, "second"))
+    assert "is in use by" in text and str(world.folder / "relayer") in text
+    assert await submit(world, transfer(wallet(1))) == ["ok"], "the first one goes on"
+    await world.stop()
+    text = await _refused(world, **_other(world, "second"))
+    assert "another folder" in text and "millrace relayer recover" in text
+    await world.start()
+
+
+async def test_a_copy_of_the_folder_is_refused(world: Any) -> None:
+    """A copy ten nonces old is refused, although its journal is whole; the folder itself goes on."""
+    await world.start()
+    assert await submit(world, transfer(wallet(1), 0)) == ["ok"]
+    await world.stop()
+    shutil.copytree(world.folder / "relayer", world.folder / "copy")
+    await world.start()
+    for nonce in range(1, 11):
+        assert await submit(world, transfer(wallet(1), nonce)) == ["ok"]
+    text = await _refused(world, **_other(world, "copy"))
+    assert "is in use by" in text
+    await world.stop()
+    text = await _refused(world, **_other(world, "copy"))
+    assert "older copy" in text and "reservation 11" in text
+    await world.start()
+    assert await submit(world, transfer(wallet(1), 11)) == ["ok"]
+
+
+async def test_a_folder_without_identity_is_refused(world: Any, tmp_path: Path) -> None:
+    """The start says what to do, and after `init`, which adopts what is there, it works."""
+    await world.start()
+    assert await submit(world, transfer(wallet(1), 0)) == ["ok"]
+    await world.stop()
+    text = await _refused(world, data_dir=tmp_path / "nowhere")
+    assert "millrace relayer init" in text and not (tmp_path / "nowhere").exists()
+    (tmp_path / "relayer" / "identity").unlink()
+    service = Service(settings(tmp_path / "unused", data_dir=tmp_path / "relayer"))
+    with pytest.raises(IdentityError, match="recover"):
+        await service.start()
+    await service.stop()
+
+
+def test_init_by_the_command(tmp_path: Path) -> None:
+    """`init` makes the folder once; settings may be named before the verb and after it."""
+    folder = tmp_path / "data"
+    made = CliRunner().invoke(main, ["relayer", "--set", f"data_dir={folder}", "init"])
+    assert made.exit_code == 0 and "identity" in made.output
+    assert folder.stat().st_mode & 0o777 == 0o700
+    again = CliRunner().invoke(main, ["relayer", "init", "--set", f"data_dir={folder}"])
+    assert again.exit_code == 1 and "already" in again.output
+
+
+async def test_rotation_takes_the_lease_of_a_new_key_first(world: Any) -> None:
+    """A new key that another relayer holds is not used: the old ones stay. Once it is free it is taken."""
+    service = await world.start()
+    new = wallet(1, 51)
+    other = FileLeases(world.folder / "leases")
+    other.take([new.public], Held("b" * 32, 1, 0, "elsewhere"))
+    old = service.relayers().by_shard
+    key_file = world.folder / "keys" / "shard1.pem"
+    key_file.write_text(new.to_pem())
+    await service.rotate()
+    assert service.relayers().by_shard == old
+    assert await submit(world, transfer(wallet(1), 0)) == ["ok"]
+    other.give_back([new.public], Held("b" * 32, 1, 0, "elsewhere"))
+    for file in (world.folder / "leases").glob(f"{new.public.hex()}.*"):
+        file.unlink()
+    await service.rotate()
+    assert service.relayers().by_shard[1] == new.public
+    with pytest.raises(LeaseError, match="in use"):
+        other.take([new.public], Held("b" * 32, 1, 0, "elsewhere"))
+    other.take([old[1]], Held("b" * 32, 1, 0, "elsewhere"), force=True)  # given back
+    other.close()
+
+
+async def test_a_process_that_comes_back_with_a_foreign_key_signs_nothing(world: Any) -> None:
+    """A key without a lease is not used, also when it appears behind the service's back."""
+    service = await world.start()
+    new = wallet(1, 51)
+    other = FileLeases(world.folder / "leases")
+    other.take([new.public], Held("b" * 32, 1, 0, "elsewhere"))
+    (world.folder / "keys" / "shard1.pem").write_text(new.to_pem())
+    returned = asyncio.Event()
+    on_return = service.signer.on_return
+    service.signer.on_return = lambda: (on_return(), returned.set())
+    os.kill(service.signer.pid, signal.SIGKILL)
+    async with asyncio.timeout(30):
+        await returned.wait()
+    tx = transfer(wallet(1), 0, relayer=new.public)
+    async with connected(world.ws) as client:
+        reply = await client.ask(action="relay", tx=as_json(tx))
+    assert reply["failed"][0]["reason"] == "not ready" and "lease" in reply["failed"][0]["detail"]
+    assert not service.is_ready()
+    other.close()
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_a_lease_that_cannot_be_renewed_stops_the_signing(tmp_path: Path) -> None:
+    """Two thirds of a lease's time after it was asked for last nothing may be signed, until it is renewed."""
+
+    class Server(FileLeases):
+        seconds = 15.0
+
+    clock = _Clock()
+    keeper = LeaseKeeper(lambda: Server(tmp_path), Identity("a" * 32, 1), "here", lambda: 0, clock)
+    key = b"\1" * 32
+    assert keeper.why_not([key]) is not None and keeper.why_not([]) is None
+    await keeper.take([key])
+    clock.now += 9.9
+    assert keeper.why_not([key]) is None
+    clock.now += 0.2
+    assert "renewed" in str(keeper.why_not([key]))
+    assert "no lease" in str(keeper.why_not([b"\2" * 32]))
+    await keeper.close()
+
+
+async def test_a_relayer_whose_lease_is_gone_ends(world: Any) -> None:
+    """Who has lost its lease to another signs no more and ends, rather than go on beside it."""
+    service = await world.start()
+    for file in (world.folder / "leases").iterdir():
+        file.unlink()
+    with pytest.raises(OSError, match="signs no more"):
+        await service.leases.run()
+    assert await submit(world, transfer(wallet(1), 0)) == ["not ready"]
+    running, world._running = world._running, None
+    with pytest.raises(OSError, match="signs no more"):
+        await running
