@@ -13,15 +13,36 @@ import msgspec
 import pytest
 from relayer_support import RELAYERS, BlockMaker, settings, start, submit, transfer, wallet
 
+from millrace.chain import address
 from millrace.chain.keys import verify
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import TransactionJson, client_hash, from_json, signing_message, to_proto
 from millrace.relayer import app
+from millrace.relayer.network import publishing
 from millrace.relayer.rules.slices import PART, STRETCH
 from millrace.relayer.signing.handle import SignerError
 from millrace.relayer.submission.shares import Company
 
 ALICE = wallet(1)
+
+
+async def test_a_gossip_process_that_stands_still(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is stopped and not dead everything goes to the chain API; when it goes on it is used again."""
+    monkeypatch.setattr(publishing, "SILENT_SECONDS", 0.1)
+    await start(world, gossip=True)
+    service, process = world.service, world.service.peer._handle.pid
+    os.kill(process, signal.SIGSTOP)
+    try:
+        assert await submit(world, transfer(ALICE), transfer(ALICE, 1), transfer(wallet(2))) == ["ok"] * 3
+        sent = await world.api.wait_submitted(3)
+        assert [item["nonce"] for item in sent if item["sender"] == address.encode(ALICE.public)] == [0, 1]
+        assert service.broadcaster.gossip.is_silent and service.broadcaster.gossip.silences == 1
+    finally:
+        os.kill(process, signal.SIGCONT)
+    async with asyncio.timeout(20):
+        while service.broadcaster.gossip.is_silent:
+            await asyncio.sleep(0.01)
+    assert service.peer._handle.pid == process
 
 
 def environ_of(pid: int) -> bytes:

@@ -91,6 +91,7 @@ class _RelayerCollector(Collector):
             ("journal_commits", "Groups committed.", parts.journal.commits),
             ("gossip_sent", "Transactions taken by gossip peers, repeats included.", parts.broadcaster.sent),
             ("api_sent", "Transactions taken by the chain API.", parts.broadcaster.sent_to_api),
+            ("gossip_silences", "Times gossip answered nothing for 2 s.", parts.broadcaster.gossip.silences),
             ("untaken", "Sends nobody took; each is tried again.", parts.broadcaster.untaken),
             ("events", "Events read from the hub.", parts.events.taken),
             ("events_unreadable", "Events that could not be read.", parts.events.unreadable),
