@@ -140,7 +140,7 @@ class Service:
         self._started.push_async_callback(self.broadcaster.stop)
         self.cosigner = Cosigner(self.lifecycle, lambda: self.signer, self._send)
         self.submitter = Submitter(
-            self.network, self.relayers, self.accounts, self.lifecycle, self.journal, self.cosigner
+            self.network, self.relayers, self.accounts, self.lifecycle, self.journal, self.cosigner, settings.sign_wait
         )
         self.shared = Shared(settings, self.submitter, self.statistics.snapshots())
         self.gateway = Gateway(self.shared)
@@ -156,6 +156,7 @@ class Service:
         self.events = Events(
             self.network, self.tracker, self.book, self.lifecycle, self.gateway, self.statistics, absent
         )
+        self.lifecycle.on_refused = self.events.tell_refused
         if settings.hub_url:
             self.lifecycle.sponsor.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         self.hub = HubClient(settings.hub_url, self.events, self.journal.cursor())

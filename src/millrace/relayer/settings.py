@@ -55,6 +55,8 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Names of environment variables that hold 64 hex digits of a seed each (development only)."""
     signer_timeout: float = 5.0
     """Seconds the signing process may take for an answer before it is replaced."""
+    sign_wait: float = 8.0
+    """Seconds a reply waits for a signing process that is being replaced; then it says `pending`."""
 
     gossip: bool = True
     """Whether to run a libp2p peer; without it the chain API takes every transaction."""

@@ -176,11 +176,12 @@ class SubmissionLane:
 
     def _auto_subscribe(self, entry: Entry, into: dict[bytes, str]) -> None:
         """Subscribe to the fate of an accepted transaction, if there is still room for a topic."""
-        topic = TxStatusTopic(entry.chain_hash)
+        tx_hash = entry.chain_hash or entry.client_hash
+        topic = TxStatusTopic(tx_hash)
         if not self._session.closed:
             with contextlib.suppress(Refused):
                 self._session.subscribe(topic)
-                into[entry.chain_hash] = topics.text_of(topic)
+                into[tx_hash] = topics.text_of(topic)
 
 
 def _action(request: Relay | Broadcast) -> Literal["relay", "broadcast"]:

@@ -1,4 +1,4 @@
-"""Gets transactions to the chain and keeps trying: gossip in batches; the chain API where gossip has no peer or is silent.
+"""Gets transactions to the chain and keeps trying: gossip in batches; without peers or answers the chain API.
 
 One batch per topic leaves at once after a pause, further ones every 250 ms or when 256 KiB are full, so that
 three shards stay far below the rate at which nodes ban a peer. Sender shards never share a batch.

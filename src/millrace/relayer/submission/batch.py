@@ -19,6 +19,7 @@ class Accepted(msgspec.Struct, frozen=True, gc=False):
     tx: Transaction
     client_hash: bytes
     chain_hash: bytes
+    """Empty while it is pending: journalled, and not signed yet, as the signing process is being replaced."""
 
 
 Result = Accepted | Reason
