@@ -140,7 +140,14 @@ class Service:
         self._started.push_async_callback(self.broadcaster.stop)
         self.cosigner = Cosigner(self.lifecycle, lambda: self.signer, self._send)
         self.submitter = Submitter(
-            self.network, self.relayers, self.accounts, self.lifecycle, self.journal, self.cosigner, settings.sign_wait
+            self.network,
+            self.relayers,
+            self.accounts,
+            self.lifecycle,
+            self.journal,
+            self.cosigner,
+            settings.sign_wait,
+            settings.max_wait,
         )
         self.shared = Shared(settings, self.submitter, self.statistics.snapshots())
         self.gateway = Gateway(self.shared)
@@ -271,6 +278,7 @@ class Service:
             self.shared.unfinished,
             self.shared.clients,
             self.settings.max_batch,
+            self.settings.max_wait,
             self.health,
             self.is_ready,
             self.shared.count,
@@ -404,6 +412,7 @@ class Service:
             accounts=self.accounts,
             absent_accounts=self.absent_accounts,
             statistics=self.statistics,
+            admission=self.submitter.admission,
             broadcaster=self.broadcaster,
             peer=self.peer,
             shared=self.shared,

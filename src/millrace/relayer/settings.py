@@ -95,6 +95,8 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_message_bytes: int = 4 * 1024 * 1024
     ping_interval: float = 30.0
     pong_timeout: float = 20.0
+    max_wait: float = 1.0
+    """Seconds a submission may be expected to wait; beyond it is refused at once (`relayer busy`)."""
     max_batch: int = 100
     """Transactions of one submission."""
     submit_rate: float = 500.0

@@ -65,6 +65,9 @@ class Finisher:
             size = _size(new, stretch)
             await self._shares.take(batch.origin.ip, size)
             try:
+                reason = batch.given_up()
+                if reason is not None:
+                    new = self._give_up(new, reason, batch)
                 signed = await self._sign(await self._write(new, batch), batch, late)
             finally:
                 self._shares.give_back(batch.origin.ip, size)
@@ -82,6 +85,15 @@ class Finisher:
             self._accept(signed, batch)
         if late:
             await self._await_signer(late, batch)
+
+    def _give_up(self, new: list[Taken], reason: Reason, batch: Batch) -> list[Taken]:
+        """Nobody waits for the answer and nothing is promised: no work is done. What somebody else waits for."""
+        for item in new:
+            if not item.entry.waiters:
+                self._lifecycle.release(item.entry, reason)
+                batch.results[item.position] = reason
+                batch.unserved += 1
+        return [item for item in new if item.entry.waiters]
 
     def _accept(self, signed: Sequence[tuple[Taken, Signed]], batch: Batch) -> None:
         """The relayer stands for these: they are announced, sent and answered."""

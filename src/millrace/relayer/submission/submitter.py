@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -30,7 +31,8 @@ from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import stages
 from millrace.relayer.rules.slices import PART, STRETCH, Part, next_part
 from millrace.relayer.rules.stages import Authenticated, Examined, Origin, Relayers, Reserved
-from millrace.relayer.submission.batch import Accepted, Announce, Batch, Result, Taken
+from millrace.relayer.submission.admission import Admission
+from millrace.relayer.submission.batch import Accepted, Announce, Batch, GivenUp, Result, Taken
 from millrace.relayer.submission.cosigner import Cosigner
 from millrace.relayer.submission.finisher import Finisher
 from millrace.relayer.submission.shares import Company, Shares
@@ -70,8 +72,10 @@ class Submitter:
         journal: Journal,
         cosigner: Cosigner,
         sign_wait: float = 0.0,
+        max_wait: float = math.inf,
     ) -> None:
-        """`sign_wait`: seconds a result waits for a signing process that is being replaced."""
+        """`sign_wait`: seconds a result waits for a signing process that is being replaced; `max_wait`: `Admission`."""
+        self.admission = Admission(max_wait)
         self._network = network
         self._relayers = relayers
         self._accounts = accounts
@@ -84,12 +88,19 @@ class Submitter:
 
     # ---- parsed → authenticated → approved → reserved
 
-    async def take(self, origin: Origin, raws: Sequence[Raw], announce: Announce | None = None) -> Batch:
+    async def take(
+        self,
+        origin: Origin,
+        raws: Sequence[Raw],
+        announce: Announce | None = None,
+        given_up: GivenUp = lambda: None,
+    ) -> Batch:
         """Check and reserve each transaction; what is refused has its reason in the batch's results.
 
-        `announce` is called for each accepted transaction before it can leave this process.
+        `announce` is called for each accepted transaction before it can leave this process; `given_up` says why, if so,
+        nothing more is to be begun.
         """
-        batch = Batch(origin, len(raws), announce)
+        batch = Batch(origin, len(raws), announce, given_up)
         factor = 1 if origin.is_sponsored else UNSPONSORED
         position, took = 0, 0.0
         while position < len(raws):
@@ -104,6 +115,12 @@ class Submitter:
             await self._taking.take(origin.ip, size)
             began = time.perf_counter()
             try:
+                reason = batch.given_up()
+                if reason is not None:
+                    batch.taken, start = [], part.positions.start
+                    batch.unserved += len(raws) - start
+                    batch.results[start:] = [reason] * (len(raws) - start)
+                    break
                 batch.taken = await self._take_part(raws, part, batch)
             finally:
                 self._taking.give_back(origin.ip, size)
