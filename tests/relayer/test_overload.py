@@ -39,9 +39,9 @@ async def test_row_23_who_would_wait_too_long_is_refused_at_once(world: Any) -> 
     assert admission.waiting == 0 and not admission._of
 
 
-@pytest.mark.parametrize("since", ["checked", "journalled"])
+@pytest.mark.parametrize("gone", [True, False])
 async def test_row_23_what_nobody_waits_for_is_not_done(
-    world: Any, monkeypatch: pytest.MonkeyPatch, since: str
+    world: Any, monkeypatch: pytest.MonkeyPatch, gone: bool
 ) -> None:
     """A client that has gone costs no check and no row any more; what it had taken is free again."""
     await start(world)
