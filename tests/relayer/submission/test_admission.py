@@ -95,7 +95,7 @@ def test_below_the_knee_nobody_is_refused() -> None:
 
 def test_a_heavy_client_waits_for_itself() -> None:
     """Beside one that always has all it may wait with, those who ask little are let in and served at once."""
-    service = Counter(1_200.0)
+    service = Counter(1_000.0)
     for _ in range(1_000):
         while service.ask("heavy", 10):
             pass

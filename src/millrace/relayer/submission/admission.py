@@ -6,7 +6,6 @@ wait follows from what waits already and how fast that has been served lately, s
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -108,11 +107,14 @@ class Admission:
 
 
 def _level(waiting: Iterable[int], room: float) -> float:
-    """The most that each may have so that all together have no more than `room`, where some have less."""
+    """The most that each may have so that all together have no more than `room`, where some have less.
+
+    Where all fit it is what the one with most would have if it took the rest of the room.
+    """
     ordered = sorted(waiting)
     for index, own in enumerate(ordered):
         fair = room / (len(ordered) - index)
         if own >= fair:
             return fair
         room -= own
-    return math.inf
+    return room + (ordered[-1] if ordered else 0)
