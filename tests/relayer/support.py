@@ -302,11 +302,17 @@ async def start(world: Any, policy: str = "", **changes: Any) -> None:
 
 
 async def submit(world: Any, *txs: Any, kind: Any = "relay", ip: str = "ip") -> list[str]:
-    """Submit a batch; for each transaction its reason or `ok`."""
+    """Submit a batch; for each transaction its reason, `ok` or `pending`."""
     submitter = world.service.submitter
     batch = await submitter.take(Origin(kind, ip), [raw(tx) for tx in txs])
     results = await submitter.finish(batch)
-    return ["ok" if isinstance(result, Accepted) else result.reason for result in results]
+    return [_outcome(result) for result in results]
+
+
+def _outcome(result: Any) -> str:
+    if not isinstance(result, Accepted):
+        return str(result.reason)
+    return "ok" if result.chain_hash else "pending"
 
 
 class Client:

@@ -11,17 +11,50 @@ from typing import Any
 
 import msgspec
 import pytest
-from relayer_support import RELAYERS, BlockMaker, settings, start, submit, transfer, wallet
+from relayer_support import (
+    RELAYERS,
+    BlockMaker,
+    Chain,
+    as_json,
+    connected,
+    settings,
+    start,
+    submit,
+    transfer,
+    wallet,
+)
 
+from millrace.chain import address
 from millrace.chain.keys import verify
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.chain.transaction import TransactionJson, client_hash, from_json, signing_message, to_proto
+from millrace.chain.transaction import TransactionJson, chain_hash, client_hash, from_json, signing_message, to_proto
 from millrace.relayer import app
+from millrace.relayer.network import publishing
 from millrace.relayer.rules.slices import PART, STRETCH
 from millrace.relayer.signing.handle import SignerError
+from millrace.relayer.signing.wire import Answer
 from millrace.relayer.submission.shares import Company
 
 ALICE = wallet(1)
+
+
+async def test_a_gossip_process_that_stands_still(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is stopped and not dead everything goes to the chain API; when it goes on it is used again."""
+    monkeypatch.setattr(publishing, "SILENT_SECONDS", 0.1)
+    await start(world, gossip=True)
+    service, process = world.service, world.service.peer._handle.pid
+    os.kill(process, signal.SIGSTOP)
+    try:
+        assert await submit(world, transfer(ALICE), transfer(ALICE, 1), transfer(wallet(2))) == ["ok"] * 3
+        sent = await world.api.wait_submitted(3)
+        assert [item["nonce"] for item in sent if item["sender"] == address.encode(ALICE.public)] == [0, 1]
+        assert service.broadcaster.gossip.is_silent and service.broadcaster.gossip.silences == 1
+    finally:
+        os.kill(process, signal.SIGCONT)
+    async with asyncio.timeout(20):
+        while service.broadcaster.gossip.is_silent:
+            await asyncio.sleep(0.01)
+    assert service.peer._handle.pid == process
 
 
 def environ_of(pid: int) -> bytes:
@@ -39,10 +72,10 @@ async def lose_signatures(world: Any) -> None:
 
 async def test_missed_signatures_are_made_up_for(world: Any) -> None:
     """What is journalled while the signing process is down is signed and broadcast when another has started."""
-    await start(world)
+    await start(world, sign_wait=0)
     service = world.service
     await lose_signatures(world)
-    assert await submit(world, transfer(ALICE), transfer(wallet(2))) == ["signer unavailable"] * 2
+    assert await submit(world, transfer(ALICE), transfer(wallet(2))) == ["pending"] * 2
     assert await submit(world, transfer(wallet(0)), kind="sign") == ["signer unavailable"]
     del service.signer.sign
     os.kill(service.signer.pid, signal.SIGKILL)
@@ -59,19 +92,19 @@ async def test_missed_signatures_are_made_up_for(world: Any) -> None:
 
 async def test_missed_signatures_after_a_rotation(world: Any) -> None:
     """A new signing process by SIGHUP makes up for the same."""
-    await start(world)
+    await start(world, sign_wait=0)
     await lose_signatures(world)
-    assert await submit(world, transfer(ALICE)) == ["signer unavailable"]
+    assert await submit(world, transfer(ALICE)) == ["pending"]
     await world.service.rotate()
     assert len(await world.api.wait_submitted(1)) == 1
 
 
 async def test_row_41_no_block_ends_what_nobody_signed(world: Any) -> None:
     """A node that claims a block with a client hash ends nothing: what waits for its signature is signed and sent."""
-    await start(world)
+    await start(world, sign_wait=0)
     service, tx = world.service, transfer(ALICE)
     await lose_signatures(world)
-    assert await submit(world, tx) == ["signer unavailable"]
+    assert await submit(world, tx) == ["pending"]
     lie = BlockMaker(1).block()
     for kind in (0, 120):
         mini = pb.MiniBlock(txHashes=[client_hash(tx)], senderShardID=1, receiverShardID=1, type=kind)
@@ -83,6 +116,84 @@ async def test_row_41_no_block_ends_what_nobody_signed(world: Any) -> None:
     assert len(service.lifecycle.inflight) == 1
     await world.service.rotate()
     assert len(await world.api.wait_submitted(1)) == 1
+
+
+@pytest.mark.parametrize("end", [signal.SIGSTOP, signal.SIGKILL])
+async def test_a_reply_waits_for_the_next_signing_process(world: Any, end: signal.Signals) -> None:
+    """A signing process that hangs or dies is replaced, and what it was asked meanwhile is accepted all the same."""
+    await start(world, signer_timeout=0.2, sign_wait=60.0)
+    lost = world.service.signer.pid
+    os.kill(lost, end)
+    txs = [transfer(ALICE), transfer(ALICE, 1), transfer(wallet(2))]
+    assert await submit(world, *txs) == ["ok"] * 3
+    assert world.service.signer.pid != lost
+    assert sorted(item["nonce"] for item in await world.api.wait_submitted(3)) == [0, 0, 1]
+
+
+async def test_what_waits_for_its_signature_is_pending(world: Any) -> None:
+    """After `sign_wait` the reply names the client hash; the transaction is signed and sent when that is possible."""
+    await start(world, sign_wait=0)
+    service, tx = world.service, transfer(ALICE)
+    await lose_signatures(world)
+    async with connected(world.ws) as client:
+        message = {"action": "relay", "requestId": 7, "tx": as_json(tx), "autoSubscribe": True}
+        reply = await client.ask(**message)
+        name = client_hash(tx).hex()
+        assert reply == {
+            "action": "relay", "requestId": 7, "status": "completed", "hashes": [name], "failed": [],
+            "results": [
+                {"index": 0, "hash": name, "clientHash": name, "topic": f"tx-status/{name}", "state": "pending"}
+            ],
+        }  # fmt: skip
+        assert await client.ask(**message) == reply, "the same bytes, the same answer"
+        await service.rotate()
+        (sent,) = await world.api.wait_submitted(1)
+        signed = from_json(msgspec.convert(sent, TransactionJson))
+        again = await client.ask(**message)
+        assert again["hashes"] == [chain_hash(signed).hex()] and "state" not in again["results"][0]
+        chain = Chain(world, 1)
+        chain.final([signed])
+        told = await client.push()
+        assert told["data"] == {"hash": name, "status": "success", "chainHash": chain_hash(signed).hex()}
+
+
+async def test_what_is_pending_outlives_the_service(world: Any) -> None:
+    """A service that restarts before anybody signed signs and sends what it had accepted."""
+    await start(world, sign_wait=0)
+    await lose_signatures(world)
+    assert await submit(world, transfer(ALICE)) == ["pending"]
+    await world.stop()
+    await start(world)
+    assert len(await world.api.wait_submitted(1)) == 1
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+
+
+async def test_what_is_pending_and_refused_in_the_end_is_told(world: Any) -> None:
+    """What the next signing process refuses will never run: whoever waits for its status hears why."""
+    await start(world, sign_wait=0)
+    service, tx = world.service, transfer(ALICE)
+    await lose_signatures(world)
+    async with connected(world.ws) as client:
+        reply = await client.ask(action="relay", tx=as_json(tx), autoSubscribe=True)
+        assert reply["results"][0]["state"] == "pending"
+        service.lifecycle.inflight.of_sender(ALICE.public)[0].sign_requests = 0  # the one that was lost got nothing
+
+        async def refuse(transactions: list[bytes]) -> list[Any]:
+            return [Answer(refusal="no") for _ in transactions]
+
+        service.signer.sign = refuse
+        await service.cosigner.sign_missed()
+        told = await client.push()
+        assert told["data"] == {"hash": client_hash(tx).hex(), "status": "fail", "reason": "signer refused"}
+    assert len(service.lifecycle.inflight) == 0
+
+
+async def test_what_was_only_signed_and_is_to_be_sent_is_not_pending(world: Any) -> None:
+    """Nothing is promised that a restart would not send: a row of `/v1/sign` without a signature says nothing of it."""
+    await start(world, sign_wait=0)
+    await lose_signatures(world)
+    for kind in ("sign", "relay"):
+        assert await submit(world, transfer(ALICE), kind=kind) == ["signer unavailable"]
 
 
 async def test_what_is_being_signed_is_not_asked_twice(world: Any) -> None:

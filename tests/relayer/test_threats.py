@@ -37,7 +37,7 @@ from millrace.relayer.metrics import make_registry
 from millrace.relayer.rules.policy import Budget, Policy, loads
 from millrace.relayer.rules.slices import PART
 from millrace.relayer.rules.stages import Origin
-from millrace.relayer.submission import submitter
+from millrace.relayer.submission import finisher, submitter
 from millrace.relayer.submission.batch import Accepted
 from millrace.relayer.submission.shares import Company
 
@@ -602,7 +602,7 @@ async def test_row_23_others_get_their_turn_in_a_long_batch(world: Any) -> None:
     await counting
     assert answers == ["invalid signature"] * 100
     assert turns >= 99, "one of them is a part by itself, and after each part others have their turn"
-    assert len(world.service.submitter._taking) == len(world.service.submitter._finishing) == 0
+    assert len(world.service.submitter._taking) == len(world.service.submitter._finisher._shares) == 0
 
 
 async def test_row_23_long_batches_rest_while_others_are_there(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -626,7 +626,7 @@ async def test_row_23_long_batches_rest_while_others_are_there(world: Any, monke
 
 @pytest.mark.parametrize(
     ("stage", "shares", "most"),
-    [("_take_part", "_taking", submitter.TAKING), ("_write", "_finishing", submitter.FINISHING)],
+    [("_take_part", "_taking", submitter.TAKING), ("_write", "_shares", finisher.FINISHING)],
 )
 async def test_row_23_one_client_has_so_much_under_way(
     world: Any, monkeypatch: pytest.MonkeyPatch, stage: str, shares: str, most: int
@@ -637,19 +637,20 @@ async def test_row_23_one_client_has_so_much_under_way(
     submitter._company.is_alone = lambda client: False
     inside: Counter[str] = Counter()
     go_on = asyncio.Event()
-    pass_on = getattr(submitter, stage)
+    half = submitter if stage == "_take_part" else submitter._finisher
+    pass_on = getattr(half, stage)
 
     async def hold(*arguments: Any) -> Any:
         inside[arguments[-1].origin.ip] += 1
         await go_on.wait()
         return await pass_on(*arguments)
 
-    monkeypatch.setattr(submitter, stage, hold)
+    monkeypatch.setattr(half, stage, hold)
     batches = [[transfer(wallet(1, number), nonce) for nonce in range(PART)] for number in range(8)]
     asking = [asyncio.create_task(submit(world, *batch, ip="many")) for batch in batches]
     asking.append(asyncio.create_task(submit(world, transfer(wallet(1, 9)), ip="few")))
     async with asyncio.timeout(10):
-        while inside["many"] + len(getattr(submitter, shares)._waiting.get("many", ())) < 8 or not inside["few"]:
+        while inside["many"] + len(getattr(half, shares)._waiting.get("many", ())) < 8 or not inside["few"]:
             await asyncio.sleep(0)
     assert inside == {"many": most // PART, "few": 1}
     go_on.set()
@@ -665,7 +666,7 @@ async def test_row_23_many_short_batches_of_who_is_alone(world: Any) -> None:
     orders = [txs[:1], txs[1:2], txs[2:3], txs[3:4], txs[4:]]
     answers = await asyncio.gather(*(submit(world, *order) for order in orders))
     assert answers == [["ok"] * len(order) for order in orders]
-    assert len(submitter._taking) == len(submitter._finishing) == 0
+    assert len(submitter._taking) == len(submitter._finisher._shares) == 0
 
 
 async def test_row_31_any_origin_no_cookies(world: Any) -> None:

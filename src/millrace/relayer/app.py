@@ -153,7 +153,14 @@ class Service:
         self._started.push_async_callback(self.broadcaster.stop)
         self.cosigner = Cosigner(self.lifecycle, lambda: self.signer, self._send)
         self.submitter = Submitter(
-            self.network, self.relayers, self.accounts, self.lifecycle, self.journal, self.cosigner
+            self.network,
+            self.relayers,
+            self.accounts,
+            self.lifecycle,
+            self.journal,
+            self.cosigner,
+            settings.sign_wait,
+            settings.max_wait,
         )
         self.shared = Shared(settings, self.submitter, self.statistics.snapshots())
         self.gateway = Gateway(self.shared)
@@ -169,6 +176,7 @@ class Service:
         self.events = Events(
             self.network, self.tracker, self.book, self.lifecycle, self.gateway, self.statistics, absent
         )
+        self.lifecycle.on_refused = self.events.tell_refused
         if settings.hub_url:
             self.lifecycle.sponsor.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         self.hub = HubClient(settings.hub_url, self.events, self.journal.cursor())
@@ -314,6 +322,7 @@ class Service:
             self.shared.unfinished,
             self.shared.clients,
             self.settings.max_batch,
+            self.settings.max_wait,
             self.health,
             self.is_ready,
             self.shared.count,
@@ -447,6 +456,7 @@ class Service:
             accounts=self.accounts,
             absent_accounts=self.absent_accounts,
             statistics=self.statistics,
+            admission=self.submitter.admission,
             broadcaster=self.broadcaster,
             peer=self.peer,
             shared=self.shared,

@@ -28,6 +28,7 @@ from millrace.relayer.network.gossip_peer import Peer
 from millrace.relayer.rules.stages import Relayers
 from millrace.relayer.signing.handle import SigningProcess
 from millrace.relayer.statistics.streams import Statistics
+from millrace.relayer.submission.admission import Admission
 from millrace.runtime.doors import Doors
 
 TOP_RECEIVERS = 20
@@ -49,6 +50,7 @@ class Measured:
     accounts: AccountSource
     absent_accounts: AbsentAccounts
     statistics: Statistics
+    admission: Admission
     broadcaster: Broadcaster
     peer: Peer | None
     shared: Shared
@@ -93,6 +95,8 @@ class _RelayerCollector(Collector):
             ("journal_commits", "Groups committed.", parts.journal.commits),
             ("gossip_sent", "Transactions taken by gossip peers, repeats included.", parts.broadcaster.sent),
             ("api_sent", "Transactions taken by the chain API.", parts.broadcaster.sent_to_api),
+            ("overloaded", "Transactions refused as they would have waited too long.", parts.admission.refused),
+            ("gossip_silences", "Times gossip answered nothing for 2 s.", parts.broadcaster.gossip.silences),
             ("untaken", "Sends nobody took; each is tried again.", parts.broadcaster.untaken),
             ("events", "Events read from the hub.", parts.events.taken),
             ("events_unreadable", "Events that could not be read.", parts.events.unreadable),
@@ -147,6 +151,8 @@ class _RelayerCollector(Collector):
             ("http_connections", "Open HTTP connections.", parts.http_doors.open),
             ("unfinished_bytes", "Bytes of messages that have not wholly come.", parts.shared.unfinished.total),
             ("subscriptions", "Topics subscribed to.", len(parts.shared.subscriptions)),
+            ("waiting", "Transactions submitted and not answered.", parts.admission.waiting),
+            ("expected_wait_seconds", "How long what waits takes to be served.", parts.admission.expected),
             ("in_flight", "Transactions that may still run.", len(entries)),
             ("in_flight_oldest_seconds", "Age of the oldest of them.", oldest),
             ("broadcast_queue", "Transactions waiting for a batch.", parts.broadcaster.queued),

@@ -65,6 +65,8 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Names of environment variables that hold 64 hex digits of a seed each (development only)."""
     signer_timeout: float = 5.0
     """Seconds the signing process may take for an answer before it is replaced."""
+    sign_wait: float = 8.0
+    """Seconds a reply waits for a signing process that is being replaced; then it says `pending`."""
 
     gossip: bool = True
     """Whether to run a libp2p peer; without it the chain API takes every transaction."""
@@ -103,6 +105,8 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_message_bytes: int = 4 * 1024 * 1024
     ping_interval: float = 30.0
     pong_timeout: float = 20.0
+    max_wait: float = 1.0
+    """Seconds a submission may be expected to wait; beyond it is refused at once (`relayer busy`)."""
     max_batch: int = 100
     """Transactions of one submission."""
     submit_rate: float = 500.0

@@ -10,10 +10,12 @@ import msgspec
 import pytest
 from relayer_support import as_json, transfer, wallet
 
+from millrace.relayer.gateway.limits import GONE
 from millrace.relayer.gateway.submission_lane import MAX_WAITING, SubmissionLane
 from millrace.relayer.protocol import messages, reasons
 from millrace.relayer.protocol.messages import Relay
 from millrace.relayer.protocol.reasons import Reason
+from millrace.relayer.submission.admission import Admission
 from millrace.relayer.submission.batch import Batch
 
 TX = msgspec.json.encode(as_json(transfer(wallet(1))))
@@ -24,16 +26,19 @@ class Submitter:
 
     def __init__(self) -> None:
         self.taken: list[int] = []
+        self.batches: list[Batch] = []
         self.may_take = asyncio.Semaphore(0)
         self.finished: dict[int, asyncio.Future[None]] = {}
         self.results: list[Reason] = [reasons.NONCE_TOO_LOW]
+        self.admission = Admission(1.0, clock=lambda: 0.0)
 
-    async def take(self, origin: Any, raws: Any, announce: Any = None) -> Batch:
+    async def take(self, origin: Any, raws: Any, announce: Any, given_up: Any) -> Batch:
         number = len(self.taken)
         self.taken.append(len(raws))
         await self.may_take.acquire()
-        batch = Batch(origin, len(raws), announce)
+        batch = Batch(origin, len(raws), announce, given_up)
         batch.stretch = number  # what `finish` knows it by
+        self.batches.append(batch)
         return batch
 
     async def finish(self, batch: Batch) -> list[Reason]:
@@ -53,6 +58,7 @@ class Session:
         self.can_pay = True
         self.replies: list[dict[str, Any]] = []
         self.refused: list[tuple[str | None, str, Any]] = []
+        self.told: list[tuple[str, int | None, Any]] = []
         self.unread: list[str] = []
         self.control: list[Any] = []
 
@@ -64,6 +70,9 @@ class Session:
 
     def refuse(self, action: str | None, reason: Reason, request_id: Any) -> None:
         self.refused.append((action, reason.reason, request_id))
+
+    def tell_refused(self, action: str | None, reason: Reason, request_id: Any) -> None:
+        self.told.append((reason.code, reason.retry_after_ms, request_id))
 
     def refuse_unread(self, data: bytes, reason: Reason) -> None:
         self.unread.append(reason.reason)
@@ -80,13 +89,13 @@ class Setting:
 
     def __init__(self) -> None:
         self.session, self.submitter = Session(), Submitter()
-        self.wait = 0.0
+        self.wait = self.now = 0.0
         self.counted: list[str] = []
         self.gateway = SimpleNamespace(
-            settings=SimpleNamespace(max_batch=100),
+            settings=SimpleNamespace(max_batch=100, max_wait=1.0),
             submitter=self.submitter,
             submissions=SimpleNamespace(take=lambda client, size, now: self.wait),
-            clock=lambda: 0.0,
+            clock=lambda: self.now,
             count=lambda reason: self.counted.append(reason.code),
             stopping=False,
             under_way=0,
@@ -168,7 +177,37 @@ async def test_what_was_not_begun_ends_with_the_connection(setting: Setting) -> 
     await settle()
     setting.submitter.finished[0].set_result(None)
     await settle()
-    assert setting.submitter.taken == [1] and setting.gateway.under_way == 0
+    assert setting.submitter.taken == [1] and setting.gateway.under_way == setting.submitter.admission.waiting == 0
+
+
+async def test_what_nobody_waits_for_any_more_is_given_up(setting: Setting) -> None:
+    """The submitter is told when the client has gone, or waited longer than it is promised to."""
+    setting.add(1)
+    setting.add(2)
+    await settle()
+    setting.submitter.may_take.release()
+    setting.submitter.may_take.release()
+    await settle()
+    first, second = (setting.submitter.batches[number].given_up for number in range(2))
+    assert first() is second() is None
+    setting.now = 1.1
+    assert first().reason == "relayer busy" and first().retry_after_ms == 1_100
+    setting.now, setting.session.closed = 0.5, True
+    assert second() == GONE
+
+
+async def test_who_would_wait_too_long_is_told_so(setting: Setting) -> None:
+    """It hears when to come again, is not under way, and is no flooder for it: it is the service that is late."""
+    setting.submitter.admission.enter("somebody", 2_500)
+    setting.submitter.admission.enter("client", 2_000)
+    setting.add(1)
+    ((code, retry, request_id),) = setting.session.told
+    assert (code, request_id) == ("relayer_busy", 1) and retry is not None and retry >= 1_000
+    assert setting.gateway.under_way == 0 and not setting.session.refused
+    setting.submitter.admission.leave("client", 2_000)
+    setting.add(2)
+    assert setting.gateway.under_way == 1, "its own queue is short: others wait for themselves"
+    assert setting.submitter.admission.waiting == 2_501
 
 
 @pytest.mark.parametrize("stage", ["take", "finish"])
@@ -182,7 +221,11 @@ async def test_a_defect_closes_this_connection_and_is_not_under_way(setting: Set
     setting.submitter.may_take.release()
     setting.add(1)
     await settle()
-    assert setting.session.code == 1011 and setting.gateway.under_way == 0 and not setting.session.replies
+    assert (
+        setting.session.code == 1011
+        and setting.gateway.under_way == setting.submitter.admission.waiting == 0
+        and not setting.session.replies
+    )
 
 
 async def test_a_large_message_is_read_in_its_turn(setting: Setting) -> None:
@@ -199,7 +242,8 @@ async def test_a_large_message_is_read_in_its_turn(setting: Setting) -> None:
     assert isinstance(setting.session.control[0], messages.Subscribe)
     setting.submitter.finished[0].set_result(None)
     await settle()
-    assert [reply["requestId"] for reply in setting.session.replies] == [7] and setting.gateway.under_way == 0
+    assert [reply["requestId"] for reply in setting.session.replies] == [7]
+    assert setting.gateway.under_way == setting.submitter.admission.waiting == 0
 
 
 @pytest.mark.parametrize(

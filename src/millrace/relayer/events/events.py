@@ -20,6 +20,7 @@ from millrace.relayer.events import account_feed
 from millrace.relayer.events.absent_accounts import AbsentAccounts
 from millrace.relayer.events.account_feed import AccountFeed
 from millrace.relayer.ledger.accounts import AccountBook
+from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.protocol import messages
 from millrace.relayer.protocol.topics import TxStatusTopic
@@ -199,6 +200,16 @@ class Events:
             return  # read again and not in flight: it may have been executed since, which is still to be read
         if client_hash is not None:
             self._tell(Outcome(item.tx_hash, client_hash or item.client_hash, "fail", NOT_EXECUTABLE))
+
+    def tell_refused(self, entry: Entry) -> None:
+        """An accepted transaction will never run: nobody signed it, and nobody will."""
+
+        def make() -> bytes:
+            reason = UNSET if entry.refusal is None else entry.refusal.reason
+            data = messages.StatusData(hash=entry.client_hash.hex(), status="fail", reason=reason)
+            return messages.encode(messages.StatusMessage(data))
+
+        self.statuses_told += self._publisher.tell_status(TxStatusTopic(entry.client_hash), make)
 
     def _tell(self, outcome: Outcome) -> None:
         """Tell both hashes' subscribers; each hears the hash it asked for."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict, deque
 
+from millrace.relayer.protocol import reasons
+from millrace.relayer.protocol.reasons import Reason
 from millrace.runtime.client_address import is_local
 
 CONTROL_WINDOW = 5.0
@@ -81,6 +83,15 @@ class TokenBuckets:
         if granted:
             return 0.0
         return (cost - tokens) / self._rate if self._rate > 0 and cost <= self._burst else math.inf
+
+
+GONE = reasons.BUSY.but("its client has gone; send the same bytes again", 100)
+"""Of what is given up because nobody waits for it; heard by another submission of the same bytes, if there is one."""
+
+
+def overloaded(wait: float) -> Reason:
+    """Why nobody is let in who would wait so much longer than the limit; then there may be room."""
+    return reasons.BUSY.but("too much is waiting", max(100, milliseconds(wait)))
 
 
 def milliseconds(seconds: float) -> int:

@@ -46,10 +46,11 @@ def _items(results: Sequence[Result], subscribed: Mapping[bytes, str]) -> tuple[
             accepted.append(
                 ResultItem(
                     index=index,
-                    hash=result.chain_hash.hex(),
+                    hash=(result.chain_hash or result.client_hash).hex(),
                     client_hash=result.client_hash.hex(),
                     relayer_signature=result.tx.relayer_signature.hex() or UNSET,
-                    topic=subscribed.get(result.chain_hash, UNSET),
+                    topic=subscribed.get(result.chain_hash or result.client_hash, UNSET),
+                    state=UNSET if result.chain_hash else "pending",
                 )
             )
     return accepted, failed

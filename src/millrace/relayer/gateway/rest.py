@@ -13,7 +13,7 @@ from msgspec import Raw
 from prometheus_client import CollectorRegistry
 
 from millrace.relayer.gateway import openapi
-from millrace.relayer.gateway.limits import TokenBuckets
+from millrace.relayer.gateway.limits import GONE, TokenBuckets, overloaded
 from millrace.relayer.gateway.replies import sign_reply, submission_reply
 from millrace.relayer.gateway.traffic import HeldBytes
 from millrace.relayer.protocol import large_messages, messages, reasons, strict_json
@@ -50,6 +50,7 @@ class RestApi:
         unfinished: HeldBytes,
         clients: ClientAddress,
         max_batch: int,
+        max_wait: float,
         health: Callable[[], dict[str, object]],
         is_ready: Callable[[], bool],
         count: Callable[[Reason], Reason],
@@ -62,6 +63,7 @@ class RestApi:
         self._unfinished = unfinished
         self._clients = clients
         self._max_batch = max_batch
+        self._max_wait = max_wait
         self._health = health
         self._is_ready = is_ready
         self._count = count
@@ -111,9 +113,26 @@ class RestApi:
             raise Refused(reasons.INVALID_MESSAGE.but("send application/json"))
         remote = self._client(request)
         transactions = await self._read(await self._receive(request, remote), remote)
-        _charge(self._submissions, remote, len(transactions), "too many transactions from this address")
-        batch = await self._submitter.take(Origin(kind, remote), transactions)
-        results = await self._submitter.finish(batch)
+        admission, size, since = self._submitter.admission, len(transactions), time.monotonic()
+        wait = admission.wait(remote, size)
+        if wait:
+            raise Refused(overloaded(wait))
+        _charge(self._submissions, remote, size, "too many transactions from this address")
+        admission.enter(remote, size)
+
+        def given_up() -> Reason | None:
+            if request.transport is None:
+                return GONE
+            waited = time.monotonic() - since
+            return overloaded(waited) if waited > self._max_wait else None
+
+        unserved = size
+        try:
+            batch = await self._submitter.take(Origin(kind, remote), transactions, given_up=given_up)
+            results = await self._submitter.finish(batch)
+            unserved = batch.unserved
+        finally:
+            admission.leave(remote, size, unserved)
         for result in results:
             if isinstance(result, Reason):
                 self._count(result)

@@ -196,9 +196,19 @@ class PublicSession(_Listener):
         topic: str | None = None,
     ) -> None:
         """Answer first; only whoever keeps sending what is refused loses the connection."""
-        self.send_text(messages.fail_reply(action, self._shared.count(reason), request_id, topic))
+        self.tell_refused(action, reason, request_id, topic)
         if self._flood.admit(self._shared.clock()):
             self.close(websocket.POLICY_VIOLATION, "too many refused messages")
+
+    def tell_refused(
+        self,
+        action: str | None,
+        reason: Reason,
+        request_id: messages.RequestId | None,
+        topic: str | None = None,
+    ) -> None:
+        """Answer that a message is refused, as who asks may be for the service's own reasons."""
+        self.send_text(messages.fail_reply(action, self._shared.count(reason), request_id, topic))
 
     # ---- subscriptions
 

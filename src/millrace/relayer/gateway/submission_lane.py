@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Literal, Protocol
 
-from millrace.relayer.gateway.limits import milliseconds
+from millrace.relayer.gateway.limits import GONE, milliseconds, overloaded
 from millrace.relayer.gateway.replies import submission_reply
 from millrace.relayer.gateway.shared import Shared
 from millrace.relayer.ledger.inflight import Entry
@@ -36,6 +36,7 @@ class Submitting(Protocol):
     def charge(self, cost: float) -> bool: ...
     def control_message(self, request: messages.Request) -> None: ...
     def refuse(self, action: str | None, reason: Reason, request_id: messages.RequestId | None) -> None: ...
+    def tell_refused(self, action: str | None, reason: Reason, request_id: messages.RequestId | None) -> None: ...
     def refuse_unread(self, data: bytes, reason: Reason) -> None: ...
     def subscribe(self, topic: topics.Topic) -> bool: ...
     def send_text(self, payload: bytes) -> None: ...
@@ -48,8 +49,8 @@ class SubmissionLane:
     def __init__(self, shared: Shared, session: Submitting) -> None:
         self._shared = shared
         self._session = session
-        self._waiting: deque[Relay | Broadcast | bytes] = deque()
-        """Submissions, and large messages not read yet."""
+        self._waiting: deque[tuple[float, int, Relay | Broadcast | bytes]] = deque()
+        """Submissions, and large messages not read yet: each with its time, and how many transactions it has."""
         self._under_way = 0
         self._worker: asyncio.Task[None] | None = None
         self._finishing: set[asyncio.Task[None]] = set()
@@ -57,17 +58,18 @@ class SubmissionLane:
     def add(self, request: Relay | Broadcast) -> None:
         """Take a submission in its turn, or refuse it."""
         if self._has_room(_action(request), request.request_id) and self._admit(request):
-            self._queue(request)
+            self._queue(request, len(messages.transactions_of(request)))
 
     def read_later(self, data: bytes) -> None:
         """Read a large message, whose bytes are paid for, in its turn, or refuse it."""
         if self._has_room(None, None):
-            self._queue(data)
+            self._queue(data, 0)
 
     def clear(self) -> None:
         """Nobody waits for what was not begun."""
-        self._done(len(self._waiting))
-        self._waiting.clear()
+        while self._waiting:
+            size = self._waiting.popleft()[1]
+            self._done(size, size)
 
     async def _read(self, data: bytes) -> Relay | Broadcast | None:
         """The submission in a large message; anything else is answered here."""
@@ -82,13 +84,20 @@ class SubmissionLane:
             self._session.refuse_unread(data, refusal.reason)
             return None
         if isinstance(request, Relay | Broadcast):
-            return request if self._admit(request) else None
+            if not self._admit(request):
+                return None
+            self._shared.submitter.admission.enter(self._session.client, len(messages.transactions_of(request)))
+            return request
         self._session.control_message(request)
         return None
 
     def _admit(self, request: Relay | Broadcast) -> bool:
-        """Take a submission from the client's rate; otherwise it is told when to come again."""
+        """Take a submission from the client's rate. What is beyond it, or would wait too long, hears when to come."""
         size = len(messages.transactions_of(request))
+        wait = self._shared.submitter.admission.wait(self._session.client, size)
+        if wait:  # its own doing or not: to ask is no offence
+            self._session.tell_refused(_action(request), overloaded(wait), request.request_id)
+            return False
         wait = self._shared.submissions.take(self._session.client, size, self._shared.clock())
         if wait:
             reason = reasons.RATE_LIMIT.but("too many transactions from this address", milliseconds(wait))
@@ -106,11 +115,12 @@ class SubmissionLane:
             self._session.refuse(action, reason, request_id)
         return reason is None
 
-    def _queue(self, item: Relay | Broadcast | bytes) -> None:
-        """A submission, or a large message to be read, waits for its turn on this connection."""
+    def _queue(self, item: Relay | Broadcast | bytes, size: int) -> None:
+        """A submission of `size` transactions, or a large message to be read, waits for its turn on this connection."""
+        self._shared.submitter.admission.enter(self._session.client, size)
         self._under_way += 1
         self._shared.under_way += 1
-        self._waiting.append(item)
+        self._waiting.append((self._shared.clock(), size, item))
         if self._worker is None:
             self._worker = asyncio.create_task(self._work())
 
@@ -120,20 +130,23 @@ class SubmissionLane:
         The last one is finished here, without a task of its own: what comes meanwhile has another worker.
         """
         last: Coroutine[Any, Any, None] | None = None
+        size = 0
         try:
             while self._waiting and last is None:
-                item = self._waiting.popleft()
+                since, size, item = self._waiting.popleft()
                 request = await self._read(item) if isinstance(item, bytes) else item
+                if request is not None:
+                    size = len(messages.transactions_of(request))
                 if request is None or self._session.closed:
-                    self._done(1)
+                    self._done(size, size)
                     continue
-                last = await self._take(request)
+                last = await self._take(request, since)
                 if self._waiting:
                     self._keep(asyncio.create_task(last))
                     last = None
         except Exception:
             log.exception("a submission was not taken")
-            self._done(1)
+            self._done(size, size)
             self._session.close(1011, "internal error")
         finally:
             worker, self._worker = self._worker, None
@@ -142,12 +155,14 @@ class SubmissionLane:
             self._keep(worker)
             await last
 
-    async def _take(self, request: Relay | Broadcast) -> Coroutine[Any, Any, None]:
+    async def _take(self, request: Relay | Broadcast, since: float) -> Coroutine[Any, Any, None]:
         """Take a submission; what is left is to finish it."""
         subscribed: dict[bytes, str] = {}
         announce = partial(self._auto_subscribe, into=subscribed) if request.auto_subscribe else None
         origin = Origin(_action(request), self._session.client)
-        batch = await self._shared.submitter.take(origin, messages.transactions_of(request), announce)
+        batch = await self._shared.submitter.take(
+            origin, messages.transactions_of(request), announce, partial(self._given_up, since)
+        )
         return self._finish(request, batch, subscribed)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
@@ -163,24 +178,34 @@ class SubmissionLane:
             self._session.close(1011, "internal error")
             return
         finally:
-            self._done(1)
+            self._done(len(batch.results), batch.unserved)
         for result in results:
             if isinstance(result, Reason):
                 self._shared.count(result)
         reply = submission_reply(batch.origin.kind, results, request.request_id, subscribed)
         self._session.send_text(messages.encode(reply))
 
-    def _done(self, count: int) -> None:
-        self._under_way -= count
-        self._shared.under_way -= count
+    def _given_up(self, since: float) -> Reason | None:
+        """Why a submission that came at this time is worth no work any more, if so."""
+        if self._session.closed:
+            return GONE
+        waited = self._shared.clock() - since
+        return overloaded(waited) if waited > self._shared.settings.max_wait else None
+
+    def _done(self, size: int, unserved: int) -> None:
+        """A submission of so many transactions is answered, `unserved` of them without work."""
+        self._shared.submitter.admission.leave(self._session.client, size, unserved)
+        self._under_way -= 1
+        self._shared.under_way -= 1
 
     def _auto_subscribe(self, entry: Entry, into: dict[bytes, str]) -> None:
         """Subscribe to the fate of an accepted transaction, if there is still room for a topic."""
-        topic = TxStatusTopic(entry.chain_hash)
+        tx_hash = entry.chain_hash or entry.client_hash
+        topic = TxStatusTopic(tx_hash)
         if not self._session.closed:
             with contextlib.suppress(Refused):
                 self._session.subscribe(topic)
-                into[entry.chain_hash] = topics.text_of(topic)
+                into[tx_hash] = topics.text_of(topic)
 
 
 def _action(request: Relay | Broadcast) -> Literal["relay", "broadcast"]:

@@ -53,12 +53,22 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     refusal: Reason | None = None
     """Why it is over, if it was never accepted."""
     waiters: tuple[asyncio.Future[None], ...] = ()
-    """Later submissions of the same bytes, which get the first one's outcome."""
+    """Who waits for its next step: later submissions of the same bytes, replies that wait for a signature."""
 
     @property
     def cost_to_sender(self) -> int:
         """What it can take from the sender's balance."""
         return self.tx.value + (0 if self.tx.relayer else self.fee)
+
+
+async def next_step(entry: Entry) -> None:
+    """Wait until the entry is journalled if it is reserved, signed if it is journalled, or over."""
+    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    entry.waiters += (waiter,)
+    try:
+        await waiter
+    finally:
+        entry.waiters = tuple(other for other in entry.waiters if other is not waiter)
 
 
 class InFlight:

@@ -6,7 +6,6 @@ nothing else can run, so no two transactions can both have the last of anything.
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from millrace.relayer.journal.recovery import SafeStart
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.ledger.accounts import Account
-from millrace.relayer.ledger.inflight import Entry, InFlight
+from millrace.relayer.ledger.inflight import Entry, InFlight, next_step
 from millrace.relayer.ledger.sponsor import Sponsor
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason, Refused
@@ -51,6 +50,8 @@ class Lifecycle:
         self._wall_ms = wall_ms
         self.safe_start: SafeStart | None = None
         """What to keep to where the journal does not know all that was signed."""
+        self.on_refused: Callable[[Entry], None] = lambda entry: None
+        """Told of each journalled entry that ends without a co-signature, see its `refusal`: it will never run."""
 
     # ---- before
 
@@ -163,9 +164,7 @@ class Lifecycle:
     async def decided(self, entry: Entry) -> Reason | None:
         """Wait until an entry is journalled or released; why it was released, if it was."""
         if entry.state == "reserved":
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            entry.waiters += (waiter,)
-            await waiter
+            await next_step(entry)
         return entry.refusal
 
     def release(self, entry: Entry, reason: Reason) -> None:
@@ -184,6 +183,7 @@ class Lifecycle:
         if entry.sign_requests == 1 and entry.state == "journalled":
             entry.refusal = reason
             self._end(entry, "superseded", 0)
+            self.on_refused(entry)
 
     def complete(self, entry: Entry) -> None:
         """The entry came with all its signatures; its row says so already."""
@@ -197,6 +197,8 @@ class Lifecycle:
                 continue
             self.inflight.signed(entry, signature)
             self.sponsor.signed(entry)
+            if entry.waiters:
+                _tell(entry)
             rows.append((entry.tx.sender, entry.tx.nonce, signature))
         if rows:
             self._journal.cosigned(rows)
@@ -270,6 +272,8 @@ class Lifecycle:
             if not entry.chain_hash:
                 entry.refusal = reasons.NONCE_TOO_LOW
             self._end(entry, "superseded", entry.fee)
+            if entry.refusal is not None:
+                self.on_refused(entry)
 
     def nonce_heard(self, sender: bytes, nonce: int) -> None:
         """The chain API is at `nonce`, maybe by a block not yet final: only what is sent no more is let go."""

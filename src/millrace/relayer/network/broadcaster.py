@@ -1,4 +1,4 @@
-"""Gets transactions to the chain and keeps trying: gossip in batches, the chain API when no peer is known.
+"""Gets transactions to the chain and keeps trying: gossip in batches; without peers or answers the chain API.
 
 One batch per topic leaves at once after a pause, further ones every 250 ms or when 256 KiB are full, so that
 three shards stay far below the rate at which nodes ban a peer. Sender shards never share a batch.
@@ -19,6 +19,7 @@ from millrace.chain.transaction import Transaction
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.network.api_queue import ApiQueue
 from millrace.relayer.network.chain_api import Taken
+from millrace.relayer.network.publishing import Publish, Publishing
 from millrace.runtime.tasks import end_tasks
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,6 @@ class _Queue:
         return entries
 
 
-Publish = Callable[[str, bytes], Awaitable[int]]
 SubmitToApi = Callable[[Transaction], Awaitable[Taken]]
 
 
@@ -70,7 +70,7 @@ class Broadcaster:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._network = network
-        self._publish = publish
+        self.gossip = Publishing(publish, self._peers_are_back, clock)
         self._submit = submit
         self._is_wanted = is_wanted
         self._on_expired = on_expired
@@ -126,6 +126,7 @@ class Broadcaster:
         """Send again what is due, for ever."""
         while True:
             await asyncio.sleep(0.25)
+            self.gossip.look()
             self.send_due()
 
     def send_due(self) -> None:
@@ -152,6 +153,7 @@ class Broadcaster:
     async def stop(self) -> None:
         """Stop sending; what was not sent is in the journal."""
         await end_tasks(self._workers)
+        await self.gossip.stop()
         await self._to_api.stop()
 
     async def _work(self, topic: str, queue: _Queue) -> None:
@@ -178,23 +180,27 @@ class Broadcaster:
             try:
                 data = wrap_transactions(batch, int(time.time()))
                 self._free_at = max(self._free_at, self._clock()) + len(data) / BYTES_PER_SECOND
-                peers = await self._publish(topic, data)
+                peers = await self.gossip.publish(topic, data)
             except Exception:  # a defect with one batch must not stop the others
                 log.exception("a batch was not sent", extra={"topic": topic})
                 self._again(part, taken=False)
                 continue
-            if peers > 0:
+            if peers:
                 self.sent += len(part)
                 self._again(part, taken=True)
-                for entry in self._to_api.take_back():
-                    self._put(entry)
+                self._peers_are_back()
             elif self._submit is not None:
                 self._to_api.put(part)
             else:
                 self._untaken(part)
 
+    def _peers_are_back(self) -> None:
+        """What waits for the chain API goes out by gossip."""
+        for entry in self._to_api.take_back():
+            self._put(entry)
+
     async def _hand_to_api(self, entry: Entry) -> bool:
-        """No gossip peer is known; whether the sender's next may go to the chain API too."""
+        """No gossip peer is known, or gossip is silent; whether the sender's next may go to the chain API too."""
         if not self._is_wanted(entry):
             self._forget(entry)
             return True

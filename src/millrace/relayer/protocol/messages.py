@@ -246,11 +246,13 @@ class ResultItem(msgspec.Struct, frozen=True, rename="camel"):
 
     index: int
     hash: str
-    """The chain hash."""
+    """The chain hash; the client hash of what is pending."""
     client_hash: str
     relayer_signature: str | UnsetType = UNSET
     topic: str | UnsetType = UNSET
     """The tx-status topic that `autoSubscribe` subscribed to."""
+    state: str | UnsetType = UNSET
+    """`pending`: accepted, and to be co-signed and sent as soon as there is a signing process again."""
 
 
 class SubmissionReply(msgspec.Struct, frozen=True, rename="camel"):

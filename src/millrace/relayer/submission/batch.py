@@ -19,10 +19,12 @@ class Accepted(msgspec.Struct, frozen=True, gc=False):
     tx: Transaction
     client_hash: bytes
     chain_hash: bytes
+    """Empty while it is pending: journalled, and not signed yet, as the signing process is being replaced."""
 
 
 Result = Accepted | Reason
 Announce = Callable[[Entry], None]
+GivenUp = Callable[[], Reason | None]
 
 
 class Taken(msgspec.Struct, frozen=True, gc=False):
@@ -37,9 +39,13 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
 class Batch:
     """A submission between `take` and `finish`; its last part is to be finished then, earlier ones are on their way."""
 
-    def __init__(self, origin: Origin, size: int, announce: Announce | None) -> None:
+    def __init__(self, origin: Origin, size: int, announce: Announce | None, given_up: GivenUp = lambda: None) -> None:
         self.origin = origin
         self.announce = announce
+        self.given_up = given_up
+        """Why what is not in the journal yet is worth no work any more: its client has gone, or has waited too long."""
+        self.unserved = 0
+        """How many were given up."""
         self.results: list[Result | None] = [None] * size
         self.taken: list[Taken] = []
         """Of the last part, …"""

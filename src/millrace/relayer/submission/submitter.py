@@ -13,36 +13,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 
-import msgspec
 from msgspec import Raw
 
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import Transaction, from_proto, signing_message
+from millrace.chain.transaction import signing_message
 from millrace.relayer.journal.journal import Journal
-from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
+from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.ledger.accounts import Account
-from millrace.relayer.ledger.lifecycle import Lifecycle, record_of
+from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.network.account_source import AccountSource
 from millrace.relayer.protocol import reasons
-from millrace.relayer.protocol.reasons import Reason, Refused
+from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import stages
-from millrace.relayer.rules.slices import PART, STRETCH, Part, cost_of, next_part
-from millrace.relayer.rules.stages import Authenticated, Examined, Journalled, Origin, Relayers, Reserved, Signed
-from millrace.relayer.signing.handle import SignerError
-from millrace.relayer.submission.batch import Accepted, Announce, Batch, Result, Taken
+from millrace.relayer.rules.slices import PART, STRETCH, Part, next_part
+from millrace.relayer.rules.stages import Authenticated, Examined, Origin, Relayers, Reserved
+from millrace.relayer.submission.admission import Admission
+from millrace.relayer.submission.batch import Accepted, Announce, Batch, GivenUp, Result, Taken
 from millrace.relayer.submission.cosigner import Cosigner
+from millrace.relayer.submission.finisher import Finisher
 from millrace.relayer.submission.shares import Company, Shares
 
 log = logging.getLogger(__name__)
 
 UNSPONSORED = 2
 """So many times its cost a transaction counts whose signatures the service itself verifies, in its event loop."""
-TAKING, FINISHING = 2 * PART, 4 * PART
-"""What one client may have between parsed and reserved, and between journalled and signed: enough that disk and
-signing process always have the next part at hand."""
+TAKING = 2 * PART
+"""What one client may have between parsed and reserved: enough that the signing process always has the next part at
+hand."""
 REST, LONGEST_REST = 3.0, 0.01
 """After a part of a long batch everything belongs to the others for so many times as long as the part took, at most for
 so many seconds: it is better for them to meet a little of it often than much of it at once."""
@@ -70,7 +71,11 @@ class Submitter:
         lifecycle: Lifecycle,
         journal: Journal,
         cosigner: Cosigner,
+        sign_wait: float = 0.0,
+        max_wait: float = math.inf,
     ) -> None:
+        """`sign_wait`: seconds a result waits for a signing process that is being replaced; `max_wait`: `Admission`."""
+        self.admission = Admission(max_wait)
         self._network = network
         self._relayers = relayers
         self._accounts = accounts
@@ -78,23 +83,30 @@ class Submitter:
         self._journal = journal
         self._cosigner = cosigner
         self._taking = Shares(TAKING)
-        self._finishing = Shares(FINISHING)
+        self._finisher = Finisher(lifecycle, journal, cosigner, sign_wait)
         self._company = Company(ALONE_SECONDS)
 
     # ---- parsed → authenticated → approved → reserved
 
-    async def take(self, origin: Origin, raws: Sequence[Raw], announce: Announce | None = None) -> Batch:
+    async def take(
+        self,
+        origin: Origin,
+        raws: Sequence[Raw],
+        announce: Announce | None = None,
+        given_up: GivenUp = lambda: None,
+    ) -> Batch:
         """Check and reserve each transaction; what is refused has its reason in the batch's results.
 
-        `announce` is called for each accepted transaction before it can leave this process.
+        `announce` is called for each accepted transaction before it can leave this process; `given_up` says why, if so,
+        nothing more is to be begun.
         """
-        batch = Batch(origin, len(raws), announce)
+        batch = Batch(origin, len(raws), announce, given_up)
         factor = 1 if origin.is_sponsored else UNSPONSORED
         position, took = 0, 0.0
         while position < len(raws):
             alone = self._company.is_alone(origin.ip)
             if position:
-                batch.under_way.append(asyncio.create_task(self._finish(batch.taken, batch.stretch, batch)))
+                batch.under_way.append(asyncio.create_task(self._finisher.finish(batch.taken, batch.stretch, batch)))
                 await asyncio.sleep(0 if alone else min(REST * took, LONGEST_REST))
             batch.stretch = STRETCH if alone and origin.is_sponsored else 1
             part = next_part(raws, position, factor, batch.stretch * PART)
@@ -103,6 +115,12 @@ class Submitter:
             await self._taking.take(origin.ip, size)
             began = time.perf_counter()
             try:
+                reason = batch.given_up()
+                if reason is not None:
+                    batch.taken, start = [], part.positions.start
+                    batch.unserved += len(raws) - start
+                    batch.results[start:] = [reason] * (len(raws) - start)
+                    break
                 batch.taken = await self._take_part(raws, part, batch)
             finally:
                 self._taking.give_back(origin.ip, size)
@@ -200,169 +218,19 @@ class Submitter:
         """The same bytes as a transaction that is over: the answer is the same as then."""
         with contextlib.suppress(JournalError):
             await self._journal.flush()  # its last words may still be on their way to the disk
-        accepted = self._done_before(item.tx, item.parsed.client_hash)
+        accepted = self._finisher.done_before(item.tx, item.parsed.client_hash)
         if accepted is not None:
             raise _Repeated(accepted)
-
-    def _done_before(self, tx: Transaction, client: bytes) -> Accepted | None:
-        """What was answered to the same bytes, if they were accepted: the answer stays the same. Raises `Refused`."""
-        try:
-            record = self._journal.find(tx.sender, tx.nonce, client)
-        except JournalError as error:
-            log.error("the journal cannot be read", extra={"error": str(error)})
-            raise Refused(reasons.NOT_READY.but("the journal cannot be read", 5_000)) from None
-        if record is None or record.chain_hash is None:
-            return None
-        return Accepted(_with_signature_of(tx, record.tx), record.client_hash, record.chain_hash)
 
     # ---- journalled → signed → gossiped
 
     async def finish(self, batch: Batch) -> list[Result]:
         """Write, sign and send what was taken; one result per transaction, in order."""
-        await self._finish(batch.taken, batch.stretch, batch)
+        await self._finisher.finish(batch.taken, batch.stretch, batch)
         for task in batch.under_way:
             await task
         assert all(result is not None for result in batch.results)
         return [result for result in batch.results if result is not None]
-
-    async def _finish(self, taken: list[Taken], stretch: int, batch: Batch) -> None:
-        """Write, sign and send a part."""
-        new = []
-        for item in taken:
-            if item.is_new and item.entry.state == "over":  # its nonce passed meanwhile: a row would never end
-                batch.results[item.position] = item.entry.refusal or reasons.NONCE_TOO_LOW
-            elif item.is_new:
-                new.append(item)
-        if new:
-            size = _size(new, stretch)
-            await self._finishing.take(batch.origin.ip, size)
-            try:
-                signed = await self._sign(await self._write(new, batch), batch)
-            finally:
-                self._finishing.give_back(batch.origin.ip, size)
-            self._accept(signed, batch)
-        # Another submission of the same bytes may have to be written first: nobody waits for that with room taken.
-        repeated = [item for item in taken if not item.is_new]
-        again = [(item, Journalled(item.reserved)) for item in repeated if await self._is_written(item, batch)]
-        if again:
-            size = _size([item for item, _ in again], stretch)
-            await self._finishing.take(batch.origin.ip, size)
-            try:
-                signed = await self._promise(await self._sign(again, batch), batch)
-            finally:
-                self._finishing.give_back(batch.origin.ip, size)
-            self._accept(signed, batch)
-
-    def _accept(self, signed: Sequence[tuple[Taken, Signed]], batch: Batch) -> None:
-        """The relayer stands for these: they are announced, sent and answered."""
-        for item, done in signed:
-            entry = item.entry
-            if batch.announce is not None:
-                batch.announce(entry)
-            if item.reserved.approved.origin.kind != "sign":
-                self._cosigner.send(entry)
-            batch.results[item.position] = Accepted(done.tx, entry.client_hash, entry.chain_hash)
-
-    async def _write(self, items: list[Taken], batch: Batch) -> list[tuple[Taken, Journalled]]:
-        if not items:
-            return []
-        try:
-            await self._journal.append([record_of(item.entry) for item in items])
-        except NonceTaken:
-            if len(items) > 1:  # one of them; each alone
-                return [done for item in items for done in await self._write([item], batch)]
-            reason = reasons.NONCE_TOO_LOW.but("another transaction with this nonce was signed")
-            entry = items[0].entry
-            self._lifecycle.release(entry, reason)
-            try:
-                batch.results[items[0].position] = self._done_before(entry.tx, entry.client_hash) or reason
-            except Refused as refusal:
-                batch.results[items[0].position] = refusal.reason
-            return []
-        except JournalError as error:
-            reason = _why(error)
-            for item in items:
-                self._lifecycle.release(item.entry, reason)
-                batch.results[item.position] = reason
-            return []
-        written = []
-        for item in items:
-            self._lifecycle.journalled(item.entry)
-            written.append((item, Journalled(item.reserved)))
-        return written
-
-    async def _is_written(self, item: Taken, batch: Batch) -> bool:
-        """Of the same bytes as another submission's: wait until that has been decided; whether it stands."""
-        reason = await self._lifecycle.decided(item.entry)
-        if reason is not None:
-            batch.results[item.position] = reason
-        return reason is None
-
-    async def _sign(self, items: list[tuple[Taken, Journalled]], batch: Batch) -> list[tuple[Taken, Signed]]:
-        """Every item with all its signatures; those that get none are answered in the batch."""
-        done = []
-        unsigned = []
-        for item, journalled in items:
-            entry = item.entry
-            if entry.chain_hash and entry.refusal is None:
-                done.append((item, Signed(journalled, entry.tx)))  # an earlier submission has come this far
-            elif entry.state == "over":
-                batch.results[item.position] = entry.refusal or reasons.NONCE_TOO_LOW
-            elif entry.kind == "broadcast":
-                self._lifecycle.complete(entry)
-                done.append((item, Signed(journalled, entry.tx)))
-            else:
-                unsigned.append((item, journalled))
-        if not unsigned:
-            return done
-        try:
-            # The same bytes may be there twice.
-            refusals = await self._cosigner.sign(list(dict.fromkeys(item.entry for item, _ in unsigned)))
-        except SignerError as error:
-            reason = reasons.SIGNER_UNAVAILABLE.but(f"{error}; send the same bytes again", 1_000)
-            for item, _ in unsigned:
-                batch.results[item.position] = reason
-            return done
-        for item, journalled in unsigned:
-            if refusals[item.entry]:
-                batch.results[item.position] = reasons.SIGNER_REFUSED.but(refusals[item.entry])
-            elif item.entry.state == "over":
-                # Its nonce passed while the signer worked: nothing can come of it any more.
-                batch.results[item.position] = item.entry.refusal or reasons.NONCE_TOO_LOW
-            else:
-                done.append((item, Signed(journalled, item.entry.tx)))
-        return done
-
-    async def _promise(self, signed: list[tuple[Taken, Signed]], batch: Batch) -> list[tuple[Taken, Signed]]:
-        """Tell the disk what was only signed, or sent no more, and is to be broadcast now. What the disk has taken."""
-        if batch.origin.kind == "sign":
-            return signed
-        states = [(item.entry, item.entry.broadcast, item.entry.state) for item, _ in signed]
-        changed = [self._lifecycle.want_broadcast(item.entry) for item, _ in signed]  # each, also after the first
-        if not any(changed):
-            return signed
-        try:
-            await self._journal.flush()
-        except JournalError as error:
-            reason = _why(error)
-            for (item, _), (entry, broadcast, state) in zip(signed, states, strict=True):
-                batch.results[item.position] = reason
-                if entry.state != "over" and not entry.sending:
-                    entry.broadcast, entry.state = broadcast, state  # so that the next one waits for the disk again
-            return []
-        return signed
-
-
-def _size(items: Sequence[Taken], stretch: int) -> int:
-    """What a part takes of its client's share of journal and signing process."""
-    return max(1, cost_of([item.entry.proto for item in items]) // stretch)
-
-
-def _why(error: JournalError) -> Reason:
-    """Why nothing is accepted that the journal does not take; its writer has logged that, once and not for each."""
-    if isinstance(error, JournalFull):
-        return reasons.BUSY.but("the journal is full", 1_000)
-    return reasons.NOT_READY.but("the journal cannot be written", 5_000)
 
 
 class _Repeated(Exception):
@@ -371,7 +239,3 @@ class _Repeated(Exception):
     def __init__(self, accepted: Accepted) -> None:
         super().__init__("submitted before")
         self.accepted = accepted
-
-
-def _with_signature_of(tx: Transaction, stored: bytes) -> Transaction:
-    return msgspec.structs.replace(tx, relayer_signature=from_proto(stored).relayer_signature)

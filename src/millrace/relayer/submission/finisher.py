@@ -1,0 +1,240 @@
+"""The second half of a submission's way: journalled → signed → gossiped, and what each transaction is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from millrace.chain.transaction import Transaction, from_proto
+from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
+from millrace.relayer.ledger.inflight import next_step
+from millrace.relayer.ledger.lifecycle import Lifecycle, record_of
+from millrace.relayer.protocol import reasons
+from millrace.relayer.protocol.reasons import Reason, Refused
+from millrace.relayer.rules.slices import PART, cost_of
+from millrace.relayer.rules.stages import Journalled, Signed
+from millrace.relayer.signing.handle import SignerError
+from millrace.relayer.submission.batch import Accepted, Batch, Taken
+from millrace.relayer.submission.cosigner import Cosigner
+from millrace.relayer.submission.shares import Shares
+
+log = logging.getLogger(__name__)
+
+FINISHING = 4 * PART
+"""What one client may have between journalled and signed: enough that disk and signing process always have the next
+part at hand."""
+
+
+class Finisher:
+    """Writes, signs and sends what was taken."""
+
+    def __init__(self, lifecycle: Lifecycle, journal: Journal, cosigner: Cosigner, sign_wait: float) -> None:
+        """`sign_wait`: seconds a result waits for a signing process that is being replaced."""
+        self._lifecycle = lifecycle
+        self._journal = journal
+        self._cosigner = cosigner
+        self._sign_wait = sign_wait
+        self._shares = Shares(FINISHING)
+
+    def done_before(self, tx: Transaction, client: bytes) -> Accepted | None:
+        """What was answered to the same bytes, if they were accepted: the answer stays the same. Raises `Refused`."""
+        try:
+            record = self._journal.find(tx.sender, tx.nonce, client)
+        except JournalError as error:
+            log.error("the journal cannot be read", extra={"error": str(error)})
+            raise Refused(reasons.NOT_READY.but("the journal cannot be read", 5_000)) from None
+        if record is None or record.chain_hash is None:
+            return None
+        return Accepted(_with_signature_of(tx, record.tx), record.client_hash, record.chain_hash)
+
+    async def finish(self, taken: list[Taken], stretch: int, batch: Batch) -> None:
+        """Write, sign and send a part."""
+        new: list[Taken] = []
+        late: list[tuple[Taken, Journalled]] = []
+        for item in taken:
+            if item.is_new and item.entry.state == "over":  # its nonce passed meanwhile: a row would never end
+                batch.results[item.position] = item.entry.refusal or reasons.NONCE_TOO_LOW
+            elif item.is_new:
+                new.append(item)
+        if new:
+            size = _size(new, stretch)
+            await self._shares.take(batch.origin.ip, size)
+            try:
+                reason = batch.given_up()
+                if reason is not None:
+                    new = self._give_up(new, reason, batch)
+                signed = await self._sign(await self._write(new, batch), batch, late)
+            finally:
+                self._shares.give_back(batch.origin.ip, size)
+            self._accept(signed, batch)
+        # Another submission of the same bytes may have to be written first: nobody waits for that with room taken.
+        repeated = [item for item in taken if not item.is_new]
+        again = [(item, Journalled(item.reserved)) for item in repeated if await self._is_written(item, batch)]
+        if again:
+            size = _size([item for item, _ in again], stretch)
+            await self._shares.take(batch.origin.ip, size)
+            try:
+                signed = await self._promise(await self._sign(again, batch, late), batch)
+            finally:
+                self._shares.give_back(batch.origin.ip, size)
+            self._accept(signed, batch)
+        if late:
+            await self._await_signer(late, batch)
+
+    def _give_up(self, new: list[Taken], reason: Reason, batch: Batch) -> list[Taken]:
+        """Nobody waits for the answer and nothing is promised: no work is done. What somebody else waits for."""
+        for item in new:
+            if not item.entry.waiters:
+                self._lifecycle.release(item.entry, reason)
+                batch.results[item.position] = reason
+                batch.unserved += 1
+        return [item for item in new if item.entry.waiters]
+
+    def _accept(self, signed: Sequence[tuple[Taken, Signed]], batch: Batch) -> None:
+        """The relayer stands for these: they are announced, sent and answered."""
+        for item, done in signed:
+            self._answer_accepted(item, done.tx, batch)
+            if item.reserved.approved.origin.kind != "sign":
+                self._cosigner.send(item.entry)
+
+    def _answer_accepted(self, item: Taken, tx: Transaction, batch: Batch) -> None:
+        entry = item.entry
+        if batch.announce is not None:
+            batch.announce(entry)
+        batch.results[item.position] = Accepted(tx, entry.client_hash, entry.chain_hash)
+
+    async def _write(self, items: list[Taken], batch: Batch) -> list[tuple[Taken, Journalled]]:
+        if not items:
+            return []
+        try:
+            await self._journal.append([record_of(item.entry) for item in items])
+        except NonceTaken:
+            if len(items) > 1:  # one of them; each alone
+                return [done for item in items for done in await self._write([item], batch)]
+            reason = reasons.NONCE_TOO_LOW.but("another transaction with this nonce was signed")
+            entry = items[0].entry
+            self._lifecycle.release(entry, reason)
+            try:
+                batch.results[items[0].position] = self.done_before(entry.tx, entry.client_hash) or reason
+            except Refused as refusal:
+                batch.results[items[0].position] = refusal.reason
+            return []
+        except JournalError as error:
+            reason = _why(error)
+            for item in items:
+                self._lifecycle.release(item.entry, reason)
+                batch.results[item.position] = reason
+            return []
+        written = []
+        for item in items:
+            self._lifecycle.journalled(item.entry)
+            written.append((item, Journalled(item.reserved)))
+        return written
+
+    async def _is_written(self, item: Taken, batch: Batch) -> bool:
+        """Of the same bytes as another submission's: wait until that has been decided; whether it stands."""
+        reason = await self._lifecycle.decided(item.entry)
+        if reason is not None:
+            batch.results[item.position] = reason
+        return reason is None
+
+    async def _sign(
+        self, items: list[tuple[Taken, Journalled]], batch: Batch, late: list[tuple[Taken, Journalled]]
+    ) -> list[tuple[Taken, Signed]]:
+        """Every item with all its signatures; those that get none are answered in the batch.
+
+        Those of which the signing process says nothing, as it went away, are `late`.
+        """
+        done = []
+        unsigned = []
+        for item, journalled in items:
+            entry = item.entry
+            if entry.chain_hash and entry.refusal is None:
+                done.append((item, Signed(journalled, entry.tx)))  # an earlier submission has come this far
+            elif entry.state == "over":
+                batch.results[item.position] = entry.refusal or reasons.NONCE_TOO_LOW
+            elif entry.kind == "broadcast":
+                self._lifecycle.complete(entry)
+                done.append((item, Signed(journalled, entry.tx)))
+            else:
+                unsigned.append((item, journalled))
+        if not unsigned:
+            return done
+        try:
+            # The same bytes may be there twice.
+            refusals = await self._cosigner.sign(list(dict.fromkeys(item.entry for item, _ in unsigned)))
+        except SignerError:
+            late += unsigned
+            return done
+        for item, journalled in unsigned:
+            if refusals[item.entry]:
+                batch.results[item.position] = reasons.SIGNER_REFUSED.but(refusals[item.entry])
+            elif item.entry.state == "over":
+                # Its nonce passed while the signer worked: nothing can come of it any more.
+                batch.results[item.position] = item.entry.refusal or reasons.NONCE_TOO_LOW
+            else:
+                done.append((item, Signed(journalled, item.entry.tx)))
+        return done
+
+    async def _await_signer(self, late: list[tuple[Taken, Journalled]], batch: Batch) -> None:
+        """What is journalled is accepted: it is signed and sent when there is a signing process again.
+
+        Its result waits for that, up to a bound. What is only signed is of no use to anybody without its signature.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._sign_wait):
+                for item, _ in late:
+                    if item.entry.state == "journalled":
+                        await next_step(item.entry)
+        signed = [(item, Signed(journalled, item.entry.tx)) for item, journalled in late if item.entry.chain_hash]
+        self._accept(await self._promise(signed, batch), batch)
+        for item, _ in late:
+            entry = item.entry
+            if entry.chain_hash:
+                continue
+            if entry.state == "over":
+                batch.results[item.position] = entry.refusal or reasons.NONCE_TOO_LOW
+            elif entry.broadcast and batch.origin.kind != "sign":
+                self._answer_accepted(item, entry.tx, batch)
+            else:
+                batch.results[item.position] = reasons.SIGNER_UNAVAILABLE.but("send the same bytes again", 1_000)
+
+    async def _promise(self, signed: list[tuple[Taken, Signed]], batch: Batch) -> list[tuple[Taken, Signed]]:
+        """Tell the disk what was only signed, or sent no more, and is to be broadcast now. What the disk has taken."""
+        if batch.origin.kind == "sign":
+            return signed
+        states = [(item.entry, item.entry.broadcast, item.entry.state) for item, _ in signed]
+        changed = [self._lifecycle.want_broadcast(item.entry) for item, _ in signed]  # each, also after the first
+        if not any(changed):
+            return signed
+        try:
+            await self._journal.flush()
+        except JournalError as error:
+            reason = _why(error)
+            for (item, _), (entry, broadcast, state) in zip(signed, states, strict=True):
+                batch.results[item.position] = reason
+                if entry.state != "over" and not entry.sending:
+                    entry.broadcast, entry.state = broadcast, state  # so that the next one waits for the disk again
+            return []
+        return signed
+
+
+def _size(items: Sequence[Taken], stretch: int) -> int:
+    """What a part takes of its client's share of journal and signing process."""
+    return max(1, cost_of([item.entry.proto for item in items]) // stretch)
+
+
+def _why(error: JournalError) -> Reason:
+    """Why nothing is accepted that the journal does not take; its writer has logged that, once and not for each."""
+    if isinstance(error, JournalFull):
+        return reasons.BUSY.but("the journal is full", 1_000)
+    return reasons.NOT_READY.but("the journal cannot be written", 5_000)
+
+
+def _with_signature_of(tx: Transaction, stored: bytes) -> Transaction:
+    return msgspec.structs.replace(tx, relayer_signature=from_proto(stored).relayer_signature)
