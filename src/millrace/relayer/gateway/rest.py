@@ -51,7 +51,7 @@ class RestApi:
         clients: ClientAddress,
         max_batch: int,
         health: Callable[[], dict[str, object]],
-        is_ready: Callable[[], bool],
+        readiness: Callable[[], dict[str, object]],
         count: Callable[[Reason], Reason],
         history: Callable[[int | None, int | None, int | None], Awaitable[bytes]],
     ) -> None:
@@ -63,7 +63,7 @@ class RestApi:
         self._clients = clients
         self._max_batch = max_batch
         self._health = health
-        self._is_ready = is_ready
+        self._readiness = readiness
         self._count = count
         self._history = history
 
@@ -166,8 +166,8 @@ class RestApi:
         return http.json_response(self._health())
 
     async def _get_ready(self, _: web.Request) -> web.Response:
-        ready = self._is_ready()
-        return http.json_response({"ready": ready}, 200 if ready else 503)
+        body = self._readiness()
+        return http.json_response(body, 200 if body["ready"] else 503)
 
 
 def _charge(buckets: TokenBuckets, remote: str, cost: float, detail: str) -> None:
