@@ -248,11 +248,19 @@ class FakeChainApi:
         self.submitted: list[dict[str, Any]] = []
         self.arrived = asyncio.Event()
         self.down = False
+        self.blocks: dict[int, tuple[int, bytes]] = {}
+        """Height and hash of the block of each shard that accounts are read at; without one nothing is said of it."""
         self._server: http.HttpServer | None = None
 
     async def start(self) -> str:
         app = http.make_app()
-        app.add_routes([web.get("/accounts/{address}", self._account), web.post("/transactions", self._submit)])
+        app.add_routes(
+            [
+                web.get("/accounts/{address}", self._account),
+                web.get("/address/{address}", self._address),
+                web.post("/transactions", self._submit),
+            ]
+        )
         self._server = http.HttpServer(app)
         return f"http://127.0.0.1:{await self._server.start('127.0.0.1', 0)}"
 
@@ -271,6 +279,16 @@ class FakeChainApi:
             if self.guardians[name]:
                 answer["activeGuardianAddress"] = address.encode(self.guardians[name])
         return http.json_response(answer)
+
+    async def _address(self, request: web.Request) -> web.Response:
+        name = request.match_info["address"]
+        block = self.blocks.get(NETWORK.shard_of(address.decode(name)))
+        if self.down or block is None:
+            return http.error_response("down", 503 if self.down else 404)
+        nonce, balance = self.accounts.get(name, self.default)
+        account = {"address": name, "nonce": nonce, "balance": str(balance)}
+        info = {"nonce": block[0], "hash": block[1].hex()}
+        return http.json_response({"data": {"account": account, "blockInfo": info}, "code": "successful"})
 
     async def _submit(self, request: web.Request) -> web.Response:
         if self.down:

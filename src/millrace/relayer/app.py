@@ -10,6 +10,7 @@ import signal
 import time
 from pathlib import Path
 
+from millrace.chain import address
 from millrace.chain.network import NetworkProfile
 from millrace.relayer.blocks.tracker import Tracker
 from millrace.relayer.events.absent_accounts import AbsentAccounts
@@ -31,9 +32,10 @@ from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.metrics import Measured, make_registry
 from millrace.relayer.network.account_source import AccountSource
 from millrace.relayer.network.broadcaster import Broadcaster
-from millrace.relayer.network.chain_api import ChainApi, ChainApiError
+from millrace.relayer.network.chain_api import ChainApi
 from millrace.relayer.network.expired_senders import ExpiredSenders
 from millrace.relayer.network.gossip_peer import Peer
+from millrace.relayer.network.key_balances import KeyBalances
 from millrace.relayer.protocol import topics
 from millrace.relayer.rules import policy
 from millrace.relayer.rules.stages import Relayers
@@ -53,8 +55,6 @@ log = logging.getLogger(__name__)
 
 CURSOR_SECONDS = 1.0
 POLICY_SECONDS = 1.0
-BALANCE_SECONDS = 15.0
-RETRY_SECONDS = 1.0
 HISTORY_SECONDS = 1.0
 TIDY_SECONDS = 60.0
 TIDY_ACCOUNTS = 64
@@ -134,6 +134,9 @@ class Service:
         self._started.push_async_callback(self._end_background)
         self._started.push_async_callback(self._stop_signer)
         await self._start_signer()
+        self.lifecycle.is_blind = not settings.hub_url
+        self.key_balances = KeyBalances(self.api, self.lifecycle.sponsor, lambda: self.relayers().by_shard)
+        self.lifecycle.sponsor.balances.watch(self.relayers().by_shard)
         self._restore()
         self.accounts = AccountSource(self.book, self.api)
         self.accounts.on_nonce = self.lifecycle.nonce_heard
@@ -185,6 +188,7 @@ class Service:
         if self.peer is not None:
             await self.peer.start()
         await self.cosigner.recover()
+        await self.key_balances.refresh()
         await self._serve()
 
     def endless(self) -> list[asyncio.Task[None]]:
@@ -194,7 +198,7 @@ class Service:
             self._keep_cursor(),
             self._keep_policy(),
             self._keep_keys(),
-            self._keep_balances(),
+            self.key_balances.run(),
             self._tidy(),
             self._keep_history(),
             self.statistics.run(
@@ -266,6 +270,7 @@ class Service:
         except SignerError as error:
             log.error("the keys are not replaced", extra={"reason": str(error)})
         else:
+            await self.key_balances.refresh()
             await self.cosigner.sign_missed()
 
     def _sign_missed(self) -> None:
@@ -324,7 +329,7 @@ class Service:
             self.settings.max_batch,
             self.settings.max_wait,
             self.health,
-            self.is_ready,
+            self.readiness,
             self.shared.count,
             lambda start, end, step: self.history.query(start, end, step, time.time_ns() // 1_000_000),
         )
@@ -401,27 +406,6 @@ class Service:
             if self.lifecycle.write_off(client_hash):
                 log.warning("written off", extra={"client_hash": client_hash.hex()})
 
-    async def _keep_balances(self) -> None:
-        """Ask for the balances of the relayer keys: the event stream does not carry fees they pay."""
-        sponsor = self.lifecycle.sponsor
-        while self.api is not None:
-            pause = BALANCE_SECONDS
-            for shard, key in self.relayers().by_shard.items():
-                try:
-                    account = await self.api.account(key)
-                except ChainApiError:
-                    pause = RETRY_SECONDS
-                    continue
-                sponsor.balances[key] = account.balance
-                if account.balance < sponsor.policy.budget.alert_balance:
-                    log.warning("relayer balance is low", extra={"shard": shard, "balance": str(account.balance)})
-                if account.guardian:
-                    log.error(
-                        "this relayer's account is guarded: nodes refuse what it pays for", extra={"shard": shard}
-                    )
-            await asyncio.sleep(pause)
-        await asyncio.Event().wait()
-
     async def _keep_history(self) -> None:
         while True:
             await asyncio.sleep(HISTORY_SECONDS)
@@ -430,7 +414,7 @@ class Service:
 
     async def _tidy(self) -> None:
         """Forget what is long over, and find out what became of transactions that were given up."""
-        given_up = ExpiredSenders(self.lifecycle.inflight, self.accounts)
+        given_up = ExpiredSenders(self.lifecycle.inflight, self.accounts, self.lifecycle.sponsor.written_off.senders)
         while True:
             retention_ms = int(self.settings.retention_hours * 3_600_000)
             self.journal.prune(time.time_ns() // 1_000_000 - retention_ms)
@@ -471,7 +455,22 @@ class Service:
         """Whether submissions can be accepted and their fate followed."""
         hub_ok = self.hub.connected or not self.settings.hub_url
         signer_ok = self.signer is None or self.signer.running
-        return hub_ok and signer_ok and self.journal.failed is None and self._why_not() is None
+        return hub_ok and signer_ok and self.journal.failed is None and self._why_not() is None and self._can_pay()
+
+    def _can_pay(self) -> bool:
+        """Whether any key pays; a relayer without keys only broadcasts."""
+        keys = self.relayers().keys
+        return not keys or any(self.lifecycle.sponsor.state_of(key).condition == "ok" for key in keys)
+
+    def readiness(self) -> dict[str, object]:
+        """The body of GET /ready: amounts in atomic units, as text."""
+        keys: dict[str, dict[str, str]] = {}
+        for shard, key in sorted(self.relayers().by_shard.items()):
+            state = self.lifecycle.sponsor.state_of(key)
+            keys[str(shard)] = {"address": address.encode(key), "state": state.condition}
+            if state.spendable is not None:
+                keys[str(shard)] |= {"spendable": str(state.spendable), "missing": str(state.missing)}
+        return {"ready": self.is_ready(), "relayers": keys}
 
     def health(self) -> dict[str, object]:
         """The body of GET /health."""

@@ -174,16 +174,27 @@ class _RelayerCollector(Collector):
         now = time.monotonic()
         left = GaugeMetricFamily("relayer_budget_left", "EGLD a key may still reserve.", labels=["shard"])
         risk = GaugeMetricFamily("relayer_at_risk", "EGLD signed and not known to be over.", labels=["shard"])
-        balance = GaugeMetricFamily("relayer_balance", "EGLD a key holds.", labels=["shard"])
+        balance = GaugeMetricFamily("relayer_balance", "EGLD a key holds at least.", labels=["shard"])
+        written_off = GaugeMetricFamily(
+            "relayer_written_off", "EGLD written off that a key may still have to pay.", labels=["shard"]
+        )
+        pays = GaugeMetricFamily("relayer_key_pays", "1 when a key can pay for transactions.", labels=["shard"])
+        empty = GaugeMetricFamily(
+            "relayer_time_to_empty_seconds", "Until a key cannot pay any more, at the present rate.", labels=["shard"]
+        )
         low = GaugeMetricFamily("relayer_balance_low", "1 below the alert balance.", labels=["shard"])
         for shard, key in sorted(self._parts.relayers().by_shard.items()):
             labels = [str(shard)]
             left.add_metric(labels, sponsor.budgets.left(key, now, sponsor.policy.budget) / 10**18)
             risk.add_metric(labels, sponsor.budgets.at_risk(key) / 10**18)
-            if key in sponsor.balances:
-                balance.add_metric(labels, sponsor.balances[key] / 10**18)
-                low.add_metric(labels, int(sponsor.balances[key] < sponsor.policy.budget.alert_balance))
-        yield from (left, risk, balance, low)
+            written_off.add_metric(labels, sponsor.written_off.of_key(key) / 10**18)
+            state, bound = sponsor.state_of(key), sponsor.balances.lower_bound(key)
+            pays.add_metric(labels, int(state.condition == "ok"))
+            if bound is not None:
+                balance.add_metric(labels, bound / 10**18)
+                low.add_metric(labels, int(state.is_low))
+                empty.add_metric(labels, state.seconds_to_empty)
+        yield from (left, risk, balance, low, written_off, pays, empty)
         receivers = CounterMetricFamily(
             "relayer_receiver_fees", "EGLD paid for transactions to a receiver; the largest.", labels=["receiver"]
         )

@@ -32,6 +32,7 @@ async def given_up(world: Any) -> Rounds:
         assert await submit(world, transfer(pair), transfer(pair, 1)) == ["ok", "ok"]
     for entry in service.lifecycle.inflight.entries():
         service.lifecycle.expire(entry)
+    service.lifecycle.events_lost()  # else the events would tell
     world.api.asked.clear()
     return Rounds(service)
 

@@ -74,6 +74,7 @@ class Api:
         app.router.add_get("/transactions/{hash}", _errors(self._transaction))
         app.router.add_post("/transactions", _errors(self._submit))
         app.router.add_get("/accounts/{address}", _errors(self._account))
+        app.router.add_get("/address/{address}", _errors(self._address_view))
         app.router.add_get("/accounts/{address}/tokens", _errors(self._tokens))
         app.router.add_post("/faucet", _errors(self._faucet))
         app.router.add_post("/control/{action}", _errors(self._act))
@@ -215,6 +216,15 @@ class Api:
         if account.guardian:
             body["activeGuardianAddress"] = address.encode(account.guardian)
         return json_response(body)
+
+    async def _address_view(self, request: web.Request) -> web.Response:
+        """An account and the block that was executed last, in a gateway's words."""
+        pubkey = _address(request)
+        account, shard = self._chain.account(pubkey), self._chain.shards[self._chain.shard_of(pubkey)]
+        executed = shard.last_executed
+        info = {"nonce": executed.nonce, "hash": executed.hash.hex()} if executed is not None else {}
+        body = {"address": address.encode(pubkey), "balance": str(account.balance), "nonce": account.nonce}
+        return _gateway({"account": body, "blockInfo": info})
 
     async def _tokens(self, request: web.Request) -> web.Response:
         account = self._chain.account(_address(request))

@@ -91,6 +91,8 @@ class BlockFacts(msgspec.Struct, frozen=True):
     """Validators in the consensus group that made it."""
     guarding: frozenset[bytes] = frozenset()
     """Accounts whose guardian may be another one after this block."""
+    credits: tuple[tuple[bytes, int], ...] = ()
+    """What accounts that are watched got in it: transfers to them, and results that other shards sent."""
     absent: frozenset[bytes] = frozenset()
     """Accounts it changed that are not among `accounts`: nodes leave out relayers, who paid for others."""
 
@@ -160,6 +162,7 @@ def agreed(first: BlockFacts, second: BlockFacts) -> BlockFacts:
         first,
         transactions=tuple(fact for fact in first.transactions if fact in others),
         accounts=tuple(fact for fact in first.accounts if accounts.get(fact.pubkey) == fact),
+        credits=first.credits if first.credits == second.credits else (),
         unexecutable=tuple(item for item in first.unexecutable if item in second.unexecutable),
         settled=None,
     )
@@ -167,4 +170,4 @@ def agreed(first: BlockFacts, second: BlockFacts) -> BlockFacts:
 
 def digest(block: BlockFacts) -> int:
     """What a block says of transactions, for comparison: of accounts nodes tell the state they have just then."""
-    return hash((block.transactions, block.nonce, block.prev_hash, block.unexecutable, block.settled))
+    return hash((block.transactions, block.nonce, block.prev_hash, block.unexecutable, block.settled, block.credits))

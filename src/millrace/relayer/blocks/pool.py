@@ -44,11 +44,15 @@ class PoolReader:
         message: pb.OutportBlock,
         miniblock_headers: Sequence[pb.MiniBlockHeader],
         network: NetworkProfile,
+        watched: frozenset[bytes] = frozenset(),
     ) -> None:
         self._data = message.blockData
         self._shard = message.blockData.shardID
         self._pool = message.transactionPool
         self._network = network
+        self._watched = watched
+        self._got: list[tuple[bytes, bytes, int]] = []
+        """Hash, receiver and value of what watched accounts got."""
         self._miniblock_headers = miniblock_headers
         self._facts: dict[bytes, dict[str, object]] = {}
         self._scrs: dict[str, pb.SmartContractResult] = {}
@@ -66,7 +70,7 @@ class PoolReader:
             elif miniblock.type == INVALID_BLOCK:
                 self._read_invalid(executed)
             elif miniblock.type == SCR_BLOCK and miniblock.receiverShardID == self._shard:
-                self._read_results_in(executed)
+                self._read_results_in(executed, from_elsewhere=miniblock.senderShardID != self._shard)
         self._read_invalid(hashes_of(self._pool.scheduledExecutedInvalidTxsHashesPrevBlock))
         self._read_results()
         self._read_logs()
@@ -74,6 +78,12 @@ class PoolReader:
 
     def facts(self) -> tuple[TxFact, ...]:
         return tuple(TxFact(tx_hash=tx_hash, **fact) for tx_hash, fact in self._facts.items())  # type: ignore[arg-type]
+
+    def credits(self) -> tuple[tuple[bytes, int], ...]:
+        """What watched accounts got. A transfer that failed brought nothing."""
+        return tuple(
+            (receiver, value) for name, receiver, value in self._got if not self._facts.get(name, {}).get("failed")
+        )
 
     def _executed_miniblocks(self) -> Iterable[tuple[pb.MiniBlock, list[bytes]]]:
         """Each miniblock with the hashes this block executed of it; those executed before are skipped."""
@@ -104,6 +114,9 @@ class PoolReader:
                 continue
             if miniblock.receiverShardID == self._shard:
                 fact["executed"] = True
+                tx = info.transaction
+                if tx.receiver in self._watched and tx.sender != tx.receiver and (value := _number(tx.value) or 0) > 0:
+                    self._got.append((tx_hash, tx.receiver, value))
             self._read_transaction(fact, info, at_source=miniblock.senderShardID == self._shard)
 
     def _read_transaction(self, fact: dict[str, object], info: pb.TxInfo, *, at_source: bool) -> None:
@@ -134,9 +147,14 @@ class PoolReader:
         if info.transaction.relayerSignature and len(info.transaction.relayer) == address.SIZE:
             self.relayers.add(info.transaction.relayer)
 
-    def _read_results_in(self, hashes: list[bytes]) -> None:
+    def _read_results_in(self, hashes: list[bytes], *, from_elsewhere: bool) -> None:
         for scr_hash in hashes:
             info = self._pool.smartContractResults.get(scr_hash.hex())
+            # A refund that was made here is in the fee its block tells already.
+            if info is not None and from_elsewhere and info.smartContractResult.receiver in self._watched:
+                value = _number(info.smartContractResult.value) or 0
+                if value > 0:
+                    self._got.append((scr_hash, info.smartContractResult.receiver, value))
             if info is not None and info.smartContractResult.originalTxHash:
                 fact = self._fact(info.smartContractResult.originalTxHash)
                 fact["results_in"] = fact.get("results_in", frozenset()) | {scr_hash}  # type: ignore[operator]

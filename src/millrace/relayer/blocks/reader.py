@@ -23,11 +23,13 @@ from millrace.relayer.blocks.pool import TX_BLOCK, PoolReader, client_hash_of, h
 _AMOUNT = re.compile("[0-9]{1,80}")
 
 
-def read_block(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
+def read_block(
+    message: pb.OutportBlock, network: NetworkProfile, watched: frozenset[bytes] = frozenset()
+) -> BlockFacts:
     """The facts in a saved block; one that is executed later says what it proposes, and whose results it brings.
 
     Raises `OutportError` when its miniblocks contradict themselves, it is of a shard that there is not, or of a type
-    nobody knows: whether that was executed cannot be told.
+    nobody knows: whether that was executed cannot be told. Of `watched` accounts it is told what they got.
     """
     data = message.blockData
     if data.headerType not in outport.HEADERS:
@@ -35,7 +37,7 @@ def read_block(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
     shard = _shard_of(message, network)
     header = read_header(data)
     if not proposes(data.headerType):
-        return _read_executed(message, shard, header, network)
+        return _read_executed(message, shard, header, network, watched)
     if header is None:
         raise outport.OutportError("a header whose bytes are not those its hash is of")
     return BlockFacts(
@@ -58,7 +60,9 @@ def read_block(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
     )
 
 
-def read_result(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts:
+def read_result(
+    message: pb.OutportBlock, network: NetworkProfile, watched: frozenset[bytes] = frozenset()
+) -> BlockFacts:
     """The facts in the result of a block that was proposed before, as the notifier tells it. Raises `OutportError`."""
     shard = _shard_of(message, network)
     header = read_header(message.blockData)
@@ -66,7 +70,7 @@ def read_result(message: pb.OutportBlock, network: NetworkProfile) -> BlockFacts
         raise outport.OutportError("a result without the header of an execution")
     if message.carryingHeaderNonce <= header.nonce:
         raise outport.OutportError(f"a result of block {header.nonce} in header {message.carryingHeaderNonce}")
-    facts = _read_executed(message, shard, header, network)
+    facts = _read_executed(message, shard, header, network, watched)
     pool, body = message.transactionPool, message.blockData.body.miniBlocks
     told = {fact.tx_hash for fact in facts.transactions if fact.included or fact.executed}
     told.update(hashes_of(pool.transactions), hashes_of(pool.invalidTxs))
@@ -98,10 +102,12 @@ def _proven(miniblocks: Iterable[pb.MiniBlock], header: Header) -> list[pb.MiniB
     return [item for item in miniblocks if blake2b(outport.canonical(item), digest_size=32).digest() in named]
 
 
-def _read_executed(message: pb.OutportBlock, shard: int, header: Header | None, network: NetworkProfile) -> BlockFacts:
+def _read_executed(
+    message: pb.OutportBlock, shard: int, header: Header | None, network: NetworkProfile, watched: frozenset[bytes]
+) -> BlockFacts:
     """The facts in a block that says what it executed."""
     data = message.blockData
-    reader = PoolReader(message, header.miniblocks if header else (), network)
+    reader = PoolReader(message, header.miniblocks if header else (), network, watched)
     reader.read()
     accounts = read_accounts(message.alteredAccounts.values())
     return BlockFacts(
@@ -117,6 +123,7 @@ def _read_executed(message: pb.OutportBlock, shard: int, header: Header | None, 
         executed=reader.executed,
         signers=len(message.signersIndexes),
         guarding=frozenset(reader.guarding),
+        credits=reader.credits(),
         absent=frozenset(reader.relayers - {fact.pubkey for fact in accounts}),
     )
 

@@ -15,6 +15,7 @@ from millrace.relayer.blocks.facts import AccountFact, BlockFacts
 from millrace.relayer.events.absent_accounts import AbsentAccounts, Where
 from millrace.relayer.events.unconfirmed_accounts import UnconfirmedAccounts
 from millrace.relayer.ledger.accounts import AccountBook
+from millrace.relayer.ledger.balances import Reading
 from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.protocol import messages
 from millrace.relayer.protocol.topics import AddressTopic
@@ -61,6 +62,7 @@ class AccountFeed:
         is_late = block.order < self._newest.get(block.shard, (0, 0))
         if not is_late:
             self._newest[block.shard] = block.order
+        self._tell_ledger(block, now)
         where = Where(block.shard, block.timestamp_ms, block.block_hash, now)
         for fact in block.accounts:
             is_newest = self._book.learn_from_event(fact.pubkey, fact.nonce, fact.balance, block.order)
@@ -73,6 +75,20 @@ class AccountFeed:
         for pubkey in block.absent:
             if self._absent is not None and (pubkey in self._book or self._publisher.hears(AddressTopic(pubkey))):
                 self._absent.want(pubkey, where)
+
+    def _tell_ledger(self, block: BlockFacts, now: float) -> None:
+        """What relayer keys got in a final block, and what it says they hold."""
+        sponsor = self._lifecycle.sponsor
+        if block.proposes:
+            return
+        sponsor.balances.final(block.shard, block.nonce, block.block_hash)
+        for key, amount in block.credits:
+            sponsor.balances.got(key, amount, block.nonce)
+        for fact in block.accounts:
+            if fact.pubkey in sponsor.balances:
+                reading = Reading(fact.balance, now, block.nonce, block.block_hash, fact.nonce)
+                runs_ahead, taken = block.carrier > 0, sponsor.committed(fact.pubkey)
+                sponsor.balances.told(fact.pubkey, reading, runs_ahead=runs_ahead, taken=taken)
 
     def announce(self, shard: int, time_ms: int, facts: tuple[AccountFact, ...], *, unfinished: bool) -> None:
         """Accounts named beside a block of this time; `unfinished`: some of the shard's blocks are not final."""
@@ -97,7 +113,7 @@ class AccountFeed:
         """
         if block.carrier <= block.nonce:
             self._lifecycle.nonce_moved(fact.pubkey, fact.nonce)
-        elif any(nonce < fact.nonce for nonce in self._lifecycle.inflight.of_sender(fact.pubkey)):
+        elif self._lifecycle.waits_below(fact.pubkey, fact.nonce):
             waiting = self._ahead.setdefault(block.shard, deque(maxlen=MAX_AHEAD))
             waiting.append((block.carrier, fact.pubkey, fact.nonce))
 
@@ -111,8 +127,6 @@ class AccountFeed:
 
     def _answered(self, pubkey: bytes, nonce: int, balance: int, where: Where) -> None:
         """The chain API has told an account that a block left out."""
-        if pubkey in self._lifecycle.sponsor.balances:
-            self._lifecycle.sponsor.balances[pubkey] = balance
         self._tell(AccountFact(pubkey, nonce, balance, {}), where)
 
     def _tell(self, fact: AccountFact, where: Where) -> None:

@@ -89,6 +89,7 @@ class Events:
         self._live = True
         """Whether the event in hand is news, and not read again after the relayer, or the hub, was away."""
         self.unreadable = 0
+        self._lost = 0
         self._unreadable_kinds: set[str] = set()
         self.statuses_told = 0
         self.gaps = 0
@@ -108,7 +109,7 @@ class Events:
         self._live = sequence > self.head()
         if marks & INCOMPLETE:
             self.incomplete += 1
-            self._book.forget_all()
+            self._forget()
         try:
             self._take(topic, payload, sequence)
         except (outport.OutportError, DecodeError, ValueError) as error:
@@ -117,6 +118,7 @@ class Events:
             if kind not in self._unreadable_kinds and len(self._unreadable_kinds) < MAX_KINDS:
                 self._unreadable_kinds.add(kind)
                 log.error("unreadable event", extra={"topic": topic, "sequence": sequence, "error": str(error)[:200]})
+        self._notice_losses()
 
     def silence(self, shard: int, limit: float) -> float | None:
         """For how many seconds a shard has sent no block, if that is longer than `limit`."""
@@ -126,7 +128,20 @@ class Events:
     def on_gap(self, first: int, last: int) -> None:
         """Events are lost: what accounts were thought to be may be wrong now."""
         self.gaps += 1
+        self._forget()
+
+    def _forget(self) -> None:
+        """What was known of accounts may be wrong now, and what ended meanwhile was not heard of."""
         self._book.forget_all()
+        self._lifecycle.sponsor.balances.forget_all()
+        self._lifecycle.events_lost()
+
+    def _notice_losses(self) -> None:
+        """What could not be read, was forgotten for want of room, or was told differently, may have ended something."""
+        lost = self.unreadable + self._tracker.forgotten + self._tracker.disputed
+        if lost != self._lost:
+            self._lost = lost
+            self._lifecycle.events_lost()
 
     def _take(self, topic: str, payload: bytes, sequence: int) -> None:
         now = self._clock()
@@ -156,7 +171,7 @@ class Events:
                 self._observer.validators(pb.ValidatorsPubKeys.FromString(payload))
 
     def _saved(self, message: pb.OutportBlock, sequence: int, now: float) -> None:
-        block = read_block(message, self._network)
+        block = read_block(message, self._network, self._lifecycle.sponsor.balances.keys)
         self.block_at[block.shard] = now
         age = self._age(block, sequence)
         self._observer.block_saved(block, now, age)
@@ -167,7 +182,7 @@ class Events:
         self._release(self._tracker.save(block, sequence, now), now)
 
     def _executed(self, message: pb.OutportBlock, sequence: int, now: float) -> None:
-        result = read_result(message, self._network)
+        result = read_result(message, self._network, self._lifecycle.sponsor.balances.keys)
         self._observer.block_executed(result, now, self._age(result, sequence))
         self._release(self._tracker.execute(result, sequence, now), now)
 
@@ -178,7 +193,7 @@ class Events:
     def _release(self, release: Release, now: float) -> None:
         """Something became final. First what is in flight, then the accounts, then the words to clients."""
         for item in release.included:
-            moved = self._lifecycle.included(item.tx_hash, item.fee)
+            moved = self._lifecycle.included(item.tx_hash, item.fee, item.height)
             if moved is not None:
                 self._book.raise_nonce(*moved)
         for block in release.blocks:

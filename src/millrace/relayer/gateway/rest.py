@@ -52,7 +52,7 @@ class RestApi:
         max_batch: int,
         max_wait: float,
         health: Callable[[], dict[str, object]],
-        is_ready: Callable[[], bool],
+        readiness: Callable[[], dict[str, object]],
         count: Callable[[Reason], Reason],
         history: Callable[[int | None, int | None, int | None], Awaitable[bytes]],
     ) -> None:
@@ -65,7 +65,7 @@ class RestApi:
         self._max_batch = max_batch
         self._max_wait = max_wait
         self._health = health
-        self._is_ready = is_ready
+        self._readiness = readiness
         self._count = count
         self._history = history
 
@@ -185,8 +185,8 @@ class RestApi:
         return http.json_response(self._health())
 
     async def _get_ready(self, _: web.Request) -> web.Response:
-        ready = self._is_ready()
-        return http.json_response({"ready": ready}, 200 if ready else 503)
+        body = self._readiness()
+        return http.json_response(body, 200 if body["ready"] else 503)
 
 
 def _charge(buckets: TokenBuckets, remote: str, cost: float, detail: str) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from millrace.chain import address
-from millrace.relayer.journal.submissions import SIGNED, STATE
+from millrace.relayer.journal import submissions
+from millrace.relayer.journal.submissions import SIGNED, STATE, Record
 
 
 class AtRiskError(Exception):
@@ -57,6 +58,12 @@ def ask_write_off(journal: Path, client_hash: str) -> None:
         connection.execute(
             "INSERT OR IGNORE INTO write_offs VALUES (?, ?)", (bytes.fromhex(client_hash), time.time_ns() // 1_000_000)
         )
+
+
+def written_off(read: Callable[[str], list[Any]]) -> list[Record]:
+    """What was written off and may still run. Raises `JournalError`."""
+    rows = read(f"{submissions.SELECT} WHERE state = 'superseded' AND ended_ms IS NULL AND relayer IS NOT NULL")
+    return [submissions.record(row) for row in rows]
 
 
 @contextlib.contextmanager

@@ -76,6 +76,16 @@ def spent_since(read: Read, time_ms: int) -> list[Spent]:
     return sorted((item for item in replay(rows) if item.time_ms >= time_ms), key=lambda item: item.time_ms)
 
 
+def paid_since(read: Read, time_ms: int) -> list[tuple[int, bytes, int]]:
+    """Time in ms, relayer key and amount of every fee settled since `time_ms`, oldest first."""
+    first = _first_since(read, time_ms - _CLOCK_SLACK_MS)
+    rows = read(
+        "SELECT time_ms, relayer, amount FROM audit WHERE id >= ? AND event = 'settle' AND time_ms >= ? ORDER BY id",
+        (first, time_ms),
+    )
+    return [(at, relayer, int(amount)) for at, relayer, amount in rows]
+
+
 def replay(rows: Iterable[tuple[Event, bytes, bytes, bytes, int, str]]) -> Iterator[Spent]:
     """Fold lines, oldest first, into reservations; those given back are left out.
 

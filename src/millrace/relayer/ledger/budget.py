@@ -247,6 +247,11 @@ class Budgets:
         """What the key has signed and is not yet known to be over."""
         return self._key(key).at_risk
 
+    def spent_a_second(self, key: bytes, now: float) -> float:
+        """What the key spent a second in the last minute, or in the last hour if that was more."""
+        minute, hour, _ = self._key(key).windows
+        return max(minute.sum(now) / MINUTE, hour.sum(now) / HOUR)
+
     def lost(self, key: bytes, now: float) -> int:
         """What failing transactions cost the key in the last hour."""
         return self._key(key).losses.sum(now)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction
-from millrace.relayer.journal import audit
+from millrace.relayer.journal import at_risk, audit
 from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
 from millrace.relayer.journal.recovery import SafeStart
 from millrace.relayer.journal.submissions import Record
@@ -21,11 +21,14 @@ from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.ledger.accounts import Account
 from millrace.relayer.ledger.inflight import Entry, InFlight, next_step
 from millrace.relayer.ledger.sponsor import Sponsor
+from millrace.relayer.ledger.written_off import WrittenOffFee
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.rules.policy import target_of
 from millrace.relayer.rules.stages import Approved, Authenticated, Origin
 
+_EVENTS_LOST = "events_lost_ms"
+"""Entry of the journal's table `meta`: when events were lost last."""
 ROUND_MS = 6_000
 """The longest round: a block bears the time its round began, and may hold what came during it."""
 
@@ -52,6 +55,10 @@ class Lifecycle:
         """What to keep to where the journal does not know all that was signed."""
         self.on_refused: Callable[[Entry], None] = lambda entry: None
         """Told of each journalled entry that ends without a co-signature, see its `refusal`: it will never run."""
+        self.is_blind = False
+        """Whether there is no stream of events at all."""
+        self._losses = 0
+        """How often events were lost."""
 
     # ---- before
 
@@ -98,7 +105,7 @@ class Lifecycle:
             if fee + owed > payer.balance:
                 raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it costs its relayer {fee}, which has not as much"))
         if sponsored:
-            fee = self.sponsor.check(item)
+            fee = self.sponsor.check(item, self.inflight.owed(tx.relayer))
             self._check_known(tx, parsed.client_hash, account)  # behind it: a safe start may still be waiting
         return Approved(item, fee)
 
@@ -145,6 +152,7 @@ class Lifecycle:
             self._wall_ms(),
             examined.target,
             origin.ip,
+            losses=self._losses,
         )
         if origin.is_sponsored:
             self.sponsor.reserve(entry)
@@ -251,35 +259,67 @@ class Lifecycle:
         """Whether an entry is still to be broadcast."""
         return entry.state == "signed" and self.inflight.by_client_hash(entry.client_hash) is entry
 
-    def included(self, tx_hash: bytes, fee: int | None) -> tuple[bytes, int] | None:
+    def included(self, tx_hash: bytes, fee: int | None, height: int | None = None) -> tuple[bytes, int] | None:
         """A final block has the transaction: its fee is settled, its nonce is the chain's business now.
 
-        The sender and the nonce it has at least now, if the transaction was in flight.
+        `height` is that of the header that brought its result. The sender and the nonce it has at least now, if the
+        transaction was in flight.
         """
         entry = self.inflight.by_chain_hash(tx_hash)
         if entry is None:
+            written_off = self.sponsor.written_off.take(tx_hash)
+            if written_off is not None:
+                self.sponsor.balances.paid(written_off.key, written_off.fee, height)
+                self._written_off_is_over(written_off)
             return None
         one_shard = entry.sender_shard == entry.receiver_shard
-        self._end(entry, "finished", fee if one_shard and fee is not None else entry.fee)
+        cost = fee if one_shard and fee is not None else entry.fee
+        if entry.kind == "broadcast" and entry.tx.relayer:  # of a key of ours, if it ever came to that
+            self.sponsor.balances.paid(entry.tx.relayer, cost, height)
+        self._end(entry, "finished", cost, height=height)
         return entry.tx.sender, entry.tx.nonce + 1
 
     def nonce_moved(self, sender: bytes, nonce: int) -> None:
         """The chain is at `nonce`: entries below it were superseded, and can never run any more.
 
-        Their fee counts as spent: after a gap in the events it is not known whether a block had them.
+        They cost nothing, as no final block had them; but where events were lost since they began nobody knows that,
+        and their fee counts as spent.
         """
         for entry in [item for at, item in self.inflight.of_sender(sender).items() if at < nonce]:
             if not entry.chain_hash:
                 entry.refusal = reasons.NONCE_TOO_LOW
-            self._end(entry, "superseded", entry.fee)
+            self._end(entry, "superseded", 0 if entry.losses == self._losses else entry.fee)
             if entry.refusal is not None:
                 self.on_refused(entry)
+        for item in self.sponsor.nonce_used(sender, nonce, surely_another=not self._losses):
+            self._written_off_is_over(item)
+
+    def waits_below(self, sender: bytes, nonce: int) -> bool:
+        """Whether anything of the sender's ends when the chain is at this nonce."""
+        of_sender = self.inflight.of_sender(sender)
+        return any(at < nonce for at in of_sender) or self.sponsor.written_off.waits_below(sender, nonce)
+
+    def events_lost(self) -> None:
+        """Events are missing from the stream: what ends from now on without them ends for all it can have cost."""
+        self._losses += 1
+        at = str(self._wall_ms())
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_EVENTS_LOST, at))
+
+        self._journal.change(write)
 
     def nonce_heard(self, sender: bytes, nonce: int) -> None:
-        """The chain API is at `nonce`, maybe by a block not yet final: only what is sent no more is let go."""
+        """The chain API is at `nonce`, maybe by a block not yet final: only what is sent no more is let go.
+
+        While the stream of events is whole it will tell, and also whether a block had it.
+        """
         for entry in [item for at, item in self.inflight.of_sender(sender).items() if at < nonce]:
-            if entry.state == "expired":
+            if entry.state == "expired" and (self.is_blind or entry.losses != self._losses):
                 self._end(entry, "superseded", entry.fee)
+        if self.is_blind or self._losses:
+            for item in self.sponsor.nonce_used(sender, nonce, surely_another=False):
+                self._written_off_is_over(item)
 
     def write_off(self, client_hash: bytes) -> bool:
         """Its operator says that a transaction will not run, or that it does not matter; whether that was done.
@@ -291,7 +331,7 @@ class Lifecycle:
         if entry is None:
             self._journal.forget_write_off(client_hash)
             return False
-        if entry.state == "reserved":
+        if entry.state == "reserved" or self.sponsor.written_off.is_full:
             return False
         self._end(entry, "superseded", entry.fee, written_off=True)
         return True
@@ -299,9 +339,18 @@ class Lifecycle:
     # ---- restart
 
     def restore(self, records: Sequence[Record]) -> None:
-        """Take over the entries that may still run."""
+        """Take over the entries that may still run, and what was written off and may."""
+        lost = self._journal.read("SELECT value FROM meta WHERE name = ?", (_EVENTS_LOST,))
+        lost_ms = int(lost[0][0]) if lost else -1
+        self._losses = len(lost)
+        for item in at_risk.written_off(self._journal.read):
+            chain_hash = item.chain_hash or b""
+            self.sponsor.written_off.add(
+                WrittenOffFee(item.relayer or b"", item.sender, item.nonce, chain_hash, item.fee)
+            )
         for record in records:
             entry = self._entry(record)
+            entry.losses = self._losses if record.created_ms > lost_ms else -1
             self.inflight.add(entry)
             if entry.chain_hash and entry.kind != "broadcast":
                 self.sponsor.signed(entry)
@@ -327,12 +376,14 @@ class Lifecycle:
 
     # ---- insides
 
-    def _end(self, entry: Entry, state: str, cost: int | None, *, written_off: bool = False) -> None:
+    def _end(
+        self, entry: Entry, state: str, cost: int | None, *, height: int | None = None, written_off: bool = False
+    ) -> None:
         """The entry is over, for `cost` where one of our keys paid."""
         self.inflight.remove(entry)
         entry.state = "over"
         _tell(entry)
-        line = self.sponsor.close(entry, cost, written_off=written_off)
+        line = self.sponsor.close(entry, cost, height=height, written_off=written_off)
         # What was written off may still run: as it has not ended, its row is never pruned and keeps its nonce taken.
         ended, row = None if written_off else self._wall_ms(), _row(entry)
 
@@ -345,6 +396,15 @@ class Lifecycle:
                 audit.write(connection, [line])
             if written_off:
                 drop_write_off(connection, entry.client_hash)
+
+        self._journal.change(write)
+
+    def _written_off_is_over(self, item: WrittenOffFee) -> None:
+        """Its nonce is used: its row may be forgotten like any other."""
+        now, row = self._wall_ms(), (item.sender, item.nonce)
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("UPDATE submissions SET ended_ms = ? WHERE sender = ? AND nonce = ?", (now, *row))
 
         self._journal.change(write)
 

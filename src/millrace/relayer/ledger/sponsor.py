@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -15,9 +17,11 @@ from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.journal import Journal, transaction_of
 from millrace.relayer.journal.outcomes import Outcome
 from millrace.relayer.journal.submissions import Record
+from millrace.relayer.ledger.balances import LAG_SECONDS, Balances
 from millrace.relayer.ledger.budget import HOUR, Budgets, Reservation, Spender, Undecided
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.reputation import Reputation
+from millrace.relayer.ledger.written_off import WrittenOff, WrittenOffFee
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy
@@ -42,6 +46,25 @@ class _Sponsored(msgspec.Struct, eq=False, gc=False):
     undecided: Undecided | None = None
 
 
+Condition = Literal["ok", "paused", "short of funds", "unknown balance"]
+
+
+class KeyState(NamedTuple):
+    """Whether a relayer key pays."""
+
+    condition: Condition
+    spendable: int | None
+    """What it can surely pay beyond its floor and what is under way; less than nothing when it lacks so much."""
+    missing: int
+    """What it lacks to pay for the cheapest transaction."""
+    seconds_to_empty: float
+    """Until what it can spend is gone at the present rate; infinite while it spends nothing, or nothing is known."""
+    is_low: bool
+    """It holds less than the policy's `alert_balance`."""
+    runs_out: bool
+    """It will be empty before the policy's `alert_seconds` are over."""
+
+
 class Sponsor:
     """Policy, budgets and reputations; everything here is synchronous, in the lifecycle's event loop."""
 
@@ -57,8 +80,8 @@ class Sponsor:
         """For how many seconds a shard has sent no block, when that is too long to go on sponsoring."""
         self.why_not: Callable[[], str | None] = lambda: None
         """Why nothing may be sponsored now, if so."""
-        self.balances: dict[bytes, int] = {}
-        """Balances of the relayer keys, as far as known."""
+        self.balances = Balances(clock)
+        """What the relayer keys hold at least."""
         self.fees_by_receiver: Counter[bytes] = Counter()
         """What was paid for transactions to each receiver, in atomic units."""
         self._network = network
@@ -67,11 +90,15 @@ class Sponsor:
         self._wall_ms = wall_ms
         self._reservations: dict[bytes, Reservation] = {}
         self._sponsored: OrderedDict[bytes, _Sponsored] = OrderedDict()
+        self.written_off = WrittenOff()
 
     # ---- before it is signed
 
-    def check(self, item: Authenticated) -> int:
-        """The most the transaction can cost the key that is to pay. Raises `Refused` when the policy says no."""
+    def check(self, item: Authenticated, owed: int = 0) -> int:
+        """The most the transaction can cost the key that is to pay. Raises `Refused` when the policy says no.
+
+        `owed` is what the key may have to pay beside all that is known here.
+        """
         examined = item.examined
         tx, target, shard = examined.parsed.tx, item.target, examined.sender_shard
         rules = self.policy
@@ -87,12 +114,53 @@ class Sponsor:
             policy.check_gas_price(tx, rules, self.p90(shard))
         policy.check_lists(tx, target, rules.lists)
         self.reputation.check(tx.sender, outcomes.call_of(target), self._clock(), rules.quotas)
-        balance = self.balances.get(tx.relayer)
-        if balance is not None:
-            needed = self.budgets.at_risk(tx.relayer) + fee + rules.budget.floor_balance
-            if balance < needed:
-                raise Refused(reasons.RELAYER_BALANCE_LOW.but("its operator has to refill it", 60_000))
+        self._check_balance(tx.relayer, fee, owed)
         return fee
+
+    def _check_balance(self, key: bytes, fee: int, owed: int) -> None:
+        """Raise `Refused` unless the key can surely pay so much more, whatever becomes of all it signed before."""
+        spendable = self.spendable(key)
+        if spendable is None:
+            raise Refused(reasons.ACCOUNT_UNAVAILABLE.but("what the relayer's key holds is not known yet", 1_000))
+        if spendable - owed >= fee:
+            return
+        if spendable + self.committed(key) >= fee:
+            text = "what it holds may be needed for transactions under way"
+            raise Refused(reasons.RELAYER_BALANCE_LOW.but(text, 6_000))
+        raise Refused(reasons.RELAYER_BALANCE_LOW.but("its operator has to refill it", 60_000))
+
+    # ---- what keys hold
+
+    def committed(self, key: bytes) -> int:
+        """What the key may still have to pay for what it signed, or was asked to sign."""
+        return self.budgets.at_risk(key) + self.written_off.of_key(key)
+
+    def spendable(self, key: bytes) -> int | None:
+        """What the key can surely pay beyond all that and its floor; less than nothing when it lacks so much."""
+        bound = self.balances.lower_bound(key)
+        return None if bound is None else bound - self.committed(key) - self.policy.budget.floor_balance
+
+    def state_of(self, key: bytes) -> KeyState:
+        """Whether a key pays now, and what it lacks."""
+        spendable, budget, gas = self.spendable(key), self.policy.budget, self._network.gas
+        cheapest = (gas.min_gas_limit + gas.extra_relayed) * gas.min_gas_price
+        empty = self._seconds_to_empty(key, spendable)
+        missing = 0 if spendable is None else max(0, cheapest - spendable)
+        condition: Condition = "ok"
+        if self._network.shard_of(key) in self.policy.paused_shards:
+            condition = "paused"
+        elif spendable is None:
+            condition = "unknown balance"
+        elif missing:
+            condition = "short of funds"
+        bound = self.balances.lower_bound(key)
+        is_low = bound is not None and bound < budget.alert_balance
+        return KeyState(condition, spendable, missing, empty, is_low, empty < budget.alert_seconds)
+
+    def _seconds_to_empty(self, key: bytes, spendable: int | None) -> float:
+        """For how long what the key can spend lasts if it goes on as in the last minute, or hour if that was more."""
+        rate = self.budgets.spent_a_second(key, self._clock())
+        return math.inf if spendable is None or rate <= 0 else max(0, spendable) / rate
 
     def reserve(self, entry: Entry) -> None:
         """Take the entry's fee from budget and quotas: from all of them, or from none and `Refused`."""
@@ -122,11 +190,21 @@ class Sponsor:
         if reservation is not None:
             self.budgets.refund(reservation, self._clock())
 
-    def close(self, entry: Entry, cost: int | None, *, written_off: bool = False) -> audit.Line | None:
-        """The entry is over, for `cost` if that is known; the line for the audit log, if our key paid."""
+    def close(
+        self, entry: Entry, cost: int | None, *, height: int | None = None, written_off: bool = False
+    ) -> audit.Line | None:
+        """The entry is over, for `cost` if that is known, in a final block brought by the header of this `height`.
+
+        The line for the audit log, if our key paid.
+        """
         reservation = self._reservations.pop(entry.client_hash, None)
         if reservation is None or cost is None:
             return None
+        if written_off:
+            tx = entry.tx
+            self.written_off.add(WrittenOffFee(tx.relayer, tx.sender, tx.nonce, entry.chain_hash, entry.fee))
+        else:
+            self.balances.paid(entry.tx.relayer, cost, height)
         undecided = self.budgets.settle(reservation, cost, self._clock())
         followed = self._sponsored.get(entry.chain_hash)
         if followed is None or cost == 0:
@@ -155,6 +233,17 @@ class Sponsor:
         elif failed:  # the receiver's shard was heard of first: what its sender's will charge is lost already
             self.budgets.lose(outcome.relayer, outcome.cost, now)
         self._journal.change(lambda connection: outcomes.write(connection, outcome))
+
+    def nonce_used(self, sender: bytes, nonce: int, *, surely_another: bool) -> list[WrittenOffFee]:
+        """The chain is past a nonce: what was written off below it cannot run any more.
+
+        Unless it was `surely_another` transaction that used it, the key may have paid.
+        """
+        over = self.written_off.take_below(sender, nonce)
+        for item in over:
+            if not surely_another:
+                self.balances.paid(item.key, item.fee, None)
+        return over
 
     def prune(self) -> None:
         """Forget outcomes that count nowhere any more."""
@@ -200,6 +289,10 @@ class Sponsor:
             self.reputation.learn(outcome.sender, outcome.call, outcome.failed, at, self.policy.quotas)
             if outcome.failed:
                 self.budgets.lose(outcome.relayer, outcome.cost, at)
+
+        recently = self._wall_ms() - int(LAG_SECONDS * 1000)
+        for time_ms, key, amount in audit.paid_since(self._journal.read, recently):
+            self.balances.paid_at(key, amount, self._monotonic(time_ms))
 
         for record in undecided:
             cost = record.fee if record.cost is None else record.cost

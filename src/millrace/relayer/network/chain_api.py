@@ -20,6 +20,8 @@ MAX_ANSWER = 1024 * 1024
 MAX_TEXT = 4096
 MAX_CONCURRENT = 32
 TELL_SECONDS = 1.0
+GATEWAY_SECONDS = 600.0
+"""So long an API that does not answer a gateway's question is not asked it again."""
 NO_ROUTE = b"Cannot GET"
 """How a 404 of the chain API speaks of a wrong path, as when its URL is not that of the API, and not of an account."""
 
@@ -47,6 +49,31 @@ class _AccountJson(msgspec.Struct, frozen=True, rename="camel"):
         return (
             address.decode(self.active_guardian_address) if self.is_guarded and self.active_guardian_address else None
         )
+
+
+class ChainBalance(NamedTuple):
+    """What an account holds, and at which block, where the chain API says so (`blockInfo`)."""
+
+    nonce: int
+    balance: int
+    height: int | None = None
+    block_hash: bytes = b""
+
+
+class _BlockInfoJson(msgspec.Struct, frozen=True):
+    nonce: Annotated[int, msgspec.Meta(ge=0)] = 0
+    hash: str = ""
+
+
+class _AddressJson(msgspec.Struct, frozen=True, rename="camel"):
+    account: _AccountJson
+    block_info: _BlockInfoJson = _BlockInfoJson()
+
+
+class _GatewayJson(msgspec.Struct, frozen=True):
+    """A gateway's answer of an account."""
+
+    data: _AddressJson
 
 
 class _PeersJson(msgspec.Struct, frozen=True):
@@ -78,6 +105,8 @@ class ChainApi:
         self.refused = 0
         """Transactions it will never take, or requests it does not understand."""
         self._told_at = -TELL_SECONDS
+        self._asks_gateway_at = 0.0
+        """From when on the gateway's question is asked (again)."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -97,6 +126,17 @@ class ChainApi:
             return ChainAccount(account.nonce, int(account.balance), account.guardian())
         except (ValueError, RecursionError):
             raise ChainApiError("the chain API answered something that is no account") from None
+
+    async def balance(self, pubkey: bytes) -> ChainBalance:
+        """What an account holds, and at which block where the API has a gateway's question. Raises `ChainApiError`."""
+        if self._asks_gateway_at <= time.monotonic():
+            status, body = await self._get(f"{self._base_url}/address/{address.encode(pubkey)}?onFinalBlock=true")
+            found = _read_balance(body) if status == 200 else None
+            if found is not None:
+                return found
+            self._asks_gateway_at = time.monotonic() + GATEWAY_SECONDS
+        account = await self.account(pubkey)
+        return ChainBalance(account.nonce, account.balance)
 
     async def submit(self, tx: Transaction) -> Taken:
         """Hand a transaction to the API; whether it took it, never will, or may later."""
@@ -152,6 +192,19 @@ class ChainApi:
                 raise ChainApiError(f"the chain API answered {response.status}")
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ChainApiError(f"the chain API cannot be reached: {error}"[:200]) from None
+
+
+def _read_balance(body: bytes) -> ChainBalance | None:
+    """A gateway's answer of an account; `None` where it names no block."""
+    try:
+        data = msgspec.json.decode(body, type=_GatewayJson).data
+        block_hash = bytes.fromhex(data.block_info.hash)
+    except (ValueError, RecursionError):
+        return None
+    text = data.account.balance
+    if not block_hash or not (text.isascii() and text.isdigit()):
+        return None
+    return ChainBalance(data.account.nonce, int(text), data.block_info.nonce, block_hash)
 
 
 async def _start(response: aiohttp.ClientResponse, most: int) -> bytes:

@@ -66,6 +66,8 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Sponsoring stops when the key's balance would fall below this."""
     alert_balance: int = EGLD
     """Below this the service logs a warning and raises a metric."""
+    alert_seconds: float = 3600.0
+    """The same once the key will be empty before so long at the present rate."""
 
 
 class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,0 +1,201 @@
+"""What a key is known to hold, against a small model of a chain: never more than it holds, and in the end all of it."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from millrace.relayer.ledger.balances import LAG_SECONDS, MAX_HEIGHTS, Balances, Reading
+
+KEY, SHARD = b"key", 1
+AMOUNTS = st.integers(0, 50)
+
+
+class Made(NamedTuple):
+    """A block of the model: what the key paid and got in it, and what it holds after it."""
+
+    height: int
+    name: bytes
+    paid: int
+    got: int
+    sent: int
+    """What its operator took away, by a transaction of the key itself."""
+    holds: int
+    nonce: int
+
+
+class World(RuleBasedStateMachine):
+    """Blocks that are executed, taken back and final, and readings of any of them that come late."""
+
+    later = False
+    """Whether blocks are executed later, with the header after them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.balances = Balances(lambda: self.now)
+        self.balances.watch({SHARD: KEY})
+        self.final = [Made(0, b"genesis", 0, 0, 0, 1000, 0)]
+        self.final_at = [self.now]
+        self.balances.final(SHARD, 0, b"genesis")  # of a shard nobody spoke of any reading counts
+        self.tail: list[Made] = []
+        self.forks = 0
+        self.under_way: list[Reading] = []
+
+    @rule(paid=AMOUNTS, got=AMOUNTS, sent=st.sampled_from([0, 0, 0, 7]))
+    def execute(self, paid: int, got: int, sent: int) -> None:
+        before = (self.final + self.tail)[-1]
+        self.forks += 1
+        holds, nonce = before.holds - paid + got - sent, before.nonce + bool(sent)
+        self.tail.append(Made(before.height + 1, b"%d" % self.forks, paid, got, sent, holds, nonce))
+
+    @precondition(lambda self: self.tail)
+    @rule()
+    def revert(self) -> None:
+        self.tail.pop()
+
+    @precondition(lambda self: self.tail)
+    @rule(ahead=st.integers(0, 5))
+    def finalise(self, ahead: int) -> None:
+        block = self.tail.pop(0)
+        self.final.append(block)
+        self.final_at.append(self.now)
+        self.balances.paid(KEY, block.paid, block.height + self.later)
+        self.balances.final(SHARD, block.height, block.name)
+        self.balances.got(KEY, block.got, block.height)
+        if not block.got and not block.sent:
+            return  # nodes leave out who only paid
+        shown = ([block, *self.tail])[min(ahead, len(self.tail))] if self.later else block
+        reading = Reading(shown.holds, self.now, block.height, block.name, shown.nonce)
+        taken = sum(item.paid for item in self.tail)
+        self.balances.told(KEY, reading, runs_ahead=self.later, taken=taken)
+
+    @rule(back=st.integers(0, 3), by_header=st.booleans())
+    def ask(self, back: int, by_header: bool) -> None:
+        """The chain API reads the state after a block, final or not, and calls it by it or by the header after it."""
+        blocks = self.final + self.tail
+        place = max(0, len(blocks) - 1 - back)
+        block = blocks[place]
+        named = blocks[place + 1] if by_header and self.later and place + 1 < len(blocks) else block
+        self.under_way.append(Reading(block.holds, self.now, named.height, named.name, block.nonce))
+
+    @rule(back=st.integers(0, 3))
+    def ask_without_a_block(self, back: int) -> None:
+        """The chain API is behind by less than it may be, and says nothing of blocks."""
+        place = max(0, len(self.final) - 1 - back)
+        while place + 1 < len(self.final) and self.final_at[place + 1] <= self.now - LAG_SECONDS:
+            place += 1
+        self.under_way.append(Reading(self.final[place].holds, self.now, nonce=self.final[place].nonce))
+
+    @precondition(lambda self: self.under_way)
+    @rule(which=st.integers(0, 100))
+    def answer(self, which: int) -> None:
+        self.balances.read(KEY, self.under_way.pop(which % len(self.under_way)))
+
+    @rule(seconds=st.sampled_from([0.1, 1.0, 6.0, 11.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule()
+    def lose_events(self) -> None:
+        self.balances.forget_all()
+
+    @invariant()
+    def never_more_than_it_holds(self) -> None:
+        bound = self.balances.lower_bound(KEY)
+        assert bound is None or bound <= self.final[-1].holds
+
+    @rule()
+    def read_the_last_final_block(self) -> None:
+        """A reading of the last block that everybody has heard of tells it to the unit, when nothing is late."""
+        self.wait(LAG_SECONDS + 1)
+        self.execute(0, 0, 0)
+        while self.tail:
+            self.finalise(0)
+        self.wait(LAG_SECONDS + 1)
+        last = self.final[-1]
+        self.balances.read(KEY, Reading(last.holds, self.now, last.height, last.name, last.nonce))
+        assert self.balances.lower_bound(KEY) == last.holds
+
+
+class LaterWorld(World):
+    later = True
+
+
+EXAMPLES = int(os.environ.get("MILLRACE_MODEL_EXAMPLES", "50"))
+TestBlocksExecutedWhenMade = World.TestCase
+TestBlocksExecutedLater = LaterWorld.TestCase
+TestBlocksExecutedWhenMade.settings = settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None)
+TestBlocksExecutedLater.settings = TestBlocksExecutedWhenMade.settings
+
+
+def held(clock: list[float], balance: int = 1000, height: int | None = 5) -> Balances:
+    balances = Balances(lambda: clock[0])
+    balances.watch({SHARD: KEY})
+    balances.read(KEY, Reading(balance, clock[0], height, b"5" if height is not None else b""))
+    return balances
+
+
+def test_a_new_key_holds_nothing_that_is_known() -> None:
+    """Until its first reading a key has no lower bound, and somebody is told to ask; one that is gone has none."""
+    balances = Balances(lambda: 0.0)
+    asked: list[bool] = []
+    balances.on_wanted = lambda: asked.append(True)
+    balances.watch({SHARD: KEY})
+    assert balances.lower_bound(KEY) is None and asked and KEY in balances.wanted
+    assert balances.read(KEY, Reading(7, 0.0)) and balances.lower_bound(KEY) == 7 and not balances.wanted
+    balances.watch({SHARD: b"other"})
+    assert balances.lower_bound(KEY) is None
+
+
+def test_fees_and_refunds_count_once() -> None:
+    """What the anchor's block has is not taken off again; refunds and refills of later final blocks are added."""
+    balances = held([100.0])
+    balances.paid(KEY, 10, 5)
+    assert balances.lower_bound(KEY) == 1000
+    balances.paid(KEY, 10, 6)
+    balances.got(KEY, 3, 6)
+    balances.got(KEY, 500, 5)
+    assert balances.lower_bound(KEY) == 993
+
+
+def test_a_reading_counts_when_its_block_is_final() -> None:
+    """A refill seen by the chain API in a block that is taken back was never there."""
+    balances = held([100.0])
+    balances.final(SHARD, 5, b"5")
+    assert not balances.read(KEY, Reading(2000, 100.0, 6, b"fork"))
+    assert balances.lower_bound(KEY) == 1000
+    balances.final(SHARD, 6, b"6")
+    assert balances.lower_bound(KEY) == 1000 and KEY in balances.wanted
+    assert not balances.read(KEY, Reading(1500, 101.0, 7, b"7"))
+    balances.final(SHARD, 7, b"7")
+    assert balances.lower_bound(KEY) == 1500
+
+
+def test_a_reading_without_a_block_may_lack_the_last_seconds() -> None:
+    """Fees of the seconds before such a reading are taken off, whether it has them or not; the next one settles it."""
+    clock = [100.0]
+    balances = held(clock, height=None)
+    balances.paid(KEY, 10, 6)
+    clock[0] += LAG_SECONDS / 2
+    balances.read(KEY, Reading(990, clock[0]))
+    assert balances.lower_bound(KEY) == 980
+    clock[0] += LAG_SECONDS
+    balances.read(KEY, Reading(990, clock[0]))
+    assert balances.lower_bound(KEY) == 990
+
+
+def test_blocks_that_are_kept_are_bounded() -> None:
+    """At the bound the oldest block goes into the anchor, and no reading of before it is taken any more."""
+    balances = held([100.0], balance=10**6)
+    for height in range(6, 6 + 2 * MAX_HEIGHTS):
+        balances.paid(KEY, 1, height)
+    assert balances.lower_bound(KEY) == 10**6 - 2 * MAX_HEIGHTS
+    assert len(balances._keys[KEY].blocks) == MAX_HEIGHTS
+    assert not balances.read(KEY, Reading(10**6, 100.0, 7, b"7"))
+    assert balances.read(KEY, Reading(10**6 - 2 * MAX_HEIGHTS, 100.0, 5 + 2 * MAX_HEIGHTS, b"last"))
+    assert balances.lower_bound(KEY) == 10**6 - 2 * MAX_HEIGHTS

@@ -1,0 +1,159 @@
+"""What attackers measured of the keys' money, attack by attack: each was done to a running relayer from outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+from relayer_support import GAS_PRICE, RELAYERS, Chain, entry_of, start, submit, transfer, wallet
+
+from millrace.chain.transaction import Transaction, chain_hash
+
+FEE = 100_000 * GAS_PRICE
+"""What a transfer can cost; blocks charge half of it."""
+EGLD = 10**18
+KEY = RELAYERS[1].public
+
+
+class Ledger:
+    """What the chain itself has of a key: it runs what the key can pay for, and nothing else."""
+
+    def __init__(self, world: Any, balance: int, *, height: int = 0) -> None:
+        self.world = world
+        self.chain = Chain(world, 1)
+        self.balance = balance
+        self.ran = 0
+
+    def run(self, txs: list[Transaction]) -> None:
+        """A final block with what can be paid for."""
+        done = []
+        for tx in txs:
+            if self.balance >= FEE:  # the worst case is taken first, and half of it comes back
+                self.balance -= 50_000 * GAS_PRICE
+                done.append(tx)
+        self.ran += len(done)
+        self.chain.final(done)
+
+
+async def refusals(world: Any, *txs: Any) -> list[str]:
+    return sorted(set(await submit(world, *txs)))
+
+
+async def test_a_key_with_three_egld_and_twelve_wallets(world: Any) -> None:
+    """Twelve wallets at once get no more than the key can pay: each that was accepted runs, and the floor holds."""
+    floor, holds = 7 * FEE, 40 * FEE + FEE // 2
+    world.api.set(KEY, 0, holds)
+    await start(world, f"[budget]\nfloor_balance = {floor}\n")
+    ledger = Ledger(world, holds)
+    wallets, accepted = [wallet(1, number) for number in range(12)], 0
+    nonces = dict.fromkeys(range(12), 0)
+    for _ in range(12):
+        under_way = []
+        for number, pair in enumerate(wallets):
+            for _ in range(10):
+                tx = transfer(pair, nonces[number])
+                (answer,) = await submit(world, tx)
+                if answer != "ok":
+                    assert answer == "relayer balance too low"
+                    break
+                nonces[number] += 1
+                under_way.append(entry_of(world, tx).tx)
+        accepted += len(under_way)
+        assert ledger.balance - FEE * len(under_way) >= floor, "also when all of them cost the most they can"
+        ledger.run(under_way)
+    assert ledger.ran == accepted
+    assert floor <= ledger.balance < floor + FEE, (
+        "to the unit: not one more could be paid for, and none was refused early"
+    )
+
+
+async def test_a_new_key_that_is_empty_accepts_nothing(world: Any) -> None:
+    """An empty key is known to be empty before the first transaction comes, and `/ready` says what it lacks."""
+    for pair in RELAYERS.values():
+        world.api.set(pair.public, 0, 0)
+    await start(world)
+    assert await refusals(world, transfer(wallet(1))) == ["relayer balance too low"]
+    async with aiohttp.ClientSession(world.http) as http, http.get("/ready") as answer:
+        body = await answer.json()
+    assert answer.status == 503 and body["ready"] is False
+    assert body["relayers"]["1"]["state"] == "short of funds" and body["relayers"]["1"]["missing"] == str(FEE)
+
+
+async def test_an_unknown_balance_is_a_refusal(world: Any) -> None:
+    """While the chain API says nothing of a key it pays for nothing; a gap in the events makes it unknown again."""
+    await start(world)
+    sponsor = world.service.lifecycle.sponsor
+    assert await submit(world, transfer(wallet(1))) == ["ok"]
+    world.api.down = True
+    sponsor.balances.forget_all()
+    assert await submit(world, transfer(wallet(1), 1)) == ["account state unavailable"]
+    assert sponsor.state_of(KEY).condition == "unknown balance" and not world.service.is_ready()
+    world.api.down = False
+    world.service.key_balances._asked_at.clear()
+    await world.service.key_balances.refresh()
+    assert await submit(world, transfer(wallet(1), 1)) == ["ok"]
+
+
+async def test_a_refill_counts_when_its_block_is_final(world: Any) -> None:
+    """A transfer to the key that the stream tells is there at once when it is final, and not before."""
+    world.api.set(KEY, 0, FEE // 2)
+    await start(world)
+    chain, donor = Chain(world, 1), wallet(1, 7)
+    assert await submit(world, transfer(wallet(1))) == ["relayer balance too low"]
+    refill = transfer(donor, relayed=False, receiver=KEY, value=2 * FEE)
+    block = chain.save([refill], accounts={donor.public: (1, 5), KEY: (0, 2 * FEE + FEE // 2)})
+    assert await submit(world, transfer(wallet(1))) == ["relayer balance too low"]
+    chain.finalise(block)
+    txs = [transfer(wallet(1), nonce) for nonce in range(3)]
+    assert await submit(world, *txs) == ["ok", "ok", "relayer balance too low"]
+
+
+async def test_a_superseded_transaction_costs_nothing(world: Any) -> None:
+    """Whose nonce another transaction took gives everything back: budget, quota, and what is at risk."""
+    await start(world, f"[budget]\nper_minute = {FEE}\n[quotas]\nsender_per_hour = {FEE}")
+    alice = wallet(1)
+    assert await submit(world, transfer(alice), kind="sign") == ["ok"]
+    assert await submit(world, transfer(alice, 1), kind="sign") == ["budget exhausted"]
+    own = transfer(alice, relayed=False, data=b"x")
+    Chain(world, 1).final([own], accounts={alice.public: (1, EGLD)})
+    assert world.service.lifecycle.sponsor.committed(KEY) == 0
+    assert await submit(world, transfer(alice, 1), kind="sign") == ["ok"]
+
+
+async def test_what_was_paid_a_moment_before_a_restart_is_not_forgotten(world: Any) -> None:
+    """A chain API that lags behind does not give a key back what it paid before the service was started again."""
+    world.api.set(KEY, 0, 3 * FEE)
+    await start(world)
+    chain, alice = Chain(world, 1), wallet(1)
+    assert await submit(world, transfer(alice)) == ["ok"]
+    chain.final([entry_of(world, transfer(alice)).tx])
+    await world.service.journal.flush()
+    await world.stop()
+    await start(world)
+    assert world.service.lifecycle.sponsor.spendable(KEY) == 3 * FEE - 50_000 * GAS_PRICE
+
+
+async def test_what_was_written_off_has_to_be_payable_until_its_nonce_is_used(world: Any) -> None:
+    """A write-off frees budget and quota, and never the money: not after a restart, until the chain is past it."""
+    world.api.set(KEY, 0, 2 * FEE)
+    await start(world)
+    alice, bob = wallet(1), wallet(1, 1)
+    assert await submit(world, transfer(alice), kind="sign") == ["ok"]
+    entry = entry_of(world, transfer(alice))
+    assert world.service.lifecycle.write_off(entry.client_hash)
+    assert world.service.lifecycle.sponsor.budgets.at_risk(KEY) == 0
+    for _ in range(2):
+        assert world.service.lifecycle.sponsor.spendable(KEY) == FEE
+        assert await submit(world, transfer(bob), transfer(bob, 1)) == ["ok", "relayer balance too low"]
+        await world.service.journal.flush()
+        await world.stop()
+        await start(world)
+        world.service.lifecycle.nonce_moved(bob.public, 1)
+        world.api.set(bob.public, 1, EGLD)
+        bob = wallet(1, 2)
+    chain = Chain(world, 1)
+    world.service.lifecycle.nonce_moved(wallet(1, 1).public, 1)
+    chain.final([entry.tx])
+    assert world.service.lifecycle.sponsor.committed(KEY) == 0
+    assert chain_hash(entry.tx) == entry.chain_hash
+    assert world.service.lifecycle.sponsor.balances.lower_bound(KEY) == FEE, "it ran after all, and is paid"
