@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from millrace.chain import address
-from millrace.relayer.journal.submissions import SIGNED, STATE
+from millrace.relayer.journal.submissions import SIGNED, STATE, Record
 
 
 class AtRiskError(Exception):
@@ -57,6 +57,15 @@ def ask_write_off(journal: Path, client_hash: str) -> None:
         connection.execute(
             "INSERT OR IGNORE INTO write_offs VALUES (?, ?)", (bytes.fromhex(client_hash), time.time_ns() // 1_000_000)
         )
+
+
+def is_written_off(read: Callable[[str, tuple[Any, ...]], list[Any]], record: Record) -> bool:
+    """Whether an operator wrote the fee of this row off: its transaction may still run, and is sent no more.
+
+    `read` asks the journal. Such a row alone is over without having ended.
+    """
+    sql = "SELECT 1 FROM submissions WHERE sender = ? AND nonce = ? AND state = 'superseded' AND ended_ms IS NULL"
+    return record.state == "superseded" and bool(read(sql, (record.sender, record.nonce)))
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import Transaction
+from millrace.chain.transaction import Transaction, early_hashes
 from millrace.relayer.journal import audit
 from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
 from millrace.relayer.journal.submissions import Record
@@ -128,6 +128,7 @@ class Lifecycle:
             self._wall_ms(),
             examined.target,
             origin.ip,
+            parsed.sdk_hash,
         )
         if origin.is_sponsored:
             self.sponsor.reserve(entry)
@@ -299,6 +300,7 @@ class Lifecycle:
             created_ms=record.created_ms,
             target=None if record.kind == "broadcast" else target_of(tx),
             ip=record.ip,
+            sdk_hash=early_hashes(tx)[1],
             chain_hash=record.chain_hash or b"",
             state="signed" if record.kind == "broadcast" and record.state == "journalled" else record.state,  # type: ignore[arg-type]
             broadcast=record.broadcast,

@@ -19,6 +19,7 @@ class Accepted(msgspec.Struct, frozen=True, gc=False):
     tx: Transaction
     client_hash: bytes
     chain_hash: bytes
+    sdk_hash: bytes = b""
 
 
 Result = Accepted | Reason

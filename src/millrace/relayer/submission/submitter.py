@@ -21,6 +21,7 @@ from msgspec import Raw
 
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction, from_proto, signing_message
+from millrace.relayer.journal.at_risk import is_written_off
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
 from millrace.relayer.ledger.accounts import Account
@@ -57,6 +58,8 @@ _STALE = {
     reasons.INVALID_GUARDIAN.code,
 }
 """Refusals that newer knowledge of the account could turn around."""
+_WRITTEN_OFF = reasons.WRITTEN_OFF.but("its operator gave it up; it may still run, and is not sent again")
+_SUPERSEDED = reasons.NONCE_TOO_LOW.but("the account's nonce went past this transaction; it is not sent again")
 
 
 class Submitter:
@@ -200,20 +203,27 @@ class Submitter:
         """The same bytes as a transaction that is over: the answer is the same as then."""
         with contextlib.suppress(JournalError):
             await self._journal.flush()  # its last words may still be on their way to the disk
-        accepted = self._done_before(item.tx, item.parsed.client_hash)
+        accepted = self._done_before(item.tx, item.parsed.client_hash, item.parsed.sdk_hash)
         if accepted is not None:
             raise _Repeated(accepted)
 
-    def _done_before(self, tx: Transaction, client: bytes) -> Accepted | None:
-        """What was answered to the same bytes, if they were accepted: the answer stays the same. Raises `Refused`."""
+    def _done_before(self, tx: Transaction, client: bytes, sdk: bytes) -> Accepted | None:
+        """What was answered to the same bytes, if a block has had them: the answer stays the same.
+
+        Raises `Refused` for what was given up: it is not sent again.
+        """
         try:
             record = self._journal.find(tx.sender, tx.nonce, client)
+            if record is not None and is_written_off(self._journal.read, record):
+                raise Refused(_WRITTEN_OFF)
         except JournalError as error:
             log.error("the journal cannot be read", extra={"error": str(error)})
             raise Refused(reasons.NOT_READY.but("the journal cannot be read", 5_000)) from None
-        if record is None or record.chain_hash is None:
+        if record is None or record.chain_hash is None or record.state == "dropped":
             return None
-        return Accepted(_with_signature_of(tx, record.tx), record.client_hash, record.chain_hash)
+        if record.state == "superseded":
+            raise Refused(_SUPERSEDED)
+        return Accepted(_with_signature_of(tx, record.tx), record.client_hash, record.chain_hash, sdk)
 
     # ---- journalled → signed → gossiped
 
@@ -261,7 +271,7 @@ class Submitter:
                 batch.announce(entry)
             if item.reserved.approved.origin.kind != "sign":
                 self._cosigner.send(entry)
-            batch.results[item.position] = Accepted(done.tx, entry.client_hash, entry.chain_hash)
+            batch.results[item.position] = Accepted(done.tx, entry.client_hash, entry.chain_hash, entry.sdk_hash)
 
     async def _write(self, items: list[Taken], batch: Batch) -> list[tuple[Taken, Journalled]]:
         if not items:
@@ -275,7 +285,9 @@ class Submitter:
             entry = items[0].entry
             self._lifecycle.release(entry, reason)
             try:
-                batch.results[items[0].position] = self._done_before(entry.tx, entry.client_hash) or reason
+                batch.results[items[0].position] = (
+                    self._done_before(entry.tx, entry.client_hash, entry.sdk_hash) or reason
+                )
             except Refused as refusal:
                 batch.results[items[0].position] = refusal.reason
             return []
