@@ -111,6 +111,8 @@ def tx_message(tx: Transaction) -> pb.Transaction:
         guardianSignature=tx.guardian_signature,
         relayer=tx.relayer,
         relayerSignature=tx.relayer_signature,
+        sndUserName=tx.sender_username,
+        rcvUserName=tx.receiver_username,
     )
 
 

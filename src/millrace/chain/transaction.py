@@ -1,8 +1,9 @@
-"""Transactions: signing bytes, protobuf form, both hashes, and the JSON object of the public interfaces.
+"""Transactions: signing bytes, protobuf form, hashes, and the JSON object of the public interfaces.
 
 Sender, guardian and relayer all sign the same bytes, in which the three addresses stand but no signature. The hash
 is BLAKE2b-256 over the canonical protobuf form with every signature; for a relayed transaction that is the chain
-hash, and the same without the relayer's signature is the client hash, which its sender can compute.
+hash, and the same without the relayer's signature is the client hash, which its sender can compute. The official
+JavaScript SDK computes a third one before the relayer has signed: it writes the missing signature as an empty field.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ MAX_USERNAME = 32
 MAX_VALUE_DIGITS = 80
 MAX_VALUE = 10**MAX_VALUE_DIGITS - 1
 MAX_U64, MAX_U32 = 2**64 - 1, 2**32 - 1
+
+EMPTY_RELAYER_SIGNATURE = b"\x8a\x01\x00"
+"""The relayer's signature, field 17 and the last of the protobuf form, written without a byte in it."""
 
 _VALUE = re.compile(r"0|[1-9][0-9]{0,79}", re.ASCII)
 # Nothing that a JSON encoder would escape: the signing bytes hold the text as it is.
@@ -157,6 +161,26 @@ def client_hash(tx: Transaction) -> bytes:
     if tx.relayer_signature:
         tx = msgspec.structs.replace(tx, relayer_signature=b"")
     return chain_hash(tx)
+
+
+def early_hashes(tx: Transaction) -> tuple[bytes, bytes]:
+    """The hashes a client may know before a relayer has signed: the client hash and the SDK hash.
+
+    The latter is empty unless the transaction names a relayer: of others every SDK computes the chain hash.
+    """
+    if tx.relayer_signature:
+        tx = msgspec.structs.replace(tx, relayer_signature=b"")
+    return early_hashes_of(to_proto(tx), is_relayed=bool(tx.relayer))
+
+
+def early_hashes_of(proto: bytes, *, is_relayed: bool) -> tuple[bytes, bytes]:
+    """The same of the protobuf form without a relayer's signature."""
+    hasher = blake2b(proto, digest_size=32)
+    client = hasher.digest()
+    if not is_relayed:
+        return client, b""
+    hasher.update(EMPTY_RELAYER_SIGNATURE)
+    return client, hasher.digest()
 
 
 def from_proto(data: bytes) -> Transaction:

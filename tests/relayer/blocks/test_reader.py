@@ -11,7 +11,7 @@ from relayer_support import NETWORK, BlockMaker, transfer, tx_message, wallet
 from millrace.chain import address, bigint, outport
 from millrace.chain.outport import OutportError
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.chain.transaction import chain_hash, client_hash
+from millrace.chain.transaction import chain_hash, client_hash, early_hashes
 from millrace.relayer.blocks.facts import TxFact, join, judge
 from millrace.relayer.blocks.reader import read_block
 
@@ -67,6 +67,7 @@ def test_client_hash_of_a_cosigned_transaction() -> None:
     tx = msgspec.structs.replace(transfer(SENDER), relayer_signature=b"\7" * 64)
     (fact,) = facts(BlockMaker(1).block([tx])).values()
     assert fact.client_hash == client_hash(tx) != fact.tx_hash == chain_hash(tx)
+    assert (fact.client_hash, fact.sdk_hash) == early_hashes(tx)
 
 
 def test_cross_shard_transfer_waits_for_its_destination() -> None:

@@ -207,6 +207,19 @@ async def test_auto_subscribe(world: Any) -> None:
         }  # fmt: skip
 
 
+async def test_auto_subscribe_beyond_the_limit_says_so(world: Any) -> None:
+    """What is accepted and has no room for its topic is told so in its own result; the others have their topics."""
+    await world.start(max_topics=2)
+    sent = [as_json(transfer(wallet(1), nonce)) for nonce in range(3)]
+    async with connected(world.ws) as client:
+        reply = await client.ask(action="relay", txs=sent, autoSubscribe=True)
+    assert reply["status"] == "completed"
+    assert [item.get("topicRefused") for item in reply["results"]] == [None, None, "topic limit reached"]
+    assert [item.get("topic") for item in reply["results"]] == [
+        f"tx-status/{reply['hashes'][0]}", f"tx-status/{reply['hashes'][1]}", None,
+    ]  # fmt: skip
+
+
 async def test_status_is_told_once_per_subscription_and_never_replayed(world: Any) -> None:
     """Both hashes are two subscriptions; a later one hears nothing."""
     await world.start()

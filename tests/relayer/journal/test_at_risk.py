@@ -42,6 +42,8 @@ async def test_row_11_write_off(world: Any) -> None:
         ("reserve", str(fee)), ("write-off", str(fee)),
     ]  # fmt: skip
     assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["nonce too low"]
+    assert await submit(world, transfer(ALICE)) == ["written off"] == await submit(world, transfer(ALICE), kind="sign")
+    assert len(service.lifecycle.inflight) == 0 == ledger.at_risk(key), "what is refused takes nothing"
     assert service.journal.write_offs() == [], "it is taken once"
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from relayer_support import transfer, wallet
 
-from millrace.chain.transaction import client_hash, to_proto
+from millrace.chain.transaction import client_hash, early_hashes, to_proto
 from millrace.relayer.ledger.inflight import Entry, InFlight
 from millrace.relayer.rules.stages import Kind, hash_of
 
@@ -53,7 +53,8 @@ KINDS: list[tuple[Kind, bool]] = [("relay", True), ("sign", True), ("broadcast",
 def various(number: int) -> Entry:
     kind, relayed = KINDS[number % len(KINDS)]
     tx = transfer(RELAYED, number, relayed=relayed, value=3)
-    return Entry(tx, to_proto(tx), client_hash(tx), kind, 1, 1, 100 + number, number, ip="ab"[number // 4 % 2])
+    client, sdk = early_hashes(tx)
+    return Entry(tx, to_proto(tx), client, kind, 1, 1, 100 + number, number, ip="ab"[number // 4 % 2], sdk_hash=sdk)
 
 
 VARIOUS = {number: various(number) for number in range(16)}
@@ -85,6 +86,8 @@ def test_sums_and_hashes(steps: list[tuple[int, str]]) -> None:
         assert index.committed(RELAYED.public, 0) == own
         for at, item in there.items():
             assert index.of_sender(RELAYED.public)[at] is item is index.by_client_hash(item.client_hash)
+            for name in {item.client_hash, item.chain_hash, item.sdk_hash} - {b""}:
+                assert index.by_any_hash(name) is item
             nameable = bool(item.chain_hash) or not item.tx.relayer
             assert index.by_chain_hash(item.client_hash if not item.chain_hash else item.chain_hash) is (
                 item if nameable else None
@@ -95,7 +98,7 @@ def test_sums_and_hashes(steps: list[tuple[int, str]]) -> None:
         index.remove(item)
         index.remove(item)  # twice is once
     tables = [value for value in vars(index).values() if isinstance(value, dict)]
-    assert len(index) == 0 and len(tables) == 7 and not any(tables)
+    assert len(index) == 0 and len(tables) == 8 and not any(tables)
     assert index.has_room("broadcast")
 
 

@@ -157,6 +157,11 @@ PLAIN = transfer(BOB, receiver=EVE)
 CALL = transfer(BOB, receiver=SWAP, data=b"buy@01")
 TOKENS = transfer(BOB, receiver=SWAP, data=b"ESDTTransfer" + TOKEN + b"@05@" + b"buy".hex().encode())
 TO_ONESELF = b"MultiESDTNFTTransfer@" + SWAP.hex().encode() + b"@01" + TOKEN + b"@@05@" + b"buy".hex().encode()
+NFT = transfer(
+    BOB,
+    receiver=BOB.public,
+    data=b"ESDTNFTTransfer" + TOKEN + b"@02@05@" + SWAP.hex().encode() + b"@" + b"buy".hex().encode(),
+)
 MANY = transfer(BOB, receiver=BOB.public, data=TO_ONESELF)
 
 
@@ -164,7 +169,7 @@ def names(*keys: bytes) -> tuple[str, ...]:
     return tuple(address.encode(key) for key in keys)
 
 
-@pytest.mark.parametrize("tx", [PLAIN, CALL, TOKENS, MANY], ids=["plain", "call", "tokens", "many"])
+@pytest.mark.parametrize("tx", [PLAIN, CALL, TOKENS, NFT, MANY], ids=["plain", "call", "tokens", "nft", "many"])
 def test_lists_of_senders(tx: Transaction) -> None:
     """A list of senders is of who signs; to deny wins over to allow, and what is not allowed is refused."""
     for lists in (Lists(allow_senders=names(EVE)), Lists(deny_senders=names(BOB.public))):
@@ -178,8 +183,8 @@ def test_lists_of_senders(tx: Transaction) -> None:
 
 @pytest.mark.parametrize(
     ("tx", "receiver"),
-    [(PLAIN, EVE), (CALL, SWAP), (TOKENS, SWAP), (MANY, SWAP)],
-    ids=["plain", "call", "tokens", "many"],
+    [(PLAIN, EVE), (CALL, SWAP), (TOKENS, SWAP), (NFT, SWAP), (MANY, SWAP)],
+    ids=["plain", "call", "tokens", "nft", "many"],
 )
 def test_row_15_lists_of_receivers(tx: Transaction, receiver: bytes) -> None:
     """A list of receivers is of who really receives, also where tokens are sent to oneself with a target inside."""
@@ -202,7 +207,7 @@ def test_row_15_a_transfer_to_oneself_has_oneself_as_receiver() -> None:
         check_lists(PLAIN, odd, Lists(allow_receivers=names(EVE)))
 
 
-@pytest.mark.parametrize(("tx", "function"), [(PLAIN, ""), (CALL, "buy"), (TOKENS, "buy"), (MANY, "buy")])
+@pytest.mark.parametrize(("tx", "function"), [(PLAIN, ""), (CALL, "buy"), (TOKENS, "buy"), (NFT, "buy"), (MANY, "buy")])
 def test_row_15_lists_of_functions_and_contracts(tx: Transaction, function: str) -> None:
     """Functions are those the contract runs; contracts are listed apart, and say nothing of plain transfers."""
     for lists in (Lists(allow_functions=("sell",)), Lists(deny_functions=(function,))):

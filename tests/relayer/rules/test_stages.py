@@ -12,6 +12,7 @@ from millrace.chain import address, call
 from millrace.chain.transaction import GUARDED, HASH_SIGNED, signing_message
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import stages
+from millrace.relayer.rules.policy import Target
 from millrace.relayer.rules.stages import Origin, Relayers
 
 OURS = Relayers({shard: pair.public for shard, pair in RELAYERS.items()})
@@ -129,6 +130,48 @@ def test_submission_reason_invalid_user_signature() -> None:
     assert outcome(late) == "invalid user signature"
     assert outcome(sign(tx, wallet(1, 1))) == "invalid signature"
     assert outcome(msgspec.structs.replace(tx, gas_limit=200_000)) == "invalid signature"
+
+
+def test_a_relayer_added_after_signing_is_told_before_the_gas_it_needs() -> None:
+    """Who signs without a relayer gives no gas for one: the signature is what to mend, the gas comes with it."""
+    early = sign(msgspec.structs.replace(transfer(ALICE), relayer=b"", gas_limit=50_000), ALICE)
+    late = msgspec.structs.replace(early, relayer=RELAYERS[1].public)
+    assert outcome(late) == "invalid user signature"
+    assert outcome(sign(late, ALICE)) == "gas limit too low", "signed with the relayer in place"
+    assert outcome(msgspec.structs.replace(late, gas_limit=49_999)) == "gas limit too low", "too low without one too"
+    assert outcome(msgspec.structs.replace(late, nonce=5)) == "gas limit too low", "signed by nobody"
+
+
+def detail(tx: Any, ours: Relayers = OURS) -> str | None:
+    with pytest.raises(Refused) as refused:
+        stages.authenticate(stages.parse(raw(tx), Origin("relay", "ip")), NETWORK, ours)
+    return refused.value.reason.detail
+
+
+def test_details_have_the_words_clients_know_and_what_to_do() -> None:
+    """`missing relayer` and `shard mismatch` begin the details; the latter names the relayer to use."""
+    tx = transfer(ALICE)
+    for missing in (changed(relayer=None), changed() | {"relayer": None}):
+        assert str(detail(missing)).startswith("missing relayer: ")
+    wrong = str(detail(sign(tx, ALICE, relayer=RELAYERS[2].public)))
+    assert wrong.startswith("shard mismatch: the relayer is of shard 2; ")
+    assert wrong.endswith(f"name {address.encode(RELAYERS[1].public)}")
+    unknown = str(detail(sign(tx, ALICE, relayer=wallet(1, 7).public)))
+    assert unknown.startswith("unknown relayer; ") and unknown.endswith(address.encode(RELAYERS[1].public))
+    assert str(detail(tx, Relayers({}))).endswith("this service has no relayer there")
+
+
+def test_a_transfer_with_a_nonce_goes_to_oneself() -> None:
+    """`ESDTNFTTransfer` to oneself has its receiver inside, as lists and quotas see it; to others it is refused."""
+    inside, data = wallet(2, 4).public, call.encode("ESDTNFTTransfer", b"NFT-123456", b"\2", b"\7")
+    whole = data + b"@" + inside.hex().encode()
+    own = transfer(ALICE, receiver=ALICE.public, data=whole)
+    examined = stages.examine(stages.parse(raw(own), Origin("relay", "ip")), NETWORK, OURS)
+    assert examined.target == Target(inside, "")
+    assert outcome(transfer(ALICE, receiver=inside, data=whole)) == "invalid data"
+    assert outcome(transfer(ALICE, receiver=ALICE.public, data=data)) == "invalid data"
+    ours = transfer(ALICE, receiver=ALICE.public, data=data + b"@" + RELAYERS[0].public.hex().encode())
+    assert outcome(ours) == "relayer key not allowed as sender, guardian or receiver"
 
 
 def guarded(**changes: Any) -> Any:

@@ -95,6 +95,37 @@ def test_row_44_a_clock_that_was_ahead(place: Place) -> None:
     assert store.read(1, START, START + 100, 100) == [], "seconds are kept for an hour"
 
 
+def test_names_and_places_in_the_chain_are_not_averaged(place: Place) -> None:
+    """Of shards, heights, rounds and times a coarser point tells the last, also across a restart and half a span."""
+
+    def fill_blocks(store: Points, seconds: range) -> None:
+        recorder = Recorder(store)
+        for second in seconds:
+            place_in_chain = {"latestShardShardId": second % 3, "latestShardNonce": 7 * second, "latestMetaEpoch": 1}
+            recorder.add((START + second) * 1000, {**place_in_chain, "latestShardTxCount": second})
+
+    fill_blocks(place.open(), range(47))
+    place.close()
+    store = place.open()
+    fill_blocks(store, range(47, 125))
+    for resolution, ends in ((1, range(125)), (10, [*range(9, 120, 10), 124]), (60, [59, 119, 124])):
+        points = ask(store, START * 1000, (START + 124) * 1000, resolution)["points"]
+        assert [(point["latestShardShardId"], point["latestShardNonce"]) for point in points] == [
+            (end % 3, 7 * end) for end in ends
+        ]
+        assert {type(point["latestShardNonce"]) for point in points} == {int}
+        assert points[0]["latestShardTxCount"] == (resolution - 1) / 2, "counts are still averaged"
+
+
+def test_a_point_of_an_earlier_version_tells_its_highest(place: Place) -> None:
+    """What was stored without a last value has the highest in its place, which of a height is the same."""
+    store = place.open()
+    old = msgspec.msgpack.encode({"latestShardNonce": [21.0, 3, 6.0, 8.0]})
+    store.write([Point(10, START, old)], {10: START + 10}, {})
+    (point,) = ask(store, START * 1000, (START + 9) * 1000, 10)["points"]
+    assert point["latestShardNonce"] == 8
+
+
 def test_rollups_are_exact_across_a_restart(place: Place) -> None:
     """Averages, minima and maxima of coarser points are those of their seconds, restart or not."""
     fill(place.open(), range(305))

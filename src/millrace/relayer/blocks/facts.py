@@ -17,6 +17,8 @@ class TxFact(msgspec.Struct, frozen=True):
     tx_hash: bytes
     client_hash: bytes = b""
     """Empty where the block does not hold the transaction itself or it is not relayed."""
+    sdk_hash: bytes = b""
+    """Empty where that is, see `early_hashes`."""
     failed: str = ""
     """Why it failed, if it did."""
     included: bool = False
@@ -68,6 +70,8 @@ class Unexecutable(msgspec.Struct, frozen=True):
     """Empty where it is not known, or is the same."""
     timestamp_ms: int
     """Of the block that proposed it."""
+    sdk_hash: bytes = b""
+    """Empty where the client hash is."""
 
 
 class BlockFacts(msgspec.Struct, frozen=True):
@@ -129,6 +133,7 @@ def join(first: TxFact, second: TxFact) -> TxFact:
     return TxFact(
         tx_hash=first.tx_hash,
         client_hash=first.client_hash or second.client_hash,
+        sdk_hash=first.sdk_hash or second.sdk_hash,
         failed=first.failed or second.failed,
         included=first.included or second.included,
         executed=first.executed or second.executed,

@@ -10,7 +10,7 @@ from millrace.chain import address, bigint, outport
 from millrace.chain.address import is_contract
 from millrace.chain.network import NetworkProfile
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.chain.transaction import Transaction, client_hash
+from millrace.chain.transaction import Transaction, early_hashes
 from millrace.relayer.blocks.facts import TxFact
 
 TX_BLOCK, SCR_BLOCK, INVALID_BLOCK = 0, 90, 120
@@ -124,7 +124,7 @@ class PoolReader:
         if tx.data.partition(b"@")[0] in GUARDING:
             self.guarding.add(tx.sender)
         fact["is_call"] = is_contract(tx.receiver)
-        fact["client_hash"] = client_hash_of(tx)
+        fact["client_hash"], fact["sdk_hash"] = early_hashes_of(tx)
         if not at_source:
             return
         self._read_fee(fact, info)
@@ -140,7 +140,7 @@ class PoolReader:
             info = self._pool.invalidTxs.get(tx_hash.hex())
             if info is not None:
                 self._read_fee(fact, info)
-                fact["client_hash"] = client_hash_of(info.transaction)
+                fact["client_hash"], fact["sdk_hash"] = early_hashes_of(info.transaction)
 
     def _read_fee(self, fact: dict[str, object], info: pb.TxInfo) -> None:
         fact["fee"] = _fee(info)
@@ -248,13 +248,13 @@ def _fee(info: pb.TxInfo) -> int | None:
     return fee if fee is not None and fee > 0 else None
 
 
-def client_hash_of(tx: pb.Transaction) -> bytes:
-    """The hash that the sender of a relayed transaction could compute; empty for any other."""
-    return client_hash(_transaction(tx)) if tx.relayerSignature else b""
+def early_hashes_of(tx: pb.Transaction) -> tuple[bytes, bytes]:
+    """The hashes that the sender of a relayed transaction could compute; both empty for any other."""
+    return early_hashes(_transaction(tx)) if tx.relayerSignature else (b"", b"")
 
 
 def _transaction(tx: pb.Transaction) -> Transaction:
-    """The chain's message as our value, for its client hash."""
+    """The chain's message as our value, for its hashes."""
     return Transaction(
         nonce=tx.nonce,
         value=_number(tx.value) or 0,

@@ -18,7 +18,7 @@ from millrace.chain.network import NetworkProfile
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
 from millrace.relayer.blocks.facts import AccountFact, BlockFacts, BlockHeader, Unexecutable
-from millrace.relayer.blocks.pool import TX_BLOCK, PoolReader, client_hash_of, hashes_of
+from millrace.relayer.blocks.pool import TX_BLOCK, PoolReader, early_hashes_of, hashes_of
 
 _AMOUNT = re.compile("[0-9]{1,80}")
 
@@ -81,11 +81,16 @@ def read_result(
         carrier_hash=message.carryingHeaderHash,
         settled=frozenset(told) if len(_proven(body, header)) == len(header.miniblocks) else None,
         unexecutable=tuple(
-            Unexecutable(tx_hash, client_hash_of(pool.unexecutableTransactions[tx_hash.hex()]), facts.timestamp_ms)
+            _unexecutable(tx_hash, pool.unexecutableTransactions[tx_hash.hex()], facts.timestamp_ms)
             for tx_hash in sorted(hashes_of(pool.unexecutableTransactions))
             if tx_hash not in told
         ),
     )
+
+
+def _unexecutable(tx_hash: bytes, tx: pb.Transaction, timestamp_ms: int) -> Unexecutable:
+    client, sdk = early_hashes_of(tx)
+    return Unexecutable(tx_hash, client, timestamp_ms, sdk)
 
 
 def _shard_of(message: pb.OutportBlock, network: NetworkProfile) -> int:

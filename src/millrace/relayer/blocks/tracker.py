@@ -40,6 +40,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """Empty unless the transaction was relayed."""
     status: Literal["success", "fail"]
     reason: str
+    sdk_hash: bytes = b""
+    """Empty where the client hash is."""
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -171,7 +173,7 @@ class Tracker:
         self._ended[fact.tx_hash] = None
         if len(self._ended) > self._capacity:
             self._ended.popitem(last=False)
-        outcomes.append(Outcome(fact.tx_hash, fact.client_hash, status, fact.failed))
+        outcomes.append(Outcome(fact.tx_hash, fact.client_hash, status, fact.failed, fact.sdk_hash))
 
     def _expire(self, now: float) -> None:
         self._now = now

@@ -210,11 +210,13 @@ class Events:
     def _not_executable(self, item: Unexecutable) -> None:
         """No end on the chain, but one for those who ask: it is sent no more, unless its client sends it again."""
         self._observer.not_executable(item.tx_hash)
+        entry = self._lifecycle.inflight.by_chain_hash(item.tx_hash)
         client_hash = self._lifecycle.not_executable(item.tx_hash, item.timestamp_ms, live=self._live)
         if not self._live and not client_hash:
             return  # read again and not in flight: it may have been executed since, which is still to be read
         if client_hash is not None:
-            self._tell(Outcome(item.tx_hash, client_hash or item.client_hash, "fail", NOT_EXECUTABLE))
+            sdk_hash = entry.sdk_hash if entry is not None else item.sdk_hash
+            self._tell(Outcome(item.tx_hash, client_hash or item.client_hash, "fail", NOT_EXECUTABLE, sdk_hash))
 
     def tell_refused(self, entry: Entry) -> None:
         """An accepted transaction will never run: nobody signed it, and nobody will."""
@@ -227,9 +229,9 @@ class Events:
         self.statuses_told += self._publisher.tell_status(TxStatusTopic(entry.client_hash), make)
 
     def _tell(self, outcome: Outcome) -> None:
-        """Tell both hashes' subscribers; each hears the hash it asked for."""
+        """Tell the subscribers of each hash; each hears the one it asked for."""
         chain = outcome.tx_hash.hex()
-        for tx_hash in {outcome.tx_hash, outcome.client_hash} - {b""}:
+        for tx_hash in {outcome.tx_hash, outcome.client_hash, outcome.sdk_hash} - {b""}:
             subscribed = tx_hash.hex()
 
             def make(subscribed: str = subscribed) -> bytes:

@@ -17,7 +17,7 @@ def submission_reply(
     action: str,
     results: Sequence[Result],
     request_id: RequestId | None = None,
-    subscribed: Mapping[bytes, str] | None = None,
+    subscribed: Mapping[bytes, str | Reason] | None = None,
 ) -> SubmissionReply:
     """The reply to `relay` or `broadcast`."""
     items, failed = _items(results, subscribed or {})
@@ -37,19 +37,24 @@ def sign_reply(results: Sequence[Result]) -> SignReply:
     return SignReply([to_json(result.tx) for result in results if isinstance(result, Accepted)], failed, items)
 
 
-def _items(results: Sequence[Result], subscribed: Mapping[bytes, str]) -> tuple[list[ResultItem], list[FailedItem]]:
+def _items(
+    results: Sequence[Result], subscribed: Mapping[bytes, str | Reason]
+) -> tuple[list[ResultItem], list[FailedItem]]:
     accepted, failed = [], []
     for index, result in enumerate(results):
         if isinstance(result, Reason):
             failed.append(messages.failed_item(index, result))
         else:
+            topic = subscribed.get(result.chain_hash or result.client_hash, UNSET)
             accepted.append(
                 ResultItem(
                     index=index,
                     hash=(result.chain_hash or result.client_hash).hex(),
                     client_hash=result.client_hash.hex(),
                     relayer_signature=result.tx.relayer_signature.hex() or UNSET,
-                    topic=subscribed.get(result.chain_hash or result.client_hash, UNSET),
+                    topic=UNSET if isinstance(topic, Reason) else topic,
+                    topic_refused=topic.reason if isinstance(topic, Reason) else UNSET,
+                    sdk_hash=result.sdk_hash.hex() or UNSET,
                     state=UNSET if result.chain_hash else "pending",
                 )
             )

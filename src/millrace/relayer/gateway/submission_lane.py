@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Coroutine
@@ -157,7 +156,7 @@ class SubmissionLane:
 
     async def _take(self, request: Relay | Broadcast, since: float) -> Coroutine[Any, Any, None]:
         """Take a submission; what is left is to finish it."""
-        subscribed: dict[bytes, str] = {}
+        subscribed: dict[bytes, str | Reason] = {}
         announce = partial(self._auto_subscribe, into=subscribed) if request.auto_subscribe else None
         origin = Origin(_action(request), self._session.client)
         batch = await self._shared.submitter.take(
@@ -170,7 +169,7 @@ class SubmissionLane:
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
 
-    async def _finish(self, request: Relay | Broadcast, batch: Batch, subscribed: dict[bytes, str]) -> None:
+    async def _finish(self, request: Relay | Broadcast, batch: Batch, subscribed: dict[bytes, str | Reason]) -> None:
         try:
             results = await self._shared.submitter.finish(batch)
         except Exception:
@@ -198,14 +197,17 @@ class SubmissionLane:
         self._under_way -= 1
         self._shared.under_way -= 1
 
-    def _auto_subscribe(self, entry: Entry, into: dict[bytes, str]) -> None:
-        """Subscribe to the fate of an accepted transaction, if there is still room for a topic."""
+    def _auto_subscribe(self, entry: Entry, into: dict[bytes, str | Reason]) -> None:
+        """Subscribe to the fate of an accepted transaction; its result says why not, where there is no room."""
+        if self._session.closed:
+            return
         tx_hash = entry.chain_hash or entry.client_hash
         topic = TxStatusTopic(tx_hash)
-        if not self._session.closed:
-            with contextlib.suppress(Refused):
-                self._session.subscribe(topic)
-                into[tx_hash] = topics.text_of(topic)
+        try:
+            self._session.subscribe(topic)
+            into[tx_hash] = topics.text_of(topic)
+        except Refused as refusal:
+            into[tx_hash] = refusal.reason
 
 
 def _action(request: Relay | Broadcast) -> Literal["relay", "broadcast"]:

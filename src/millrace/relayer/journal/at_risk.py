@@ -66,6 +66,15 @@ def written_off(read: Callable[[str], list[Any]]) -> list[Record]:
     return [submissions.record(row) for row in rows]
 
 
+def is_written_off(read: Callable[[str, tuple[Any, ...]], list[Any]], record: Record) -> bool:
+    """Whether an operator wrote the fee of this row off: its transaction may still run, and is sent no more.
+
+    `read` asks the journal. Such a row alone is over without having ended.
+    """
+    sql = "SELECT 1 FROM submissions WHERE sender = ? AND nonce = ? AND state = 'superseded' AND ended_ms IS NULL"
+    return record.state == "superseded" and bool(read(sql, (record.sender, record.nonce)))
+
+
 @contextlib.contextmanager
 def _journal(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
     try:

@@ -38,6 +38,8 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     target: Target | None = None
     """What it does, where a relayer key pays for it: who really receives, which function is called."""
     ip: str = ""
+    sdk_hash: bytes = b""
+    """Of what names a relayer, see `early_hashes`."""
     chain_hash: bytes = b""
     state: State = "reserved"
     broadcast: bool = False
@@ -74,7 +76,7 @@ async def next_step(entry: Entry) -> None:
 
 
 class InFlight:
-    """At most `capacity` entries, found by sender and nonce or by either hash.
+    """At most `capacity` entries, found by sender and nonce or by any of their hashes.
 
     Broadcasts take no budget, so anybody can send many; at most half of the room is theirs.
     """
@@ -92,6 +94,7 @@ class InFlight:
         """Of a sender: every nonce from the first up to the second, which is not one of them, is in flight."""
         self._by_client: dict[bytes, Entry] = {}
         self._by_chain: dict[bytes, Entry] = {}
+        self._by_sdk: dict[bytes, Entry] = {}
 
     def __len__(self) -> int:
         return len(self._by_client)
@@ -132,6 +135,10 @@ class InFlight:
         entry = self._by_client.get(tx_hash)
         return entry if entry is not None and not entry.tx.relayer else None
 
+    def by_any_hash(self, tx_hash: bytes) -> Entry | None:
+        """The entry that a client means by this hash, whichever of the three it computed."""
+        return self._by_client.get(tx_hash) or self._by_chain.get(tx_hash) or self._by_sdk.get(tx_hash)
+
     def entries(self) -> list[Entry]:
         """All entries, oldest first."""
         return list(self._by_client.values())
@@ -169,6 +176,8 @@ class InFlight:
         self._by_sender[sender] = nonces
         self._costs[sender] = self._costs.get(sender, 0) + entry.cost_to_sender
         self._by_client[entry.client_hash] = entry
+        if entry.sdk_hash:
+            self._by_sdk[entry.sdk_hash] = entry
         self._count(entry, 1)
         if entry.chain_hash:
             self._by_chain[entry.chain_hash] = entry
@@ -196,6 +205,7 @@ class InFlight:
         if self._by_client.pop(entry.client_hash, None) is not None:
             self._count(entry, -1)
         self._by_chain.pop(entry.chain_hash, None)
+        self._by_sdk.pop(entry.sdk_hash, None)
 
     def _count(self, entry: Entry, change: int) -> None:
         """Add an entry to the sums, or take it out; a sum of nothing is not kept."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import Transaction
+from millrace.chain.transaction import Transaction, early_hashes
 from millrace.relayer.journal import at_risk, audit
 from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
 from millrace.relayer.journal.recovery import SafeStart
@@ -152,6 +152,7 @@ class Lifecycle:
             self._wall_ms(),
             examined.target,
             origin.ip,
+            parsed.sdk_hash,
             losses=self._losses,
         )
         if origin.is_sponsored:
@@ -368,6 +369,7 @@ class Lifecycle:
             created_ms=record.created_ms,
             target=None if record.kind == "broadcast" else target_of(tx),
             ip=record.ip,
+            sdk_hash=early_hashes(tx)[1],
             chain_hash=record.chain_hash or b"",
             state="signed" if record.kind == "broadcast" and record.state == "journalled" else record.state,  # type: ignore[arg-type]
             broadcast=record.broadcast,

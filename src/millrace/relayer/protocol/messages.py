@@ -198,7 +198,7 @@ def _unreadable_field(raw: Raw) -> Reason:
                 return reasons.BY_FIELD[name].but(f"{name} is missing")
             continue
         if name == "relayer" and bytes(fields[name]) == b"null":  # how some clients write that there is none
-            return reasons.RELAYER_FIELD_MISSING.but("relayer is null: set it before the user signs, or leave it out")
+            return reasons.RELAYER_FIELD_MISSING.but("missing relayer: set it before the user signs")
         try:
             msgspec.json.decode(fields[name], type=field.type)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -242,15 +242,20 @@ class FailedItem(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ResultItem(msgspec.Struct, frozen=True, rename="camel"):
-    """One accepted transaction of a submission: both of its hashes, and what was added to it."""
+    """One accepted transaction of a submission: its hashes, and what was added to it."""
 
     index: int
     hash: str
     """The chain hash; the client hash of what is pending."""
     client_hash: str
+    """Without the relayer's signature, as the official Python SDK computes it before there is one."""
     relayer_signature: str | UnsetType = UNSET
     topic: str | UnsetType = UNSET
     """The tx-status topic that `autoSubscribe` subscribed to."""
+    topic_refused: str | UnsetType = UNSET
+    """Why `autoSubscribe` did not subscribe to it."""
+    sdk_hash: str | UnsetType = UNSET
+    """With an empty field for that signature, as the official JavaScript SDK computes it; of what names a relayer."""
     state: str | UnsetType = UNSET
     """`pending`: accepted, and to be co-signed and sent as soon as there is a signing process again."""
 

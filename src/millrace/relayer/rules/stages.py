@@ -12,13 +12,14 @@ from typing import Literal
 import msgspec
 from msgspec import Raw
 
-from millrace.chain import call, keys
+from millrace.chain import address, call, keys
 from millrace.chain.fees import move_gas
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import (
     Transaction,
     TransactionError,
-    client_hash,
+    early_hashes,
+    early_hashes_of,
     from_json,
     signing_message,
     to_proto,
@@ -65,13 +66,18 @@ class Parsed(msgspec.Struct, frozen=True, gc=False):
     """The same in protobuf form."""
     client_hash: bytes
     origin: Origin
+    sdk_hash: bytes = b""
+    """Of what names a relayer, see `early_hashes`."""
 
     @classmethod
     def of(cls, tx: Transaction, origin: Origin) -> Parsed:
-        """A transaction with its protobuf form and client hash."""
+        """A transaction with its protobuf form and the hashes its client may know it by."""
         proto = to_proto(tx)
-        own = client_hash(tx) if tx.relayer_signature else hash_of(proto)
-        return cls(tx, proto, own, origin)
+        if tx.relayer_signature:
+            client, sdk = early_hashes(tx)
+        else:
+            client, sdk = early_hashes_of(proto, is_relayed=bool(tx.relayer))
+        return cls(tx, proto, client, origin, sdk)
 
 
 class Examined(msgspec.Struct, frozen=True, gc=False):
@@ -212,7 +218,7 @@ def examine(parsed: Parsed, network: NetworkProfile, relayers: Relayers) -> Exam
     _check_integrity(tx, network)
     sender_shard = network.shard_of(tx.sender)
     if parsed.origin.is_sponsored:
-        _check_relayer(tx, relayers.by_shard.get(sender_shard))
+        _check_relayer(tx, relayers.by_shard.get(sender_shard), network)
     elif tx.is_relayed:
         _check_cosigned(tx, network, sender_shard)
     target = _check_parties(tx, relayers, parsed.origin)
@@ -245,6 +251,8 @@ def _check_integrity(tx: Transaction, network: NetworkProfile) -> None:
         raise Refused(reasons.GAS_PRICE_TOO_LOW.but(f"at least {gas.min_gas_price}"))
     needed = move_gas(tx, gas)
     if tx.gas_limit < needed:
+        if tx.relayer and tx.gas_limit >= needed - gas.extra_relayed and _signed_before_relayer(tx):
+            raise Refused(_SIGNED_TOO_EARLY)  # the gas for a relayer is missing as the relayer was: this comes first
         raise Refused(reasons.GAS_LIMIT_TOO_LOW.but(f"at least {needed}"))
     if tx.gas_limit > gas.max_gas_per_tx:
         raise Refused(reasons.GAS_LIMIT_TOO_HIGH.but(f"at most {gas.max_gas_per_tx}"))
@@ -255,20 +263,26 @@ def _check_integrity(tx: Transaction, network: NetworkProfile) -> None:
         raise Refused(reasons.INVALID_GUARDIAN.but("a guardian needs bit 2 of options and version 2"))
 
 
-def _check_relayer(tx: Transaction, expected: bytes | None) -> None:
-    """The relayer to be is ours, and the one of the sender's shard."""
+def _check_relayer(tx: Transaction, expected: bytes | None, network: NetworkProfile) -> None:
+    """The relayer to be is ours, and the one of the sender's shard. Details begin with the words clients know."""
     if not tx.relayer:
-        raise Refused(reasons.RELAYER_FIELD_MISSING.but("set relayer before the user signs"))
-    if tx.relayer != expected:
-        raise Refused(reasons.INVALID_RELAYER_ADDRESS.but("use the relayer of the sender's shard"))
+        raise Refused(reasons.RELAYER_FIELD_MISSING.but("missing relayer: set relayer before the user signs"))
+    if tx.relayer == expected:
+        return
+    shard, named = network.shard_of(tx.sender), network.shard_of(tx.relayer)
+    what = "unknown relayer" if named == shard else f"shard mismatch: the relayer is of shard {named}"
+    ours = f"name {address.encode(expected)}" if expected else "this service has no relayer there"
+    raise Refused(reasons.INVALID_RELAYER_ADDRESS.but(f"{what}; the sender is of shard {shard}: {ours}"))
 
 
 def _check_cosigned(tx: Transaction, network: NetworkProfile, sender_shard: int) -> None:
     """A relayed transaction that comes to be broadcast already carries its relayer's signature."""
     if not tx.relayer:
-        raise Refused(reasons.RELAYER_FIELD_MISSING.but("there is a relayer signature and no relayer"))
-    if network.shard_of(tx.relayer) != sender_shard or tx.relayer == tx.guardian:
-        raise Refused(reasons.INVALID_RELAYER_ADDRESS.but("a relayer of the sender's shard, not its guardian"))
+        raise Refused(reasons.RELAYER_FIELD_MISSING.but("missing relayer: there is only a relayer signature"))
+    if network.shard_of(tx.relayer) != sender_shard:
+        raise Refused(reasons.INVALID_RELAYER_ADDRESS.but("shard mismatch: use a relayer of the sender's shard"))
+    if tx.relayer == tx.guardian:
+        raise Refused(reasons.INVALID_RELAYER_ADDRESS.but("a guardian cannot be the relayer"))
     if not keys.verify(tx.relayer, signing_message(tx), tx.relayer_signature):
         raise Refused(reasons.INVALID_RELAYER_SIGNATURE.but("use relay to have it co-signed"))
 
@@ -287,6 +301,8 @@ def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> Targe
         raise Refused(reasons.NESTED_RELAYED)
     if not origin.is_sponsored:
         return None
+    if tx.receiver != tx.sender and tx.data.startswith(_NFT_TRANSFER):
+        raise Refused(reasons.INVALID_DATA.but(_TO_ONESELF))
     try:
         target = target_of(tx)
     except call.CallError as error:
@@ -298,6 +314,9 @@ def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> Targe
     return target
 
 
+_NFT_TRANSFER = call.NFT_TRANSFER.encode() + b"@"
+_TO_ONESELF = f"{call.NFT_TRANSFER} goes to the sender itself, with the receiver as its fourth argument"
+"""Nodes fail it else, and charge for that; lists would see the receiver outside and not the one inside."""
 _SIGNED_TOO_EARLY = reasons.INVALID_USER_SIGNATURE.but("set relayer first, then let the user sign")
 _OF_SIGNATURES = {
     reason.reason: reason

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,8 @@ _KEPT_SECONDS = 600  # while the database is away; older ones are lost
 _ENCODED_AT_ONCE = 50  # points: the interpreter's lock is free in between
 DEFAULT_SPAN_MS = 3_600_000
 _WITH_BOUNDS = "Tps"
+_LAST = re.compile(r"latest(Shard|Meta)(ShardId|Nonce|Round|Epoch|TimestampMs)")
+"""Names and places in the chain: of several the last is told, as their average means nothing."""
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +45,8 @@ class _Sum(msgspec.Struct, array_like=True):
     count: int
     low: float
     high: float
+    last: float | None = None
+    """Unknown of what an earlier version stored."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -90,7 +95,7 @@ class Recorder:
         Raises `STORE_ERRORS`; the numbers are then stored by a later call.
         """
         second = ts_ms // 1000
-        body = _encoder.encode({name: _Sum(number, 1, number, number) for name, number in numbers.items()})
+        body = _encoder.encode({name: _Sum(number, 1, number, number, number) for name, number in numbers.items()})
         self._waiting.append(Point(1, second, body))
         fresh = {(point.resolution, point.ts): point for point in self._waiting}
         rolled = self._store.rolled()
@@ -207,6 +212,7 @@ class History:
 
 
 def _join(bodies: Iterable[bytes]) -> bytes:
+    """Spans that follow each other as one."""
     joined: dict[str, _Sum] = {}
     for body in bodies:
         for name, part in _decoder.decode(body).items():
@@ -218,12 +224,16 @@ def _join(bodies: Iterable[bytes]) -> bytes:
                 whole.count += part.count
                 whole.low = min(whole.low, part.low)
                 whole.high = max(whole.high, part.high)
+                whole.last = part.last
     return _encoder.encode(joined)
 
 
 def _point(ts: int, body: bytes) -> dict[str, float]:
     point: dict[str, float] = {"ts": ts * 1000}
     for name, part in _decoder.decode(body).items():
+        if _LAST.fullmatch(name):
+            point[name] = int(part.high if part.last is None else part.last)
+            continue
         point[name] = part.total / part.count
         if _WITH_BOUNDS in name:
             point[f"{name}Min"], point[f"{name}Max"] = part.low, part.high

@@ -20,6 +20,7 @@ class Accepted(msgspec.Struct, frozen=True, gc=False):
     client_hash: bytes
     chain_hash: bytes
     """Empty while it is pending: journalled, and not signed yet, as the signing process is being replaced."""
+    sdk_hash: bytes = b""
 
 
 Result = Accepted | Reason

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from millrace.chain.transaction import Transaction, from_proto
+from millrace.relayer.journal.at_risk import is_written_off
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
 from millrace.relayer.ledger.inflight import next_step
@@ -29,6 +30,9 @@ FINISHING = 4 * PART
 """What one client may have between journalled and signed: enough that disk and signing process always have the next
 part at hand."""
 
+_WRITTEN_OFF = reasons.WRITTEN_OFF.but("its operator gave it up; it may still run, and is not sent again")
+_SUPERSEDED = reasons.NONCE_TOO_LOW.but("the account's nonce went past this transaction; it is not sent again")
+
 
 class Finisher:
     """Writes, signs and sends what was taken."""
@@ -41,16 +45,23 @@ class Finisher:
         self._sign_wait = sign_wait
         self._shares = Shares(FINISHING)
 
-    def done_before(self, tx: Transaction, client: bytes) -> Accepted | None:
-        """What was answered to the same bytes, if they were accepted: the answer stays the same. Raises `Refused`."""
+    def done_before(self, tx: Transaction, client: bytes, sdk: bytes) -> Accepted | None:
+        """What was answered to the same bytes, if a block has had them: the answer stays the same.
+
+        Raises `Refused` for what was given up: it is not sent again.
+        """
         try:
             record = self._journal.find(tx.sender, tx.nonce, client)
+            if record is not None and is_written_off(self._journal.read, record):
+                raise Refused(_WRITTEN_OFF)
         except JournalError as error:
             log.error("the journal cannot be read", extra={"error": str(error)})
             raise Refused(reasons.NOT_READY.but("the journal cannot be read", 5_000)) from None
-        if record is None or record.chain_hash is None:
+        if record is None or record.chain_hash is None or record.state == "dropped":
             return None
-        return Accepted(_with_signature_of(tx, record.tx), record.client_hash, record.chain_hash)
+        if record.state == "superseded":
+            raise Refused(_SUPERSEDED)
+        return Accepted(_with_signature_of(tx, record.tx), record.client_hash, record.chain_hash, sdk)
 
     async def finish(self, taken: list[Taken], stretch: int, batch: Batch) -> None:
         """Write, sign and send a part."""
@@ -106,7 +117,7 @@ class Finisher:
         entry = item.entry
         if batch.announce is not None:
             batch.announce(entry)
-        batch.results[item.position] = Accepted(tx, entry.client_hash, entry.chain_hash)
+        batch.results[item.position] = Accepted(tx, entry.client_hash, entry.chain_hash, entry.sdk_hash)
 
     async def _write(self, items: list[Taken], batch: Batch) -> list[tuple[Taken, Journalled]]:
         if not items:
@@ -120,7 +131,9 @@ class Finisher:
             entry = items[0].entry
             self._lifecycle.release(entry, reason)
             try:
-                batch.results[items[0].position] = self.done_before(entry.tx, entry.client_hash) or reason
+                batch.results[items[0].position] = (
+                    self.done_before(entry.tx, entry.client_hash, entry.sdk_hash) or reason
+                )
             except Refused as refusal:
                 batch.results[items[0].position] = refusal.reason
             return []

@@ -218,7 +218,7 @@ class Submitter:
         """The same bytes as a transaction that is over: the answer is the same as then."""
         with contextlib.suppress(JournalError):
             await self._journal.flush()  # its last words may still be on their way to the disk
-        accepted = self._finisher.done_before(item.tx, item.parsed.client_hash)
+        accepted = self._finisher.done_before(item.tx, item.parsed.client_hash, item.parsed.sdk_hash)
         if accepted is not None:
             raise _Repeated(accepted)
 
