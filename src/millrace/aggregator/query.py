@@ -21,6 +21,8 @@ ALGORITHMS = ("greedy", "lagrangian", "hybrid")
 MAX_SPLITS = 50
 MAX_POOLS = 100
 MAX_LIST = 64
+ANY_REFERRAL = (1 << 64) - 1
+"""The contract takes a referral's id as 64 bits."""
 
 _AMOUNT = re.compile(r"[0-9]{1,78}")  # 2^256 has 78 digits
 _DECIMAL = re.compile(r"[0-9]{0,3}(\.[0-9]{0,30})?([eE]-?[0-9]{1,2})?")
@@ -81,7 +83,7 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
         max_pools=_integer(query, "maxPools", MAX_POOLS, 1, MAX_POOLS),
         max_builtin_calls=_integer(query, "maxBuiltinCalls", CALLS_PER_TRANSACTION, 1, CALLS_PER_TRANSACTION),
         sender=parse_sender(_one(query, "sender") or ""),
-        referral_id=_integer(query, "referralId", 0, 0, (1 << 64) - 1),
+        referral_id=_integer(query, "referralId", 0, 0, ANY_REFERRAL),
         min_profit_bps=_integer(query, "minProfitBps", 0, 0, 1_000_000),
         only_exchanges=_exchanges(query, "includeExchanges"),
         without_exchanges=_exchanges(query, "excludeExchanges"),
