@@ -13,7 +13,7 @@ import pytest
 
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.query import QuoteRequest
-from millrace.aggregator.quote import answer
+from millrace.aggregator.quote import answer, pair_config
 from millrace.aggregator.responses import QuoteResponse
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
@@ -245,3 +245,23 @@ def test_lp_tokens_that_no_transaction_reaches_get_the_documented_words(ends: st
     words = "routing failed: no path between tokens" if ends == "to LP" or calls < 5 else "no path|simulation failed"
     with pytest.raises(ApiError, match=words):
         answer(snapshot(), asked(token_in, token_out, calls), SETTINGS)
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_jex_pairs_lp_token_is_offered_only_where_a_deposit_works(seen: bool) -> None:
+    """The aggregator contract reads keys that the published pair lacks: there every deposit reverts."""
+    traded = {token for pool in MARKET.pools for token in pool.tokens}
+    pool = next(pool for pool in MARKET.pools if isinstance(pool, JexPool) and pool.lp_token not in traded)
+    pools = [msgspec.structs.replace(pool, token_id_keys=seen) if one is pool else one for one in MARKET.pools]
+    market = build(encode(msgspec.structs.replace(MARKET, pools=tuple(pools))), 0.0)
+    question = QuoteRequest(token_in=WRAPPED, token_out=pool.lp_token, amount_in=10**18, include_lp_routes=True)
+    assert pair_config(market, WRAPPED, pool.lp_token).supported is seen
+    if seen:
+        assert int(answer(market, question, SETTINGS).amount_out) > 0
+    else:
+        with pytest.raises(ApiError, match="routing failed: no path between tokens"):
+            answer(market, question, SETTINGS)
+    back = msgspec.structs.replace(
+        question, token_in=pool.lp_token, token_out=WRAPPED, amount_in=pool.lp_supply // 1000
+    )
+    assert int(answer(market, back, SETTINGS).amount_out) > 0
