@@ -134,6 +134,13 @@ class Api:
             raise errors.unavailable()
         return snapshot
 
+    def _require_fresh(self, snapshot: Snapshot, question: QuoteRequest) -> None:
+        """Raise `ApiError` for a snapshot that is older than the request allows."""
+        if question.max_age_ms is not None:
+            age = snapshot.age(time.monotonic())
+            if age * 1000 > question.max_age_ms:
+                raise errors.too_old(age, question.max_age_ms)
+
     def quote(self, ask: Ask) -> Json | Later:
         """GET /api/v1/quote: at once if it takes a moment only, else later."""
         try:
@@ -145,6 +152,7 @@ class Api:
                 self.metrics.reused += 1
                 return self._quoted(snapshot, body)
             question = parse_quote(_parsed(ask.query), self._settings)
+            self._require_fresh(snapshot, question)
             asker = Asker(client, partial(self._charge, client))
             asked = self.answering.ready(snapshot, question, asker)
             if question.sender and self.nonces.known:
@@ -153,7 +161,7 @@ class Api:
                 started = time.perf_counter()
                 answer = self.answering.at_once(asked)
                 if answer is not None:
-                    return self._computed(snapshot, ask.query, answer, started)
+                    return self._computed(snapshot, question, ask.query, answer, started)
         except ApiError as error:
             return self._refused(error)
         return partial(self._quote_later, snapshot, question, asker, asked, ask.query)
@@ -170,9 +178,10 @@ class Api:
                 asked = await self.answering.prepare(snapshot, question, asker)
                 started = time.perf_counter()
                 answer = await self.answering.answer(asked)
+            self._require_fresh(snapshot, question)
         except ApiError as error:
             return self._refused(error)
-        return self._computed(snapshot, text, answer, started)
+        return self._computed(snapshot, question, text, answer, started)
 
     async def _quote_with_nonce(
         self, snapshot: Snapshot, question: QuoteRequest, asker: Asker, asked: Prepared | None
@@ -185,6 +194,7 @@ class Api:
             body = (await self.answering.answer(asked)).body
             self.metrics.quote_took(time.perf_counter() - started)
             nonce = await asking
+            self._require_fresh(snapshot, question)
         except ApiError as error:
             return self._refused(error)
         finally:
@@ -193,10 +203,11 @@ class Api:
             body = msgspec.structs.replace(body, transaction=with_nonce(body.transaction, nonce))
         return self._quoted(snapshot, encode(body))
 
-    def _computed(self, snapshot: Snapshot, text: str, answer: Answer, started: float) -> Json:
+    def _computed(self, snapshot: Snapshot, question: QuoteRequest, text: str, answer: Answer, started: float) -> Json:
         self.metrics.quote_took(time.perf_counter() - started)
         body = encode(answer.body)
-        if answer.whole:  # one cut short by its deadline is no answer for whoever asks next
+        # One cut short by its deadline is no answer for whoever asks next, and the age of one is looked at every time.
+        if answer.whole and question.max_age_ms is None:
             snapshot.remember(text, body)
         return self._quoted(snapshot, body)
 
@@ -222,6 +233,7 @@ class Api:
         self._charge(self._client(request), len(amounts) // ITEMS_PER_REQUEST)
         query.pop("amountOut", None)
         question = parse_quote(query | {"amountIn": [str(amounts[0])]}, self._settings)
+        self._require_fresh(snapshot, question)
         asker = self._asker(request)
         asked = await self.answering.prepare(snapshot, question, asker, len(amounts))
         body = await self.answering.run_in_turns(

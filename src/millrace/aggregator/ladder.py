@@ -36,7 +36,7 @@ def price_ladder(
             if time.monotonic() > deadline:
                 raise errors.simulation_failed("out of time")
             yield
-            asked = msgspec.structs.replace(request, amount_in=amount)
+            asked = msgspec.structs.replace(request, amount_in=amount, include_paths=False)
             quote = answer(snapshot, asked, settings, deadline, planner)
         except ApiError as error:
             steps.append(LadderStep(amount_in=str(amount), error=error.text))

@@ -12,7 +12,7 @@ import msgspec
 
 from millrace.aggregator import errors
 from millrace.aggregator.errors import ApiError, shown
-from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.settings import MOST_PROFIT_BPS, AggregatorSettings
 from millrace.chain import address
 from millrace.routing.costs import CALLS_PER_TRANSACTION
 from millrace.routing.router import Algorithm
@@ -21,6 +21,16 @@ ALGORITHMS = ("greedy", "lagrangian", "hybrid")
 MAX_SPLITS = 50
 MAX_POOLS = 100
 MAX_LIST = 64
+MAX_NAME = 64
+MOST_AGE_MS = 3_600_000
+PARAMETERS = frozenset(
+    {
+        *("from", "to", "amountIn", "amountOut", "slippage", "algorithm", "includePaths", "includeLpRoutes"),
+        *("maxHops", "maxSplits", "maxPools", "maxBuiltinCalls", "sender", "referralId", "minProfitBps"),
+        *("maxAgeMs", "maxPriceImpact", "includeExchanges", "excludeExchanges", "includePools", "excludePools"),
+    }
+)
+"""What a quote knows."""
 ANY_REFERRAL = (1 << 64) - 1
 """The contract takes a referral's id as 64 bits."""
 
@@ -49,6 +59,10 @@ class QuoteRequest(msgspec.Struct, frozen=True, kw_only=True):
     sender: str = ""
     referral_id: int = 0
     min_profit_bps: int = 0
+    max_age_ms: int | None = None
+    max_price_impact: Decimal | None = None
+    ignored: tuple[str, ...] = ()
+    """Parameters that were given and have no effect on the answer."""
     only_exchanges: tuple[str, ...] = ()
     without_exchanges: tuple[str, ...] = ()
     only_pools: tuple[str, ...] = ()
@@ -66,6 +80,8 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
             amount_in=amount_in,
             amount_out=amount_out,
             slippage=parse_slippage(settings.default_slippage),
+            include_paths=settings.include_paths,
+            min_profit_bps=settings.min_profit_bps,
             max_hops=settings.max_hops,
             max_splits=settings.max_splits,
         )
@@ -76,15 +92,18 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
         amount_out=amount_out,
         slippage=parse_slippage(settings.default_slippage if (text := _one(query, "slippage")) is None else text),
         algorithm=_algorithm(_one(query, "algorithm")),
-        include_paths=_boolean(query, "includePaths"),
-        include_lp_routes=_boolean(query, "includeLpRoutes"),
+        include_paths=_boolean(query, "includePaths", settings.include_paths),
+        include_lp_routes=_boolean(query, "includeLpRoutes", False),
         max_hops=_integer(query, "maxHops", settings.max_hops, 1, settings.max_hops),
         max_splits=_integer(query, "maxSplits", settings.max_splits, 1, MAX_SPLITS),
         max_pools=_integer(query, "maxPools", MAX_POOLS, 1, MAX_POOLS),
         max_builtin_calls=_integer(query, "maxBuiltinCalls", CALLS_PER_TRANSACTION, 1, CALLS_PER_TRANSACTION),
         sender=parse_sender(_one(query, "sender") or ""),
         referral_id=_integer(query, "referralId", 0, 0, ANY_REFERRAL),
-        min_profit_bps=_integer(query, "minProfitBps", 0, 0, 1_000_000),
+        min_profit_bps=_integer(query, "minProfitBps", settings.min_profit_bps, 0, MOST_PROFIT_BPS),
+        max_age_ms=_integer(query, "maxAgeMs", 0, 1, MOST_AGE_MS) if "maxAgeMs" in query else None,
+        max_price_impact=_price_impact(_one(query, "maxPriceImpact")),
+        ignored=_ignored(query, cycle=token_in == token_out),
         only_exchanges=_exchanges(query, "includeExchanges"),
         without_exchanges=_exchanges(query, "excludeExchanges"),
         only_pools=_list(query, "includePools"),
@@ -179,9 +198,27 @@ def _algorithm(text: str | None) -> Algorithm:
     return cast(Algorithm, text)
 
 
-def _boolean(query: Query, name: str) -> bool:
+def _price_impact(text: str | None) -> Decimal | None:
+    if text is None:
+        return None
+    if _DECIMAL.fullmatch(text) and any(c.isdigit() for c in text):
+        value = Decimal(text)
+        if 0 <= value <= 1:
+            return value
+    raise ApiError("invalid maxPriceImpact: expected a fraction from 0 to 1, such as 0.05")
+
+
+def _ignored(query: Query, *, cycle: bool) -> tuple[str, ...]:
+    """Names of parameters without effect: those nobody knows, and those of another kind of question."""
+    found = [name for name in query if name not in PARAMETERS or (name == "minProfitBps" and not cycle)]
+    return tuple(name[:MAX_NAME] for name in found[:MAX_LIST])
+
+
+def _boolean(query: Query, name: str, default: bool) -> bool:
     text = _one(query, name)
-    if text is None or text.lower() in ("false", "0"):
+    if text is None:
+        return default
+    if text.lower() in ("false", "0"):
         return False
     if text.lower() in ("true", "1"):
         return True
@@ -229,4 +266,4 @@ def _exchanges(query: Query, name: str) -> tuple[str, ...]:
         if exchange is None:
             raise ApiError(f"invalid {name}: {shown(text)} is none of xExchange, OneDex, AshSwap, JEX")
         found.append(exchange)
-    return tuple(sorted(found))
+    return tuple(sorted(set(found)))

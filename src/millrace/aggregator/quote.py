@@ -180,7 +180,13 @@ def _respond(
     bps = settings.referral_bps(request.referral_id)
     fee = _fee(done.amount_out, bps)
     paid = done.amount_out - fee
+    cycle = request.token_in == request.token_out
     least = apply_slippage(paid, request.slippage)
+    if cycle:
+        least = max(least, done.amount_in)  # nobody signs a loss by accident
+    impact = _price_impact(done, cycle=cycle)
+    if request.max_price_impact is not None and impact > request.max_price_impact:
+        raise errors.price_impact(impact, request.max_price_impact)
     ends = Ends(request.token_in, request.token_out)
     try:
         program = make_program(done.legs, ends, snapshot.wrapped, least, request.referral_id)
@@ -194,10 +200,10 @@ def _respond(
         raise errors.simulation_failed()
     decimals_in, decimals_out = snapshot.decimals[request.token_in], snapshot.decimals[request.token_out]
     short_in, short_out = short(done.amount_in, decimals_in), short(paid, decimals_out)
-    cycle = request.token_in == request.token_out
+    reverse = request.amount_in is None
     kept = max(0, kept_input(done)) if cycle and done.fills else 0
     return QuoteResponse(
-        mode="forward" if request.amount_in is not None else "reverse",
+        mode="reverse" if reverse else "forward",
         from_=request.token_in,
         to=request.token_out,
         amount_in=str(done.amount_in),
@@ -207,7 +213,7 @@ def _respond(
         amount_out_min=str(least),
         amount_out_min_short=short(least, decimals_out),
         slippage=request.slippage,
-        price_impact=_price_impact(done, cycle=cycle),
+        price_impact=impact,
         rate=short_out / short_in if short_in else 0.0,
         rate_inverse=short_in / short_out if short_out else 0.0,
         decimals_in=decimals_in,
@@ -222,6 +228,9 @@ def _respond(
         pool_fees=pool_fees(snapshot, done),
         optimality_gap=route.gap,
         snapshot=snapshot.info,
+        amount_in_max=str(done.amount_in) if reverse else msgspec.UNSET,
+        amount_in_max_short=short_in if reverse else msgspec.UNSET,
+        ignored_parameters=request.ignored or msgspec.UNSET,
         profit=str(paid - done.amount_in) if cycle else msgspec.UNSET,
         profit_short=short(paid - done.amount_in, decimals_out) if cycle else msgspec.UNSET,
         paths=path_parts(snapshot, ends, done.fills, done.amount_in, done.amount_out, kept)

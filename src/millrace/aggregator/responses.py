@@ -106,6 +106,9 @@ class QuoteResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name)
     pool_fees: list[PoolFee]
     optimality_gap: float | None
     snapshot: SnapshotInfo
+    amount_in_max: str | msgspec.UnsetType = msgspec.UNSET
+    amount_in_max_short: float | msgspec.UnsetType = msgspec.UNSET
+    ignored_parameters: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     profit: str | msgspec.UnsetType = msgspec.UNSET
     profit_short: float | msgspec.UnsetType = msgspec.UNSET
     paths: list[PathPart] | msgspec.UnsetType = msgspec.UNSET

@@ -21,6 +21,7 @@ NETWORK_LIMITS = {
     "max_transfers": TRANSFERS_PER_TRANSACTION,
     "max_storage_reads": READS_PER_TRANSACTION,
 }
+MOST_PROFIT_BPS = 1_000_000  # a hundred times the input
 MOST_PER_READ = 1_000_000  # a trie of more than twenty levels
 MAINNET_CONTRACT = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
 
@@ -89,6 +90,10 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     named here are taken to be inactive: the contract then charges nothing."""
     default_slippage: str = "0.01"
     """Slippage where the request names none, as a decimal fraction."""
+    include_paths: bool = True
+    """Default of `includePaths`: whether a quote shows its paths unless the request says."""
+    min_profit_bps: int = 0
+    """Default of `minProfitBps`: a smaller profit in arbitrage is no answer."""
     max_hops: int = 10
     """Default and bound of `maxHops`."""
     max_splits: int = 5
@@ -119,6 +124,8 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
         for name, most in NETWORK_LIMITS.items():
             if not 1 <= getattr(self, name) <= most:
                 raise ValueError(f"{name}: expected 1 to {most}, got {getattr(self, name)}")
+        if not 0 <= self.min_profit_bps <= MOST_PROFIT_BPS:
+            raise ValueError(f"min_profit_bps: expected 0 to {MOST_PROFIT_BPS}, got {self.min_profit_bps}")
         if not 1 <= self.inputs_per_transaction <= 100:
             raise ValueError(f"inputs_per_transaction: expected 1 to 100, got {self.inputs_per_transaction}")
         if not 0 < self.held_back_share <= 1:
