@@ -17,6 +17,7 @@ from millrace.aggregator import errors, quote
 from millrace.aggregator.answering import Answer, Answering, Asker, Prepared
 from millrace.aggregator.batch import BatchRequest, Order, make_order
 from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, from_nonce, multi_swap, multi_swap_order
+from millrace.aggregator.directory import Directory
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.ladder import price_ladder
@@ -48,6 +49,7 @@ from millrace.runtime.http import (
 )
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Listing = Callable[[Snapshot, Query, str], Awaitable[object]]
 MAX_QUERY = 8192
 SHOWN_FAULTS = 100
 ITEMS_PER_REQUEST = 10
@@ -69,6 +71,7 @@ class Api:
         """For the connections of the server that serves this."""
         self.answering = Answering(settings, feed.pace)
         self.nonces = Nonces(settings)
+        self.directory = Directory(settings, self.answering)
         self.metrics = Metrics(feed, self.answering, self.doors, self.nonces)
         self.streams = Streams(settings, feed, self.answering)
         self.at_once: dict[str, AtOnce] = {"/api/v1/quote": self.quote}
@@ -80,6 +83,15 @@ class Api:
         app = make_app(max_body=1 << 20)
         app.router.add_get("/api/v1/quote", in_turn(self.quote), allow_head=False)
         app.router.add_get("/api/v1/pair-config", self._guarded("pair-config", self.pair_config), allow_head=False)
+        lists: dict[str, Listing] = {
+            "tokens": self.directory.tokens,
+            "pools": self.directory.pools,
+            "prices": self.directory.prices,
+        }
+        for name, ask in lists.items():
+            handler = self._guarded(name, partial(self._listed, ask))
+            app.router.add_get(f"/api/v1/{name}", handler, allow_head=False)
+        app.router.add_get("/api/v1/config", self._guarded("config", self.config), allow_head=False)
         app.router.add_get("/api/v1/price-ladder", self._guarded("ladder", self.ladder), allow_head=False)
         app.router.add_get("/api/v1/quote/stream", self._guarded("stream", self.stream), allow_head=False)
         app.router.add_post("/api/v1/batch-quote", self._guarded("batch", self.batch))
@@ -224,6 +236,17 @@ class Api:
         snapshot = self.usable()
         token_in, token_out = parse_pair(_query(request))
         return json_response(quote.pair_config(snapshot, token_in, token_out), headers=self._age(snapshot))
+
+    async def _listed(self, ask: Listing, request: web.Request) -> web.Response:
+        """GET /api/v1/tokens, /pools and /prices."""
+        snapshot = self.usable()
+        body = await ask(snapshot, _query(request), self._client(request))
+        return json_response(body, headers=self._age(snapshot))
+
+    async def config(self, request: web.Request) -> web.Response:
+        """GET /api/v1/config."""
+        snapshot = self.usable()
+        return json_response(self.directory.config(snapshot), headers=self._age(snapshot))
 
     async def ladder(self, request: web.Request) -> web.Response:
         """GET /api/v1/price-ladder: one question, several inputs."""

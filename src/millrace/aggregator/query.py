@@ -90,22 +90,22 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
         token_out=token_out,
         amount_in=amount_in,
         amount_out=amount_out,
-        slippage=parse_slippage(settings.default_slippage if (text := _one(query, "slippage")) is None else text),
-        algorithm=_algorithm(_one(query, "algorithm")),
+        slippage=parse_slippage(settings.default_slippage if (text := parse_text(query, "slippage")) is None else text),
+        algorithm=_algorithm(parse_text(query, "algorithm")),
         include_paths=_boolean(query, "includePaths", settings.include_paths),
         include_lp_routes=_boolean(query, "includeLpRoutes", False),
-        max_hops=_integer(query, "maxHops", settings.max_hops, 1, settings.max_hops),
-        max_splits=_integer(query, "maxSplits", settings.max_splits, 1, MAX_SPLITS),
-        max_pools=_integer(query, "maxPools", MAX_POOLS, 1, MAX_POOLS),
-        max_builtin_calls=_integer(query, "maxBuiltinCalls", CALLS_PER_TRANSACTION, 1, CALLS_PER_TRANSACTION),
-        sender=parse_sender(_one(query, "sender") or ""),
-        referral_id=_integer(query, "referralId", 0, 0, ANY_REFERRAL),
-        min_profit_bps=_integer(query, "minProfitBps", settings.min_profit_bps, 0, MOST_PROFIT_BPS),
-        max_age_ms=_integer(query, "maxAgeMs", 0, 1, MOST_AGE_MS) if "maxAgeMs" in query else None,
-        max_price_impact=_price_impact(_one(query, "maxPriceImpact")),
+        max_hops=parse_integer(query, "maxHops", settings.max_hops, 1, settings.max_hops),
+        max_splits=parse_integer(query, "maxSplits", settings.max_splits, 1, MAX_SPLITS),
+        max_pools=parse_integer(query, "maxPools", MAX_POOLS, 1, MAX_POOLS),
+        max_builtin_calls=parse_integer(query, "maxBuiltinCalls", CALLS_PER_TRANSACTION, 1, CALLS_PER_TRANSACTION),
+        sender=parse_sender(parse_text(query, "sender") or ""),
+        referral_id=parse_integer(query, "referralId", 0, 0, ANY_REFERRAL),
+        min_profit_bps=parse_integer(query, "minProfitBps", settings.min_profit_bps, 0, MOST_PROFIT_BPS),
+        max_age_ms=parse_integer(query, "maxAgeMs", 0, 1, MOST_AGE_MS) if "maxAgeMs" in query else None,
+        max_price_impact=_price_impact(parse_text(query, "maxPriceImpact")),
         ignored=_ignored(query, cycle=token_in == token_out),
-        only_exchanges=_exchanges(query, "includeExchanges"),
-        without_exchanges=_exchanges(query, "excludeExchanges"),
+        only_exchanges=parse_exchanges(query, "includeExchanges"),
+        without_exchanges=parse_exchanges(query, "excludeExchanges"),
         only_pools=_list(query, "includePools"),
         without_pools=_list(query, "excludePools"),
     )
@@ -121,7 +121,7 @@ def parse_pair(query: Query) -> tuple[str, str]:
 
 def parse_amounts(query: Query, name: str, most: int) -> list[int]:
     """Comma-separated positive integers. Raises `ApiError` if one is none, or there are more than `most`."""
-    texts = (_one(query, name) or "").split(",")
+    texts = (parse_text(query, name) or "").split(",")
     amounts = [amount for text in texts[: most + 1] if (amount := parse_amount(text)) is not None]
     if len(amounts) < min(len(texts), most + 1):
         raise errors.invalid_amount_in()
@@ -157,7 +157,8 @@ def parse_sender(text: str) -> str:
     return text
 
 
-def _one(query: Query, name: str) -> str | None:
+def parse_text(query: Query, name: str) -> str | None:
+    """A parameter's value, or None without one. Raises `ApiError` for several."""
     values = query.get(name)
     if values is None:
         return None
@@ -215,7 +216,7 @@ def _ignored(query: Query, *, cycle: bool) -> tuple[str, ...]:
 
 
 def _boolean(query: Query, name: str, default: bool) -> bool:
-    text = _one(query, name)
+    text = parse_text(query, name)
     if text is None:
         return default
     if text.lower() in ("false", "0"):
@@ -225,8 +226,9 @@ def _boolean(query: Query, name: str, default: bool) -> bool:
     raise ApiError(f"invalid {name}: expected true or false")
 
 
-def _integer(query: Query, name: str, default: int, low: int, high: int) -> int:
-    text = _one(query, name)
+def parse_integer(query: Query, name: str, default: int, low: int, high: int) -> int:
+    """A whole number in its range. Raises `ApiError`."""
+    text = parse_text(query, name)
     if text is None:
         return default
     if not _INTEGER.fullmatch(text):
@@ -247,7 +249,7 @@ def _out_of_range(name: str, low: int, high: int) -> ApiError:
 
 def _list(query: Query, name: str) -> tuple[str, ...]:
     """Comma-separated names, sorted and without doubles, so that equal filters are equal."""
-    text = _one(query, name)
+    text = parse_text(query, name)
     if not text:
         return ()
     names = sorted({part.strip() for part in text.split(",") if part.strip()})
@@ -259,7 +261,8 @@ def _list(query: Query, name: str) -> tuple[str, ...]:
 _EXCHANGES = {"xexchange": "XExchange", "onedex": "OneDex", "ashswap": "AshSwap", "jex": "Jex"}
 
 
-def _exchanges(query: Query, name: str) -> tuple[str, ...]:
+def parse_exchanges(query: Query, name: str) -> tuple[str, ...]:
+    """Comma-separated names of exchanges, in whatever case, as pools name them. Raises `ApiError`."""
     found = []
     for text in _list(query, name):
         exchange = _EXCHANGES.get(text.lower())

@@ -51,6 +51,8 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Address of the aggregator contract, receiver of the transactions."""
     chain_id: str = "1"
     """`chainID` of the transactions in answers; the local chain is `local`."""
+    usdc: str = "USDC-c76f1f"
+    """The token that prices in USDC are told in."""
     chain_api_url: str = ""
     """Base URL of a chain API (`https://api.multiversx.com`): transactions in answers then have their sender's `nonce`.
     Empty: nobody is asked."""
