@@ -9,7 +9,6 @@ import random
 import re
 import sys
 import time
-from collections.abc import AsyncIterator
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -18,11 +17,9 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from aiohttp import web
 from multidict import CIMultiDict
 
 from millrace.aggregator import answering, snapshot
-from millrace.aggregator.app import run
 from millrace.aggregator.responses import QuoteResponse
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.chain import call
@@ -33,85 +30,12 @@ from millrace.dex.market import DictMarket
 from millrace.dex.vault import execute
 from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.runtime import settings
-from millrace.runtime.http import HttpServer
 from millrace.runtime.settings import SettingsError
+from servers.aggregator_service import MARKET, Service, start
 
 USDC = "USDC-c76f1f"
-MARKET = make_market(60, seed=11)
 SENDER = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
 EGLD = 10**18
-
-
-class Upstream:
-    """A pool data API whose next answer the test chooses."""
-
-    def __init__(self) -> None:
-        self.body = encode(MARKET)
-        self.status = 200
-        self.served = 0
-        self.delay = 0.0
-
-    async def pools(self, _: web.Request) -> web.Response:
-        self.served += 1
-        await asyncio.sleep(self.delay)
-        return web.Response(body=self.body, status=self.status)
-
-
-class Service:
-    """A running aggregator and its upstream."""
-
-    def __init__(self, base: str, upstream: Upstream) -> None:
-        self.base = base
-        self.upstream = upstream
-        self.session = aiohttp.ClientSession()
-
-    async def get(self, path: str, **query: str) -> tuple[int, Any]:
-        async with self.session.get(self.base + path, params=query) as answer:
-            return answer.status, msgspec.json.decode(await answer.read())
-
-    async def until(self, path: str, status: int) -> Any:
-        """Ask until the answer has this status (at most 20 s)."""
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            got, body = await self.get(path)
-            if got == status:
-                return body
-            await asyncio.sleep(0.02)
-        raise AssertionError(f"{path} did not answer {status}")
-
-
-async def start(**changes: Any) -> tuple[Service, asyncio.Event, asyncio.Task[None], HttpServer]:
-    upstream = Upstream()
-    app = web.Application()
-    app.router.add_get("/pools", upstream.pools)
-    server = HttpServer(app)
-    pools_port = await server.start("127.0.0.1", 0)
-    probe = HttpServer(web.Application())
-    port = await probe.start("127.0.0.1", 0)
-    await probe.stop()
-    settings = AggregatorSettings(
-        port=port, pools_url=f"http://127.0.0.1:{pools_port}/pools", poll_seconds=0.05, **changes
-    )
-    stop = asyncio.Event()
-    task = asyncio.create_task(run(settings, stop))
-    service = Service(f"http://127.0.0.1:{port}", upstream)
-    while True:
-        try:
-            await service.get("/health")
-            return service, stop, task, server
-        except aiohttp.ClientError:
-            await asyncio.sleep(0.02)
-
-
-@pytest.fixture
-async def service() -> AsyncIterator[Service]:
-    running, stop, task, server = await start(requests_per_second=10_000)
-    await running.until("/health", 200)
-    yield running
-    stop.set()
-    await task
-    await running.session.close()
-    await server.stop()
 
 
 def pays(answer: dict[str, Any]) -> int:
@@ -447,7 +371,7 @@ async def test_a_price_ladder_answers_every_amount(service: Service) -> None:
 
 
 async def test_a_batch_sells_many_inputs_in_one_call(service: Service) -> None:
-    """The batch's `txData` pays its `amountOut`; unsellable inputs are listed with a reason."""
+    """A batch's `txData` pays its `amountOut` after those before it; unsellable inputs are listed with a reason."""
     tokens = [info.identifier for info in MARKET.tokens if not info.is_lp and info.identifier != USDC][:12]
     inputs = [{"token": token, "amount": str(10**16)} for token in tokens]
     inputs += [{"token": "NOPE-123456", "amount": "5"}, {"token": "EGLD", "amount": "x"}]
@@ -460,15 +384,17 @@ async def test_a_batch_sells_many_inputs_in_one_call(service: Service) -> None:
     assert reasons["NOPE-123456"] == "unknown_token"
     assert reasons["EGLD"] == "invalid_amount"
     assert len(body["batches"]) >= 1
+    market = DictMarket(MARKET.pools, WRAPPED)
     for batch in body["batches"]:
         data = call.parse(base64.b64decode(batch["txData"]))
         count = int.from_bytes(data.args[1], "big")
         assert count == len(batch["inputs"])
         rest = data.args[2 + 3 * count :]
         payments = [TokenPayment(item["token"], 0, int(item["amount"])) for item in batch["inputs"]]
-        result = execute(decode_arguments(rest[1:]), payments, DictMarket(MARKET.pools, WRAPPED))
+        result = execute(decode_arguments(rest[1:]), payments, market)
         assert result.amount_out == int(batch["amountOut"])
         assert result.kept == {}
+        market = market.left_by(result.pools)
 
 
 async def test_what_is_in_flight_is_answered_when_the_service_stops() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
@@ -12,11 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from millrace.aggregator.batch import BatchItem, BatchRequest, batch_quote
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.query import QuoteRequest
-from millrace.aggregator.quote import answer
-from millrace.aggregator.responses import BatchResponse, QuoteResponse
+from millrace.aggregator.quote import answer, pair_config
+from millrace.aggregator.responses import QuoteResponse
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.dex.constant_product import JexPool
@@ -29,22 +27,11 @@ from millrace.routing.synthetic import WRAPPED, make_market
 USDC = "USDC-c76f1f"
 MARKET = make_market(60, seed=17, noise=0.02, curved=0.2, traded_lp=5)
 SETTINGS = AggregatorSettings()
-LATER = float("inf")
 
 
 @cache
 def snapshot() -> Snapshot:
     return build(encode(MARKET), 0.0)
-
-
-def finished(parts: Generator[None, None, BatchResponse]) -> BatchResponse:
-    """The answer of a batch, all its parts done."""
-    while True:
-        try:
-            next(parts)
-        except StopIteration as end:
-            answer: BatchResponse = end.value
-            return answer
 
 
 def ask(token_in: str, token_out: str, amount_in: int, *, lp: bool = True) -> QuoteResponse:
@@ -181,33 +168,6 @@ def test_a_reverse_quote_pays_what_is_wanted_after_the_referral_fee(token_in: st
     assert int(quote.fee_amount) >= wanted * 50 // 10_000
 
 
-def test_a_batch_takes_lp_tokens_and_wraps() -> None:
-    """LP inputs are redeemed and sold, wrapped tokens unwrapped, in one call with others."""
-    issuer = next(pool for pool in MARKET.pools if WRAPPED not in pool.tokens)
-    items = [
-        BatchItem(token=issuer.lp_token, amount=str(issuer.lp_supply // 10**4)),
-        BatchItem(token=WRAPPED, amount="12345"),
-    ]
-    found = finished(
-        batch_quote(snapshot(), snapshot().main, BatchRequest(inputs=items, to="EGLD"), Decimal(0), SETTINGS, LATER)
-    )
-    assert found.failed_tokens == []
-    routes = {route.token: route.swaps for batch in found.batches for route in batch.routes}
-    assert routes[issuer.lp_token][0].from_ == issuer.lp_token
-    assert [(swap.dex, swap.amount_out) for swap in routes[WRAPPED]] == [("wrapper", "12345")]
-    assert sum(int(batch.amount_out) for batch in found.batches) > 12345
-
-
-def test_a_batch_past_its_deadline_says_so() -> None:
-    """Items for which no time is left are listed with a reason, and nothing else happens."""
-    items = [BatchItem(token=WRAPPED, amount="12345")]
-    found = finished(
-        batch_quote(snapshot(), snapshot().main, BatchRequest(inputs=items, to=USDC), Decimal(0), SETTINGS, 0.0)
-    )
-    assert [failed.reason for failed in found.failed_tokens] == ["out_of_time"]
-    assert found.batches == []
-
-
 def asked(token_in: str, token_out: str, calls: int, splits: int = 50) -> QuoteRequest:
     """A large question with so many built-in calls."""
     return QuoteRequest(
@@ -287,26 +247,21 @@ def test_lp_tokens_that_no_transaction_reaches_get_the_documented_words(ends: st
         answer(snapshot(), asked(token_in, token_out, calls), SETTINGS)
 
 
-def test_inputs_share_a_transaction_only_as_far_as_it_has_room() -> None:
-    """Every batch holds the limits, also a lower one that is asked for, and then there are more of them."""
-    tokens = [info.identifier for info in MARKET.tokens if not info.is_lp and info.identifier != USDC][:20]
-    inputs = [BatchItem(token=token, amount=str(10**15)) for token in tokens]
-
-    def batches(calls: int) -> list[tuple[int, int]]:
-        request = BatchRequest(inputs=inputs, to=USDC, max_builtin_calls=calls)
-        done = finished(batch_quote(snapshot(), snapshot().main, request, Decimal("0.01"), SETTINGS, LATER))
-        assert all(batch.estimated_builtin_calls <= min(calls, SETTINGS.max_builtin_calls) for batch in done.batches)
-        assert all(batch.estimated_gas_limit <= SETTINGS.max_gas for batch in done.batches)
-        return [(len(batch.inputs), batch.estimated_builtin_calls) for batch in done.batches]
-
-    many, few = batches(100), batches(16)
-    assert len(few) > len(many) >= 2
-    assert sum(count for count, _ in few) >= 0.6 * sum(count for count, _ in many)
-
-
-@pytest.mark.parametrize("calls", [0, 101, -1])
-def test_a_batch_refuses_built_in_calls_out_of_range(calls: int) -> None:
-    """From 1 to 100, as for a quote."""
-    request = BatchRequest(inputs=[BatchItem(token=WRAPPED, amount="1")], to=USDC, max_builtin_calls=calls)
-    with pytest.raises(ApiError, match="invalid maxBuiltinCalls: expected an integer from 1 to 100"):
-        finished(batch_quote(snapshot(), snapshot().main, request, Decimal("0.01"), SETTINGS, LATER))
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_jex_pairs_lp_token_is_offered_only_where_a_deposit_works(seen: bool) -> None:
+    """The aggregator contract reads keys that the published pair lacks: there every deposit reverts."""
+    traded = {token for pool in MARKET.pools for token in pool.tokens}
+    pool = next(pool for pool in MARKET.pools if isinstance(pool, JexPool) and pool.lp_token not in traded)
+    pools = [msgspec.structs.replace(pool, token_id_keys=seen) if one is pool else one for one in MARKET.pools]
+    market = build(encode(msgspec.structs.replace(MARKET, pools=tuple(pools))), 0.0)
+    question = QuoteRequest(token_in=WRAPPED, token_out=pool.lp_token, amount_in=10**18, include_lp_routes=True)
+    assert pair_config(market, WRAPPED, pool.lp_token).supported is seen
+    if seen:
+        assert int(answer(market, question, SETTINGS).amount_out) > 0
+    else:
+        with pytest.raises(ApiError, match="routing failed: no path between tokens"):
+            answer(market, question, SETTINGS)
+    back = msgspec.structs.replace(
+        question, token_in=pool.lp_token, token_out=WRAPPED, amount_in=pool.lp_supply // 1000
+    )
+    assert int(answer(market, back, SETTINGS).amount_out) > 0

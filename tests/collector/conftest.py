@@ -182,12 +182,14 @@ def recorded_views() -> dict[tuple[bytes, str, tuple[bytes, ...]], list[bytes]]:
 class StandIn:
     """Answers views from a table; `faults` are answers to give first, one per question, `dead` views never answer.
 
-    `refusals` are a contract's words for a view that is not in the table.
+    `refusals` are a contract's words for a view that is not in the table, or a gateway's for a key.
     """
 
     def __init__(self) -> None:
         self.views = recorded_views()
         self.asked: Counter[str] = Counter()
+        self.keys: dict[tuple[bytes, str], bytes] = {}
+        """What contracts store; nothing else is stored anywhere."""
         self.faults: list[web.Response] = []
         self.dead: set[str] = set()
         self.refusals: dict[str, str] = {}
@@ -200,6 +202,7 @@ class StandIn:
         app = web.Application()
         app.router.add_post("/vm-values/query", self._query)
         app.router.add_get("/network/status/{shard}", self._status)
+        app.router.add_get("/address/{address}/key/{key}", self._key)
         return app
 
     async def _query(self, request: web.Request) -> web.Response:
@@ -232,6 +235,16 @@ class StandIn:
             items = [base64.b64encode(value).decode() or None for value in values]
             output = {"returnData": items or None, "returnCode": "ok", "returnMessage": ""}
         return web.json_response({"data": {"data": output}, "error": "", "code": "successful"})
+
+    async def _key(self, request: web.Request) -> web.Response:
+        key = bytes.fromhex(request.match_info["key"]).decode()
+        self.asked[key] += 1
+        if key in self.dead:
+            return web.Response(status=503, headers={"Retry-After": "0"})
+        if key in self.refusals:
+            return web.json_response({"data": None, "error": self.refusals[key], "code": "bad_request"}, status=400)
+        value = self.keys.get((address.decode(request.match_info["address"]), key), b"")
+        return web.json_response({"data": {"value": value.hex()}, "error": "", "code": "successful"})
 
     async def _status(self, request: web.Request) -> web.Response:
         assert request.match_info["shard"] == "1"

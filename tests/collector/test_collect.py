@@ -115,6 +115,52 @@ async def test_onedex_pairs_of_both_layouts(bench: Bench) -> None:
     }
 
 
+def token_id_keys(collected: Collected) -> bool:
+    (pool,) = [pool for pool in collected.document.pools if isinstance(pool, JexPool)]
+    assert decode(collected.data) == collected.document
+    return pool.token_id_keys
+
+
+FIRST, SECOND = "first_token_id", "second_token_id"
+
+
+@pytest.mark.parametrize(
+    ("stored", "seen"),
+    [
+        ({}, False),
+        ({"first_token": b"WEGLD-bd4d79", "second_token": b"JEX-9040ca"}, False),
+        ({FIRST: b"WEGLD-bd4d79"}, False),
+        ({FIRST: b"JEX-9040ca", SECOND: b"WEGLD-bd4d79"}, False),
+        ({FIRST: b"WEGLD-bd4d79", SECOND: b"JEX-9040ca"}, True),
+    ],
+)
+async def test_a_jex_pair_takes_deposits_only_where_its_keys_were_seen(
+    bench: Bench, stored: dict[str, bytes], seen: bool
+) -> None:
+    """Both tokens have to be stored where the aggregator contract reads them; the published pair has other names."""
+    bench.standin.keys = {(address.decode(JEX_WEGLD), key): value for key, value in stored.items()}
+    assert token_id_keys(await bench.collect(exchanges=("Jex",))) is seen
+
+
+@pytest.mark.parametrize("fault", ["dead", "refusals"])
+async def test_a_key_that_nobody_tells_costs_no_pool(bench: Bench, fault: str) -> None:
+    """A gateway without storage keys, or one that is down, leaves the pair in the document, without deposits."""
+    stored = {FIRST: b"WEGLD-bd4d79", SECOND: b"JEX-9040ca"}
+    bench.standin.keys = {(address.decode(JEX_WEGLD), key): value for key, value in stored.items()}
+    if fault == "dead":
+        bench.standin.dead = {SECOND}
+    else:
+        bench.standin.refusals[SECOND] = "no such endpoint"
+    collector = bench.collector(exchanges=("Jex",), attempts=1)
+    assert token_id_keys(await collector.collect()) is False
+    asked = bench.standin.asked[SECOND]
+    await collector.collect()
+    # What a gateway does not have is asked again as seldom as other things that hardly change; a lost answer at once.
+    assert bench.standin.asked[SECOND] == asked + (fault == "dead")
+    bench.standin.dead.clear()
+    assert token_id_keys(await collector.collect()) is (fault == "dead")
+
+
 async def test_tokens_of_the_document(bench: Bench) -> None:
     """Each token that a pool names is there with its decimals, LP tokens with the pool they belong to."""
     document = (await bench.collect()).document

@@ -147,12 +147,23 @@ def test_every_kind_becomes_its_pool() -> None:
     assert (onedex.pair_id, onedex.main) == (9, (False, True))
     assert isinstance(jex, JexPool)
     assert jex.state == PoolState.NO_SWAPS
+    assert not jex.token_id_keys
     assert isinstance(ash, AshStablePool)
     assert (ash.decimals, ash.prices, ash.pool_type) == ((6, 6), (10**18, 10**18 + 1), "meta")
     assert isinstance(stable, JexStablePool)
     assert (stable.restricted, stable.liquidity_fee, stable.prices) == (True, 187, (10**18,) * 3)
     assert isinstance(crypto, AshCryptoPool)
     assert (crypto.decimals, crypto.price_scale, crypto.ramping) == ((18, 6), 758700083236071, False)
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_where_a_jex_pair_stores_its_tokens_survives_the_round_trip(seen: bool) -> None:
+    """What the collector saw is what the aggregator reads."""
+    document = sample()
+    document["pools"][2]["tokenIdKeys"] = seen
+    once = decode(data(document))
+    again = decode(encode(once))
+    assert [pool.token_id_keys for pool in (*pools(once), *pools(again)) if isinstance(pool, JexPool)] == [seen, seen]
 
 
 def test_a_document_survives_the_round_trip() -> None:

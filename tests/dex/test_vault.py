@@ -110,6 +110,7 @@ def pools() -> dict[str, Pool]:
             lp_supply=5 * UNIT,
             lp_fee=20,
             platform_fee=20,
+            token_id_keys=True,
         ),
         "s": JexStablePool(
             id="s",

@@ -14,16 +14,19 @@ from collections import Counter
 from collections.abc import Generator
 from decimal import Decimal
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import pytest
 
-from millrace.aggregator.batch import BatchItem, BatchRequest, batch_quote
+from clients.multi_swap import parse
+from millrace.aggregator.batch import BatchItem, BatchRequest, make_order
+from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, multi_swap, multi_swap_order
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.quote import answer
-from millrace.aggregator.responses import BatchResponse, QuoteResponse
+from millrace.aggregator.responses import QuoteResponse
+from millrace.aggregator.responses import encode as as_json
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.chain import call
@@ -46,6 +49,7 @@ from millrace.localnet.market import market
 QUOTES = int(os.environ.get("MILLRACE_TEST_QUOTES", "8"))
 NETWORK = profile("documented", chain_id="local")
 TRADER = b"\x07" * 32
+Answered = TypeVar("Answered")
 SETTINGS = AggregatorSettings(referrals={"1": (10, 20)})  # what the local chain's contract has on file
 
 
@@ -266,35 +270,67 @@ def test_the_reserve_is_enough_for_deeper_tries(kind: str) -> None:
     assert executed >= QUOTES // 4
 
 
-def done(parts: Generator[None, None, BatchResponse]) -> BatchResponse:
+def done(parts: Generator[None, None, Answered]) -> Answered:
     """What is left at the end of all parts."""
     while True:
         try:
             next(parts)
         except StopIteration as end:
-            response: BatchResponse = end.value
+            response: Answered = end.value
             return response
 
 
-def test_batches_execute_within_their_estimates_and_pay_what_they_say() -> None:
-    """Many inputs at a time, alone or several in a transaction: each transaction by itself pays exactly its amount."""
-    dice, state = random.Random("batches"), scene().state
-    snapshot, made = scene().snapshot, scene().market
+def many_inputs(dice: random.Random, count: int = 16) -> tuple[str, list[BatchItem]]:
+    """An output, and inputs of every size."""
+    made = scene().market
     names = [token.identifier for token in made.tokens] + list(made.lp_tokens)
+    to = dice.choice([*names[:10], NATIVE])
+    tokens = dice.sample([name for name in names if name != to], count)
+    return to, [BatchItem(token=token, amount=str(amount_of(token, dice))) for token in tokens]
+
+
+def test_batches_execute_within_their_estimates_and_pay_what_they_say() -> None:
+    """Many inputs, alone or several in a transaction: sent one after the other, each pays exactly its amount."""
+    dice, state, snapshot = random.Random("batches"), scene().state, scene().snapshot
     executed = shared = 0
     for _ in range(max(QUOTES // 8, 2)):
-        to = dice.choice([*names[:10], NATIVE])
-        tokens = dice.sample([name for name in names if name != to], 16)
-        inputs = [BatchItem(token=token, amount=str(amount_of(token, dice))) for token in tokens]
-        request = BatchRequest(inputs=inputs, to=to, max_builtin_calls=dice.choice([None, 40]))
-        parts = batch_quote(snapshot, snapshot.main, request, Decimal(0), SETTINGS, math.inf)
-        for batch in done(parts).batches:
-            checkpoint = state.ledger.checkpoint()
+        to, inputs = many_inputs(dice)
+        request = BatchRequest(inputs=inputs, to=to, slippage="0", max_builtin_calls=dice.choice([None, 40]))
+        order = make_order(request, SETTINGS)
+        checkpoint = state.ledger.checkpoint()
+        for batch in done(batch_quote(snapshot, snapshot.main, order, SETTINGS, math.inf)).batches:
             sold = {given.token: int(given.amount) for given in batch.inputs}
             result, gained = run(batch.tx_data, batch.estimated_gas_limit, sold, to, batch=True)
-            state.ledger.rollback(checkpoint)
             assert result.ok, f"{sold} to {to}: {result.return_message}"
             assert result.usage.builtin_calls <= batch.estimated_builtin_calls <= (request.max_builtin_calls or 98)
             assert gained == int(batch.amount_out) == int(batch.amount_out_min)
             executed, shared = executed + 1, shared + (len(sold) > 1)
+        state.ledger.rollback(checkpoint)
     assert shared >= executed // 4 > 0
+
+
+@pytest.mark.parametrize("inputs_per_transaction", [1, 4, 10])
+def test_a_multi_swap_pays_what_its_client_reads(inputs_per_transaction: int) -> None:
+    """The transactions as a typed client reads them, sent one after the other: each pays exactly its amount."""
+    dice, state, snapshot = random.Random(f"multi-swap/{inputs_per_transaction}"), scene().state, scene().snapshot
+    settings = AggregatorSettings(
+        referrals=SETTINGS.referrals, inputs_per_transaction=inputs_per_transaction, chain_id="local"
+    )
+    executed = 0
+    for _ in range(max(QUOTES // 4, 2)):
+        to, inputs = many_inputs(dice, dice.choice([1, 6, 16]))
+        request = MultiSwapRequest(inputs=inputs, to=to, slippage="0", sender=encode(TRADER), referral_id=1)
+        order = multi_swap_order(request, settings)
+        body = done(multi_swap(snapshot, snapshot.main, order, request.sender, settings, math.inf))
+        checkpoint = state.ledger.checkpoint()
+        for batch in parse(as_json(body)).batches:
+            sold = {given.token: int(given.amount) for given in batch.inputs}
+            sent = batch.transaction
+            assert (sent.receiver, sent.value, sent.chain_id) == (request.sender, "0", "local")
+            assert base64.b64decode(sent.data).decode() == batch.tx_data
+            result, gained = run(sent.data, sent.gas_limit, sold, to, batch=True)
+            assert result.ok, f"{sold} to {to}: {result.return_message}"
+            assert gained == int(batch.amount_out) == int(batch.amount_out_min)
+            executed += 1
+        state.ledger.rollback(checkpoint)
+    assert executed > 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -13,18 +15,23 @@ from aiohttp import web
 
 from millrace.aggregator import errors, quote
 from millrace.aggregator.answering import Answer, Answering, Asker, Prepared
-from millrace.aggregator.batch import BatchRequest, batch_quote, price_ladder
+from millrace.aggregator.batch import BatchRequest, Order, make_order
+from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, from_nonce, multi_swap, multi_swap_order
+from millrace.aggregator.directory import Directory
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import Feed
+from millrace.aggregator.ladder import price_ladder
 from millrace.aggregator.limiter import RateLimiter
 from millrace.aggregator.metrics import Metrics
+from millrace.aggregator.nonces import Nonces
 from millrace.aggregator.openapi import PAGE, document
-from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_pair, parse_quote, parse_slippage
+from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_pair, parse_quote
 from millrace.aggregator.responses import Health, encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
 from millrace.aggregator.stream import Streams
-from millrace.runtime.answers import error_json
+from millrace.aggregator.transactions import with_nonce
+from millrace.runtime.answers import error_json, json_body
 from millrace.runtime.client_address import ClientAddress
 from millrace.runtime.doors import Doors
 from millrace.runtime.http import (
@@ -42,10 +49,13 @@ from millrace.runtime.http import (
 )
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Listing = Callable[[Snapshot, Query, str], Awaitable[object]]
 MAX_QUERY = 8192
 SHOWN_FAULTS = 100
 ITEMS_PER_REQUEST = 10
 _BATCH = msgspec.json.Decoder(BatchRequest)
+_MULTI_SWAP = msgspec.json.Decoder(MultiSwapRequest)
+T = TypeVar("T")
 
 
 class Api:
@@ -60,7 +70,9 @@ class Api:
         self.doors = Doors(settings.max_connections, settings.max_connections_per_client, self._clients)
         """For the connections of the server that serves this."""
         self.answering = Answering(settings, feed.pace)
-        self.metrics = Metrics(feed, self.answering, self.doors)
+        self.nonces = Nonces(settings)
+        self.directory = Directory(settings, self.answering)
+        self.metrics = Metrics(feed, self.answering, self.doors, self.nonces)
         self.streams = Streams(settings, feed, self.answering)
         self.at_once: dict[str, AtOnce] = {"/api/v1/quote": self.quote}
         """For plain requests that the same server answers as soon as they are read."""
@@ -71,9 +83,19 @@ class Api:
         app = make_app(max_body=1 << 20)
         app.router.add_get("/api/v1/quote", in_turn(self.quote), allow_head=False)
         app.router.add_get("/api/v1/pair-config", self._guarded("pair-config", self.pair_config), allow_head=False)
+        lists: dict[str, Listing] = {
+            "tokens": self.directory.tokens,
+            "pools": self.directory.pools,
+            "prices": self.directory.prices,
+        }
+        for name, ask in lists.items():
+            handler = self._guarded(name, partial(self._listed, ask))
+            app.router.add_get(f"/api/v1/{name}", handler, allow_head=False)
+        app.router.add_get("/api/v1/config", self._guarded("config", self.config), allow_head=False)
         app.router.add_get("/api/v1/price-ladder", self._guarded("ladder", self.ladder), allow_head=False)
         app.router.add_get("/api/v1/quote/stream", self._guarded("stream", self.stream), allow_head=False)
         app.router.add_post("/api/v1/batch-quote", self._guarded("batch", self.batch))
+        app.router.add_post("/api/v1/multi-swap", self._guarded("multi-swap", self.multi_swap))
         app.router.add_get("/openapi.json", self.openapi)
         app.router.add_get("/docs", self.page)
         app.router.add_get("/health", self.health)
@@ -124,6 +146,13 @@ class Api:
             raise errors.unavailable()
         return snapshot
 
+    def _require_fresh(self, snapshot: Snapshot, question: QuoteRequest) -> None:
+        """Raise `ApiError` for a snapshot that is older than the request allows."""
+        if question.max_age_ms is not None:
+            age = snapshot.age(time.monotonic())
+            if age * 1000 > question.max_age_ms:
+                raise errors.too_old(age, question.max_age_ms)
+
     def quote(self, ask: Ask) -> Json | Later:
         """GET /api/v1/quote: at once if it takes a moment only, else later."""
         try:
@@ -135,13 +164,16 @@ class Api:
                 self.metrics.reused += 1
                 return self._quoted(snapshot, body)
             question = parse_quote(_parsed(ask.query), self._settings)
+            self._require_fresh(snapshot, question)
             asker = Asker(client, partial(self._charge, client))
             asked = self.answering.ready(snapshot, question, asker)
+            if question.sender and self.nonces.known:
+                return partial(self._quote_with_nonce, snapshot, question, asker, asked)
             if asked is not None:
                 started = time.perf_counter()
                 answer = self.answering.at_once(asked)
                 if answer is not None:
-                    return self._computed(snapshot, ask.query, answer, started)
+                    return self._computed(snapshot, question, ask.query, answer, started)
         except ApiError as error:
             return self._refused(error)
         return partial(self._quote_later, snapshot, question, asker, asked, ask.query)
@@ -158,14 +190,36 @@ class Api:
                 asked = await self.answering.prepare(snapshot, question, asker)
                 started = time.perf_counter()
                 answer = await self.answering.answer(asked)
+            self._require_fresh(snapshot, question)
         except ApiError as error:
             return self._refused(error)
-        return self._computed(snapshot, text, answer, started)
+        return self._computed(snapshot, question, text, answer, started)
 
-    def _computed(self, snapshot: Snapshot, text: str, answer: Answer, started: float) -> Json:
+    async def _quote_with_nonce(
+        self, snapshot: Snapshot, question: QuoteRequest, asker: Asker, asked: Prepared | None
+    ) -> Json:
+        """The answer with its sender's nonce, which is asked meanwhile; it is not remembered."""
+        asking = asyncio.create_task(self._nonce(question.sender))
+        try:
+            asked = asked or await self.answering.prepare(snapshot, question, asker)
+            started = time.perf_counter()
+            body = (await self.answering.answer(asked)).body
+            self.metrics.quote_took(time.perf_counter() - started)
+            nonce = await asking
+            self._require_fresh(snapshot, question)
+        except ApiError as error:
+            return self._refused(error)
+        finally:
+            asking.cancel()
+        if nonce is not None:
+            body = msgspec.structs.replace(body, transaction=with_nonce(body.transaction, nonce))
+        return self._quoted(snapshot, encode(body))
+
+    def _computed(self, snapshot: Snapshot, question: QuoteRequest, text: str, answer: Answer, started: float) -> Json:
         self.metrics.quote_took(time.perf_counter() - started)
         body = encode(answer.body)
-        if answer.whole:  # one cut short by its deadline is no answer for whoever asks next
+        # One cut short by its deadline is no answer for whoever asks next, and the age of one is looked at every time.
+        if answer.whole and question.max_age_ms is None:
             snapshot.remember(text, body)
         return self._quoted(snapshot, body)
 
@@ -183,6 +237,17 @@ class Api:
         token_in, token_out = parse_pair(_query(request))
         return json_response(quote.pair_config(snapshot, token_in, token_out), headers=self._age(snapshot))
 
+    async def _listed(self, ask: Listing, request: web.Request) -> web.Response:
+        """GET /api/v1/tokens, /pools and /prices."""
+        snapshot = self.usable()
+        body = await ask(snapshot, _query(request), self._client(request))
+        return json_response(body, headers=self._age(snapshot))
+
+    async def config(self, request: web.Request) -> web.Response:
+        """GET /api/v1/config."""
+        snapshot = self.usable()
+        return json_response(self.directory.config(snapshot), headers=self._age(snapshot))
+
     async def ladder(self, request: web.Request) -> web.Response:
         """GET /api/v1/price-ladder: one question, several inputs."""
         snapshot = self.usable()
@@ -191,6 +256,7 @@ class Api:
         self._charge(self._client(request), len(amounts) // ITEMS_PER_REQUEST)
         query.pop("amountOut", None)
         question = parse_quote(query | {"amountIn": [str(amounts[0])]}, self._settings)
+        self._require_fresh(snapshot, question)
         asker = self._asker(request)
         asked = await self.answering.prepare(snapshot, question, asker, len(amounts))
         body = await self.answering.run_in_turns(
@@ -202,18 +268,39 @@ class Api:
     async def batch(self, request: web.Request) -> web.Response:
         """POST /api/v1/batch-quote: many inputs, one output."""
         snapshot = self.usable()
-        try:
-            asked = _BATCH.decode(await read_body(request))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ApiError(f"invalid body: {error}"[:300]) from None
-        self._charge(self._client(request), len(asked.inputs) // ITEMS_PER_REQUEST)
-        text = self._settings.default_slippage if asked.slippage is None else str(asked.slippage)
-        slippage = parse_slippage(text)
-        body = await self.answering.run_in_turns(
-            lambda deadline: batch_quote(snapshot, snapshot.main, asked, slippage, self._settings, deadline),
-            self._client(request),
+        order = make_order(_decoded(_BATCH, await read_body(request)), self._settings)
+        body = await self._sold(
+            request, order, lambda deadline: batch_quote(snapshot, snapshot.main, order, self._settings, deadline)
         )
-        return json_response(body, headers=self._age(snapshot))
+        return json_body(encode(body), headers=self._age(snapshot))
+
+    async def multi_swap(self, request: web.Request) -> web.Response:
+        """POST /api/v1/multi-swap: the same, with everything a client needs to send it."""
+        snapshot, settings = self.usable(), self._settings
+        asked = _decoded(_MULTI_SWAP, await read_body(request))
+        order = multi_swap_order(asked, settings)
+        asking = asyncio.create_task(self._nonce(asked.sender))
+        try:
+            body = await self._sold(
+                request,
+                order,
+                lambda deadline: multi_swap(snapshot, snapshot.main, order, asked.sender, settings, deadline),
+            )
+            nonce = await asking
+        finally:
+            asking.cancel()
+        body = body if nonce is None else from_nonce(body, nonce)
+        return json_body(encode(body), headers=self._age(snapshot))
+
+    async def _sold(self, request: web.Request, order: Order, parts: Callable[[float], Generator[None, None, T]]) -> T:
+        """The answer to a request with many inputs, which counts once more per ten of them."""
+        client = self._client(request)
+        self._charge(client, len(order.inputs) // ITEMS_PER_REQUEST)
+        return await self.answering.run_in_turns(parts, client)
+
+    async def _nonce(self, sender: str) -> int | None:
+        """The sender's next nonce, if there is a sender and somebody who knows."""
+        return await self.nonces.of(sender) if sender else None
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """GET /api/v1/quote/stream: a quote per snapshot."""
@@ -257,6 +344,14 @@ class Api:
 def _retry(error: ApiError) -> dict[str, str]:
     """When to ask again, where the error says so."""
     return {} if error.retry_after is None else {"Retry-After": str(max(1, math.ceil(error.retry_after)))}
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """A request's body. Raises `ApiError`."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ApiError(f"invalid body: {error}"[:300]) from None
 
 
 def _query(request: web.Request) -> Query:

@@ -46,4 +46,5 @@ async def run(settings: AggregatorSettings, stop: asyncio.Event) -> None:
         api.streams.close()
         await server.stop()  # what is in flight is answered
         api.close()
+        await api.nonces.close()
         feed.close()

@@ -1,13 +1,13 @@
-"""Many small inputs to one output: the "dust" conversion of wallets, and the price ladder.
+"""Many inputs to one output, in as few transactions as they fit into: the "dust" conversion of wallets.
 
-Both may take long, so they are not run on the event loop. Items that the deadline leaves no time for say so.
+Each transaction is quoted on the pools as those before it leave them. It may take long, so it is not run on the event
+loop; inputs that the deadline leaves no time for say so.
 """
 
 from __future__ import annotations
 
-import base64
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -15,41 +15,27 @@ import msgspec
 
 from millrace.aggregator import errors
 from millrace.aggregator.errors import ApiError
-from millrace.aggregator.query import QuoteRequest, parse_amount, within
-from millrace.aggregator.quote import (
-    answer,
-    budget,
-    swap_hop,
-    wrapper_hop,
-)
-from millrace.aggregator.responses import (
-    Batch,
-    BatchInput,
-    BatchResponse,
-    BatchRoute,
-    FailedToken,
-    LadderResponse,
-    LadderStep,
-)
+from millrace.aggregator.query import ANY_REFERRAL, parse_amount, parse_slippage, within
+from millrace.aggregator.quote import budget
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
 from millrace.chain import address, call
-from millrace.chain.amount import apply_slippage, short
+from millrace.chain.amount import apply_slippage
 from millrace.chain.call import TokenPayment
 from millrace.chain.token import NATIVE
-from millrace.dex.aggregator_contract import ENDPOINT, encode_arguments
-from millrace.dex.run import Step
-from millrace.dex.vault import VaultError, execute
+from millrace.dex.aggregator_contract import ENDPOINT, Program, encode_arguments
+from millrace.dex.market import DictMarket
+from millrace.dex.vault import Referral, VaultError, VaultResult, execute
 from millrace.routing.costs import CALLS_PER_TRANSACTION, GAS_PER_DATA_BYTE, Cost, Table
-from millrace.routing.plan import AnyLeg, Ends, PlanError, cost_of, leg_fills, make_program
+from millrace.routing.plan import AnyLeg, Ends, Fill, PlanError, cost_of, leg_fills, make_program
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits
 
-INPUTS_PER_BATCH = 10  # most tokens in one transaction
 PAYMENT_GAS = 11 * GAS_PER_DATA_BYTE * 240 // 10  # of another payment's bytes: token, amount, and token of the program
 PATHS_PER_INPUT = 2
 POOLS_PER_INPUT = 8
 HOPS = 4  # default of `maxHops`
+MOVED = 1_000  # pools have moved for a transaction that pays less than before by more than one part in so many
 
 
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,36 +48,110 @@ class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The body of POST /api/v1/batch-quote."""
 
-    inputs: list[BatchItem]
-    to: str
+    inputs: list[BatchItem] = []
+    to: str = ""
     slippage: str | float | None = None
     max_hops: int | None = None
     max_builtin_calls: int | None = None
+    referral_id: int = 0
+
+
+class Order(NamedTuple):
+    """A checked request. `skipping`: inputs that cannot be sold are left out; else the first of them is an error."""
+
+    inputs: Sequence[BatchItem]
+    to: str
+    slippage: Decimal
+    hops: int
+    calls: int
+    referral_id: int
+    skipping: bool
+
+
+class Failure(NamedTuple):
+    """An input that is not sold, and why. `amount` is None where the text is none."""
+
+    item: BatchItem
+    amount: int | None
+    reason: str
+
+
+class SoldInput(NamedTuple):
+    """One input of a transaction and what was done with it, in execution order; `paid` is its part of the output."""
+
+    token: str
+    amount: int
+    paid: int
+    fills: list[Fill]
+
+
+class Sale(NamedTuple):
+    """One transaction. `paid` is what is left of the output after the contract's fee."""
+
+    number: int
+    inputs: list[SoldInput]
+    paid: int
+    fee: int
+    least: int
+    data: bytes
+    gas_limit: int
+    builtin_calls: int
+
+
+class Sold(NamedTuple):
+    """Transactions, to be sent in this order, and what is in none of them."""
+
+    order: Order
+    sales: list[Sale]
+    failures: list[Failure]
+
+
+def make_order(request: BatchRequest, settings: AggregatorSettings, *, skipping: bool = True) -> Order:
+    """Check what can be checked without a market. Raises `ApiError`."""
+    if not request.to:
+        raise ApiError("to must be provided")
+    if not request.inputs:
+        raise ApiError("inputs must not be empty")
+    if len(request.inputs) > settings.max_batch:
+        raise ApiError(f"too many inputs: at most {settings.max_batch}")
+    hops = min(HOPS, settings.max_hops) if request.max_hops is None else request.max_hops
+    calls = CALLS_PER_TRANSACTION if request.max_builtin_calls is None else request.max_builtin_calls
+    return Order(
+        inputs=request.inputs,
+        to=request.to,
+        slippage=parse_slippage(settings.default_slippage if request.slippage is None else str(request.slippage)),
+        hops=within("maxHops", hops, 1, settings.max_hops),
+        calls=within("maxBuiltinCalls", calls, 1, CALLS_PER_TRANSACTION),
+        referral_id=within("referralId", request.referral_id, 0, ANY_REFERRAL),
+        skipping=skipping,
+    )
 
 
 class _Given(NamedTuple):
-    """One checked input and the legs that sell it."""
+    """One checked input, the legs that sell it, and what they pay for it alone."""
 
     token: str
     amount: int
     legs: list[AnyLeg]
+    alone: int
 
 
 class _Room(NamedTuple):
-    """What each transaction of one request, all of them to token `to`, may take."""
+    """What each transaction of one order may take."""
 
     table: Table
     settings: AggregatorSettings
-    to: str
-    calls: int
+    order: Order
 
     def ends(self, tokens: Sequence[str]) -> Cost:
         """What a call that sells these tokens takes besides its pools."""
-        return self.table.ends(egld_in=NATIVE in tokens, egld_out=self.to == NATIVE, payments=len(tokens))
+        egld_in, egld_out = NATIVE in tokens, self.order.to == NATIVE
+        referral = self.order.referral_id > 0
+        return self.table.ends(egld_in=egld_in, egld_out=egld_out, referral=referral, payments=len(tokens))
 
     def left(self, tokens: Sequence[str]) -> Cost:
         """What there is for pools. Raises `ApiError`."""
-        return budget(self.table, self.settings, self.ends(tokens), self.calls)
+        return budget(self.table, self.settings, self.ends(tokens), self.order.calls)
 
     def fits(self, group: Sequence[_Given]) -> bool:
         """Whether inputs hold the limits together."""
@@ -107,212 +167,206 @@ class _Room(NamedTuple):
         groups: list[list[_Given]] = []
         for item in given:
             group = [*groups[-1], item] if groups else []
-            if group and len(group) <= INPUTS_PER_BATCH and self.fits(group):
+            if group and len(group) <= self.settings.inputs_per_transaction and self.fits(group):
                 groups[-1] = group
             else:
                 groups.append([item])
         return groups
 
 
-def batch_quote(
-    snapshot: Snapshot,
-    planner: Planner,
-    request: BatchRequest,
-    slippage: Decimal,
-    settings: AggregatorSettings,
-    deadline: float,
-) -> Generator[None, None, BatchResponse]:
-    """One call of the contract per group of inputs; inputs that cannot be sold are listed with a reason.
+def sell(
+    snapshot: Snapshot, planner: Planner, order: Order, settings: AggregatorSettings, deadline: float
+) -> Generator[None, None, Sold]:
+    """One call of the contract per group of inputs. Raises `ApiError`.
 
     `planner` is the one of all pools of the snapshot. It yields between its parts, all of which belong into the
     thread for long questions.
     """
-    planner = snapshot.twin(planner)
-    if not request.inputs:
-        raise ApiError("inputs must not be empty")
-    if len(request.inputs) > settings.max_batch:
-        raise ApiError(f"too many inputs: at most {settings.max_batch}")
-    hops = min(HOPS, settings.max_hops) if request.max_hops is None else request.max_hops
-    limits = Limits(POOLS_PER_INPUT, PATHS_PER_INPUT, within("maxHops", hops, 1, settings.max_hops))
-    calls = CALLS_PER_TRANSACTION if request.max_builtin_calls is None else request.max_builtin_calls
-    room = _Room(planner.table, settings, request.to, within("maxBuiltinCalls", calls, 1, CALLS_PER_TRANSACTION))
-    if request.to not in snapshot.decimals:
-        raise errors.unknown_token_out(request.to)
-    failed: list[FailedToken] = []
-    given: list[_Given] = []
-    seen: set[str] = set()
-    for item in request.inputs:
-        if time.monotonic() > deadline:
-            failed.append(_failed(snapshot, item, parse_amount(item.amount), "out_of_time"))
-            continue
-        yield
-        found = _prepare(snapshot, planner, item, limits, room, seen)
-        if isinstance(found, _Given):
-            given.append(found)
-            seen.add(item.token)
-        else:
-            failed.append(found)
-    batches: list[Batch] = []
-    groups = room.groups(given)
+    if order.to not in snapshot.decimals:
+        raise errors.unknown_token_out(order.to)
+    desk = _Desk(snapshot, snapshot.twin(planner), order, settings, deadline)
+    for item in order.inputs:
+        if time.monotonic() <= deadline:
+            yield
+        desk.take(item)
+    groups = desk.room.groups(desk.given)
     while groups:
         yield
         group = groups.pop(0)
-        try:
-            batches.append(_batch(snapshot, room, len(batches), group, slippage))
-        except ApiError:
-            # Inputs that go alone may not go together: one moves a pool another needs, or takes its tokens along.
-            if len(group) > 1:
-                groups[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
-            else:
-                item = BatchItem(token=group[0].token, amount=str(group[0].amount))
-                failed.append(_failed(snapshot, item, group[0].amount, "zero_liquidity"))
-    total = sum(int(batch.amount_out) for batch in batches)
-    return BatchResponse(
-        to=request.to,
-        amount_out=str(total),
-        amount_out_short=short(total, snapshot.decimals[request.to]),
-        batches=batches,
-        failed_tokens=failed,
-        snapshot=snapshot.info,
-    )
-
-
-def _prepare(
-    snapshot: Snapshot,
-    planner: Planner,
-    item: BatchItem,
-    limits: Limits,
-    room: _Room,
-    seen: set[str],
-) -> _Given | FailedToken:
-    """Find the paths of one input and try them alone."""
-    known = item.token in snapshot.decimals
-    amount = parse_amount(item.amount)
-    reason = ""
-    if not known:
-        reason = "unknown_token"
-    elif amount is None:
-        reason = "invalid_amount"
-    elif item.token in seen:
-        reason = "duplicate_token"
-    elif item.token == room.to:
-        reason = "same_token"
-    if reason or amount is None:
-        return _failed(snapshot, item, amount, reason)
-    source, sink = snapshot.inner(item.token), snapshot.inner(room.to)
-    for paths in (PATHS_PER_INPUT, 1):
-        try:
-            limits = limits._replace(paths=paths, budget=room.left([item.token]))
-            legs = planner.sale(source, amount, sink, limits) if source != sink else []
-            program = make_program(legs, Ends(source, sink), snapshot.wrapped, 0, 0)
-            execute(program, [TokenPayment(source, 0, amount)], snapshot.market)
-        except (PlanError, ApiError):
-            reason = "no_path"
-        except VaultError:
-            reason = "zero_liquidity"
-        else:
-            return _Given(item.token, amount, legs)
-    return _failed(snapshot, item, amount, reason)
-
-
-def _failed(snapshot: Snapshot, item: BatchItem, amount: int | None, reason: str) -> FailedToken:
-    scaled = 0.0
-    if amount is not None and item.token in snapshot.decimals:
-        scaled = short(amount, snapshot.decimals[item.token])
-    return FailedToken(token=item.token[:64], amount=item.amount[:80], amount_short=scaled, reason=reason)
-
-
-def _batch(
-    snapshot: Snapshot,
-    room: _Room,
-    number: int,
-    group: Sequence[_Given],
-    slippage: Decimal,
-) -> Batch:
-    """One transaction: all inputs of the group as payments, their paths one after the other."""
-    to, table = room.to, room.table
-    legs = [leg for given in group for leg in given.legs]
-    source = NATIVE if any(given.token == NATIVE for given in group) else group[0].token
-    payments = [TokenPayment(given.token, 0, given.amount) for given in group]
-    ends = Ends(source, to)
-    try:
-        result = execute(make_program(legs, ends, snapshot.wrapped, 0, 0), payments, snapshot.market)
-    except (PlanError, VaultError) as error:
-        raise errors.simulation_failed(str(error)) from None
-    least = apply_slippage(result.amount_out, slippage)
-    program = make_program(legs, ends, snapshot.wrapped, least, 0)
-    arguments = encode_arguments(program)
-    data = call.multi_transfer(address.decode(room.settings.contract), payments, ENDPOINT, *arguments)
-    cost = room.ends([given.token for given in group]).plus(cost_of(legs, table))
-    swaps = result.steps[1:] if source == NATIVE else result.steps
-    return Batch(
-        batch_index=number,
-        inputs=[_input(snapshot, given) for given in group],
-        amount_out=str(result.amount_out),
-        amount_out_short=short(result.amount_out, snapshot.decimals[to]),
-        amount_out_min=str(least),
-        routes=_routes(snapshot, group, swaps, to),
-        tx_data=base64.b64encode(data).decode("ascii"),
-        estimated_gas_limit=table.gas_limit(cost, len(data)),
-        estimated_builtin_calls=cost.calls,
-    )
-
-
-def _input(snapshot: Snapshot, given: _Given) -> BatchInput:
-    scaled = short(given.amount, snapshot.decimals[given.token])
-    return BatchInput(token=given.token, amount=str(given.amount), amount_short=scaled)
-
-
-def _routes(snapshot: Snapshot, group: Sequence[_Given], steps: Sequence[Step], to: str) -> list[BatchRoute]:
-    """The executed swaps, by input, with the wrapper's hops at the ends."""
-    routes = []
-    start = 0
-    sink = snapshot.inner(to)
-    for given in group:
-        part = steps[start : start + len(given.legs)]
-        start += len(given.legs)
-        fills = [fill for leg, step in zip(given.legs, part, strict=True) for fill in leg_fills(leg, step)]
-        hops = [swap_hop(snapshot, fill) for fill in fills]
-        if given.token == NATIVE:
-            hops.insert(0, wrapper_hop(NATIVE, snapshot.wrapped, given.amount))
-        if to == NATIVE:
-            paid = sum(fill.amount_out for fill in fills if fill.trade.token_out == sink)
-            hops.append(wrapper_hop(snapshot.wrapped, NATIVE, paid if fills else given.amount))
-        routes.append(BatchRoute(token=given.token, swaps=hops))
-    return routes
-
-
-def price_ladder(
-    snapshot: Snapshot,
-    planner: Planner,
-    request: QuoteRequest,
-    amounts: Sequence[int],
-    settings: AggregatorSettings,
-    deadline: float,
-) -> Generator[None, None, LadderResponse]:
-    """The same question for several inputs. An amount that cannot be executed has an `error` instead.
-
-    It yields between its parts, all of which belong into the thread for long questions.
-    """
-    planner = snapshot.twin(planner)
-    steps = []
-    for amount in amounts:
-        try:
-            if time.monotonic() > deadline:
-                raise errors.simulation_failed("out of time")
-            yield
-            asked = msgspec.structs.replace(request, amount_in=amount)
-            quote = answer(snapshot, asked, settings, deadline, planner)
-        except ApiError as error:
-            steps.append(LadderStep(amount_in=str(amount), error=error.text))
+        if desk.sell(group):
             continue
-        steps.append(
-            LadderStep(
-                amount_in=quote.amount_in,
-                amount_out=quote.amount_out,
-                rate=quote.rate,
-                price_impact=quote.price_impact,
-                optimality_gap=quote.optimality_gap,
-            )
+        # Inputs that go alone may not go together: one moves a pool another needs, or takes its tokens along.
+        if len(group) > 1:
+            groups[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
+        else:
+            given = group[0]
+            desk.fail(BatchItem(token=given.token, amount=str(given.amount)), given.amount, "zero_liquidity")
+    return Sold(order, desk.sales, desk.failures)
+
+
+class _Desk:
+    """One order under way. `market` is as the transactions so far leave it."""
+
+    def __init__(
+        self, snapshot: Snapshot, planner: Planner, order: Order, settings: AggregatorSettings, deadline: float
+    ) -> None:
+        self.room = _Room(planner.table, settings, order)
+        self.given: list[_Given] = []
+        self.sales: list[Sale] = []
+        self.failures: list[Failure] = []
+        self._snapshot = snapshot
+        self._planner = planner
+        self._order = order
+        self._deadline = deadline
+        self._market = snapshot.market
+        self._seen: set[str] = set()
+
+    def fail(self, item: BatchItem, amount: int | None, reason: str) -> None:
+        """Note an input that is not sold. Raises `ApiError` where none may be left out."""
+        if not self._order.skipping:
+            raise _REFUSALS[reason](item.token)
+        self.failures.append(Failure(item, amount, reason))
+
+    def take(self, item: BatchItem) -> None:
+        """Check one input and find its paths on the pools of the snapshot."""
+        amount = parse_amount(item.amount)
+        reason = ""
+        if item.token not in self._snapshot.decimals:
+            reason = "unknown_token"
+        elif amount is None:
+            reason = "invalid_amount"
+        elif item.token in self._seen:
+            reason = "duplicate_token"
+        elif item.token == self._order.to:
+            reason = "same_token"
+        elif time.monotonic() > self._deadline:
+            reason = "out_of_time"
+        if reason or amount is None:
+            self.fail(item, amount, reason)
+            return
+        self._seen.add(item.token)
+        found = self._find(self._planner, item.token, amount, self._snapshot.market)
+        if isinstance(found, _Given):
+            self.given.append(found)
+        else:
+            self.fail(item, amount, found)
+
+    def _find(self, planner: Planner, token: str, amount: int, market: DictMarket) -> _Given | str:
+        """The paths of one input, tried alone; why there are none."""
+        snapshot = self._snapshot
+        source, sink = snapshot.inner(token), snapshot.inner(self._order.to)
+        for paths in (PATHS_PER_INPUT, 1):
+            try:
+                limits = Limits(POOLS_PER_INPUT, paths, self._order.hops, budget=self.room.left([token]))
+                legs = planner.sale(source, amount, sink, limits) if source != sink else []
+                program = make_program(legs, Ends(source, sink), snapshot.wrapped, 0, 0)
+                paid = execute(program, [TokenPayment(source, 0, amount)], market).amount_out
+            except ApiError:
+                return "no_path"
+            except (PlanError, VaultError):
+                continue
+            return _Given(token, amount, legs, paid)
+        return "zero_liquidity" if self._reaches(planner, source, sink) else "no_path"
+
+    def _reaches(self, planner: Planner, source: str, sink: str) -> bool:
+        """Whether there is a path at all: then the amount is what is wrong."""
+        router = planner.router
+        if router.connected(source, sink):
+            return router.distance(source, sink) <= self._order.hops
+        return planner.supports(source, sink)
+
+    def sell(self, group: Sequence[_Given]) -> bool:
+        """Make a transaction of inputs, if they go together on the pools as they are by now."""
+        done = self._run(group)
+        alone = sum(given.alone for given in group)
+        moved = self.sales and (done is None or (alone - _gross(done)) * MOVED > alone)
+        if moved and time.monotonic() < self._deadline:
+            again = self._find_again(group)
+            other = None if again is None else self._run(again)
+            if again is not None and other is not None and (done is None or _gross(other) > _gross(done)):
+                group, done = again, other
+        sale = None if done is None else self._sale(group, done)
+        if done is None or sale is None:
+            return False
+        self.sales.append(sale)
+        self._market = self._market.left_by(done.pools)
+        return True
+
+    def _find_again(self, group: Sequence[_Given]) -> list[_Given] | None:
+        """Other paths for inputs, on the pools as they are by now, that still go into one transaction."""
+        planner = self._snapshot.plan_on(self._market)
+        found = [self._find(planner, given.token, given.amount, self._market) for given in group]
+        again = [given for given in found if isinstance(given, _Given)]
+        return again if len(again) == len(group) and self.room.fits(again) else None
+
+    def _program(self, group: Sequence[_Given], least: int) -> Program:
+        legs = [leg for given in group for leg in given.legs]
+        source = NATIVE if any(given.token == NATIVE for given in group) else group[0].token
+        return make_program(legs, Ends(source, self._order.to), self._snapshot.wrapped, least, self._order.referral_id)
+
+    def _run(self, group: Sequence[_Given]) -> VaultResult | None:
+        """What the contract does with the inputs on the pools as they are by now; None where it would revert."""
+        referral_id = self._order.referral_id
+        bps = self.room.settings.referral_bps(referral_id)
+        referral = Referral(referral_id, *bps) if any(bps) else None
+        try:
+            return execute(self._program(group, 0), _payments(group), self._market, referral)
+        except (PlanError, VaultError):
+            return None
+
+    def _sale(self, group: Sequence[_Given], done: VaultResult) -> Sale | None:
+        """The transaction; None if it would take more than there is."""
+        room, order = self.room, self._order
+        least = apply_slippage(done.amount_out, order.slippage)
+        arguments = encode_arguments(self._program(group, least))
+        contract = address.decode(room.settings.contract)
+        data = call.multi_transfer(contract, _payments(group), ENDPOINT, *arguments)
+        legs = [leg for given in group for leg in given.legs]
+        cost = room.ends([given.token for given in group]).plus(cost_of(legs, room.table))
+        gas_limit = room.table.gas_limit(cost, len(data))
+        if not cost._replace(gas=gas_limit).within(room.settings.most()):
+            return None
+        return Sale(
+            number=len(self.sales),
+            inputs=self._sold(group, done),
+            paid=done.amount_out,
+            fee=done.static_fee + done.referral_fee,
+            least=least,
+            data=data,
+            gas_limit=gas_limit,
+            builtin_calls=cost.calls,
         )
-    return LadderResponse(from_=request.token_in, to=request.token_out, steps=steps, snapshot=snapshot.info)
+
+    def _sold(self, group: Sequence[_Given], done: VaultResult) -> list[SoldInput]:
+        """What was done with each input."""
+        steps = done.steps[1:] if any(given.token == NATIVE for given in group) else done.steps
+        sink, start, sold = self._snapshot.inner(self._order.to), 0, []
+        for given in group:
+            part = steps[start : start + len(given.legs)]
+            start += len(given.legs)
+            fills = [fill for leg, step in zip(given.legs, part, strict=True) for fill in leg_fills(leg, step)]
+            bought = sum(fill.amount_out for fill in fills if fill.trade.token_out == sink)
+            paid = bought - sum(fill.amount_in for fill in fills if fill.trade.token_in == sink)
+            sold.append(SoldInput(given.token, given.amount, paid if fills else given.amount, fills))
+        return sold
+
+
+def _payments(group: Sequence[_Given]) -> list[TokenPayment]:
+    return [TokenPayment(given.token, 0, given.amount) for given in group]
+
+
+def _gross(done: VaultResult) -> int:
+    """What a transaction pays before the contract's fee."""
+    return done.amount_out + done.static_fee + done.referral_fee
+
+
+_REFUSALS: dict[str, Callable[[str], ApiError]] = {
+    "unknown_token": errors.unknown_token_in,
+    "invalid_amount": lambda _: errors.invalid_amount_in(),
+    "duplicate_token": lambda token: ApiError(f"duplicate token_in {errors.shown(token)}"),
+    "same_token": lambda token: ApiError(f"token_in {errors.shown(token)} is the output token"),
+    "no_path": lambda _: errors.no_path(),
+    "zero_liquidity": lambda token: errors.simulation_failed(f"{errors.shown(token)} cannot be sold"),
+    "out_of_time": lambda _: errors.busy(),
+}
+"""What an input that cannot be sold is where none may be left out."""

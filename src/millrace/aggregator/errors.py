@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 
 class ApiError(Exception):
     """An answer with an error body: `{"error": text}` and an HTTP status."""
@@ -49,6 +51,18 @@ def invalid_amount_out() -> ApiError:
 
 def simulation_failed(reason: str = "") -> ApiError:
     return ApiError(f"simulation failed: {reason}" if reason else "simulation failed")
+
+
+def price_impact(found: float, most: Decimal) -> ApiError:
+    return ApiError(f"price impact too high: {found:.6g} is more than maxPriceImpact {most}")
+
+
+def too_old(age: float, most_ms: int) -> ApiError:
+    return ApiError(
+        f"service unavailable: the market is {age * 1000:.0f} ms old, more than maxAgeMs {most_ms}",
+        503,
+        retry_after=1.0,
+    )
 
 
 def unavailable() -> ApiError:

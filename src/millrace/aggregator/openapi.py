@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from millrace.aggregator.batch import BatchRequest
+from millrace.aggregator.batch_answers import MultiSwapRequest
+from millrace.aggregator.batch_responses import BatchResponse, MultiSwapResponse
 from millrace.aggregator.responses import (
-    BatchResponse,
     ErrorBody,
     Health,
     LadderResponse,
@@ -24,8 +25,11 @@ TOKEN: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 64}
 
 def document(settings: AggregatorSettings) -> dict[str, Any]:
     """The whole document."""
-    types = [QuoteResponse, PairConfig, LadderResponse, BatchRequest, BatchResponse, Health, ErrorBody]
+    batches = [BatchRequest, BatchResponse, MultiSwapRequest, MultiSwapResponse]
+    types = [QuoteResponse, PairConfig, LadderResponse, *batches, Health, ErrorBody]
     _, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    for name in ("BatchRequest", "MultiSwapRequest"):  # they have defaults so that their absence has words of its own
+        components[name]["required"] = ["inputs", "to"]
     return {
         "openapi": "3.1.0",
         "info": {
@@ -37,7 +41,10 @@ def document(settings: AggregatorSettings) -> dict[str, Any]:
             "/api/v1/quote": {"get": _quote(settings)},
             "/api/v1/pair-config": {"get": _pair_config()},
             "/api/v1/price-ladder": {"get": _ladder(settings)},
-            "/api/v1/batch-quote": {"post": _batch()},
+            "/api/v1/batch-quote": {"post": _batch("BatchRequest", "BatchResponse", "Many small inputs to one output")},
+            "/api/v1/multi-swap": {
+                "post": _batch("MultiSwapRequest", "MultiSwapResponse", "Many inputs to one output, ready to be sent")
+            },
             "/api/v1/quote/stream": {"get": _stream(settings)},
             "/health": {"get": _health()},
         },
@@ -76,12 +83,12 @@ def _ladder(settings: AggregatorSettings) -> dict[str, Any]:
     }
 
 
-def _batch() -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/BatchRequest"}
+def _batch(asked: str, answered: str, summary: str) -> dict[str, Any]:
+    schema = {"$ref": f"#/components/schemas/{asked}"}
     return {
-        "summary": "Many small inputs to one output",
+        "summary": summary,
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
-        "responses": _responses("BatchResponse") | {"413": _error("The body is too large")},
+        "responses": _responses(answered) | {"413": _error("The body is too large")},
     }
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from millrace.aggregator import errors
 from millrace.aggregator.errors import ApiError, shown
-from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.settings import MOST_PROFIT_BPS, AggregatorSettings
 from millrace.chain import address
 from millrace.routing.costs import CALLS_PER_TRANSACTION
 from millrace.routing.router import Algorithm
@@ -21,6 +21,18 @@ ALGORITHMS = ("greedy", "lagrangian", "hybrid")
 MAX_SPLITS = 50
 MAX_POOLS = 100
 MAX_LIST = 64
+MAX_NAME = 64
+MOST_AGE_MS = 3_600_000
+PARAMETERS = frozenset(
+    {
+        *("from", "to", "amountIn", "amountOut", "slippage", "algorithm", "includePaths", "includeLpRoutes"),
+        *("maxHops", "maxSplits", "maxPools", "maxBuiltinCalls", "sender", "referralId", "minProfitBps"),
+        *("maxAgeMs", "maxPriceImpact", "includeExchanges", "excludeExchanges", "includePools", "excludePools"),
+    }
+)
+"""What a quote knows."""
+ANY_REFERRAL = (1 << 64) - 1
+"""The contract takes a referral's id as 64 bits."""
 
 _AMOUNT = re.compile(r"[0-9]{1,78}")  # 2^256 has 78 digits
 _DECIMAL = re.compile(r"[0-9]{0,3}(\.[0-9]{0,30})?([eE]-?[0-9]{1,2})?")
@@ -47,6 +59,10 @@ class QuoteRequest(msgspec.Struct, frozen=True, kw_only=True):
     sender: str = ""
     referral_id: int = 0
     min_profit_bps: int = 0
+    max_age_ms: int | None = None
+    max_price_impact: Decimal | None = None
+    ignored: tuple[str, ...] = ()
+    """Parameters that were given and have no effect on the answer."""
     only_exchanges: tuple[str, ...] = ()
     without_exchanges: tuple[str, ...] = ()
     only_pools: tuple[str, ...] = ()
@@ -64,6 +80,8 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
             amount_in=amount_in,
             amount_out=amount_out,
             slippage=parse_slippage(settings.default_slippage),
+            include_paths=settings.include_paths,
+            min_profit_bps=settings.min_profit_bps,
             max_hops=settings.max_hops,
             max_splits=settings.max_splits,
         )
@@ -72,19 +90,22 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
         token_out=token_out,
         amount_in=amount_in,
         amount_out=amount_out,
-        slippage=parse_slippage(settings.default_slippage if (text := _one(query, "slippage")) is None else text),
-        algorithm=_algorithm(_one(query, "algorithm")),
-        include_paths=_boolean(query, "includePaths"),
-        include_lp_routes=_boolean(query, "includeLpRoutes"),
-        max_hops=_integer(query, "maxHops", settings.max_hops, 1, settings.max_hops),
-        max_splits=_integer(query, "maxSplits", settings.max_splits, 1, MAX_SPLITS),
-        max_pools=_integer(query, "maxPools", MAX_POOLS, 1, MAX_POOLS),
-        max_builtin_calls=_integer(query, "maxBuiltinCalls", CALLS_PER_TRANSACTION, 1, CALLS_PER_TRANSACTION),
-        sender=parse_sender(_one(query, "sender") or ""),
-        referral_id=_integer(query, "referralId", 0, 0, (1 << 64) - 1),
-        min_profit_bps=_integer(query, "minProfitBps", 0, 0, 1_000_000),
-        only_exchanges=_exchanges(query, "includeExchanges"),
-        without_exchanges=_exchanges(query, "excludeExchanges"),
+        slippage=parse_slippage(settings.default_slippage if (text := parse_text(query, "slippage")) is None else text),
+        algorithm=_algorithm(parse_text(query, "algorithm")),
+        include_paths=_boolean(query, "includePaths", settings.include_paths),
+        include_lp_routes=_boolean(query, "includeLpRoutes", False),
+        max_hops=parse_integer(query, "maxHops", settings.max_hops, 1, settings.max_hops),
+        max_splits=parse_integer(query, "maxSplits", settings.max_splits, 1, MAX_SPLITS),
+        max_pools=parse_integer(query, "maxPools", MAX_POOLS, 1, MAX_POOLS),
+        max_builtin_calls=parse_integer(query, "maxBuiltinCalls", CALLS_PER_TRANSACTION, 1, CALLS_PER_TRANSACTION),
+        sender=parse_sender(parse_text(query, "sender") or ""),
+        referral_id=parse_integer(query, "referralId", 0, 0, ANY_REFERRAL),
+        min_profit_bps=parse_integer(query, "minProfitBps", settings.min_profit_bps, 0, MOST_PROFIT_BPS),
+        max_age_ms=parse_integer(query, "maxAgeMs", 0, 1, MOST_AGE_MS) if "maxAgeMs" in query else None,
+        max_price_impact=_price_impact(parse_text(query, "maxPriceImpact")),
+        ignored=_ignored(query, cycle=token_in == token_out),
+        only_exchanges=parse_exchanges(query, "includeExchanges"),
+        without_exchanges=parse_exchanges(query, "excludeExchanges"),
         only_pools=_list(query, "includePools"),
         without_pools=_list(query, "excludePools"),
     )
@@ -100,7 +121,7 @@ def parse_pair(query: Query) -> tuple[str, str]:
 
 def parse_amounts(query: Query, name: str, most: int) -> list[int]:
     """Comma-separated positive integers. Raises `ApiError` if one is none, or there are more than `most`."""
-    texts = (_one(query, name) or "").split(",")
+    texts = (parse_text(query, name) or "").split(",")
     amounts = [amount for text in texts[: most + 1] if (amount := parse_amount(text)) is not None]
     if len(amounts) < min(len(texts), most + 1):
         raise errors.invalid_amount_in()
@@ -136,7 +157,8 @@ def parse_sender(text: str) -> str:
     return text
 
 
-def _one(query: Query, name: str) -> str | None:
+def parse_text(query: Query, name: str) -> str | None:
+    """A parameter's value, or None without one. Raises `ApiError` for several."""
     values = query.get(name)
     if values is None:
         return None
@@ -177,17 +199,36 @@ def _algorithm(text: str | None) -> Algorithm:
     return cast(Algorithm, text)
 
 
-def _boolean(query: Query, name: str) -> bool:
-    text = _one(query, name)
-    if text is None or text.lower() in ("false", "0"):
+def _price_impact(text: str | None) -> Decimal | None:
+    if text is None:
+        return None
+    if _DECIMAL.fullmatch(text) and any(c.isdigit() for c in text):
+        value = Decimal(text)
+        if 0 <= value <= 1:
+            return value
+    raise ApiError("invalid maxPriceImpact: expected a fraction from 0 to 1, such as 0.05")
+
+
+def _ignored(query: Query, *, cycle: bool) -> tuple[str, ...]:
+    """Names of parameters without effect: those nobody knows, and those of another kind of question."""
+    found = [name for name in query if name not in PARAMETERS or (name == "minProfitBps" and not cycle)]
+    return tuple(name[:MAX_NAME] for name in found[:MAX_LIST])
+
+
+def _boolean(query: Query, name: str, default: bool) -> bool:
+    text = parse_text(query, name)
+    if text is None:
+        return default
+    if text.lower() in ("false", "0"):
         return False
     if text.lower() in ("true", "1"):
         return True
     raise ApiError(f"invalid {name}: expected true or false")
 
 
-def _integer(query: Query, name: str, default: int, low: int, high: int) -> int:
-    text = _one(query, name)
+def parse_integer(query: Query, name: str, default: int, low: int, high: int) -> int:
+    """A whole number in its range. Raises `ApiError`."""
+    text = parse_text(query, name)
     if text is None:
         return default
     if not _INTEGER.fullmatch(text):
@@ -208,7 +249,7 @@ def _out_of_range(name: str, low: int, high: int) -> ApiError:
 
 def _list(query: Query, name: str) -> tuple[str, ...]:
     """Comma-separated names, sorted and without doubles, so that equal filters are equal."""
-    text = _one(query, name)
+    text = parse_text(query, name)
     if not text:
         return ()
     names = sorted({part.strip() for part in text.split(",") if part.strip()})
@@ -220,11 +261,12 @@ def _list(query: Query, name: str) -> tuple[str, ...]:
 _EXCHANGES = {"xexchange": "XExchange", "onedex": "OneDex", "ashswap": "AshSwap", "jex": "Jex"}
 
 
-def _exchanges(query: Query, name: str) -> tuple[str, ...]:
+def parse_exchanges(query: Query, name: str) -> tuple[str, ...]:
+    """Comma-separated names of exchanges, in whatever case, as pools name them. Raises `ApiError`."""
     found = []
     for text in _list(query, name):
         exchange = _EXCHANGES.get(text.lower())
         if exchange is None:
             raise ApiError(f"invalid {name}: {shown(text)} is none of xExchange, OneDex, AshSwap, JEX")
         found.append(exchange)
-    return tuple(sorted(found))
+    return tuple(sorted(set(found)))

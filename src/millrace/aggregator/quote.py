@@ -8,31 +8,20 @@ import time
 import msgspec
 
 from millrace.aggregator import errors
+from millrace.aggregator.breakdown import kept_input, path_parts, pool_fees
 from millrace.aggregator.query import QuoteRequest
-from millrace.aggregator.responses import (
-    PairConfig,
-    PathPart,
-    PoolFee,
-    QuoteResponse,
-    SwapHop,
-    UnsignedTransaction,
-)
+from millrace.aggregator.responses import PairConfig, QuoteResponse
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Filter, Snapshot
-from millrace.chain import address
+from millrace.aggregator.transactions import unsigned
 from millrace.chain.amount import apply_slippage, short
 from millrace.chain.token import NATIVE
-from millrace.dex.aggregator_contract import WRAPPER, tx_data
-from millrace.dex.pool import Pool
+from millrace.dex.aggregator_contract import tx_data
 from millrace.routing.costs import Cost, Table
-from millrace.routing.execution import repeated
-from millrace.routing.paths import MILLION, split_paths
-from millrace.routing.plan import Ends, Execution, Fill, PlanError, cost_of, make_program, spot_output
+from millrace.routing.plan import Ends, Execution, PlanError, cost_of, make_program, spot_output
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Route
-from millrace.routing.venue import Trade
 
-DEX_NAMES = {"XExchange": "xExchange", "OneDex": "OneDex", "AshSwap": "AshSwap", "Jex": "JEX"}
 BPS = 10_000
 REVERSE_WEIGHT = 1  # requests that a long quote counts for besides itself in the rate limit
 LIQUIDITY_WEIGHT = 3
@@ -149,7 +138,7 @@ def _route(
     amount = request.amount_in
     limits = _limits(planner.table, request, settings)
     if token_in == token_out and request.token_in != request.token_out:
-        given = amount or _gross(request.amount_out or 0, referral_bps(request, settings))
+        given = amount or _gross(request.amount_out or 0, settings.referral_bps(request.referral_id))
         return Route(Execution([], [], given, given), 0.0)
     try:
         if amount is not None:
@@ -157,17 +146,12 @@ def _route(
             if token_in == token_out:
                 _require_profit(route.execution, request, settings)
             return route
-        wanted = _gross(request.amount_out or 0, referral_bps(request, settings))
+        wanted = _gross(request.amount_out or 0, settings.referral_bps(request.referral_id))
         return planner.reverse(token_in, token_out, wanted, limits, request.algorithm, deadline)
     except NoRoute:
         raise errors.no_path() from None
     except PlanError:
         raise errors.simulation_failed() from None
-
-
-def referral_bps(request: QuoteRequest, settings: AggregatorSettings) -> tuple[int, int]:
-    """(static, referral) fee of the request's referral, in basis points of the output."""
-    return settings.referrals.get(str(request.referral_id), (0, 0)) if request.referral_id else (0, 0)
 
 
 def _gross(wanted: int, bps: tuple[int, int]) -> int:
@@ -184,7 +168,7 @@ def _fee(gross: int, bps: tuple[int, int]) -> int:
 
 def _require_profit(done: Execution, request: QuoteRequest, settings: AggregatorSettings) -> None:
     """A cycle must earn something after fees, and at least what the request asks for."""
-    paid = done.amount_out - _fee(done.amount_out, referral_bps(request, settings))
+    paid = done.amount_out - _fee(done.amount_out, settings.referral_bps(request.referral_id))
     if paid <= done.amount_in or (paid - done.amount_in) * BPS // done.amount_in < request.min_profit_bps:
         raise errors.no_path()
 
@@ -193,10 +177,16 @@ def _respond(
     snapshot: Snapshot, table: Table, request: QuoteRequest, settings: AggregatorSettings, route: Route
 ) -> QuoteResponse:
     done = route.execution
-    bps = referral_bps(request, settings)
+    bps = settings.referral_bps(request.referral_id)
     fee = _fee(done.amount_out, bps)
     paid = done.amount_out - fee
+    cycle = request.token_in == request.token_out
     least = apply_slippage(paid, request.slippage)
+    if cycle:
+        least = max(least, done.amount_in)  # nobody signs a loss by accident
+    impact = _price_impact(done, cycle=cycle)
+    if request.max_price_impact is not None and impact > request.max_price_impact:
+        raise errors.price_impact(impact, request.max_price_impact)
     ends = Ends(request.token_in, request.token_out)
     try:
         program = make_program(done.legs, ends, snapshot.wrapped, least, request.referral_id)
@@ -210,9 +200,10 @@ def _respond(
         raise errors.simulation_failed()
     decimals_in, decimals_out = snapshot.decimals[request.token_in], snapshot.decimals[request.token_out]
     short_in, short_out = short(done.amount_in, decimals_in), short(paid, decimals_out)
-    cycle = request.token_in == request.token_out
+    reverse = request.amount_in is None
+    kept = max(0, kept_input(done)) if cycle and done.fills else 0
     return QuoteResponse(
-        mode="forward" if request.amount_in is not None else "reverse",
+        mode="reverse" if reverse else "forward",
         from_=request.token_in,
         to=request.token_out,
         amount_in=str(done.amount_in),
@@ -222,7 +213,7 @@ def _respond(
         amount_out_min=str(least),
         amount_out_min_short=short(least, decimals_out),
         slippage=request.slippage,
-        price_impact=_price_impact(done, cycle=cycle),
+        price_impact=impact,
         rate=short_out / short_in if short_in else 0.0,
         rate_inverse=short_in / short_out if short_out else 0.0,
         decimals_in=decimals_in,
@@ -234,27 +225,27 @@ def _respond(
         fee_bps=sum(bps),
         fee_amount=str(fee),
         fee_amount_short=short(fee, decimals_out),
-        pool_fees=_pool_fees(snapshot, done),
+        pool_fees=pool_fees(snapshot, done),
         optimality_gap=route.gap,
         snapshot=snapshot.info,
+        amount_in_max=str(done.amount_in) if reverse else msgspec.UNSET,
+        amount_in_max_short=short_in if reverse else msgspec.UNSET,
+        ignored_parameters=request.ignored or msgspec.UNSET,
         profit=str(paid - done.amount_in) if cycle else msgspec.UNSET,
         profit_short=short(paid - done.amount_in, decimals_out) if cycle else msgspec.UNSET,
-        paths=_paths(snapshot, request, done) if request.include_paths else msgspec.UNSET,
-        transaction=_transaction(request, settings, done.amount_in, encoded, gas) if request.sender else msgspec.UNSET,
-    )
-
-
-def _transaction(
-    request: QuoteRequest, settings: AggregatorSettings, amount_in: int, data: str, gas: int
-) -> UnsignedTransaction:
-    return UnsignedTransaction(
-        sender=request.sender,
-        receiver=settings.contract,
-        value=str(amount_in) if request.token_in == NATIVE else "0",
-        data=data,
-        gas_limit=gas,
-        gas_price=settings.gas_price,
-        chain_id=settings.chain_id,
+        paths=path_parts(snapshot, ends, done.fills, done.amount_in, done.amount_out, kept)
+        if request.include_paths
+        else msgspec.UNSET,
+        transaction=unsigned(
+            settings,
+            sender=request.sender,
+            receiver=settings.contract,
+            value=done.amount_in if request.token_in == NATIVE else 0,
+            data=encoded,
+            gas_limit=gas,
+        )
+        if request.sender
+        else msgspec.UNSET,
     )
 
 
@@ -263,103 +254,4 @@ def _price_impact(done: Execution, *, cycle: bool) -> float:
     if not done.fills:
         return 0.0
     at_spot = spot_output(done)
-    return max(0.0, 1.0 - (done.amount_out - (_kept(done) if cycle else 0)) / at_spot) if at_spot > 0.0 else 0.0
-
-
-def _kept(done: Execution) -> int:
-    """What a cycle plan leaves of its input: it is part of the output. Below 0 if a cycle trades what another paid."""
-    token = done.fills[0].trade.token_in
-    return done.amount_in - sum(fill.amount_in for fill in done.fills if fill.trade.token_in == token)
-
-
-def _pool_fees(snapshot: Snapshot, done: Execution) -> list[PoolFee]:
-    """One entry per swap, in execution order; a pool that is used again is asked as it was left."""
-    if done.fees is not None:
-        return [_pool_fee(snapshot, *fee) for fee in done.fees]
-    result = []
-    shared = repeated([trade.pool.id for trade, _, _ in done.fills])
-    touched: dict[str, Pool] = {}
-    for trade, sold, _ in done.fills:
-        if isinstance(trade, Trade):
-            pool = trade.pool
-            if shared and pool.id in shared:
-                _, token, withheld, touched[pool.id] = touched.get(pool.id, pool).swap(trade.i, trade.j, sold)
-            else:
-                token, withheld = pool.withheld(trade.i, trade.j, sold)
-            result.append(_pool_fee(snapshot, pool, token, withheld))
-    return result
-
-
-def _pool_fee(snapshot: Snapshot, pool: Pool, token: str, amount: int) -> PoolFee:
-    return PoolFee(
-        dex=DEX_NAMES[pool.exchange],
-        address=address.encode(pool.address),
-        token=token,
-        amount=str(amount),
-        amount_short=short(amount, snapshot.decimals[token]),
-    )
-
-
-def _paths(snapshot: Snapshot, request: QuoteRequest, done: Execution) -> list[PathPart]:
-    """The path breakdown, with the wrapper's hops at the ends."""
-    source, sink = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
-    if not done.fills:
-        amount = done.amount_in
-        hop = wrapper_hop(request.token_in, request.token_out, amount)
-        return [_part(snapshot, request, amount, amount, MILLION, [hop])]
-    parts = []
-    kept = max(0, _kept(done)) if source == sink else 0
-    for share in split_paths(done.fills, source, sink, done.amount_in, done.amount_out - kept):
-        swaps = [swap_hop(snapshot, Fill(hop.fill.trade, hop.amount_in, hop.amount_out)) for hop in share.hops]
-        if request.token_in == NATIVE:
-            swaps.insert(0, wrapper_hop(NATIVE, snapshot.wrapped, share.amount_in))
-        if request.token_out == NATIVE:
-            swaps.append(wrapper_hop(snapshot.wrapped, NATIVE, share.amount_out))
-        parts.append(_part(snapshot, request, share.amount_in, share.amount_out, share.ppm, swaps))
-    if kept:  # what a cycle plan leaves of its input is a path without swaps
-        parts.append(_part(snapshot, request, kept, kept, MILLION - sum(part.split_ppm for part in parts), []))
-    return parts
-
-
-def _part(
-    snapshot: Snapshot, request: QuoteRequest, amount_in: int, amount_out: int, ppm: int, swaps: list[SwapHop]
-) -> PathPart:
-    return PathPart(
-        amount_in=str(amount_in),
-        amount_out=str(amount_out),
-        amount_in_short=short(amount_in, snapshot.decimals[request.token_in]),
-        amount_out_short=short(amount_out, snapshot.decimals[request.token_out]),
-        split_ppm=ppm,
-        swaps=swaps,
-    )
-
-
-def swap_hop(snapshot: Snapshot, fill: Fill) -> SwapHop:
-    """One executed trade (or LP move) as the interface shows it."""
-    trade = fill.trade
-    return SwapHop(
-        dex=DEX_NAMES[trade.pool.exchange],
-        address=address.encode(trade.pool.address),
-        from_=trade.token_in,
-        to=trade.token_out,
-        amount_in=str(fill.amount_in),
-        amount_out=str(fill.amount_out),
-        amount_in_short=short(fill.amount_in, snapshot.decimals[trade.token_in]),
-        amount_out_short=short(fill.amount_out, snapshot.decimals[trade.token_out]),
-        pair_id=getattr(trade.pool, "pair_id", None),
-    )
-
-
-def wrapper_hop(source: str, target: str, amount: int) -> SwapHop:
-    """A wrap or unwrap, as the interface shows it."""
-    text, scaled = str(amount), short(amount, 18)
-    return SwapHop(
-        dex="wrapper",
-        address=address.encode(WRAPPER),
-        from_=source,
-        to=target,
-        amount_in=text,
-        amount_out=text,
-        amount_in_short=scaled,
-        amount_out_short=scaled,
-    )
+    return max(0.0, 1.0 - (done.amount_out - (kept_input(done) if cycle else 0)) / at_spot) if at_spot > 0.0 else 0.0

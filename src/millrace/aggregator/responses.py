@@ -13,13 +13,13 @@ encode = msgspec.json.Encoder(decimal_format="number").encode
 """The JSON of a body. A `slippage` has all the digits it was given with: it is no binary float."""
 
 
-def _wire_name(field: str) -> str:
+def wire_name(field: str) -> str:
     """camelCase, as everywhere on the wire; `from` is a word of Python and `chainID` has its own spelling."""
     first, *rest = field.removesuffix("_").split("_")
     return (first + "".join(part.capitalize() for part in rest)).replace("chainId", "chainID")
 
 
-class SwapHop(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name, omit_defaults=True):
+class SwapHop(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name, omit_defaults=True):
     """One pool (or the wrapper) on a path. `pairId` for OneDex only."""
 
     dex: str
@@ -33,7 +33,7 @@ class SwapHop(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name, omit
     pair_id: int | None = None
 
 
-class PathPart(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+class PathPart(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
     """One path: its part of the input in parts per million (they sum to 1 000 000) and its swaps."""
 
     amount_in: str
@@ -44,7 +44,7 @@ class PathPart(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
     swaps: list[SwapHop]
 
 
-class PoolFee(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+class PoolFee(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
     """What one pool withholds: fee amount in `token`, of the trade in that pool."""
 
     dex: str
@@ -54,7 +54,7 @@ class PoolFee(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
     amount_short: float
 
 
-class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
     """The market state the answer was computed on."""
 
     id: str
@@ -62,9 +62,10 @@ class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name)
     timestamp: int
 
 
-class UnsignedTransaction(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
-    """A transaction that only lacks nonce and signature."""
+class UnsignedTransaction(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
+    """A transaction that only lacks its signature, and its nonce where that is not known."""
 
+    nonce: int | msgspec.UnsetType = msgspec.UNSET
     sender: str
     receiver: str
     value: str
@@ -73,9 +74,11 @@ class UnsignedTransaction(msgspec.Struct, frozen=True, kw_only=True, rename=_wir
     gas_price: int
     chain_id: str
     version: int = 2
+    chain_id_again: str = msgspec.field(name="chainId")
+    """The same as `chainID`: some clients read this spelling."""
 
 
-class QuoteResponse(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+class QuoteResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
     """The answer of `/api/v1/quote`. Fields that do not apply are left out; `optimalityGap` may be null."""
 
     mode: str
@@ -103,13 +106,16 @@ class QuoteResponse(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name
     pool_fees: list[PoolFee]
     optimality_gap: float | None
     snapshot: SnapshotInfo
+    amount_in_max: str | msgspec.UnsetType = msgspec.UNSET
+    amount_in_max_short: float | msgspec.UnsetType = msgspec.UNSET
+    ignored_parameters: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     profit: str | msgspec.UnsetType = msgspec.UNSET
     profit_short: float | msgspec.UnsetType = msgspec.UNSET
     paths: list[PathPart] | msgspec.UnsetType = msgspec.UNSET
     transaction: UnsignedTransaction | msgspec.UnsetType = msgspec.UNSET
 
 
-class PairConfig(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+class PairConfig(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
     """The answer of `/api/v1/pair-config`."""
 
     from_: str
@@ -122,7 +128,7 @@ class PairConfig(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
     error: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class Health(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+class Health(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
     """The answer of `/health`. `status` is `ok`, `starting` (no snapshot yet) or `stale`."""
 
     status: str
@@ -140,7 +146,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
     """The first hundred of them, each with its reason."""
 
 
-class LadderStep(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name, omit_defaults=True):
+class LadderStep(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name, omit_defaults=True):
     """One amount of a price ladder: its answer, or the error it would get."""
 
     amount_in: str
@@ -151,61 +157,12 @@ class LadderStep(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name, o
     error: str | None = None
 
 
-class LadderResponse(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
+class LadderResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
     """The answer of `/api/v1/price-ladder`, one step per amount in the order asked."""
 
     from_: str
     to: str
     steps: list[LadderStep]
-    snapshot: SnapshotInfo
-
-
-class BatchInput(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
-    """One input that a batch sells."""
-
-    token: str
-    amount: str
-    amount_short: float
-
-
-class BatchRoute(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
-    """The swaps that one input takes, in execution order."""
-
-    token: str
-    swaps: list[SwapHop]
-
-
-class Batch(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
-    """One transaction of a batch quote; its receiver is the sender itself (a multi-transfer)."""
-
-    batch_index: int
-    inputs: list[BatchInput]
-    amount_out: str
-    amount_out_short: float
-    amount_out_min: str
-    routes: list[BatchRoute]
-    tx_data: str
-    estimated_gas_limit: int
-    estimated_builtin_calls: int
-
-
-class FailedToken(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
-    """An input that is not sold, and why: `unknown_token`, `invalid_amount`, `zero_liquidity`, …"""
-
-    token: str
-    amount: str
-    amount_short: float
-    reason: str
-
-
-class BatchResponse(msgspec.Struct, frozen=True, kw_only=True, rename=_wire_name):
-    """The answer of POST /api/v1/batch-quote."""
-
-    to: str
-    amount_out: str
-    amount_out_short: float
-    batches: list[Batch]
-    failed_tokens: list[FailedToken]
     snapshot: SnapshotInfo
 
 

@@ -21,6 +21,7 @@ NETWORK_LIMITS = {
     "max_transfers": TRANSFERS_PER_TRANSACTION,
     "max_storage_reads": READS_PER_TRANSACTION,
 }
+MOST_PROFIT_BPS = 1_000_000  # a hundred times the input
 MOST_PER_READ = 1_000_000  # a trie of more than twenty levels
 MAINNET_CONTRACT = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
 
@@ -50,6 +51,13 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Address of the aggregator contract, receiver of the transactions."""
     chain_id: str = "1"
     """`chainID` of the transactions in answers; the local chain is `local`."""
+    usdc: str = "USDC-c76f1f"
+    """The token that prices in USDC are told in."""
+    chain_api_url: str = ""
+    """Base URL of a chain API (`https://api.multiversx.com`): transactions in answers then have their sender's `nonce`.
+    Empty: nobody is asked."""
+    chain_api_timeout: float = 1.0
+    """Longest wait for it, in seconds; an answer then goes out without."""
     gas_price: int = 1_000_000_000
     """`gasPrice` of the transactions in answers."""
     max_gas: int = GAS_PER_TRANSACTION
@@ -84,6 +92,10 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     named here are taken to be inactive: the contract then charges nothing."""
     default_slippage: str = "0.01"
     """Slippage where the request names none, as a decimal fraction."""
+    include_paths: bool = True
+    """Default of `includePaths`: whether a quote shows its paths unless the request says."""
+    min_profit_bps: int = 0
+    """Default of `minProfitBps`: a smaller profit in arbitrage is no answer."""
     max_hops: int = 10
     """Default and bound of `maxHops`."""
     max_splits: int = 5
@@ -94,7 +106,10 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Most questions that wait for the thread in which long ones are answered, half of them of one IP address; further
     ones get 503."""
     max_batch: int = 100
-    """Most inputs in one batch quote, most amounts in one price ladder."""
+    """Most inputs in one batch quote or multi-swap, most amounts in one price ladder."""
+    inputs_per_transaction: int = 10
+    """Most inputs that share a transaction, 1 to 100. 1 for a contract older than `rs-aggregator` 9f5da21, which takes
+    one payment a call and reverts with more."""
     max_streams: int = 256
     """Most open quote streams; further ones get 503."""
     max_streams_per_client: int = 8
@@ -111,6 +126,10 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
         for name, most in NETWORK_LIMITS.items():
             if not 1 <= getattr(self, name) <= most:
                 raise ValueError(f"{name}: expected 1 to {most}, got {getattr(self, name)}")
+        if not 0 <= self.min_profit_bps <= MOST_PROFIT_BPS:
+            raise ValueError(f"min_profit_bps: expected 0 to {MOST_PROFIT_BPS}, got {self.min_profit_bps}")
+        if not 1 <= self.inputs_per_transaction <= 100:
+            raise ValueError(f"inputs_per_transaction: expected 1 to 100, got {self.inputs_per_transaction}")
         if not 0 < self.held_back_share <= 1:
             raise ValueError(f"held_back_share: expected more than 0 and at most 1, got {self.held_back_share:g}")
         if self.held_back_fetches < 1:
@@ -121,6 +140,10 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
         for egld_out in (False, True):
             if min(table.room(self.most(), table.ends(egld_in=True, egld_out=egld_out, referral=True))) <= 0:
                 raise ValueError("the limits of a transaction leave nothing for pools: see max_…, gas_per_read, costs")
+
+    def referral_bps(self, referral_id: int) -> tuple[int, int]:
+        """(static, referral) fee of a referral, in basis points of the output; nothing for 0 and unknown ones."""
+        return self.referrals.get(str(referral_id), (0, 0)) if referral_id else (0, 0)
 
     def table(self) -> Table:
         """What actions take of a transaction. Raises `ValueError`."""

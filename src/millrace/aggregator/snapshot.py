@@ -121,6 +121,10 @@ class Snapshot:
         pools = [pool for pool in self.document.pools if chosen.admits(pool)]
         return Planner(pools, self.market, self._curves, self._pause, self._table)
 
+    def plan_on(self, market: DictMarket) -> Planner:
+        """A planner of the pools as `market` has them, which is this snapshot's with some of them moved on."""
+        return Planner(market.pools.values(), market, self._curves, self._pause, self._table)
+
     def keep(self, chosen: Filter, planner: Planner) -> None:
         """Remember a planner; beyond the bound the one unused for longest goes."""
         self._planners[chosen] = planner

@@ -39,6 +39,8 @@ FEE_VIEWS: dict[str, Callable[[Sequence[bytes]], Any]] = {
     "getFeeDestinations": views.fee_destinations,
     "getTrustedSwapPairs": views.trusted_pairs,
 }
+TOKEN_ID_KEYS = ("first_token_id", "second_token_id")
+"""Storage keys of a pair's tokens, as the aggregator contract reads them."""
 NO_COLLECTOR = "storage decode error (key: feesCollectorAddress)"
 """How a pair without a collector answers: nothing was ever stored there, and nothing is no address."""
 
@@ -226,7 +228,26 @@ class Reader:
             state=PoolState.NO_SWAPS if status.paused else PoolState.ACTIVE,
             lp_fee=status.lp_fee,
             platform_fee=status.platform_fee,
+            token_id_keys=await self._token_id_keys(contract, status.tokens),
         )
+
+    async def _token_id_keys(self, contract: bytes, tokens: Sequence[str]) -> bool:
+        """Whether a JEX pair is seen to store its tokens where the aggregator contract reads them; in doubt not."""
+
+        async def ask(contract: bytes, name: str) -> bytes:
+            try:
+                return await self._gateway.key(contract, name.encode())
+            except LostAnswer:
+                raise
+            except GatewayError as error:  # a gateway that tells no keys: asked again as seldom as of others
+                log.debug("a key cannot be read", extra={"pool": _id("j", contract), "key": name, "reason": str(error)})
+                return b""
+
+        try:
+            found = await gather([self._slowly(contract, name, ask) for name in TOKEN_ID_KEYS])
+        except LostAnswer:
+            return False
+        return found == [token.encode() for token in tokens]
 
     async def _jex_stable(self, contract: bytes, restricted: bool) -> Pool:
         status = _decoded(views.jex_stable_status, await self._gateway.value(contract, "getStatus"))

@@ -100,6 +100,16 @@ class Gateway:
             raise GatewayError(f"{function}: {len(values)} values for one")
         return values[0] if values else b""
 
+    async def key(self, contract: bytes, key: bytes) -> bytes:
+        """What a contract stores under a key; empty where it stores nothing."""
+        path = f"/address/{address.encode(contract)}/key/{key.hex()}"
+        raw = await self._ask("GET", path, None)
+        try:
+            stored: str = msgspec.json.decode(raw)["data"]["value"]
+            return bytes.fromhex(stored)
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise GatewayError(f"{path}: unusable answer: {error!r}"[:300]) from None
+
     async def block(self, shard: int) -> Block:
         """The newest block of a shard."""
         raw = await self._ask("GET", f"/network/status/{shard}", None)

@@ -346,6 +346,9 @@ class JexPool(ConstantProductPool, frozen=True, kw_only=True):
     lp_fee: int
     platform_fee: int
     fee_base: int = 10_000
+    token_id_keys: bool = False
+    """Whether the contract was seen to store its tokens under `first_token_id` and `second_token_id`. The aggregator
+    contract reads them there before it deposits; the published pair has other names, and a deposit reverts."""
 
     def amount_out(self, i: int, j: int, amount_in: int) -> int:
         reserve_in, reserve_out = self._reserves_of(i, j, amount_in)

@@ -351,6 +351,7 @@ def _jex(fields: _Fields) -> Pool:
         lp_fee=lp_fee,
         platform_fee=platform_fee,
         fee_base=fields.base(lp_fee, platform_fee),
+        token_id_keys=entry.token_id_keys,
     )
 
 

@@ -1,5 +1,6 @@
 """Where the aggregator contract finds pools: by token pair or pair id where it can, by address otherwise."""
 
+import copy
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -76,6 +77,12 @@ class DictMarket:
     def reaches(self, pool: Pool) -> bool:
         """Whether the contract, asked for this pool's tokens or address, finds this pool."""
         return pool.id in self.pools and pool.id not in self._hidden
+
+    def left_by(self, pools: Mapping[str, Pool]) -> "DictMarket":
+        """The market with these pools, by id, in place of its own; this one stays as it is."""
+        other = copy.copy(self)
+        other.pools = {**self.pools, **pools}
+        return other
 
     def update(self, pools: Mapping[str, Pool]) -> None:
         """Replace pools by id."""

@@ -132,7 +132,15 @@ def _onedex_add(run: Run, instruction: Instruction, assets: list[Asset]) -> Step
 
 
 def _jex_add(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
-    return _zap(run, instruction, assets, _addressed(run, instruction))
+    pool = _addressed(run, instruction)
+    if not takes_deposits(pool):
+        raise VaultError("storage decode error (key: first_token_id): ESDT expected")
+    return _zap(run, instruction, assets, pool)
+
+
+def takes_deposits(pool: Pool) -> bool:
+    """Whether the contract can deposit into the pool: of a JEX pair it reads keys that the published one lacks."""
+    return not isinstance(pool, JexPool) or pool.token_id_keys
 
 
 def _pair(assets: list[Asset]) -> tuple[Asset, Asset]:

@@ -87,6 +87,7 @@ class JexEntry(Entry, kw_only=True):
     lp_fee: Number
     platform_fee: Number
     fee_base: Number = "10000"
+    token_id_keys: bool = False
 
 
 class AshStableEntry(Entry, kw_only=True):
@@ -199,6 +200,7 @@ def write(pool: Pool) -> Entry:
             lp_fee=str(pool.lp_fee),
             platform_fee=str(pool.platform_fee),
             fee_base=str(pool.fee_base),
+            token_id_keys=pool.token_id_keys,
         )
     return _write_curved(pool, common)
 

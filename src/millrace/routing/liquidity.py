@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from millrace.dex.market import DictMarket
+from millrace.dex.operations import takes_deposits
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing.costs import Table
 from millrace.routing.paths import split_paths
@@ -36,7 +37,9 @@ class Issuers:
     def mints(self, token: str) -> Pool | None:
         """The pool that takes deposits for this LP token."""
         pool = self._issuing.get(token)
-        return pool if pool is not None and tradable(pool) and self._market.reaches(pool) else None
+        if pool is None or not takes_deposits(pool):
+            return None
+        return pool if tradable(pool) and self._market.reaches(pool) else None
 
     def redeems(self, token: str) -> Pool | None:
         """The pool that takes back this LP token."""

@@ -92,6 +92,7 @@ def jex(number: int) -> JexPool:
         lp_supply=RESERVE,
         lp_fee=20,
         platform_fee=10,
+        token_id_keys=True,
     )
 
 

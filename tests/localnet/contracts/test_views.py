@@ -17,7 +17,7 @@ from millrace.collector.tokens import TokenBook
 from millrace.dex import document as documents
 from millrace.dex.constant_product import FeeUse, OneDexPool, XExchangePool
 from millrace.dex.pool import Pool, PoolState
-from millrace.localnet.contracts.execution import QueryError, query
+from millrace.localnet.contracts.execution import QueryError, query, stored
 from millrace.localnet.market import market
 from millrace.localnet.market.listing import MAIN_PAIR_TOKENS
 
@@ -33,6 +33,9 @@ class Gateway:
             return query(self._state, contract, function, args)
         except QueryError as error:
             raise ViewError(str(error)) from None
+
+    async def key(self, contract: bytes, key: bytes) -> bytes:
+        return stored(self._state, contract, key)
 
     async def value(self, contract: bytes, function: str, *args: bytes) -> bytes:
         values = await self.view(contract, function, *args)
@@ -52,6 +55,8 @@ def as_read(pool: Pool) -> Pool:
 async def test_every_pool_can_be_read_back_from_its_contract(world: Any) -> None:
     """A reader that knows only the routers and addresses rebuilds all pools, also after trades and deposits."""
     dice = random.Random(3)
+    with_keys = world.pools("Jex")[0]
+    world.ledger.put_pools((msgspec.structs.replace(with_keys, token_id_keys=True),))
     for sort in ("XExchange", "OneDex", "Jex"):
         pool = dice.choice(world.pools(sort))
         world.ledger.put_pools((pool.mint(tuple(reserve // 10 for reserve in pool.reserves)).pool,))

@@ -108,6 +108,12 @@ def query(state: State, contract: bytes, function: str, args: Sequence[bytes] = 
     return answer
 
 
+def stored(state: State, contract: bytes, key: bytes) -> bytes:
+    """What a contract stores under a key; nothing, as everywhere on the chain, where nothing is stored."""
+    code = state.contracts.get(contract)
+    return b"" if code is None else code.stored(state).get(key, b"")
+
+
 def _gas_message(limit: int, needed: int) -> str:
     return f"not enough gas: insufficient funds for execution, gas limit {limit}, needed at least {needed}"
 

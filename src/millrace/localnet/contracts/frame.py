@@ -33,6 +33,10 @@ class Contract:
         self.endpoints: Mapping[str, Endpoint] = {}
         self.views: Mapping[str, View] = {}
 
+    def stored(self, state: "State") -> Mapping[bytes, bytes]:
+        """What others may read of the contract's storage, by key."""
+        return {}
+
 
 class State(msgspec.Struct):
     """What contracts run on: a shard's ledger, the contracts that live there, and who else lives there.

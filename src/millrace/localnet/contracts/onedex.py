@@ -3,7 +3,7 @@
 Functions and arguments are those of the deployed contract's ABI.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import cast
 
@@ -11,7 +11,7 @@ from millrace.chain.abi import top_uint
 from millrace.chain.call import TokenPayment
 from millrace.chain.token import NATIVE
 from millrace.dex.constant_product import OneDexPool
-from millrace.localnet.contracts import gas, views
+from millrace.localnet.contracts import gas, storage, views
 from millrace.localnet.contracts.events import log_onedex_swap
 from millrace.localnet.contracts.frame import Arguments, Contract, ContractError, Frame, State
 from millrace.localnet.contracts.pools import (
@@ -60,6 +60,12 @@ class OneDexRouter(Contract):
             "getPairReserve": self._reserves,
             **views.onedex({pool.pair_id: pool.id for pool in pools}, main_tokens),
         }
+
+    def stored(self, state: State) -> Mapping[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        for pool_id in self.pairs.values():
+            found |= storage.of_pool(state.ledger.pool(pool_id))
+        return found
 
     def _fixed_input(self, frame: Frame) -> None:
         """`swapMultiTokensFixedInput(amount_out_min, unwrap_required, path...)`."""

@@ -4,14 +4,14 @@ A pool's contract holds the pool's reserves in its account. What a trade withhol
 reserves is paid to the exchange's fee receiver, so that nothing is ever lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from millrace.chain.token import NATIVE
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.pool import Burn, Mint, Pool, Swap
-from millrace.localnet.contracts import gas
+from millrace.localnet.contracts import gas, storage
 from millrace.localnet.contracts.events import log_liquidity, log_swap
-from millrace.localnet.contracts.frame import Contract, ContractError, Frame
+from millrace.localnet.contracts.frame import Contract, ContractError, Frame, State
 
 SLIPPAGE = "Slippage exceeded"
 
@@ -25,6 +25,9 @@ class PoolContract(Contract):
         super().__init__(address)
         self.pool_id = pool_id
         self.fee_receiver = fee_receiver
+
+    def stored(self, state: State) -> Mapping[bytes, bytes]:
+        return storage.of_pool(state.ledger.pool(self.pool_id))
 
     def pool(self, frame: Frame) -> Pool:
         """The pool as it is now."""

@@ -22,7 +22,7 @@ from millrace.localnet.chain.admission import Refused
 from millrace.localnet.chain.content import Log, Result
 from millrace.localnet.chain.index import Record
 from millrace.localnet.chain.machine import Chain
-from millrace.localnet.contracts.execution import QueryError
+from millrace.localnet.contracts.execution import QueryError, stored
 from millrace.localnet.contracts.execution import query as view
 from millrace.localnet.edges.control import Control, ControlError
 from millrace.localnet.market.faucet import FaucetError
@@ -71,6 +71,7 @@ class Api:
         app.router.add_get("/network/status/{shard}", _errors(self._status))
         app.router.add_get("/transaction/pool/{address}/virtual-nonce", _errors(self._virtual_nonce))
         app.router.add_post("/vm-values/query", _errors(self._view))
+        app.router.add_get("/address/{address}/key/{key}", _errors(self._key))
         app.router.add_get("/transactions/{hash}", _errors(self._transaction))
         app.router.add_post("/transactions", _errors(self._submit))
         app.router.add_get("/accounts/{address}", _errors(self._account))
@@ -176,6 +177,15 @@ class Api:
         except QueryError as error:
             answer |= {"returnCode": "user error", "returnMessage": str(error)}
         return _gateway({"data": answer})
+
+    async def _key(self, request: web.Request) -> web.Response:
+        """What a contract stores under a key in hex, in a gateway's words."""
+        try:
+            key = bytes.fromhex(request.match_info["key"])
+        except ValueError as error:
+            raise ApiError(400, f"expected a key in hex: {error}") from None
+        state = self._chain.shards[self._chain.home].state
+        return _gateway({"value": stored(state, _address(request), key).hex()})
 
     async def _transaction(self, request: web.Request) -> web.Response:
         text = request.match_info["hash"]

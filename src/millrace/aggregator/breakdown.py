@@ -1,0 +1,120 @@
+"""What an executed plan did, as answers show it: paths, swaps, and what pools withheld."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millrace.aggregator.responses import PathPart, PoolFee, SwapHop
+from millrace.aggregator.snapshot import Snapshot
+from millrace.chain import address
+from millrace.chain.amount import short
+from millrace.chain.token import NATIVE
+from millrace.dex.aggregator_contract import WRAPPER
+from millrace.dex.pool import Pool
+from millrace.routing.execution import repeated
+from millrace.routing.paths import MILLION, split_paths
+from millrace.routing.plan import Ends, Execution, Fill
+from millrace.routing.venue import Trade
+
+DEX_NAMES = {"XExchange": "xExchange", "OneDex": "OneDex", "AshSwap": "AshSwap", "Jex": "JEX"}
+
+
+def kept_input(done: Execution) -> int:
+    """What a cycle plan leaves of its input: it is part of the output. Below 0 if a cycle trades what another paid."""
+    token = done.fills[0].trade.token_in
+    return done.amount_in - sum(fill.amount_in for fill in done.fills if fill.trade.token_in == token)
+
+
+def pool_fees(snapshot: Snapshot, done: Execution) -> list[PoolFee]:
+    """One entry per swap, in execution order; a pool that is used again is asked as it was left."""
+    if done.fees is not None:
+        return [_pool_fee(snapshot, *fee) for fee in done.fees]
+    result = []
+    shared = repeated([trade.pool.id for trade, _, _ in done.fills])
+    touched: dict[str, Pool] = {}
+    for trade, sold, _ in done.fills:
+        if isinstance(trade, Trade):
+            pool = trade.pool
+            if shared and pool.id in shared:
+                _, token, withheld, touched[pool.id] = touched.get(pool.id, pool).swap(trade.i, trade.j, sold)
+            else:
+                token, withheld = pool.withheld(trade.i, trade.j, sold)
+            result.append(_pool_fee(snapshot, pool, token, withheld))
+    return result
+
+
+def _pool_fee(snapshot: Snapshot, pool: Pool, token: str, amount: int) -> PoolFee:
+    return PoolFee(
+        dex=DEX_NAMES[pool.exchange],
+        address=address.encode(pool.address),
+        token=token,
+        amount=str(amount),
+        amount_short=short(amount, snapshot.decimals[token]),
+    )
+
+
+def path_parts(
+    snapshot: Snapshot, ends: Ends, fills: Sequence[Fill], amount_in: int, amount_out: int, kept: int = 0
+) -> list[PathPart]:
+    """The path breakdown of what sold `amount_in` for `amount_out`, with the wrapper's hops at the ends.
+
+    `kept` is what a cycle plan leaves of its input, which is part of both.
+    """
+    token_in, token_out = ends
+    source, sink = snapshot.inner(token_in), snapshot.inner(token_out)
+    if not fills:
+        hop = wrapper_hop(token_in, token_out, amount_in)
+        return [_part(snapshot, ends, amount_in, amount_in, MILLION, [hop])]
+    parts = []
+    for share in split_paths(fills, source, sink, amount_in, amount_out - kept):
+        swaps = [swap_hop(snapshot, Fill(hop.fill.trade, hop.amount_in, hop.amount_out)) for hop in share.hops]
+        if token_in == NATIVE:
+            swaps.insert(0, wrapper_hop(NATIVE, snapshot.wrapped, share.amount_in))
+        if token_out == NATIVE:
+            swaps.append(wrapper_hop(snapshot.wrapped, NATIVE, share.amount_out))
+        parts.append(_part(snapshot, ends, share.amount_in, share.amount_out, share.ppm, swaps))
+    if kept:  # what a cycle plan leaves of its input is a path without swaps
+        parts.append(_part(snapshot, ends, kept, kept, MILLION - sum(part.split_ppm for part in parts), []))
+    return parts
+
+
+def _part(snapshot: Snapshot, ends: Ends, amount_in: int, amount_out: int, ppm: int, swaps: list[SwapHop]) -> PathPart:
+    return PathPart(
+        amount_in=str(amount_in),
+        amount_out=str(amount_out),
+        amount_in_short=short(amount_in, snapshot.decimals[ends.token_in]),
+        amount_out_short=short(amount_out, snapshot.decimals[ends.token_out]),
+        split_ppm=ppm,
+        swaps=swaps,
+    )
+
+
+def swap_hop(snapshot: Snapshot, fill: Fill) -> SwapHop:
+    """One executed trade (or LP move) as the interface shows it."""
+    trade = fill.trade
+    return SwapHop(
+        dex=DEX_NAMES[trade.pool.exchange],
+        address=address.encode(trade.pool.address),
+        from_=trade.token_in,
+        to=trade.token_out,
+        amount_in=str(fill.amount_in),
+        amount_out=str(fill.amount_out),
+        amount_in_short=short(fill.amount_in, snapshot.decimals[trade.token_in]),
+        amount_out_short=short(fill.amount_out, snapshot.decimals[trade.token_out]),
+        pair_id=getattr(trade.pool, "pair_id", None),
+    )
+
+
+def wrapper_hop(source: str, target: str, amount: int) -> SwapHop:
+    """A wrap or unwrap, as the interface shows it."""
+    text, scaled = str(amount), short(amount, 18)
+    return SwapHop(
+        dex="wrapper",
+        address=address.encode(WRAPPER),
+        from_=source,
+        to=target,
+        amount_in=text,
+        amount_out=text,
+        amount_in_short=scaled,
+        amount_out_short=scaled,
+    )

@@ -1,0 +1,182 @@
+"""Requests with many inputs over HTTP: as a live exchange's backend sends them, and as nobody should."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from clients.multi_swap import Answer, Struct, Transaction, parse
+from millrace.routing.synthetic import WRAPPED
+from millrace.runtime.http import HttpServer
+from servers.aggregator_service import MARKET, Service, end, start
+
+USDC = "USDC-c76f1f"
+SENDER = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
+TOKENS = [info.identifier for info in MARKET.tokens if info.identifier != USDC]
+GOOD: dict[str, Any] = {"inputs": [{"token": WRAPPED, "amount": "1000000000000000"}], "to": USDC, "sender": SENDER}
+
+
+async def swap(service: Service, body: Any) -> tuple[int, bytes]:
+    raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    async with service.session.post(service.base + "/api/v1/multi-swap", data=raw) as answer:
+        return answer.status, await answer.read()
+
+
+async def answered(service: Service, **changes: Any) -> Answer:
+    status, body = await swap(service, GOOD | changes)
+    assert status == 200, body
+    return parse(body)
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_every_answer_has_every_field_that_clients_copy(service: Service, seed: int) -> None:
+    """Random requests, some of whose inputs are none: the typed client reads every answer."""
+    dice = random.Random(seed)
+    tokens = dice.sample(TOKENS, dice.choice([1, 2, 5, 20]))
+    inputs = [{"token": token, "amount": str(10 ** dice.randrange(0, 24))} for token in tokens]
+    inputs += [{"token": dice.choice(["NOPE-123456", "", "x" * 500]), "amount": dice.choice(["1", "", "-3", "1e5"])}]
+    to = dice.choice([USDC, "EGLD", WRAPPED])
+    slippage = dice.choice([0.01, 0, 0.5, "0.003", 1e-05])
+    answer = await answered(service, inputs=inputs, to=to, slippage=slippage, dust_mode=True)
+    assert answer.to == to
+    assert answer.slippage == float(slippage)
+    for sent in answer.batches:
+        assert base64.b64decode(sent.transaction.data).decode() == sent.tx_data
+        assert sent.transaction.chain_id == sent.transaction.old_chain_id == "1"
+    named = [given.token for sent in answer.batches for given in sent.inputs]
+    assert len(named) + len(answer.failed_tokens) == len(inputs)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"to": "NOPE-123456"}, "unknown token_out 'NOPE-123456'"),
+        ({"to": ""}, "to must be provided"),
+        ({"to": None}, "invalid body"),
+        ({"to": 5}, "invalid body"),
+        ({"inputs": []}, "inputs must not be empty"),
+        ({"inputs": {}}, "invalid body"),
+        ({"inputs": [{"token": WRAPPED}]}, "invalid body"),
+        ({"inputs": [{"token": WRAPPED, "amount": 5}]}, "invalid body"),
+        ({"inputs": [{"token": WRAPPED, "amount": "1"}] * 101}, "too many inputs: at most 100"),
+        ({"sender": "erd1nonsense"}, "invalid sender: expected a bech32 address"),
+        ({"sender": SENDER.upper()}, "invalid sender: expected a bech32 address"),
+        ({"sender": 7}, "invalid body"),
+        ({"slippage": "NaN"}, "invalid slippage"),
+        ({"slippage": 1}, "invalid slippage"),
+        ({"slippage": -0.1}, "invalid slippage"),
+        ({"dust_mode": "yes"}, "invalid body"),
+        ({"referralId": -1}, "invalid referralId"),
+        ({"maxHops": 99}, "invalid maxHops"),
+        ({"dust_mode": False, "inputs": [{"token": "NOPE-123456", "amount": "1"}]}, "unknown token_in 'NOPE-123456'"),
+        ({"dust_mode": False, "inputs": [{"token": WRAPPED, "amount": "0"}]}, "invalid amount_in: expected unsigned"),
+        ({"dust_mode": False, "inputs": GOOD["inputs"] * 2}, f"duplicate token_in '{WRAPPED}'"),
+    ],
+)
+async def test_bad_requests_get_the_documented_words(service: Service, change: dict[str, Any], words: str) -> None:
+    """A 400 with one field `error`; a part of it says what is wrong."""
+    status, body = await swap(service, GOOD | change)
+    found = msgspec.json.decode(body)
+    assert (status, list(found)) == (400, ["error"])
+    assert words in found["error"]
+
+
+@pytest.mark.parametrize("missing", ["to", "inputs"])
+async def test_what_is_missing_is_named(service: Service, missing: str) -> None:
+    """A request without its output, or without inputs."""
+    status, body = await swap(service, {name: value for name, value in GOOD.items() if name != missing})
+    assert status == 400
+    assert missing in msgspec.json.decode(body)["error"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[" * 5000, b"\xff", b"null", b"[]"])
+async def test_unreadable_bodies_are_400(service: Service, body: bytes) -> None:
+    """Whatever the body, the answer is a 400 with one field `error`."""
+    status, answer = await swap(service, body)
+    assert (status, list(msgspec.json.decode(answer))) == (400, ["error"])
+
+
+class ChainApi:
+    """A chain API with accounts; the test chooses what it says."""
+
+    def __init__(self) -> None:
+        self.body: Any = {"address": SENDER, "nonce": 41}
+        self.status = 200
+        self.asked: list[str] = []
+
+    async def account(self, request: web.Request) -> web.Response:
+        self.asked.append(request.match_info["address"])
+        return web.Response(body=msgspec.json.encode(self.body), status=self.status)
+
+
+@pytest.fixture
+async def chain() -> AsyncIterator[tuple[Service, ChainApi]]:
+    api, app = ChainApi(), web.Application()
+    app.router.add_get("/accounts/{address}", api.account)
+    server = HttpServer(app)
+    port = await server.start("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{port}/"
+    running, *rest = await start(
+        requests_per_second=10_000, chain_api_url=url, chain_api_timeout=20.0, inputs_per_transaction=1
+    )
+    await running.until("/health", 200)
+    yield running, api
+    await end(running, *rest)
+    await server.stop()
+
+
+class Quoted(Struct):
+    transaction: dict[str, Any]
+
+
+QUESTION = {"from": WRAPPED, "to": USDC, "amountIn": "1000000000000000"}
+
+
+async def test_transactions_have_their_senders_nonces(chain: tuple[Service, ChainApi]) -> None:
+    """A quote's has the next one, batches count on from it; a question asked again has the nonce of by then."""
+    service, api = chain
+    inputs = [{"token": token, "amount": "1000000000000000"} for token in TOKENS[:3]]
+    answer = await answered(service, inputs=inputs)
+    assert [sent.transaction.nonce for sent in answer.batches] == [41 + k for k in range(len(answer.batches))]
+    assert len(answer.batches) > 1
+    one = await answered(service)
+    assert isinstance(one.transaction, Transaction)
+    assert one.transaction.nonce == 41
+    for nonce in (41, 42):
+        api.body = {"nonce": nonce}
+        _, body = await service.get("/api/v1/quote", **QUESTION, sender=SENDER)
+        assert body["transaction"]["nonce"] == nonce
+    assert set(api.asked) == {SENDER}
+    asked = len(api.asked)
+    _, body = await service.get("/api/v1/quote", **QUESTION)
+    assert "transaction" not in body
+    assert len(api.asked) == asked
+
+
+@pytest.mark.parametrize("said", [(500, {"nonce": 5}), (200, {"nonce": -1}), (200, {"nonce": "5"}), (200, [])])
+async def test_an_answer_does_not_fail_for_a_nonce(chain: tuple[Service, ChainApi], said: tuple[int, Any]) -> None:
+    """Where the chain API tells none, a quote's transaction has none, and batches count from 0."""
+    service, api = chain
+    api.status, api.body = said
+    status, body = await service.get("/api/v1/quote", **QUESTION, sender=SENDER)
+    assert status == 200
+    assert "nonce" not in body["transaction"]
+    assert (await answered(service)).batches[0].transaction.nonce == 0
+    async with service.session.get(service.base + "/metrics") as metrics:
+        assert "aggregator_nonces_missed 2.0" in await metrics.text()
+
+
+async def test_questions_to_the_chain_api_are_bounded(chain: tuple[Service, ChainApi], monkeypatch: Any) -> None:
+    """Past the bound a transaction has no nonce, and the API is not asked."""
+    service, api = chain
+    monkeypatch.setattr("millrace.aggregator.nonces.MAX_WAITING", 0)
+    answers = await asyncio.gather(*(service.get("/api/v1/quote", **QUESTION, sender=SENDER) for _ in range(3)))
+    assert all("nonce" not in body["transaction"] for _, body in answers)
+    assert api.asked == []

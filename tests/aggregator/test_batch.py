@@ -1,0 +1,292 @@
+"""Many inputs to one output: what each transaction says is what the contract pays on the pools it finds."""
+
+from __future__ import annotations
+
+import base64
+import math
+import random
+from collections.abc import Generator
+from decimal import Decimal
+from functools import cache
+from typing import TypeVar
+
+import pytest
+
+from clients.multi_swap import Answer, parse
+from millrace.aggregator.batch import BatchItem, BatchRequest, make_order
+from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, multi_swap, multi_swap_order
+from millrace.aggregator.batch_responses import BatchResponse
+from millrace.aggregator.errors import ApiError
+from millrace.aggregator.responses import encode
+from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.snapshot import Snapshot, build
+from millrace.chain import call
+from millrace.chain.call import TokenPayment
+from millrace.dex.aggregator_contract import decode_arguments
+from millrace.dex.document import encode as written
+from millrace.dex.vault import Referral, VaultError, VaultResult, execute
+from millrace.routing.synthetic import WRAPPED, make_market
+
+USDC = "USDC-c76f1f"
+MARKET = make_market(60, seed=17, noise=0.02, curved=0.2, traded_lp=5)
+SETTINGS = AggregatorSettings()
+SENDER = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
+TOKENS = [info.identifier for info in MARKET.tokens if not info.is_lp and info.identifier != USDC]
+COARSE = next(info.identifier for info in MARKET.tokens if info.decimals == 18 and info.identifier in TOKENS[1:])
+T = TypeVar("T")
+
+
+@cache
+def snapshot() -> Snapshot:
+    return build(written(MARKET), 0.0)
+
+
+def finished(parts: Generator[None, None, T]) -> T:
+    """The answer, all its parts done."""
+    while True:
+        try:
+            next(parts)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+
+
+def batch(request: BatchRequest, settings: AggregatorSettings = SETTINGS, deadline: float = math.inf) -> BatchResponse:
+    order = make_order(request, settings)
+    return finished(batch_quote(snapshot(), snapshot().main, order, settings, deadline))
+
+
+def swapped(request: MultiSwapRequest, settings: AggregatorSettings = SETTINGS, deadline: float = math.inf) -> Answer:
+    """A multi-swap's answer, as its client reads it."""
+    order = multi_swap_order(request, settings)
+    return parse(encode(finished(multi_swap(snapshot(), snapshot().main, order, request.sender, settings, deadline))))
+
+
+def asked(tokens: list[str], part: int, to: str = USDC, **changes: object) -> MultiSwapRequest:
+    """A multi-swap of a part of what each token's deepest pool holds."""
+    inputs = [BatchItem(token=token, amount=str(deepest(token) // part)) for token in tokens]
+    return MultiSwapRequest(inputs=inputs, to=to, sender=SENDER, **changes)  # type: ignore[arg-type]
+
+
+def deepest(token: str) -> int:
+    name = WRAPPED if token == "EGLD" else token
+    return max(pool.reserves[pool.index(name)] for pool in MARKET.pools if name in pool.tokens)
+
+
+def performed(answer: Answer, referral: Referral | None = None) -> list[VaultResult]:
+    """What the contract does with the batches, one after the other on the pools that each finds."""
+    market, results = snapshot().market, []
+    for sent in answer.batches:
+        data = call.parse(sent.tx_data.encode())
+        assert (data.function, base64.b64encode(sent.tx_data.encode()).decode()) == (
+            "MultiESDTNFTTransfer",
+            sent.transaction.data,
+        )
+        assert (sent.transaction.sender, sent.transaction.receiver, sent.transaction.value) == (SENDER, SENDER, "0")
+        program = decode_arguments(data.args[2 + 3 * len(sent.inputs) + 1 :])
+        assert program.min_amount_out == int(sent.amount_out_min)
+        payments = [TokenPayment(given.token, 0, int(given.amount)) for given in sent.inputs]
+        results.append(execute(program, payments, market, referral))
+        market = market.left_by(results[-1].pools)
+    return results
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_batches_sent_one_after_the_other_pay_what_they_say(seed: int) -> None:
+    """A later batch is quoted on the pools as the earlier ones leave them, with inputs that move them far."""
+    dice = random.Random(seed)
+    to = dice.choice([USDC, "EGLD", WRAPPED, TOKENS[3]])
+    tokens = [token for token in dice.sample([*TOKENS, "EGLD"], 14) if token != to]
+    settings = AggregatorSettings(inputs_per_transaction=dice.choice([1, 3, 10]))
+    answer = swapped(asked(tokens, dice.choice([5, 100, 10**5]), to), settings)
+    assert len(answer.batches) > 1
+    assert max(len(sent.inputs) for sent in answer.batches) <= settings.inputs_per_transaction
+    paid = [result.amount_out for result in performed(answer)]
+    assert paid == [int(sent.amount_out) for sent in answer.batches]
+
+
+def test_an_input_whose_pools_have_moved_goes_another_way() -> None:
+    """Two large inputs over the same pools: the second is planned anew, and pays more than its first plan would."""
+    settings = AggregatorSettings(inputs_per_transaction=1)
+    tokens = TOKENS[:8]
+    answer = swapped(asked(tokens, 4), settings)
+    hasty = swapped(asked(tokens, 4), settings, deadline=Hasty(len(tokens)))
+    assert [sent.inputs for sent in hasty.batches] == [sent.inputs for sent in answer.batches]
+    assert [result.amount_out for result in performed(hasty)] == [int(sent.amount_out) for sent in hasty.batches]
+    assert int(answer.amount_out) > int(hasty.amount_out)
+
+
+class Hasty(float):
+    """A deadline that has not passed for so many looks at it: time for the first plans of inputs, and no other."""
+
+    left: int
+
+    def __new__(cls, inputs: int) -> Hasty:
+        made = super().__new__(cls, math.inf)
+        made.left = 2 * inputs  # each is looked at before its turn and in it
+        return made
+
+    def __ge__(self, now: object) -> bool:
+        return self._look()
+
+    def __gt__(self, now: object) -> bool:
+        return self._look()
+
+    def __lt__(self, now: object) -> bool:
+        return not self._look()
+
+    def _look(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
+def test_a_hundred_inputs_are_answered() -> None:
+    """As many as the documented bound; each is in a batch or named with its reason, none in both."""
+    names = [*TOKENS, "EGLD", *(pool.lp_token for pool in MARKET.pools)]
+    tokens = list(dict.fromkeys(names))[:99]
+    inputs = [BatchItem(token=token, amount="1000000000000") for token in tokens] + [
+        BatchItem(token="NO-1", amount="1")
+    ]
+    answer = swapped(MultiSwapRequest(inputs=inputs, to=USDC, sender=SENDER))
+    sold = [given.token for sent in answer.batches for given in sent.inputs]
+    failed = [given.token for given in answer.failed_tokens]
+    assert sorted(sold + failed) == sorted(item.token for item in inputs)
+    assert len(sold) > 50
+    assert [result.amount_out for result in performed(answer)] == [int(sent.amount_out) for sent in answer.batches]
+
+
+def test_one_batch_is_on_the_top_level_as_well() -> None:
+    """A single transaction's inputs, routes, data and transaction are where the live service puts them."""
+    answer = swapped(asked(TOKENS[:2], 10**4))
+    assert len(answer.batches) == 1
+    assert answer.tx_data == answer.batches[0].tx_data
+    assert answer.transaction == answer.batches[0].transaction
+
+
+def test_without_a_sender_there_is_no_transaction() -> None:
+    """Everything else is there: the receiver of a multi-transfer is its sender, whom nobody has named."""
+    request = asked(TOKENS[:2], 10**4)
+    order = multi_swap_order(request, SETTINGS)
+    made = finished(multi_swap(snapshot(), snapshot().main, order, "", SETTINGS, math.inf))
+    assert b'"transaction"' not in encode(made)
+    assert made.batches[0].tx_data
+
+
+def test_a_referral_is_charged_as_the_contract_does() -> None:
+    """Its fee is taken off every batch's output, and the sums say so."""
+    settings = AggregatorSettings(referrals={"7": (10, 25)}, inputs_per_transaction=2)
+    answer = swapped(asked(TOKENS[:5], 10**3, referral_id=7), settings)
+    results = performed(answer, Referral(7, 10, 25))
+    assert [result.amount_out for result in results] == [int(sent.amount_out) for sent in answer.batches]
+    assert int(answer.fee_amount) == sum(result.static_fee + result.referral_fee for result in results) > 0
+    assert answer.fee_bps == 35
+
+
+BAD = [
+    ("NOPE-123456", "5", "unknown_token", "unknown token_in 'NOPE-123456'"),
+    (WRAPPED, "0", "invalid_amount", "invalid amount_in: expected unsigned integer amount"),
+    (WRAPPED, "1.5", "invalid_amount", "invalid amount_in: expected unsigned integer amount"),
+    (WRAPPED, "9" * 79, "invalid_amount", "invalid amount_in: expected unsigned integer amount"),
+    (TOKENS[0], "77", "duplicate_token", f"duplicate token_in '{TOKENS[0]}'"),
+    (USDC, "5", "same_token", f"token_in '{USDC}' is the output token"),
+    (COARSE, "1", "zero_liquidity", "simulation failed"),
+]
+
+
+@pytest.mark.parametrize(("token", "amount", "reason", "words"), BAD)
+def test_an_input_that_cannot_be_sold_is_named_or_refuses_the_request(
+    token: str, amount: str, reason: str, words: str
+) -> None:
+    """With `dust_mode` the rest is answered; without it the request has the documented words."""
+    inputs = [BatchItem(token=TOKENS[0], amount=str(10**15)), BatchItem(token=token, amount=amount)]
+    request = MultiSwapRequest(inputs=inputs, to=USDC, sender=SENDER)
+    answer = swapped(request)
+    assert [(failed.token, failed.amount, failed.reason) for failed in answer.failed_tokens] == [
+        (token, amount[:80], reason)
+    ]
+    assert [given.token for sent in answer.batches for given in sent.inputs] == [TOKENS[0]]
+    strict = MultiSwapRequest(inputs=inputs, to=USDC, sender=SENDER, dust_mode=False)
+    with pytest.raises(ApiError, match="^" + words.replace("(", "[(]")):
+        swapped(strict)
+
+
+def test_an_input_without_a_path_is_told_from_one_too_small() -> None:
+    """A pair that no pool path of the allowed length connects is `no_path`, and without `dust_mode` its words."""
+    far = next(token for token in TOKENS if snapshot().main.router.distance(token, USDC) > 1)
+    request = MultiSwapRequest(inputs=[BatchItem(token=far, amount=str(10**18))], to=USDC, max_hops=1)
+    order = multi_swap_order(request, SETTINGS)
+    made = finished(multi_swap(snapshot(), snapshot().main, order, "", SETTINGS, math.inf))
+    assert [failed.reason for failed in made.failed_tokens] == ["no_path"]
+    with pytest.raises(ApiError, match="routing failed: no path between tokens"):
+        swapped(MultiSwapRequest(inputs=request.inputs, to=USDC, max_hops=1, dust_mode=False))
+
+
+def test_a_huge_amount_is_an_answer_or_a_reason() -> None:
+    """More than any market holds: what the contract would pay for it, or why it would not."""
+    inputs = [BatchItem(token=token, amount="9" * 78) for token in TOKENS[:6]]
+    answer = swapped(MultiSwapRequest(inputs=inputs, to=USDC, sender=SENDER))
+    assert [result.amount_out for result in performed(answer)] == [int(sent.amount_out) for sent in answer.batches]
+    assert len(answer.failed_tokens) + sum(len(sent.inputs) for sent in answer.batches) == 6
+
+
+def test_nothing_that_can_be_sold_is_an_answer_with_reasons() -> None:
+    """No batch, zero output, and every field that a client reads."""
+    answer = swapped(MultiSwapRequest(inputs=[BatchItem(token="NO-1", amount="1")], to=USDC, sender=SENDER))
+    assert (answer.batches, answer.amount_out) == ([], "0")
+
+
+def test_a_batch_takes_lp_tokens_and_wraps() -> None:
+    """LP inputs are redeemed and sold, wrapped tokens unwrapped, in one call with others."""
+    issuer = next(pool for pool in MARKET.pools if WRAPPED not in pool.tokens)
+    items = [
+        BatchItem(token=issuer.lp_token, amount=str(issuer.lp_supply // 10**4)),
+        BatchItem(token=WRAPPED, amount="12345"),
+    ]
+    found = batch(BatchRequest(inputs=items, to="EGLD", slippage="0"))
+    assert found.failed_tokens == []
+    routes = {route.token: route.swaps for batch in found.batches for route in batch.routes}
+    assert routes[issuer.lp_token][0].from_ == issuer.lp_token
+    assert [(swap.dex, swap.amount_out) for swap in routes[WRAPPED]] == [("wrapper", "12345")]
+    assert sum(int(batch.amount_out) for batch in found.batches) > 12345
+    swapped(MultiSwapRequest(inputs=items, to="EGLD", sender=SENDER))
+
+
+def test_a_batch_past_its_deadline_says_so() -> None:
+    """Items for which no time is left are listed with a reason, and nothing else happens."""
+    found = batch(BatchRequest(inputs=[BatchItem(token=WRAPPED, amount="12345")], to=USDC), deadline=0.0)
+    assert [failed.reason for failed in found.failed_tokens] == ["out_of_time"]
+    assert found.batches == []
+
+
+def test_inputs_share_a_transaction_only_as_far_as_it_has_room() -> None:
+    """Every batch holds the limits, also a lower one that is asked for, and then there are more of them."""
+    inputs = [BatchItem(token=token, amount=str(10**15)) for token in TOKENS[:20]]
+
+    def batches(calls: int) -> list[tuple[int, int]]:
+        done = batch(BatchRequest(inputs=inputs, to=USDC, max_builtin_calls=calls))
+        assert all(batch.estimated_builtin_calls <= min(calls, SETTINGS.max_builtin_calls) for batch in done.batches)
+        assert all(batch.estimated_gas_limit <= SETTINGS.max_gas for batch in done.batches)
+        return [(len(batch.inputs), batch.estimated_builtin_calls) for batch in done.batches]
+
+    many, few = batches(100), batches(16)
+    assert len(few) > len(many) >= 2
+    assert sum(count for count, _ in few) >= 0.6 * sum(count for count, _ in many)
+
+
+@pytest.mark.parametrize("calls", [0, 101, -1])
+def test_a_batch_refuses_built_in_calls_out_of_range(calls: int) -> None:
+    """From 1 to 100, as for a quote."""
+    request = BatchRequest(inputs=[BatchItem(token=WRAPPED, amount="1")], to=USDC, max_builtin_calls=calls)
+    with pytest.raises(ApiError, match="invalid maxBuiltinCalls: expected an integer from 1 to 100"):
+        batch(request)
+
+
+def test_a_minimum_above_what_is_paid_reverts() -> None:
+    """The minimum of each batch is its own: the contract holds it against that batch's output alone."""
+    answer = swapped(asked(TOKENS[:4], 10**3, slippage="0"), AggregatorSettings(inputs_per_transaction=2))
+    sent = answer.batches[1]
+    program = decode_arguments(call.parse(sent.tx_data.encode()).args[2 + 3 * len(sent.inputs) + 1 :])
+    fewer = [TokenPayment(given.token, 0, int(given.amount) * 9 // 10) for given in sent.inputs]
+    with pytest.raises(VaultError, match=r"Slippage limit exceeded|Insufficient vault balance"):
+        execute(program, fewer, snapshot().market)
+    assert Decimal(str(answer.slippage)) == 0

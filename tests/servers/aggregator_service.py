@@ -1,0 +1,88 @@
+"""A running aggregator with a stand-in upstream whose next answer the test chooses."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from millrace.aggregator.app import run
+from millrace.aggregator.settings import AggregatorSettings
+from millrace.dex.document import encode
+from millrace.routing.synthetic import make_market
+from millrace.runtime.http import HttpServer
+
+MARKET = make_market(60, seed=11)
+
+
+class Upstream:
+    """A pool data API whose next answer the test chooses."""
+
+    def __init__(self) -> None:
+        self.body = encode(MARKET)
+        self.status = 200
+        self.served = 0
+        self.delay = 0.0
+
+    async def pools(self, _: web.Request) -> web.Response:
+        self.served += 1
+        await asyncio.sleep(self.delay)
+        return web.Response(body=self.body, status=self.status)
+
+
+class Service:
+    """A running aggregator and its upstream."""
+
+    def __init__(self, base: str, upstream: Upstream) -> None:
+        self.base = base
+        self.upstream = upstream
+        self.session = aiohttp.ClientSession()
+
+    async def get(self, path: str, **query: str) -> tuple[int, Any]:
+        async with self.session.get(self.base + path, params=query) as answer:
+            return answer.status, msgspec.json.decode(await answer.read())
+
+    async def until(self, path: str, status: int) -> Any:
+        """Ask until the answer has this status (at most 20 s)."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            got, body = await self.get(path)
+            if got == status:
+                return body
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"{path} did not answer {status}")
+
+
+async def start(**changes: Any) -> tuple[Service, asyncio.Event, asyncio.Task[None], HttpServer]:
+    upstream = Upstream()
+    app = web.Application()
+    app.router.add_get("/pools", upstream.pools)
+    server = HttpServer(app)
+    pools_port = await server.start("127.0.0.1", 0)
+    probe = HttpServer(web.Application())
+    port = await probe.start("127.0.0.1", 0)
+    await probe.stop()
+    settings = AggregatorSettings(
+        port=port, pools_url=f"http://127.0.0.1:{pools_port}/pools", poll_seconds=0.05, **changes
+    )
+    stop = asyncio.Event()
+    task = asyncio.create_task(run(settings, stop))
+    service = Service(f"http://127.0.0.1:{port}", upstream)
+    while True:
+        try:
+            await service.get("/health")
+            return service, stop, task, server
+        except aiohttp.ClientError:
+            await asyncio.sleep(0.02)
+
+
+async def end(service: Service, stop: asyncio.Event, task: asyncio.Task[None], server: HttpServer) -> None:
+    """Stop what `start` has started."""
+    stop.set()
+    await task
+    await service.session.close()
+    await server.stop()
