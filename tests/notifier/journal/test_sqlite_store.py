@@ -242,7 +242,7 @@ def test_a_full_disk_is_no_damage(
             error.sqlite_errorcode = code
         raise error
 
-    monkeypatch.setattr(Store, "_check_newest", refuse)
+    monkeypatch.setattr(Store, "_read_newest", refuse)
     with pytest.raises(JournalUnusable) as raised:
         Store(tmp_path, writer=True)
     assert ("damaged" in str(raised.value)) == damaged

@@ -7,13 +7,15 @@ connection lives; when that was lost it takes the lock again and makes sure that
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from millrace.notifier.journal.changes import BlockKey, Changes, ContentKey, Known, LatestKey
 from millrace.notifier.journal.rows import (
-    CHECKED_AT_START,
+    NEWEST_BYTES,
+    NEWEST_EVENTS,
     PRUNE_ROWS,
     SELECT,
     JournalUnusable,
@@ -69,6 +71,7 @@ class PostgresStore:
 
     def __init__(self, url: Secret, schema: str, *, writer: bool) -> None:
         self._schema = schema
+        self._aside = f'rename the schema "{schema}" out of the'
         self._writer = writer
         self._commits: int | None = None  # how many this journal has seen, known once it is open
         self._doubt: Changes | None = None
@@ -96,7 +99,7 @@ class PostgresStore:
         return JournalUnusable(f"{error}. Mend that on the server, or choose another journal_url or journal_schema")
 
     def _damaged(self, what: object) -> JournalUnusable:
-        return JournalUnusable.damaged(self.place, what, f'rename the schema "{self._schema}" out of the')
+        return JournalUnusable.damaged(self.place, what, self._aside)
 
     # Opening, and opening again.
 
@@ -131,7 +134,7 @@ class PostgresStore:
         self.origin = self._fact("origin")
         if not self._writer:
             return
-        self._check_newest()
+        self.newest = self._read_newest()
         row = self._db.fetch("SELECT max(sequence), min(sequence), sum(size) FROM events")[0]
         self.next_sequence: int = max(self._fact("next"), (row[0] or 0) + 1)
         self.oldest: int = row[1] or self.next_sequence
@@ -164,10 +167,12 @@ class PostgresStore:
         if missing:
             raise self._damaged(f"the table {', '.join(sorted(missing))} is missing")
 
-    def _check_newest(self) -> None:
-        for row in self._db.fetch(f"{SELECT} ORDER BY sequence DESC LIMIT $1", CHECKED_AT_START):
-            if not intact(row):
-                raise self._damaged(f"event {row[0]} fails its checksum")
+    def _read_newest(self) -> list[Entry]:
+        sizes = self._db.fetch("SELECT sequence, size FROM events ORDER BY sequence DESC LIMIT $1", NEWEST_EVENTS)
+        totals = list(itertools.accumulate(row[1] for row in sizes))
+        count = min(len(totals), 1 + bisect.bisect_left(totals, NEWEST_BYTES))
+        rows = self._db.fetch(f"{SELECT} ORDER BY sequence DESC LIMIT $1", count)
+        return newest_of(self.place, rows, self._aside)
 
     def _fact(self, name: str) -> int:
         rows = self._db.fetch("SELECT value FROM facts WHERE name = $1", name)
@@ -314,11 +319,6 @@ class PostgresStore:
             else:
                 corrupt.append(row[0])
         return entries, corrupt
-
-    def read_back(self, topics: Sequence[str], count: int, max_bytes: int) -> list[Entry]:
-        """The newest intact events of some topics, oldest first: at most `count`, and none beyond `max_bytes`."""
-        ask = f"{SELECT} WHERE topic = ANY($1) ORDER BY sequence DESC LIMIT $2"
-        return newest_of(self._fetch(ask, list(topics), count), max_bytes)
 
     def prune(self, before_ms: int, max_bytes: int, dedup_window: int) -> int:
         """Delete some of the oldest events and memories beyond the bounds; return how many events went."""

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from millrace.notifier.journal.rows import (
-    CHECKED_AT_START,
+    NEWEST_EVENTS,
     PRUNE_ROWS,
     SELECT,
     JournalUnusable,
@@ -40,7 +39,6 @@ _APPLICATION_ID = 0x6D696C6C  # "mill"
 # Small commits write a fifth of what they do with 8,192, and large blocks cost 0.24 ms of CPU more; with 1,024 an
 # eighth, but 0.6 ms (266 KB, insert, commit and checkpoint).
 _PAGE_SIZE = 2048
-_CHECKED_BYTES = 16 * 1024 * 1024  # of the newest events at a start, so that large ones do not make nodes wait
 # What says nothing of the file's content: full, busy, locked, read-only, out of memory, cannot be opened.
 _PASSING = {
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM,
@@ -124,7 +122,7 @@ class Store:
             self._create()
         self._require_ours()
         self.origin = self._fact("origin")
-        self._check_newest()
+        self.newest = self._read_newest()
         oldest, newest = (
             self._db.execute(f"SELECT {ask}(sequence) FROM events").fetchone()[0] for ask in ("min", "max")
         )
@@ -158,16 +156,11 @@ class Store:
                 "start the version that wrote it, or choose another data_dir"
             )
 
-    def _check_newest(self) -> None:
-        size = 0
-        newest = self._db.execute(f"{SELECT} ORDER BY sequence DESC LIMIT ?", (CHECKED_AT_START,))
-        for row in newest:
-            if not intact(row):
-                raise JournalUnusable.damaged(self.path, f"event {row[0]} fails its checksum")
-            size += row[7]
-            if size >= _CHECKED_BYTES:
-                break
-        newest.close()
+    def _read_newest(self) -> list[Entry]:
+        rows = self._db.execute(f"{SELECT} ORDER BY sequence DESC LIMIT ?", (NEWEST_EVENTS,))
+        newest = newest_of(self.path, rows)
+        rows.close()
+        return newest
 
     def _fact(self, name: str) -> int:
         row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
@@ -236,15 +229,6 @@ class Store:
                 break
         cursor.close()
         return entries, corrupt
-
-    def read_back(self, topics: Sequence[str], count: int, max_bytes: int) -> list[Entry]:
-        """The newest intact events of some topics, oldest first: at most `count`, and none beyond `max_bytes`."""
-        marks = ", ".join("?" * len(topics))
-        ask = f"{SELECT} WHERE topic IN ({marks}) ORDER BY sequence DESC LIMIT ?"
-        rows = self._db.execute(ask, (*topics, count))
-        found = newest_of(rows, max_bytes)
-        rows.close()
-        return found
 
     def prune(self, before_ms: int, max_bytes: int, dedup_window: int) -> int:
         """Delete some of the oldest events and memories beyond the bounds; return how many events went."""
