@@ -20,14 +20,16 @@ from millrace.notifier.journal.rows import (
     SELECT,
     JournalUnusable,
     block_of,
-    checksum,
     entry_of,
+    event_row,
+    held_of,
     intact,
     newest_of,
     prunable,
     row_of,
     signed,
     unsigned,
+    update_live,
 )
 from millrace.notifier.rules.dedup import Block
 from millrace.notifier.rules.entry import Entry
@@ -214,7 +216,7 @@ class PostgresStore:
             )
             if changes.events:
                 await connection.executemany(
-                    "INSERT INTO events VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9)", [_event_row(e) for e in changes.events]
+                    "INSERT INTO events VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9)", [event_row(e) for e in changes.events]
                 )
             if changes.blocks:
                 await connection.executemany(_PUT_BLOCK, [(*k, *row_of(block)) for k, block in changes.blocks.items()])
@@ -281,9 +283,6 @@ class PostgresStore:
     def mark(self) -> tuple[int, ...]:
         """A point inside a transaction to go back to."""
         return (self.next_sequence, self.payload_bytes, *self._changes.mark())
-
-    def release_mark(self) -> None:
-        pass
 
     def back_to(self, mark: tuple[int, ...]) -> None:
         self.next_sequence, self.payload_bytes, undo, events = mark
@@ -361,11 +360,7 @@ class PostgresStore:
             "SELECT hash FROM blocks WHERE shard = $1 AND nonce = $2 AND state IN (1, 2)", shard, signed(nonce)
         )
         live = dict.fromkeys(row[0] for row in rows)
-        for (of, block_hash), block in self._changes.blocks.items():
-            if of == shard:
-                live.pop(block_hash, None)
-                if block.nonce == nonce and block.state in (1, 2):
-                    live[block_hash] = None
+        update_live(live, self._changes.blocks, shard, nonce)
         return list(live)
 
     def newest_nonce(self, shard: int) -> int | None:
@@ -386,9 +381,7 @@ class PostgresStore:
             before_ms,
         )
         found = {(row[0], row[1]): block_of(row[2:]) for row in rows}
-        found |= self._changes.blocks
-        held = [(*key, block) for key, block in found.items() if 0 < block.held_since < before_ms]
-        return sorted(held, key=lambda item: item[2].held_since)
+        return held_of(found | self._changes.blocks, before_ms)
 
     def add_content(self, topic: str, shard: int, digest: bytes) -> bool:
         key = topic, shard, digest
@@ -416,11 +409,6 @@ class PostgresStore:
             return False
         self._changes.put(self._changes.latest, key, digest)
         return True
-
-
-def _event_row(entry: Entry) -> tuple[object, ...]:
-    head = (entry.sequence, entry.topic, entry.shard, entry.marks, entry.message_id, entry.received_ms)
-    return (*head, checksum(entry), len(entry.payload), entry.payload)
 
 
 def _quoted(name: str) -> str:

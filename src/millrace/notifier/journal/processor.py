@@ -77,7 +77,6 @@ class Processor:
             log.exception("message could not be processed", extra={"topic": arrival.topic})
             reason = f"defect: {type(error).__name__}: {error}"[:500]
         else:
-            self._store.release_mark()
             return entries
         self._store.back_to(mark)
         self.tally.back_to(tally_mark)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from millrace.notifier.rules.dedup import Block, Index, State
@@ -53,7 +53,6 @@ class JournalStore(Index, Protocol):
     def mark(self) -> tuple[int, ...]:
         """A point inside a transaction to go back to."""
 
-    def release_mark(self) -> None: ...
     def back_to(self, mark: tuple[int, ...]) -> None: ...
 
     def append(self, topic: str, shard: int, marks: int, message_id: str, now: int, payload: bytes) -> Entry:
@@ -75,6 +74,12 @@ class JournalStore(Index, Protocol):
 def entry_of(row: Sequence[Any]) -> Entry:
     """The event of a row of `SELECT`."""
     return Entry(row[0], row[1], row[2], row[3], row[4], row[5], row[8])
+
+
+def event_row(entry: Entry) -> tuple[object, ...]:
+    """The row of an event, as `SELECT` gives it."""
+    head = (entry.sequence, entry.topic, entry.shard, entry.marks, entry.message_id, entry.received_ms)
+    return (*head, checksum(entry), len(entry.payload), entry.payload)
 
 
 def intact(row: Sequence[Any]) -> bool:
@@ -142,6 +147,21 @@ def row_of(block: Block) -> tuple[int, int, int | None, bytes, int, int, int]:
         int(block.announced),
         block.held_since,
     )
+
+
+def update_live(live: dict[bytes, None], changed: Mapping[tuple[int, bytes], Block], shard: int, nonce: int) -> None:
+    """Bring the hashes of the live blocks of a shard at a nonce up to date with blocks that changed since."""
+    for (of, block_hash), block in changed.items():
+        if of == shard:
+            live.pop(block_hash, None)
+            if block.nonce == nonce and block.state in (State.SAVED, State.FINAL):
+                live[block_hash] = None
+
+
+def held_of(blocks: Mapping[tuple[int, bytes], Block], before_ms: int) -> list[tuple[int, bytes, Block]]:
+    """Those of the blocks whose announcement has waited since before this time, the longest first."""
+    held = [(*key, block) for key, block in blocks.items() if 0 < block.held_since < before_ms]
+    return sorted(held, key=lambda item: item[2].held_since)
 
 
 def signed(number: int | None) -> int | None:
