@@ -58,6 +58,7 @@ class Notifier:
         stack.push_async_callback(server.close)
         stack.push_async_callback(self.journal.stop)
         self.port = server.port
+        await self.journal.warmed()
         log.info("nodes are answered", extra={"port": self.port})
         for sink in await _sinks(settings, self.metrics, self.journal):
             await sink.start()

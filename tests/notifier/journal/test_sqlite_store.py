@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace.notifier.journal import sqlite_store
 from millrace.notifier.journal.rows import JournalUnusable
 from millrace.notifier.journal.sqlite_store import FILE_NAME, SCHEMA_VERSION, Store
 from millrace.notifier.rules.dedup import Block, State
@@ -90,18 +91,24 @@ def test_no_database_at_all(tmp_path: Path) -> None:
     assert (tmp_path / FILE_NAME).read_bytes() == b"not a database" * 100
 
 
+def save(store: Store, number: int, size: int, state: State = State.SAVED) -> bytes:
+    """What a saved block, or its mark, writes; returns its hash."""
+    block_hash = hashlib.sha256(b"%d" % number).digest()
+    topic = "SaveBlock" if state is State.SAVED else "FinalizedBlock"
+    store.block(0, block_hash)
+    if state is State.SAVED:
+        store.set_newest_nonce(0, number)
+    block = Block(generation=1, state=state, nonce=number, digest=block_hash[:16], first_sequence=store.next_sequence)
+    store.put_block(0, block_hash, block)
+    store.append(topic, 0, 0, f"{topic}:0:{block_hash.hex()}:1", 1, bytes(size))
+    return block_hash
+
+
 def tell(store: Store, number: int, size: int) -> None:
     """What a saved block, its mark and its round write, a commit each."""
-    block_hash = hashlib.sha256(b"%d" % number).digest()
-    for topic, state in (("SaveBlock", State.SAVED), ("FinalizedBlock", State.FINAL)):
+    for state, length in ((State.SAVED, size), (State.FINAL, 40)):
         store.begin()
-        store.block(0, block_hash)
-        store.live_at(0, number)
-        if state is State.SAVED:
-            store.set_newest_nonce(0, number)
-        block = Block(generation=1, state=state, nonce=number, digest=block_hash[:16], first_sequence=number)
-        store.put_block(0, block_hash, block)
-        store.append(topic, 0, 0, f"{topic}:0:{block_hash.hex()}:1", 1, bytes(size if state is State.SAVED else 40))
+        block_hash = save(store, number, length, state)
         store.commit()
     store.begin()
     assert store.add_content("SaveRoundsInfo", 0, block_hash[16:])
@@ -111,15 +118,29 @@ def tell(store: Store, number: int, size: int) -> None:
 
 @pytest.mark.parametrize("size", [600, 3900])
 def test_small_commits_write_little(tmp_path: Path, open_store: OpenStore, size: int) -> None:
-    """Messages under 4 KB, one in a commit, write at most 12 KB each on average, in a memory of a thousand blocks."""
+    """Messages under 4 KB, one in a commit, write at most 12 KB each: on average, with all that is done later."""
     store = open_store(tmp_path)
-    for number in range(1000):
-        tell(store, number, size)
     log = Path(f"{store.path}-wal")
     before = log.stat().st_size
-    for number in range(1000, 1100):
+    for number in range(2500):
         tell(store, number, size)
-    assert (log.stat().st_size - before) / 300 < 12_000
+    assert store._db.execute("SELECT count(*) FROM blocks").fetchone()[0] > 1000, "memories were moved meanwhile"
+    assert (log.stat().st_size - before) / 7500 < 12_000
+
+
+@pytest.mark.parametrize("size", [2000, 3900])
+def test_commits_of_many_write_little(tmp_path: Path, open_store: OpenStore, size: int) -> None:
+    """Sixteen blocks in a commit write at most twice their bytes, with all that is done later."""
+    store = open_store(tmp_path)
+    log = Path(f"{store.path}-wal")
+    before = log.stat().st_size
+    for number in range(0, 6400, 16):
+        store.begin()
+        for nonce in range(number, number + 16):
+            save(store, nonce, size)
+        store.commit()
+    assert store._db.execute("SELECT count(*) FROM blocks").fetchone()[0] > 4000, "memories were moved meanwhile"
+    assert log.stat().st_size - before < 2 * 6400 * size
 
 
 def test_bytes_are_counted_across_restarts(tmp_path: Path) -> None:
@@ -200,30 +221,97 @@ INSERT INTO facts VALUES ('origin', 1000), ('next', 1001);
 """
 
 
-def test_journal_of_the_version_before(tmp_path: Path, open_store: OpenStore) -> None:
-    """A journal of format 1 is taken over with all it holds, once."""
+VERSION_2 = """
+PRAGMA page_size = 2048; PRAGMA application_id = 0x6D696C6C; PRAGMA user_version = 2;
+CREATE TABLE events (
+    sequence INTEGER PRIMARY KEY, topic TEXT NOT NULL, shard INTEGER NOT NULL, marks INTEGER NOT NULL,
+    message_id TEXT NOT NULL, received_ms INTEGER NOT NULL, checksum INTEGER NOT NULL, size INTEGER NOT NULL,
+    payload BLOB NOT NULL);
+CREATE TABLE blocks (
+    shard INTEGER NOT NULL, hash BLOB NOT NULL, generation INTEGER NOT NULL, state INTEGER NOT NULL, nonce INTEGER,
+    digest BLOB NOT NULL, first_sequence INTEGER NOT NULL, announced INTEGER NOT NULL, held_since INTEGER NOT NULL,
+    PRIMARY KEY (shard, hash)) WITHOUT ROWID;
+CREATE INDEX blocks_by_nonce ON blocks (shard, nonce) WHERE nonce IS NOT NULL;
+CREATE INDEX blocks_waiting ON blocks (held_since) WHERE held_since > 0;
+CREATE TABLE contents (
+    topic TEXT NOT NULL, shard INTEGER NOT NULL, digest BLOB NOT NULL, sequence INTEGER NOT NULL,
+    PRIMARY KEY (topic, shard, digest)) WITHOUT ROWID;
+CREATE TABLE latest (topic TEXT NOT NULL, shard INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (topic, shard));
+CREATE TABLE shards (shard INTEGER PRIMARY KEY, nonce INTEGER NOT NULL, saved_ms INTEGER NOT NULL);
+CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO facts VALUES ('origin', 1000), ('next', 1001), ('counted', 0), ('bytes', 0);
+"""
+
+
+@pytest.mark.parametrize("schema", [VERSION_1, VERSION_2], ids=["1", "2"])
+def test_journals_of_older_versions(
+    tmp_path: Path, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, schema: str
+) -> None:
+    """A journal of an older format is taken over with all it holds, once."""
+    monkeypatch.setattr(sqlite_store, "_MAX_RECENT", 1)
     new = open_store(tmp_path / "new")
-    fill(new, 5)
     tell(new, 7, 600)
+    fill(new, 5)
+    tables = ("events", "blocks", "contents", "shards")
     with sqlite3.connect(tmp_path / FILE_NAME) as old:
-        old.executescript(VERSION_1)
-        for table in ("events", "blocks", "contents", "shards"):
+        old.executescript(schema)
+        for table in tables:
             rows = new._db.execute(f"SELECT * FROM {table}").fetchall()
             old.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * len(rows[0]))})", rows)
     old.close()
     for number in (8, 9):
         store = open_store(tmp_path)
-        events = "SELECT * FROM events"
-        assert store._db.execute(events).fetchall() == new._db.execute(events).fetchall()
+        for table in tables:
+            ask = f"SELECT * FROM {table}"
+            assert store._db.execute(ask).fetchall() == new._db.execute(ask).fetchall() != []
         assert not store.read(0, 10**9)[1], "all checksums are right"
         assert (store.payload_bytes, store.next_sequence) == (new.payload_bytes, new.next_sequence)
         assert store.live_at(0, 7) == new.live_at(0, 7) != []
-        indices = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL ORDER BY name"
-        assert store._db.execute(indices).fetchall() == new._db.execute(indices).fetchall()
+        made = "SELECT type, name FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
+        assert store._db.execute(made).fetchall() == new._db.execute(made).fetchall()
         assert store._db.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
-        tell(store, number, 600)
-        tell(new, number, 600)
+        with monkeypatch.context() as patch:
+            patch.setattr("time.time_ns", lambda: 1_700_000_000_000_000_000)
+            tell(store, number, 600)
+            tell(new, number, 600)
+            fill(store, 1)
+            fill(new, 1)
         store.close()
+
+
+def test_memories_in_rows_are_bounded(tmp_path: Path, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is remembered waits in rows only up to the bound; moved or not, a reader and the next start know it."""
+    monkeypatch.setattr(sqlite_store, "_MAX_RECENT", 20)
+    store = open_store(tmp_path)
+    reader = Store(tmp_path, writer=False)
+    hashes, counts = [], []
+    for number in range(50):
+        tell(store, number, 10)
+        hashes.append(hashlib.sha256(b"%d" % number).digest())
+        counts.append(store._db.execute("SELECT count(*) FROM changes").fetchone()[0])
+        known = [reader.block(0, name) for name in hashes]
+        assert [block and block.nonce for block in known] == list(range(number + 1))
+        assert all(block and block.state is State.FINAL for block in known)
+    reader.close()
+    assert max(counts) <= 30, "a block has two memories, in three rows"
+    assert counts != sorted(counts), "they were moved"
+    store.close()
+    again = open_store(tmp_path)
+    assert [again.live_at(0, number) for number in range(50)] == [[name] for name in hashes]
+    again.begin()
+    assert not any(again.add_content("SaveRoundsInfo", 0, name[16:]) for name in hashes)
+    again.rollback()
+    assert again.newest_nonce(0) == 49
+
+
+def test_damaged_memories_refuse_the_start(tmp_path: Path) -> None:
+    """A row of memories that is none refuses the start and says what to do."""
+    Store(tmp_path, writer=True).close()
+    db = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    db.execute("INSERT INTO changes (change) VALUES (X'FF00')")
+    db.close()
+    with pytest.raises(JournalUnusable, match=r"remembered last cannot be read.*damaged.*backup"):
+        Store(tmp_path, writer=True)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +330,7 @@ def test_a_full_disk_is_no_damage(
             error.sqlite_errorcode = code
         raise error
 
-    monkeypatch.setattr(Store, "_check_newest", refuse)
+    monkeypatch.setattr(Store, "_read_newest", refuse)
     with pytest.raises(JournalUnusable) as raised:
         Store(tmp_path, writer=True)
     assert ("damaged" in str(raised.value)) == damaged

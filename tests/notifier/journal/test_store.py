@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from millrace.notifier.journal import postgres_store, rows, sqlite_store
 from millrace.notifier.journal.postgres_store import PostgresStore
 from millrace.notifier.journal.rows import JournalStore, JournalUnusable
 from millrace.notifier.journal.sqlite_store import FILE_NAME, Store
@@ -86,18 +87,19 @@ def fill(store: JournalStore, count: int, size: int = 100, now: int = 5) -> None
     store.commit()
 
 
-def test_reading_back_is_bounded_in_events_and_in_bytes(place: Place) -> None:
-    """The newest of the topics asked for, oldest first; what would go beyond the bytes is not among them."""
+@pytest.mark.parametrize(("bytes_bound", "count"), [(10**6, 7), (450, 5), (1, 1)])
+def test_newest_are_bounded_in_events_and_in_bytes(
+    place: Place, monkeypatch: pytest.MonkeyPatch, bytes_bound: int, count: int
+) -> None:
+    """A start reads the newest events, oldest first, and ends with the one that reaches the bound of bytes."""
+    for module in (postgres_store, rows, sqlite_store):
+        monkeypatch.setattr(module, "NEWEST_EVENTS", 7, raising=False)
+        monkeypatch.setattr(module, "NEWEST_BYTES", bytes_bound, raising=False)
     store = place.open()
     fill(store, 10)
-    store.begin()
-    store.append("Settings", 1, 0, "Settings:1:00:1", 5, b"x")
-    store.commit()
-    newest = store.next_sequence - 1
-    few = [entry.sequence for entry in store.read_back(("SaveBlock",), 3, 1000)]
-    assert few == [newest - 3, newest - 2, newest - 1]
-    assert len(store.read_back(("SaveBlock", "Settings"), 100, 451)) == 5
-    assert [entry.topic for entry in store.read_back(("SaveBlock", "Settings"), 100, 1)] == ["Settings"]
+    head = store.next_sequence
+    place.close()
+    assert [entry.sequence for entry in place.open().newest] == list(range(head - count, head))
 
 
 def corrupt(sequence: int, bytes_type: str = "BLOB") -> str:
@@ -246,10 +248,13 @@ STEPS = st.one_of(
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(STEPS, max_size=40))
-def test_both_stores_agree(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple]) -> None:
-    """Whatever is done, in whatever transactions, the server remembers what the file remembers."""
+@given(steps=st.lists(STEPS, max_size=40), recent=st.sampled_from([1, 3, 4096]))
+def test_both_stores_agree(
+    postgres: Postgres, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple], recent: int
+) -> None:
+    """Whatever is done, in whatever transactions, the server remembers what the file remembers, in rows or tables."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite_store, "_MAX_RECENT", recent)
         patch.setattr("time.time_ns", lambda: 1_700_000_000_000_000_000)  # both begin at one sequence
         places = [Place(tmp_path_factory.mktemp("journal"), None), Place(Path(), postgres)]
         try:
@@ -268,12 +273,10 @@ def replay(place: Place, steps: list[tuple]) -> list[object]:
     mark: tuple[int, ...] | None = None
     for name, *arguments in steps:
         if name in ("mark", "back_to"):
-            if mark is not None:
-                store.back_to(mark) if name == "back_to" else store.release_mark()
+            if mark is not None and name == "back_to":
+                store.back_to(mark)
             mark = store.mark() if name == "mark" else None
         elif name in ("commit", "rollback", "reopen"):
-            if mark is not None:
-                store.release_mark()
             mark = None
             (store.rollback if name == "rollback" else store.commit)()
             if name == "reopen":
@@ -282,15 +285,13 @@ def replay(place: Place, steps: list[tuple]) -> list[object]:
             store.begin()
         else:
             if name == "prune":  # has a transaction of its own
-                if mark is not None:
-                    store.release_mark()
                 mark = None
                 store.commit()
                 store.begin()
             result = getattr(store, name)(*arguments)
             if name == "append":
                 result = result.sequence
-            elif name == "waiting":
+            elif name in ("waiting", "live_at"):
                 result = sorted(result, key=repr)
             elif name == "prune":
                 store.commit()

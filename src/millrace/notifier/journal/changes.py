@@ -83,13 +83,10 @@ class Changes:
                 table[key] = before
         del self.events[events:]
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the memory of the rules changed."""
+        return bool(self.blocks or self.contents or self.latest or self.nonces)
+
     def __bool__(self) -> bool:
-        return bool(
-            self.events
-            or self.blocks
-            or self.contents
-            or self.latest
-            or self.nonces
-            or self.delete_events
-            or self.forget_before
-        )
+        return bool(self.events or self.remembers or self.delete_events or self.forget_before)

@@ -7,25 +7,29 @@ connection lives; when that was lost it takes the lock again and makes sure that
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from millrace.notifier.journal.changes import BlockKey, Changes, ContentKey, Known, LatestKey
 from millrace.notifier.journal.rows import (
-    CHECKED_AT_START,
+    NEWEST_BYTES,
+    NEWEST_EVENTS,
     PRUNE_ROWS,
     SELECT,
     JournalUnusable,
     block_of,
-    checksum,
     entry_of,
+    event_row,
+    held_of,
     intact,
     newest_of,
     prunable,
     row_of,
     signed,
     unsigned,
+    update_live,
 )
 from millrace.notifier.rules.dedup import Block
 from millrace.notifier.rules.entry import Entry
@@ -69,6 +73,7 @@ class PostgresStore:
 
     def __init__(self, url: Secret, schema: str, *, writer: bool) -> None:
         self._schema = schema
+        self._aside = f'rename the schema "{schema}" out of the'
         self._writer = writer
         self._commits: int | None = None  # how many this journal has seen, known once it is open
         self._doubt: Changes | None = None
@@ -96,7 +101,7 @@ class PostgresStore:
         return JournalUnusable(f"{error}. Mend that on the server, or choose another journal_url or journal_schema")
 
     def _damaged(self, what: object) -> JournalUnusable:
-        return JournalUnusable.damaged(self.place, what, f'rename the schema "{self._schema}" out of the')
+        return JournalUnusable.damaged(self.place, what, self._aside)
 
     # Opening, and opening again.
 
@@ -131,7 +136,7 @@ class PostgresStore:
         self.origin = self._fact("origin")
         if not self._writer:
             return
-        self._check_newest()
+        self.newest = self._read_newest()
         row = self._db.fetch("SELECT max(sequence), min(sequence), sum(size) FROM events")[0]
         self.next_sequence: int = max(self._fact("next"), (row[0] or 0) + 1)
         self.oldest: int = row[1] or self.next_sequence
@@ -164,10 +169,12 @@ class PostgresStore:
         if missing:
             raise self._damaged(f"the table {', '.join(sorted(missing))} is missing")
 
-    def _check_newest(self) -> None:
-        for row in self._db.fetch(f"{SELECT} ORDER BY sequence DESC LIMIT $1", CHECKED_AT_START):
-            if not intact(row):
-                raise self._damaged(f"event {row[0]} fails its checksum")
+    def _read_newest(self) -> list[Entry]:
+        sizes = self._db.fetch("SELECT sequence, size FROM events ORDER BY sequence DESC LIMIT $1", NEWEST_EVENTS)
+        totals = list(itertools.accumulate(row[1] for row in sizes))
+        count = min(len(totals), 1 + bisect.bisect_left(totals, NEWEST_BYTES))
+        rows = self._db.fetch(f"{SELECT} ORDER BY sequence DESC LIMIT $1", count)
+        return newest_of(self.place, rows, self._aside)
 
     def _fact(self, name: str) -> int:
         rows = self._db.fetch("SELECT value FROM facts WHERE name = $1", name)
@@ -209,7 +216,7 @@ class PostgresStore:
             )
             if changes.events:
                 await connection.executemany(
-                    "INSERT INTO events VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9)", [_event_row(e) for e in changes.events]
+                    "INSERT INTO events VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9)", [event_row(e) for e in changes.events]
                 )
             if changes.blocks:
                 await connection.executemany(_PUT_BLOCK, [(*k, *row_of(block)) for k, block in changes.blocks.items()])
@@ -277,9 +284,6 @@ class PostgresStore:
         """A point inside a transaction to go back to."""
         return (self.next_sequence, self.payload_bytes, *self._changes.mark())
 
-    def release_mark(self) -> None:
-        pass
-
     def back_to(self, mark: tuple[int, ...]) -> None:
         self.next_sequence, self.payload_bytes, undo, events = mark
         self._changes.back_to(undo, events)
@@ -314,11 +318,6 @@ class PostgresStore:
             else:
                 corrupt.append(row[0])
         return entries, corrupt
-
-    def read_back(self, topics: Sequence[str], count: int, max_bytes: int) -> list[Entry]:
-        """The newest intact events of some topics, oldest first: at most `count`, and none beyond `max_bytes`."""
-        ask = f"{SELECT} WHERE topic = ANY($1) ORDER BY sequence DESC LIMIT $2"
-        return newest_of(self._fetch(ask, list(topics), count), max_bytes)
 
     def prune(self, before_ms: int, max_bytes: int, dedup_window: int) -> int:
         """Delete some of the oldest events and memories beyond the bounds; return how many events went."""
@@ -361,11 +360,7 @@ class PostgresStore:
             "SELECT hash FROM blocks WHERE shard = $1 AND nonce = $2 AND state IN (1, 2)", shard, signed(nonce)
         )
         live = dict.fromkeys(row[0] for row in rows)
-        for (of, block_hash), block in self._changes.blocks.items():
-            if of == shard:
-                live.pop(block_hash, None)
-                if block.nonce == nonce and block.state in (1, 2):
-                    live[block_hash] = None
+        update_live(live, self._changes.blocks, shard, nonce)
         return list(live)
 
     def newest_nonce(self, shard: int) -> int | None:
@@ -386,9 +381,7 @@ class PostgresStore:
             before_ms,
         )
         found = {(row[0], row[1]): block_of(row[2:]) for row in rows}
-        found |= self._changes.blocks
-        held = [(*key, block) for key, block in found.items() if 0 < block.held_since < before_ms]
-        return sorted(held, key=lambda item: item[2].held_since)
+        return held_of(found | self._changes.blocks, before_ms)
 
     def add_content(self, topic: str, shard: int, digest: bytes) -> bool:
         key = topic, shard, digest
@@ -416,11 +409,6 @@ class PostgresStore:
             return False
         self._changes.put(self._changes.latest, key, digest)
         return True
-
-
-def _event_row(entry: Entry) -> tuple[object, ...]:
-    head = (entry.sequence, entry.topic, entry.shard, entry.marks, entry.message_id, entry.received_ms)
-    return (*head, checksum(entry), len(entry.payload), entry.payload)
 
 
 def _quoted(name: str) -> str:

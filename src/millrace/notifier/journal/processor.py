@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import sqlite3
 from typing import NamedTuple
-
-from google.protobuf.message import DecodeError
 
 from millrace.chain import outport
 from millrace.chain.headers import Header, proposes, read_header
@@ -17,6 +14,7 @@ from millrace.notifier.journal.rows import JournalStore
 from millrace.notifier.metrics import Metrics, Tally
 from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.rules import dedup, messages, results
+from millrace.notifier.rules.block_events import BLOCKS, read_block
 from millrace.notifier.rules.dedup import CONFLICT, HISTORICAL, INCOMPLETE, UNJOINED, Observer, Verdict
 from millrace.notifier.rules.entry import Entry, now_ms
 from millrace.notifier.rules.messages import Decoded, Undecodable
@@ -28,10 +26,6 @@ _log_missing = OccasionalLog(log, logging.WARNING, "blocks are missing")
 _log_fork = OccasionalLog(log, logging.WARNING, "two blocks have one nonce")
 _log_dead_letter = OccasionalLog(log, logging.WARNING, "dead letter")
 _log_irregular = OccasionalLog(log, logging.WARNING, "a block breaks a rule and is passed on as it came")
-
-# Blocks of the journal, and their bytes, which the memory of earlier blocks is rebuilt from at the start: more than a
-# call takes from shard to shard and back (seven rounds of four shards), but no second of a node's time.
-_WARMED_BY = 128, 4 * 1024 * 1024
 
 
 class Arrival(NamedTuple):
@@ -55,12 +49,13 @@ class Processor:
         self.tally = Tally()
         """What the open transaction will have counted."""
         self._memory = Memory()
-        for entry in store.read_back((outport.SAVE_BLOCK, outport.EXECUTED_BLOCK), *_WARMED_BY):
-            self._remember(entry)
 
-    def _remember(self, entry: Entry) -> None:
-        with contextlib.suppress(DecodeError):  # a block that only its node could read
-            normalise(pb.OutportBlock.FromString(entry.payload), self._memory)
+    def remember_newest(self) -> None:
+        """What the next blocks need to know of those that are in the journal; comes before the first `process`."""
+        for entry in self._store.newest:
+            if entry.topic in BLOCKS:
+                normalise(read_block(entry.payload), self._memory)
+        self._store.newest.clear()
 
     def process(self, arrival: Arrival) -> list[Entry]:
         """Append the events of one payload, if it has news. Never raises for what the payload says.
@@ -82,7 +77,6 @@ class Processor:
             log.exception("message could not be processed", extra={"topic": arrival.topic})
             reason = f"defect: {type(error).__name__}: {error}"[:500]
         else:
-            self._store.release_mark()
             return entries
         self._store.back_to(mark)
         self.tally.back_to(tally_mark)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from millrace.notifier.rules.dedup import Block, Index, State
 from millrace.notifier.rules.entry import Entry
 
-CHECKED_AT_START = 256  # newest events
+# Of the newest events, read at the start: all are checked, and blocks among them rebuild the memory of earlier blocks.
+# More than a call takes from shard to shard and back (seven rounds of four shards), but no second of a node's time.
+NEWEST_EVENTS, NEWEST_BYTES = 256, 4 * 1024 * 1024
 PRUNE_ROWS = 64  # deleted in one transaction, so that no append waits long
 
 SELECT = "SELECT sequence, topic, shard, marks, message_id, received_ms, checksum, size, payload FROM events"
@@ -33,6 +35,8 @@ class JournalStore(Index, Protocol):
     origin: int
     oldest: int
     payload_bytes: int
+    newest: list[Entry]
+    """The newest events, as they were at the start; whoever has used them empties this."""
 
     @property
     def place(self) -> str: ...
@@ -49,7 +53,6 @@ class JournalStore(Index, Protocol):
     def mark(self) -> tuple[int, ...]:
         """A point inside a transaction to go back to."""
 
-    def release_mark(self) -> None: ...
     def back_to(self, mark: tuple[int, ...]) -> None: ...
 
     def append(self, topic: str, shard: int, marks: int, message_id: str, now: int, payload: bytes) -> Entry:
@@ -57,9 +60,6 @@ class JournalStore(Index, Protocol):
 
     def read(self, after: int, max_bytes: int, max_rows: int = 1024) -> tuple[list[Entry], list[int]]:
         """Events beyond the sequence `after`, at least one if there is one; and the sequences found corrupt."""
-
-    def read_back(self, topics: Sequence[str], count: int, max_bytes: int) -> list[Entry]:
-        """The newest intact events of some topics, oldest first: at most `count`, and none beyond `max_bytes`."""
 
     def prune(self, before_ms: int, max_bytes: int, dedup_window: int) -> int:
         """Delete some of the oldest events and memories beyond the bounds; return how many events went.
@@ -76,6 +76,12 @@ def entry_of(row: Sequence[Any]) -> Entry:
     return Entry(row[0], row[1], row[2], row[3], row[4], row[5], row[8])
 
 
+def event_row(entry: Entry) -> tuple[object, ...]:
+    """The row of an event, as `SELECT` gives it."""
+    head = (entry.sequence, entry.topic, entry.shard, entry.marks, entry.message_id, entry.received_ms)
+    return (*head, checksum(entry), len(entry.payload), entry.payload)
+
+
 def intact(row: Sequence[Any]) -> bool:
     """Whether a row of events is what was written."""
     try:
@@ -90,15 +96,20 @@ def checksum(entry: Entry) -> int:
     return zlib.crc32(entry.payload, zlib.crc32(head.encode()))
 
 
-def newest_of(rows: Iterable[Sequence[Any]], max_bytes: int) -> list[Entry]:
-    """The intact events of rows that come newest first, up to so many bytes of payload; oldest first."""
+def newest_of(place: object, rows: Iterable[Sequence[Any]], aside: str = "move it") -> list[Entry]:
+    """The events of rows that come newest first, up to `NEWEST_BYTES`; oldest first.
+
+    Raises `JournalUnusable` when one of them fails its checksum.
+    """
     found: list[Entry] = []
+    size = 0
     for row in rows:
-        if intact(row):
-            max_bytes -= len(row[8])
-            if max_bytes < 0:
-                break
-            found.append(entry_of(row))
+        if not intact(row):
+            raise JournalUnusable.damaged(place, f"event {row[0]} fails its checksum", aside)
+        found.append(entry_of(row))
+        size += row[7]
+        if size >= NEWEST_BYTES:
+            break
     return found[::-1]
 
 
@@ -136,6 +147,21 @@ def row_of(block: Block) -> tuple[int, int, int | None, bytes, int, int, int]:
         int(block.announced),
         block.held_since,
     )
+
+
+def update_live(live: dict[bytes, None], changed: Mapping[tuple[int, bytes], Block], shard: int, nonce: int) -> None:
+    """Bring the hashes of the live blocks of a shard at a nonce up to date with blocks that changed since."""
+    for (of, block_hash), block in changed.items():
+        if of == shard:
+            live.pop(block_hash, None)
+            if block.nonce == nonce and block.state in (State.SAVED, State.FINAL):
+                live[block_hash] = None
+
+
+def held_of(blocks: Mapping[tuple[int, bytes], Block], before_ms: int) -> list[tuple[int, bytes, Block]]:
+    """Those of the blocks whose announcement has waited since before this time, the longest first."""
+    held = [(*key, block) for key, block in blocks.items() if 0 < block.held_since < before_ms]
+    return sorted(held, key=lambda item: item[2].held_since)
 
 
 def signed(number: int | None) -> int | None:

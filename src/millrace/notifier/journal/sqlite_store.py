@@ -3,49 +3,56 @@
 WAL with synchronous=FULL: what was committed survives the loss of power. Every event has a checksum over all
 its columns. SQLite itself checks the frames of its log and cuts off a torn tail.
 
-A commit writes every page that it touched whole, however small the message. So pages are small, and there is no index
-that something else can stand in for: the bytes of all events are counted along, and what is too old is found by
-going round the tables (`_sweep`).
+A commit writes every page that it touched whole, however small the message. So pages are small; what the rules
+remember is appended to the table `changes`, see `recent`, and moved to its own tables many at a time; and there is no
+index that something else can stand in for: the bytes of all events are counted along, and what is too old is found
+by going round the tables (`_sweep`).
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from millrace.notifier.journal.changes import BlockKey, Changes
+from millrace.notifier.journal.recent import Recent, encode
 from millrace.notifier.journal.rows import (
-    CHECKED_AT_START,
+    NEWEST_EVENTS,
     PRUNE_ROWS,
     SELECT,
     JournalUnusable,
     block_of,
-    checksum,
     entry_of,
+    event_row,
+    held_of,
     intact,
     newest_of,
     prunable,
     row_of,
     signed,
     unsigned,
+    update_live,
 )
 from millrace.notifier.rules.dedup import Block
 from millrace.notifier.rules.entry import Entry
 
 FILE_NAME = "journal.sqlite3"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _APPLICATION_ID = 0x6D696C6C  # "mill"
 # Small commits write a fifth of what they do with 8,192, and large blocks cost 0.24 ms of CPU more; with 1,024 an
 # eighth, but 0.6 ms (266 KB, insert, commit and checkpoint).
 _PAGE_SIZE = 2048
-_CHECKED_BYTES = 16 * 1024 * 1024  # of the newest events at a start, so that large ones do not make nodes wait
 # What says nothing of the file's content: full, busy, locked, read-only, out of memory, cannot be opened.
 _PASSING = {
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_CANTOPEN,
 }  # fmt: skip
+# Memories in `changes` before they are moved to their tables: that takes 30 ms, and a start reads as many in 10 ms.
+_MAX_RECENT = 4096
 _COUNT_EVERY = 1024  # events, between writes of the count of bytes
 _SWEEP_ROWS = 512  # looked at in one transaction at least
 _SWEEP_SHARE = 4  # … and for each event since the one before; so the tables outgrow the window by a third at most
@@ -68,6 +75,7 @@ CREATE TABLE latest (topic TEXT NOT NULL, shard INTEGER NOT NULL, digest BLOB NO
 CREATE TABLE shards (shard INTEGER PRIMARY KEY, nonce INTEGER NOT NULL, saved_ms INTEGER NOT NULL);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
+_CHANGES = "CREATE TABLE changes (id INTEGER PRIMARY KEY, change BLOB NOT NULL);"
 _FROM_VERSION_1 = f"""
 INSERT INTO facts SELECT 'counted', coalesce(max(sequence), 0) FROM events;
 INSERT INTO facts SELECT 'bytes', coalesce(sum(size), 0) FROM events;
@@ -76,9 +84,11 @@ DROP INDEX blocks_by_nonce;
 DROP INDEX blocks_by_age;
 DROP INDEX contents_by_age;
 CREATE INDEX blocks_by_nonce ON blocks (shard, nonce) WHERE nonce IS NOT NULL;
-PRAGMA user_version = {SCHEMA_VERSION};
+{_CHANGES}
 """
-"""Pages keep their size: it is that of a new journal only."""
+_OLDER = {1: _FROM_VERSION_1, 2: _CHANGES}
+"""How a journal of an older version is taken over. Pages keep their size: it is that of a new journal only."""
+_BLOCK = "generation, state, nonce, digest, first_sequence, announced, held_since"
 _KEYS = {"blocks": ("shard", "hash"), "contents": ("topic", "shard", "digest")}
 
 
@@ -87,6 +97,7 @@ class Store:
 
     def __init__(self, directory: Path, *, writer: bool) -> None:
         self.path = directory / FILE_NAME
+        self._writer = writer
         if writer:
             directory.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10.0)
@@ -124,7 +135,7 @@ class Store:
             self._create()
         self._require_ours()
         self.origin = self._fact("origin")
-        self._check_newest()
+        self.newest = self._read_newest()
         oldest, newest = (
             self._db.execute(f"SELECT {ask}(sequence) FROM events").fetchone()[0] for ask in ("min", "max")
         )
@@ -133,6 +144,8 @@ class Store:
         self._counted = self._fact("counted")
         later = self._db.execute("SELECT total(size) FROM events WHERE sequence > ?", (self._counted,)).fetchone()[0]
         self.payload_bytes = self._fact("bytes") + int(later)
+        self._recent = self._read_recent()
+        self._changes, self._moved = Changes(), False
         self._swept = self.next_sequence
         self._swept_to: dict[str, tuple[Any, ...] | None] = dict.fromkeys(_KEYS)
 
@@ -143,31 +156,33 @@ class Store:
         # a smaller sequence and so learns of the gap. A journal never writes 1,000 events each second for long.
         origin = time.time_ns() // 1_000_000
         facts = f"INSERT INTO facts VALUES ('origin', {origin}), ('next', {origin + 1}), ('counted', 0), ('bytes', 0);"
-        self._db.executescript(f"BEGIN; {_SCHEMA} {facts} COMMIT;")
+        self._db.executescript(f"BEGIN; {_SCHEMA} {_CHANGES} {facts} COMMIT;")
 
     def _require_ours(self) -> None:
         if self._db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
             raise JournalUnusable(f"{self.path} is a database of something else: choose another data_dir")
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version == 1:
-            self._db.executescript(f"BEGIN IMMEDIATE; {_FROM_VERSION_1} COMMIT;")
-            return
-        if version != SCHEMA_VERSION:
+        if version in _OLDER:
+            self._db.executescript(
+                f"BEGIN IMMEDIATE; {_OLDER[version]} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+            )
+        elif version != SCHEMA_VERSION:
             raise JournalUnusable(
                 f"{self.path} has format {version}, this version reads {SCHEMA_VERSION}: "
                 "start the version that wrote it, or choose another data_dir"
             )
 
-    def _check_newest(self) -> None:
-        size = 0
-        newest = self._db.execute(f"{SELECT} ORDER BY sequence DESC LIMIT ?", (CHECKED_AT_START,))
-        for row in newest:
-            if not intact(row):
-                raise JournalUnusable.damaged(self.path, f"event {row[0]} fails its checksum")
-            size += row[7]
-            if size >= _CHECKED_BYTES:
-                break
-        newest.close()
+    def _read_newest(self) -> list[Entry]:
+        rows = self._db.execute(f"{SELECT} ORDER BY sequence DESC LIMIT ?", (NEWEST_EVENTS,))
+        newest = newest_of(self.path, rows)
+        rows.close()
+        return newest
+
+    def _read_recent(self) -> Recent:
+        try:
+            return Recent.read(row[0] for row in self._db.execute("SELECT change FROM changes ORDER BY id"))
+        except (msgspec.DecodeError, ValueError, TypeError) as error:
+            raise JournalUnusable.damaged(self.path, f"what was remembered last cannot be read ({error})") from error
 
     def _fact(self, name: str) -> int:
         row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
@@ -179,13 +194,45 @@ class Store:
 
     def begin(self) -> None:
         self._undo = self.next_sequence, self.oldest, self.payload_bytes, self._counted
+        self._changes, self._moved = Changes(), False
         self._db.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
         """Return once everything since `begin` is on disk."""
+        changes = self._changes
+        if changes.events:
+            rows = [event_row(entry) for entry in changes.events]
+            self._db.executemany("INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?)", rows)
+        if len(self._recent) >= _MAX_RECENT:
+            self._move_recent()
+        if changes.remembers:
+            self._db.execute("INSERT INTO changes (change) VALUES (?)", (encode(changes),))
         self._db.execute("COMMIT")
+        if self._moved:
+            self._recent = Recent()
+        self._recent.absorb(changes)
+        self._changes = Changes()
+
+    def _move_recent(self) -> None:
+        """Write what was remembered last to its tables; it leaves memory at the commit."""
+        recent, execute = self._recent, self._db.executemany
+        marks = ", ".join(f"{name} = excluded.{name}" for name in _BLOCK.split(", "))
+        execute(
+            f"INSERT INTO blocks (shard, hash, {_BLOCK}) VALUES (?,?,?,?,?,?,?,?,?)"
+            f" ON CONFLICT (shard, hash) DO UPDATE SET {marks}",
+            [(*key, *row_of(block)) for key, block in sorted(recent.blocks.items())],
+        )
+        contents = [(*key, sequence) for key, sequence in sorted(recent.contents.items())]
+        execute("INSERT OR REPLACE INTO contents VALUES (?,?,?,?)", contents)
+        latest = [(*key, digest) for key, digest in recent.latest.items()]
+        execute("INSERT OR REPLACE INTO latest VALUES (?,?,?)", latest)
+        nonces = [(shard, signed(nonce), at) for shard, (nonce, at) in recent.nonces.items()]
+        execute("INSERT OR REPLACE INTO shards VALUES (?,?,?)", nonces)
+        self._db.execute("DELETE FROM changes")
+        self._moved = True
 
     def rollback(self) -> None:
+        self._changes = Changes()
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
         self.next_sequence, self.oldest, self.payload_bytes, self._counted = self._undo
@@ -196,26 +243,18 @@ class Store:
 
     def mark(self) -> tuple[int, ...]:
         """A point inside a transaction to go back to."""
-        self._db.execute("SAVEPOINT message")
-        return self.next_sequence, self.payload_bytes
-
-    def release_mark(self) -> None:
-        self._db.execute("RELEASE message")
+        return self.next_sequence, self.payload_bytes, *self._changes.mark()
 
     def back_to(self, mark: tuple[int, ...]) -> None:
-        self._db.execute("ROLLBACK TO message")
-        self._db.execute("RELEASE message")
-        self.next_sequence, self.payload_bytes = mark
+        self.next_sequence, self.payload_bytes, undo, events = mark
+        self._changes.back_to(undo, events)
 
     # Events.
 
     def append(self, topic: str, shard: int, marks: int, message_id: str, now: int, payload: bytes) -> Entry:
         """Add an event under the next sequence."""
         entry = Entry(self.next_sequence, topic, shard, marks, message_id, now, payload)
-        self._db.execute(
-            "INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?)",
-            (entry.sequence, topic, shard, marks, message_id, now, checksum(entry), len(payload), payload),
-        )
+        self._changes.events.append(entry)
         self.next_sequence += 1
         self.payload_bytes += len(payload)
         return entry
@@ -237,15 +276,6 @@ class Store:
         cursor.close()
         return entries, corrupt
 
-    def read_back(self, topics: Sequence[str], count: int, max_bytes: int) -> list[Entry]:
-        """The newest intact events of some topics, oldest first: at most `count`, and none beyond `max_bytes`."""
-        marks = ", ".join("?" * len(topics))
-        ask = f"{SELECT} WHERE topic IN ({marks}) ORDER BY sequence DESC LIMIT ?"
-        rows = self._db.execute(ask, (*topics, count))
-        found = newest_of(rows, max_bytes)
-        rows.close()
-        return found
-
     def prune(self, before_ms: int, max_bytes: int, dedup_window: int) -> int:
         """Delete some of the oldest events and memories beyond the bounds; return how many events went."""
         rows = self._db.execute(
@@ -262,6 +292,8 @@ class Store:
             self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?,?)", facts)
         horizon = self.next_sequence - dedup_window
         if horizon > self.origin:
+            if self._recent.older_than(horizon):
+                self._move_recent()
             count = max(_SWEEP_ROWS, _SWEEP_SHARE * (self.next_sequence - self._swept))
             self._sweep("blocks", "first_sequence < ? AND held_since = 0", horizon, count)
             self._sweep("contents", "sequence < ?", horizon, count)
@@ -289,60 +321,77 @@ class Store:
     # The memory of the rules.
 
     def block(self, shard: int, block_hash: bytes) -> Block | None:
-        row = self._db.execute(
-            "SELECT generation, state, nonce, digest, first_sequence, announced, held_since FROM blocks"
-            " WHERE shard = ? AND hash = ?",
-            (shard, block_hash),
-        ).fetchone()
+        key = shard, block_hash
+        if not self._writer:
+            return self._block_as_committed(key)
+        return self._changes.blocks.get(key) or self._recent.blocks.get(key) or self._block_of_table(key)
+
+    def _block_as_committed(self, key: BlockKey) -> Block | None:
+        """For a reader, who has to look into the rows of changes; rarely, and at one state of the file."""
+        self._db.execute("BEGIN")
+        try:
+            return self._read_recent().blocks.get(key) or self._block_of_table(key)
+        finally:
+            self._db.execute("COMMIT")
+
+    def _block_of_table(self, key: BlockKey) -> Block | None:
+        row = self._db.execute(f"SELECT {_BLOCK} FROM blocks WHERE shard = ? AND hash = ?", key).fetchone()
         return None if row is None else block_of(row)
 
     def put_block(self, shard: int, block_hash: bytes, block: Block) -> None:
-        generation, state, nonce, digest, first_sequence, announced, held_since = row_of(block)
-        # An update without the nonce leaves the index of nonces alone.
-        updated = self._db.execute(
-            "UPDATE blocks SET generation = ?, state = ?, digest = ?, first_sequence = ?, announced = ?, held_since = ?"
-            " WHERE shard = ? AND hash = ? AND nonce IS ?",
-            (generation, state, digest, first_sequence, announced, held_since, shard, block_hash, nonce),
-        )
-        if updated.rowcount == 0:
-            row = shard, block_hash, *row_of(block)
-            self._db.execute("INSERT OR REPLACE INTO blocks VALUES (?,?,?,?,?,?,?,?,?)", row)
+        self._changes.put(self._changes.blocks, (shard, block_hash), block)
 
     def live_at(self, shard: int, nonce: int) -> list[bytes]:
         rows = self._db.execute(
             "SELECT hash FROM blocks WHERE shard = ? AND nonce = ? AND state IN (1, 2)", (shard, signed(nonce))
         )
-        return [row[0] for row in rows]
+        live = dict.fromkeys(row[0] for row in rows)
+        for blocks in (self._recent.blocks, self._changes.blocks):
+            update_live(live, blocks, shard, nonce)
+        return list(live)
 
     def newest_nonce(self, shard: int) -> int | None:
+        known = self._changes.nonces.get(shard) or self._recent.nonces.get(shard)
+        if known is not None:
+            return known[0]
         row = self._db.execute("SELECT nonce FROM shards WHERE shard = ?", (shard,)).fetchone()
         return None if row is None else unsigned(row[0])
 
     def set_newest_nonce(self, shard: int, nonce: int) -> None:
-        now = time.time_ns() // 1_000_000
-        self._db.execute("INSERT OR REPLACE INTO shards VALUES (?,?,?)", (shard, signed(nonce), now))
+        self._changes.put(self._changes.nonces, shard, (nonce, time.time_ns() // 1_000_000))
 
     def shards(self) -> dict[int, tuple[int, int]]:
         """Shard -> nonce of its newest block, and when (ms) that came."""
-        return {row[0]: (unsigned(row[1]), row[2]) for row in self._db.execute("SELECT * FROM shards")}
+        table = {row[0]: (unsigned(row[1]), row[2]) for row in self._db.execute("SELECT * FROM shards")}
+        return table | self._recent.nonces | self._changes.nonces
 
     def waiting(self, before_ms: int) -> list[tuple[int, bytes, Block]]:
         rows = self._db.execute(
-            "SELECT shard, hash, generation, state, nonce, digest, first_sequence, announced, held_since"
-            " FROM blocks WHERE held_since > 0 AND held_since < ? ORDER BY held_since LIMIT 1000",
-            (before_ms,),
-        ).fetchall()
-        return [(row[0], row[1], block_of(row[2:])) for row in rows]
+            f"SELECT shard, hash, {_BLOCK} FROM blocks WHERE held_since > 0 AND held_since < ?"
+            " ORDER BY held_since LIMIT ?",
+            (before_ms, 1000 + len(self._recent.blocks)),
+        )
+        found = {(row[0], row[1]): block_of(row[2:]) for row in rows if (row[0], row[1]) not in self._recent.blocks}
+        found |= {key: self._recent.blocks[key] for key in self._recent.held}
+        return held_of(found | self._changes.blocks, before_ms)
 
     def add_content(self, topic: str, shard: int, digest: bytes) -> bool:
-        cursor = self._db.execute(
-            "INSERT OR IGNORE INTO contents VALUES (?,?,?,?)", (topic, shard, digest, self.next_sequence)
-        )
-        return cursor.rowcount == 1
+        key = topic, shard, digest
+        if key in self._changes.contents or key in self._recent.contents:
+            return False
+        ask = "SELECT 1 FROM contents WHERE topic = ? AND shard = ? AND digest = ?"
+        if self._db.execute(ask, key).fetchone() is not None:
+            return False
+        self._changes.put(self._changes.contents, key, self.next_sequence)
+        return True
 
     def swap_latest(self, topic: str, shard: int, digest: bytes) -> bool:
-        row = self._db.execute("SELECT digest FROM latest WHERE topic = ? AND shard = ?", (topic, shard)).fetchone()
-        if row is not None and row[0] == digest:
+        key = topic, shard
+        before = self._changes.latest.get(key) or self._recent.latest.get(key)
+        if before is None:
+            row = self._db.execute("SELECT digest FROM latest WHERE topic = ? AND shard = ?", key).fetchone()
+            before = None if row is None else row[0]
+        if before == digest:
             return False
-        self._db.execute("INSERT OR REPLACE INTO latest VALUES (?,?,?)", (topic, shard, digest))
+        self._changes.put(self._changes.latest, key, digest)
         return True

@@ -199,11 +199,11 @@ def _place(index: Index, shard: int, block_hash: bytes, nonce: int | None) -> tu
     if nonce is None:
         return False, 0, 0
     newest = index.newest_nonce(shard)
-    fork = any(other != block_hash for other in index.live_at(shard, nonce))
-    if newest is None or nonce > newest:
+    if newest is None or nonce > newest:  # no live block has such a nonce
         index.set_newest_nonce(shard, nonce)
         missing = 0 if newest is None else nonce - newest - 1
-        return fork, missing, (CONFLICT if fork else 0) | (INCOMPLETE if missing else 0)
+        return False, missing, INCOMPLETE if missing else 0
+    fork = any(other != block_hash for other in index.live_at(shard, nonce))
     return fork, 0, CONFLICT if fork else HISTORICAL
 
 

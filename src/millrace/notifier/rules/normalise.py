@@ -10,9 +10,8 @@ Only the logs of the transaction pool change; everything else stays as the node 
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections import Counter
+from typing import Generic, TypeVar
 
 from millrace.chain.proto import outport_pb2 as pb
 
@@ -24,37 +23,62 @@ _MAX_SPLIT_BYTES = 64 * 1024 * 1024  # what the splitting of a block's transfers
 _REMEMBERED_RESULTS = 100_000
 _REMEMBERED_TRANSFERS = 100_000
 
+K = TypeVar("K")
+V = TypeVar("V")
+_Event = tuple[pb.Event, bytes]
+"""An event and its identifier."""
+
+
+class _Newest(Generic[K, V]):
+    """The values that came last, between half of `limit` and `limit` of them: the older half goes at once."""
+
+    def __init__(self, limit: int) -> None:
+        self._half = limit // 2
+        self._new: dict[K, V] = {}
+        self._old: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        value = self._new.get(key)
+        return self._old.get(key) if value is None else value
+
+    def update(self, values: dict[K, V]) -> None:
+        for key, value in values.items():
+            self._new[key] = value
+            if len(self._new) >= self._half:
+                self._old, self._new = self._new, {}
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._old)
+
 
 class Memory:
     """What one block needs to know of earlier ones, of all shards; bounded, the oldest is forgotten first."""
 
     def __init__(self) -> None:
-        self._originals: OrderedDict[str, str] = OrderedDict()
-        self._transfers: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
+        self._originals: _Newest[str, str] = _Newest(_REMEMBERED_RESULTS)
+        self._transfers: _Newest[int, tuple[int, int]] = _Newest(_REMEMBERED_TRANSFERS)
 
-    def remember_result(self, result: str, original: str) -> None:
-        """A smart-contract result (hex hash) belongs to a transaction (hex hash)."""
-        self._originals[result] = original
-        if len(self._originals) > _REMEMBERED_RESULTS:
-            self._originals.popitem(last=False)
+    def remember_results(self, originals: dict[str, str]) -> None:
+        """Smart-contract results (hex hash) belong to transactions (hex hash)."""
+        self._originals.update(originals)
 
     def original_of(self, result: str) -> str | None:
         """The transaction of a result seen in an earlier block."""
         return self._originals.get(result)
 
-    def remember_transfers(self, shard: int, seen: Counter[bytes]) -> None:
-        """Transfers which a block of `shard` told, with how often. The shard that told one first counts."""
-        for key, times in seen.items():
-            if self._transfers.get(key, (shard, 0))[0] == shard:
-                self._transfers[key] = shard, times
-                self._transfers.move_to_end(key)
-        while len(self._transfers) > _REMEMBERED_TRANSFERS:
-            self._transfers.popitem(last=False)
+    def remember_transfers(self, shard: int, told: list[int]) -> None:
+        """Transfers which a block of `shard` told, each as often as it did. The shard that told one first counts."""
+        seen = {}
+        for key, times in Counter(told).items():
+            known = self._transfers.get(key)
+            if known is None or known[0] == shard:
+                seen[key] = shard, times
+        self._transfers.update(seen)
 
-    def told_elsewhere(self, shard: int, key: bytes) -> int:
+    def told_elsewhere(self, shard: int, key: int) -> int:
         """How often another shard told this transfer."""
-        where, times = self._transfers.get(key, (shard, 0))
-        return 0 if where == shard else times
+        known = self._transfers.get(key)
+        return 0 if known is None or known[0] == shard else known[1]
 
 
 def normalise(block: pb.OutportBlock, memory: Memory, splitter: Splitter | None = None) -> None:
@@ -65,9 +89,7 @@ def normalise(block: pb.OutportBlock, memory: Memory, splitter: Splitter | None 
         original = info.smartContractResult.originalTxHash
         if original:
             originals[result] = original.hex()
-            memory.remember_result(result, originals[result])
-    if not pool.logs:
-        return
+    memory.remember_results(originals)
     # Each access to a part of a message costs: what is asked for again is taken out once.
     logs = [(log, log.txHash, list(log.log.events)) for log in pool.logs]
     identifiers = [[event.identifier for event in events] for _, _, events in logs]
@@ -80,33 +102,40 @@ def normalise(block: pb.OutportBlock, memory: Memory, splitter: Splitter | None 
     )
     arrived = _arrived(block)
     splitter = splitter or Splitter()
-    told: Counter[bytes] = Counter()
-    confirmed: Counter[bytes] = Counter()
+    told: list[int] = []
+    confirmed: Counter[int] = Counter()
     for (log, execution, before), inside in zip(logs, identifiers, strict=True):
         owner = originals.get(execution) or memory.original_of(execution) or execution
         if owner != execution:
             log.txHash = owner
         if TRANSFERS.isdisjoint(inside):
             continue
-        undone = execution in failed or owner in failed
-        confirms = execution in arrived
-        events = splitter.split(before, inside)
-        kept = []
-        for event, identifier in events:
-            if identifier in TRANSFERS:
-                if undone:
-                    continue
-                key = _transfer_key(owner, identifier, event)
-                if confirms:
-                    confirmed[key] += 1
-                    if confirmed[key] <= memory.told_elsewhere(block.shardID, key):
-                        continue
-                else:
-                    told[key] += 1
-            kept.append(event)
+        events = list(zip(before, inside, strict=True))
+        if MULTI_TRANSFER in inside:
+            events = splitter.split(events)
+        kept = events
+        if execution in failed or owner in failed:
+            kept = [item for item in events if item[1] not in TRANSFERS]
+        elif execution in arrived:
+            kept = _unconfirmed(events, owner, block.shardID, memory, confirmed)
+        else:
+            told += [_transfer_key(owner, *item) for item in events if item[1] in TRANSFERS]
         if len(events) != len(before) or len(kept) != len(events):
             _replace(log.log, kept)
     memory.remember_transfers(block.shardID, told)
+
+
+def _unconfirmed(events: list[_Event], owner: str, shard: int, memory: Memory, confirmed: Counter[int]) -> list[_Event]:
+    """The events without transfers that another shard told; `confirmed` counts the block's tellings of each."""
+    kept = []
+    for event, identifier in events:
+        if identifier in TRANSFERS:
+            key = _transfer_key(owner, event, identifier)
+            confirmed[key] += 1
+            if confirmed[key] <= memory.told_elsewhere(shard, key):
+                continue
+        kept.append((event, identifier))
+    return kept
 
 
 def _arrived(block: pb.OutportBlock) -> set[str]:
@@ -130,13 +159,13 @@ class Splitter:
     def __init__(self) -> None:
         self._left = _MAX_SPLIT_BYTES
 
-    def split(self, events: Sequence[pb.Event], identifiers: Sequence[bytes]) -> list[tuple[pb.Event, bytes]]:
-        """The events, each with its identifier; transfers of several tokens are made one event per token.
+    def split(self, events: list[_Event]) -> list[_Event]:
+        """The events, with transfers of several tokens made one event per token.
 
         Topics of such an event: token, nonce, amount for each token, then the receiver.
         """
         result = []
-        for event, identifier in zip(events, identifiers, strict=True):
+        for event, identifier in events:
             if identifier == MULTI_TRANSFER:
                 count = len(event.topics)
                 size = event.ByteSize() * (count // 3)
@@ -159,16 +188,18 @@ def _one_per_token(event: pb.Event) -> list[pb.Event]:
     return singles
 
 
-def _transfer_key(owner: str, identifier: bytes, event: pb.Event) -> bytes:
-    """Equal for the two tellings of one transfer, by the sender's and by the receiver's shard."""
-    parts = (owner.encode(), identifier, event.address, *event.topics)
-    lengths = ",".join([str(len(part)) for part in parts]).encode()  # else two different lists could join to the same
-    return hashlib.blake2b(b"".join((lengths, b"|", *parts)), digest_size=16).digest()
+def _transfer_key(owner: str, event: pb.Event, identifier: bytes) -> int:
+    """Equal for the two tellings of one transfer, by the sender's and by the receiver's shard.
+
+    Python's hash, whose secret is new in every process: 64 bits that nobody can aim at, so two of all the transfers
+    remembered are the same once in a thousand million notifiers.
+    """
+    return hash((owner, identifier, event.address, *event.topics))
 
 
-def _replace(log: pb.Log, events: list[pb.Event]) -> None:
+def _replace(log: pb.Log, events: list[_Event]) -> None:
     copies = []
-    for event in events:
+    for event, _ in events:
         copy = pb.Event()
         copy.CopyFrom(event)
         copies.append(copy)
