@@ -88,7 +88,7 @@ class Service:
         self.settings = settings
         self.network: NetworkProfile = settings.network()
         self.started = time.monotonic()
-        self.journal = Journal(Path(settings.data_dir) / "journal.sqlite")
+        self.journal = Journal(Path(settings.data_dir) / "journal.sqlite", settings.mark_path)
         self.api: ChainApi | None = None
         self.signer: SigningProcess | None = None
         self.peer: Peer | None = None
@@ -114,7 +114,6 @@ class Service:
         identity.check_may_start(data_dir, self.identity)
         self._started.push_async_callback(self.journal.close)
         self.journal.open()
-        identity.bind_journal(data_dir, self.identity)
         self.leases = keeper_of(settings, self.identity, self.journal)
         self._started.push_async_callback(self.leases.close)
         self.lifecycle.sponsor.why_not = self._why_not

@@ -381,7 +381,7 @@ class SigningProcess:
             await process.wait()
 
 
-def where_keys_are(settings: RelayerSettings, journal: Path) -> Start:
+def where_keys_are(settings: RelayerSettings, journal: Path, mark: Path, owner: str) -> Start:
     """What a signing process of this service starts with.
 
     Keys in the environment are taken out of it: no child inherits them, and each new signing process gets them
@@ -394,6 +394,8 @@ def where_keys_are(settings: RelayerSettings, journal: Path) -> Start:
         seeds,
         settings.key_passphrase_file,
         str(journal),
+        str(mark),
+        owner,
         settings.policy_file,
         settings.profile,
         settings.network().chain_id,
