@@ -10,6 +10,8 @@ import signal
 import time
 from pathlib import Path
 
+import msgspec
+
 from millrace.chain.network import NetworkProfile
 from millrace.relayer.blocks.tracker import Tracker
 from millrace.relayer.events.absent_accounts import AbsentAccounts
@@ -219,7 +221,8 @@ class Service:
         if not self._keys.key_files and not self._keys.key_env:
             log.warning("no keys are set: relay and sign are refused")
             return
-        signer = SigningProcess(self._keys, self.settings.signer_timeout)
+        keys = msgspec.structs.replace(self._keys, owner=self.identity.id)
+        signer = SigningProcess(keys, self.settings.signer_timeout)
         signer.on_return = self._sign_missed
         signer.why_not = lambda: self.leases.why_not(signer.relayers.values())
         try:

@@ -22,8 +22,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from millrace.relayer.signing.process import Vault
-from millrace.relayer.signing.wire import Answer, Done, Ready, Start, Work, frame
 from relayer_support import NETWORK, RELAYERS, sign, transfer, wallet, write_keys
 
 from millrace.chain.keys import KeyPair, verify
@@ -35,6 +33,8 @@ from millrace.relayer.rules.policy import PolicyFile
 from millrace.relayer.rules.slices import PART
 from millrace.relayer.signing import handle
 from millrace.relayer.signing.handle import SignerError, SigningProcess
+from millrace.relayer.signing.process import Vault
+from millrace.relayer.signing.wire import Answer, Done, Ready, Start, Work, frame
 
 ALICE = wallet(1)
 

@@ -3,7 +3,7 @@
 What a row holds hashes to a number, and the numbers of all rows add up to a total: a commit adds those of rows that
 came and takes away those of rows that went, however old they are, so that a row that changes or is forgotten needs no
 history. Commits are links of a chain: each has a number, and a head that is the hash of the head before it, of the
-number and of the total. The last link lies in the table `chain`, and what of it was acknowledged in the mark (`mark.py`).
+number and of the total. The last link lies in the table `chain`, and what was acknowledged in the mark (`mark.py`).
 
 Triggers of the connection that writes note what comes and goes, whoever does it and by whatever statement. Rows that
 come many thousand times a second are told by who writes them, which takes a fifth of the time of a trigger.

@@ -22,7 +22,8 @@ JOURNAL = "journal.sqlite"
 ID_BYTES = 16
 
 State = Literal["new", "ready", "restored", "moved"]
-"""`new`: never started, so that it may be without a mark; `restored`: of the time of its backup, nothing may be signed before a safe start; `moved`: its place is elsewhere."""
+"""`new`: never started, so that it may be without a mark; `restored`: of the time of its backup, nothing may be signed
+before a safe start; `moved`: its place is elsewhere."""
 
 
 class IdentityError(Exception):

@@ -24,7 +24,7 @@ from millrace.relayer.journal.chain import Chain, Chained, Link
 from millrace.relayer.journal.checkpoints import Checkpoints
 from millrace.relayer.journal.mark import Mark
 from millrace.relayer.journal.submissions import Cosigned, Record
-from millrace.relayer.journal.versions import bring_up_to_date
+from millrace.relayer.journal.versions import UnknownVersion, bring_up_to_date
 from millrace.relayer.journal.writer import JournalError, NonceTaken, Write, Writer
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Journal:
         owner = identity.read(self.path.parent)
         try:
             self._take_lock()
-            self._mark = memory.mark_of(self.path, self._mark_path, owner)
+            self._mark = Mark(memory.mark_place(self.path, self._mark_path), owner.id)
             last = memory.recall(self.path, self._mark, owner)
             connection = _connect(self.path, Chained)
             assert isinstance(connection, Chained)
@@ -79,7 +79,7 @@ class Journal:
             self._reader = _connect(self.path)
         except memory.MemoryLost as error:
             self._give_lock_back()
-            raise JournalError(str(error)) from error
+            raise JournalError(f"{self.path}: {error}") from error
         except (OSError, sqlite3.Error) as error:
             self._give_lock_back()
             raise JournalError(f"{self.path}: {error}. {_advice(error)}") from error
@@ -301,6 +301,8 @@ def _advice(error: Exception) -> str:
     name = getattr(error, "sqlite_errorname", "")
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or name in _NO_ROOM:
         return "Make room on the disk, and start again: nothing is lost. Leave the files where they are"
+    if isinstance(error, UnknownVersion):
+        return "Start the version of millrace that wrote it, or a later one"
     if isinstance(error, OSError) or name in _NOT_OURS:
         return "Let this user write the file and its folder"
     return memory.WHAT_TO_DO

@@ -42,6 +42,9 @@ class Seen(NamedTuple):
     head: bytes
 
 
+NOTHING = Seen(0, NO_HEAD)
+
+
 class Mark:
     """The file of one data directory. `open` it, then `write` to it; `close` it last."""
 
@@ -51,7 +54,7 @@ class Mark:
         self._writer = bytes.fromhex(writer)
         self._file = -1
 
-    def make(self, seen: Seen = Seen(0, NO_HEAD)) -> None:
+    def make(self, seen: Seen) -> None:
         """Make the file, or put it anew in the place of another. Raises `OSError`."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         scratch = self.path.with_name(self.path.name + ".new")

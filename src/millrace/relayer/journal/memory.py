@@ -7,7 +7,9 @@ would copy what is left of a damaged log into the database when it is closed, an
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import os
 import sqlite3
 from pathlib import Path
 
@@ -15,7 +17,8 @@ from millrace.chain import address
 from millrace.relayer.journal import audit, chain, outcomes, submissions
 from millrace.relayer.journal.chain import ChainError, Kind, Link
 from millrace.relayer.journal.identity import Identity
-from millrace.relayer.journal.mark import FILE, Mark, MarkError, Seen, check_holds, check_is_newest
+from millrace.relayer.journal.mark import FILE, NOTHING, Mark, MarkError, Seen, check_holds, check_is_newest
+from millrace.relayer.journal.versions import check_known
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +41,9 @@ class MemoryLost(Exception):
     """Something that was promised may be forgotten; the text says what is wrong and what to do."""
 
 
-def mark_of(journal: Path, mark_path: str, identity: Identity) -> Mark:
-    """The mark of a journal: where the setting says, or beside it."""
-    return Mark(Path(mark_path) if mark_path else journal.with_name(FILE), identity.id)
+def mark_place(journal: Path, mark_path: str) -> Path:
+    """Where the mark of a journal lies: where the setting says, or beside it."""
+    return Path(mark_path) if mark_path else journal.with_name(FILE)
 
 
 def recall(journal: Path, mark: Mark, identity: Identity) -> Link | None:
@@ -49,18 +52,21 @@ def recall(journal: Path, mark: Mark, identity: Identity) -> Link | None:
     A folder that was never started has no mark yet; it is made. Raises `MemoryLost`, `sqlite3.Error` or `OSError`.
     """
     try:
+        if journal.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         there = journal.exists() and journal.stat().st_size > 0
         seen = _seen(mark, identity, there and _is_begun(journal))
         if not there:  # SQLite would delete the log beside an empty file
             if seen.sequence:
-                raise MarkError(f"{journal} is {'empty' if journal.exists() else 'missing'}")
+                raise MarkError(f"{journal.name} is {'empty' if journal.exists() else 'missing'}")
             return None
         with contextlib.closing(read_only(journal)) as connection:
+            check_known(connection)
             link = chain.last(connection, identity.id)
             check_is_newest(seen, link)
             if link is not None:
-                chain.check(connection, KINDS, identity.id, link, _tell_progress)
                 _check_names(connection)
+                chain.check(connection, KINDS, identity.id, link, _tell_progress)
             return link
     except (ChainError, MarkError) as error:
         raise MemoryLost(f"{error}. {WHAT_TO_DO}") from None
@@ -69,7 +75,7 @@ def recall(journal: Path, mark: Mark, identity: Identity) -> Link | None:
 def _seen(mark: Mark, identity: Identity, is_begun: bool) -> Seen:
     """What was acknowledged; a folder that was never started gets its mark. Raises `MarkError` or `OSError`."""
     if identity.state == "new" and not is_begun and not mark.path.exists():
-        mark.make()
+        mark.make(NOTHING)
     return mark.read()
 
 
