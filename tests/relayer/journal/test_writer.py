@@ -19,7 +19,7 @@ from millrace.relayer.journal.mark import NOTHING, Mark
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken, Writer
 
 WRITER = "ab" * 16
-KINDS = (Kind("word", "words", ("{}id", "{}word")),)
+KINDS = (Kind("word", "words", (), ("{}id", "{}word")),)
 
 
 class Disk:

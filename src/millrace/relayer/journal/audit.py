@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from millrace.relayer.journal.chain import Kind, quote, tell
+from millrace.relayer.journal.chain import Kind, content, tell
 
 Event = Literal["reserve", "settle", "refund", "write-off"]
 """`reserve` takes an amount; one of the others ends it: with what was really paid, with nothing, or, by its operator's
@@ -35,7 +35,8 @@ CREATE TRIGGER IF NOT EXISTS audit_is_append_only_2 BEFORE DELETE ON audit
 KIND = Kind(
     "audit",
     "audit",
-    ("{}id", "{}time_ms", "{}event", "{}relayer", "{}sender", "{}nonce", "{}client_hash", "{}amount"),
+    ("{}relayer", "{}sender", "{}client_hash"),
+    ("{}id", "{}time_ms", "{}event", "{}nonce", "{}amount"),
     told=True,
 )
 
@@ -71,12 +72,10 @@ def write(connection: sqlite3.Connection, lines: Sequence[Line]) -> None:
         tell(connection, len(part), [_content(first + place, line) for place, line in enumerate(part)])
 
 
-def _content(line_id: int, line: Line) -> str:
-    """What `KIND` says of a line."""
+def _content(line_id: int, line: Line) -> bytes:
+    """What `KIND` keeps of a line."""
     time_ms, event, relayer, sender, nonce, client_hash, amount = line
-    return (
-        f"audit:{line_id},{time_ms},'{event}',{quote(relayer)},{quote(sender)},{nonce},{quote(client_hash)},'{amount}'"
-    )
+    return content(("audit", relayer, sender, client_hash, line_id, time_ms, event, nonce, str(amount)))
 
 
 @lru_cache(LINES_AT_ONCE)

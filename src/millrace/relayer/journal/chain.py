@@ -39,8 +39,6 @@ _AT_ONCE = 256
 _ROWS_BETWEEN_LOOKS = 20_000
 """Rows checked between two looks at the clock, some 50 ms."""
 
-Value = bytes | str | int | None
-
 
 class ChainError(Exception):
     """The journal does not hold what it held; the text says in what."""
@@ -56,42 +54,44 @@ class Link(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What is kept of a table's rows: some of its columns."""
+    """What is kept of a table's rows: some of its columns, as expressions in which `{}` stands for the row."""
 
     name: str
     table: str
-    columns: tuple[str, ...]
-    """Expressions; `{}` stands for the row, as in `{}nonce`."""
+    blobs: tuple[str, ...]
+    values: tuple[str, ...]
+    """Numbers and texts."""
     told: bool = False
     """Whether who inserts such rows calls `tell`; else a trigger notes it."""
 
-    def content(self, row: str = "") -> str:
-        """What of a row is hashed, as an SQL expression; `content_of` makes the same of values."""
-        columns = " || ',' || ".join(f"quote({column.format(row)})" for column in self.columns)
-        return f"'{self.name}:' || {columns}"
+    @property
+    def query(self) -> str:
+        """What is kept of every row, in the order of `content`."""
+        columns = ", ".join(column.format(f"{self.table}.") for column in self.blobs + self.values)
+        return f"SELECT '{self.name}', {columns} FROM {self.table} NOT INDEXED"
+
+    def noted(self, row: str) -> str:
+        """The same of one row of a trigger, as a JSON list with blobs in hex."""
+        blobs = [f"iif({column} IS NULL, NULL, hex({column}))" for column in (item.format(row) for item in self.blobs)]
+        return f"json_array('{self.name}', {', '.join(blobs + [item.format(row) for item in self.values])})"
 
 
 class Chained(sqlite3.Connection):
     """A connection that hears of the rows which no trigger notes."""
 
-    told: list[str]
+    told: list[bytes]
     told_rows: int
 
 
-def tell(connection: sqlite3.Connection, rows: int, contents: Iterable[str]) -> None:
+content = msgspec.msgpack.Encoder().encode
+"""The bytes that are hashed of a row: a list of its kind's name, its blobs and its values."""
+
+
+def tell(connection: sqlite3.Connection, rows: int, contents: Iterable[bytes]) -> None:
     """So many rows were inserted, with these contents. A connection that keeps no chain does not care."""
     if isinstance(connection, Chained):
         connection.told_rows += rows
         connection.told.extend(contents)
-
-
-def quote(value: Value) -> str:
-    """A value as SQLite's `quote` writes it."""
-    if isinstance(value, bytes):
-        return f"X'{value.hex().upper()}'"
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    return "NULL" if value is None else str(int(value))
 
 
 class Chain:
@@ -100,6 +100,7 @@ class Chain:
     def __init__(self, connection: Chained, kinds: Sequence[Kind], writer: str, link: Link) -> None:
         self._connection = connection
         self._writer = writer
+        self._blobs = {kind.name: len(kind.blobs) for kind in kinds}
         self._person = bytes.fromhex(writer)
         self._changes_before = 0
         self.link = link
@@ -135,17 +136,26 @@ class Chain:
     def _noted(self) -> int:
         delta = 0
         for sign, contents in self._connection.execute(
-            f"SELECT sign, json_group_array(content) FROM changes GROUP BY sign, id / {_AT_ONCE}"
+            f"SELECT sign, json_group_array(json(content)) FROM changes GROUP BY sign, id / {_AT_ONCE}"
         ).fetchall():
-            delta += sign * sum_of(msgspec.json.decode(contents, type=list[str]), self._person)
+            delta += sign * sum_of([self._content(row) for row in _rows(contents)], self._person)
         self._connection.execute("DELETE FROM changes")
         return delta
 
+    def _content(self, row: list[str | int | None]) -> bytes:
+        """Of a row as a trigger noted it."""
+        after = self._blobs[str(row[0])] + 1
+        blobs = [None if blob is None else bytes.fromhex(str(blob)) for blob in row[1:after]]
+        return content([row[0], *blobs, *row[after:]])
 
-def sum_of(contents: Iterable[str], person: bytes) -> int:
+
+def sum_of(contents: Iterable[bytes], person: bytes) -> int:
     """The sum of the numbers that contents hash to."""
     number = int.from_bytes
-    return sum([number(blake2b(item.encode(), digest_size=32, person=person).digest()) for item in contents])
+    return sum([number(blake2b(item, digest_size=32, person=person).digest()) for item in contents])
+
+
+_rows = msgspec.json.Decoder(list[list[str | int | None]]).decode
 
 
 def last(connection: sqlite3.Connection, writer: str) -> Link | None:
@@ -198,10 +208,8 @@ def check(
 
 def schema_sum(connection: sqlite3.Connection, writer: str) -> int:
     """The sum over the database's tables, indices and triggers, which are part of the total."""
-    rows = connection.execute(
-        "SELECT 'schema:' || quote(type) || quote(name) || quote(tbl_name) || quote(sql) FROM sqlite_master"
-    )
-    return sum_of((row[0] for row in rows), bytes.fromhex(writer))
+    rows = connection.execute("SELECT 'schema', type, name, tbl_name, sql FROM sqlite_master")
+    return sum_of([content(row) for row in rows], bytes.fromhex(writer))
 
 
 def extend(connection: sqlite3.Connection, writer: str, link: Link, delta: int) -> Link:
@@ -213,8 +221,8 @@ def extend(connection: sqlite3.Connection, writer: str, link: Link, delta: int) 
 
 def _next(link: Link, delta: int, person: bytes) -> Link:
     sequence, total = link.sequence + 1, (link.total + delta) % _MODULUS
-    content = link.head + sequence.to_bytes(8) + total.to_bytes(32)
-    return Link(sequence, blake2b(content, digest_size=32, person=person).digest(), link.head, total)
+    head = blake2b(link.head + sequence.to_bytes(8) + total.to_bytes(32), digest_size=32, person=person).digest()
+    return Link(sequence, head, link.head, total)
 
 
 def _write(connection: sqlite3.Connection, writer: str, link: Link) -> None:
@@ -230,9 +238,9 @@ def _total(
     """The sum over all rows, and over the schema."""
     total, rows, told = schema_sum(connection, person.hex()), 0, time.monotonic()
     for kind in kinds:
-        cursor = connection.execute(f"SELECT {kind.content()} FROM {kind.table} NOT INDEXED")
+        cursor = connection.execute(kind.query)
         while found := cursor.fetchmany(_ROWS_BETWEEN_LOOKS):
-            total += sum_of([row[0] for row in found], person)
+            total += sum_of(map(content, found), person)
             rows += len(found)
             if time.monotonic() - told >= PROGRESS_SECONDS:
                 progress(rows)
@@ -245,10 +253,10 @@ def _watch(kinds: Sequence[Kind]) -> str:
     parts = ["CREATE TEMP TABLE IF NOT EXISTS changes (id INTEGER PRIMARY KEY, sign INTEGER, content TEXT);"]
     for kind in kinds:
         came, went = (
-            f"INSERT INTO changes (sign, content) VALUES ({sign}, {kind.content(row)});"
+            f"INSERT INTO changes (sign, content) VALUES ({sign}, {kind.noted(row)});"
             for sign, row in ((1, "new."), (-1, "old."))
         )
-        columns = ", ".join(re.findall(r"\{\}(\w+)", " ".join(kind.columns)))
+        columns = ", ".join(re.findall(r"\{\}(\w+)", " ".join(kind.blobs + kind.values)))
         events = {"DELETE": went, f"UPDATE OF {columns}": went + came}
         if not kind.told:
             events["INSERT"] = came

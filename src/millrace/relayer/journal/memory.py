@@ -26,7 +26,7 @@ KINDS = (
     *submissions.KINDS,
     audit.KIND,
     outcomes.KIND,
-    Kind("meta", "meta", ("{}name", "{}value")),
+    Kind("meta", "meta", (), ("{}name", "{}value")),
 )
 """What may not be lost or changed. Wishes (`write_offs`) are put in by other processes; one that was changed or lost is
 none, as it names a transaction by its hash, and its operator sees that its fee is still at risk."""

@@ -29,10 +29,9 @@ CREATE INDEX IF NOT EXISTS outcomes_time ON outcomes (time_ms);
 KIND = Kind(
     "outcome",
     "outcomes",
-    (
-        "{}client_hash", "{}time_ms", "{}relayer", "{}sender", "{}contract", "{}function", "{}cost", "{}failed"
-    ),
-)  # fmt: skip
+    ("{}client_hash", "{}relayer", "{}sender", "{}contract"),
+    ("{}time_ms", "{}function", "{}cost", "{}failed"),
+)
 
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 

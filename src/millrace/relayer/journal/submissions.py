@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from millrace.relayer.journal.chain import Kind, quote, tell
+from millrace.relayer.journal.chain import Kind, content, tell
 from millrace.relayer.rules.stages import cosigned, hash_of
 
 SCHEMA = """
@@ -47,23 +47,22 @@ KINDS = (
     Kind(
         "row",
         "submissions",
-        ("{}sender", "{}nonce", "{}client_hash", "substr({}tx, -64)", "{}kind", "{}relayer", "{}fee", "{}ip"),
+        ("{}sender", "{}client_hash", "substr({}tx, -64)", "{}relayer"),
+        ("{}nonce", "{}kind", "{}fee", "{}ip"),
         told=True,
     ),
     Kind(
         "state",
         "submissions",
-        ("{}client_hash", "{}state", "{}cost", "{}broadcast", "{}created_ms", "{}ended_ms"),
+        ("{}client_hash",),
+        ("{}state", "{}cost", "{}broadcast", "{}created_ms", "{}ended_ms"),
         told=True,
     ),
     Kind(
         "signature",
         "signatures",
-        (
-            "(SELECT sender FROM submissions WHERE submissions.id = {}id)",
-            "(SELECT nonce FROM submissions WHERE submissions.id = {}id)",
-            "{}signature",
-        ),
+        ("(SELECT sender FROM submissions WHERE submissions.id = {}id)", "{}signature"),
+        ("(SELECT nonce FROM submissions WHERE submissions.id = {}id)",),
         told=True,
     ),
 )
@@ -182,18 +181,18 @@ def _insert_part(connection: sqlite3.Connection, part: Sequence[Record]) -> int:
         if not connection.execute(_GIVE_WAY, (part[0].sender, part[0].nonce)).rowcount:
             return 0
         connection.execute(_insert(1), _row(part[0]))
-    tell(connection, len(part), [content for item in part for content in _contents(item)])
+    tell(connection, len(part), [made for item in part for made in _contents(item)])
     return len(part)
 
 
-def _contents(item: Record) -> tuple[str, str]:
-    """What the first two of `KINDS` say of a row that was just inserted."""
-    client = quote(item.client_hash)
-    cost = "NULL" if item.cost is None else f"'{item.cost}'"
+def _contents(item: Record) -> tuple[bytes, bytes]:
+    """What the first two of `KINDS` keep of a row that was just inserted."""
+    client, cost = item.client_hash, None if item.cost is None else str(item.cost)
     return (
-        f"row:{quote(item.sender)},{item.nonce},{client},{quote(item.tx[-64:])},{quote(item.kind)},"
-        f"{quote(item.relayer)},'{item.fee}',{quote(item.ip)}",
-        f"state:{client},{quote(item.state)},{cost},{int(item.broadcast)},{item.created_ms},NULL",
+        content(
+            ("row", item.sender, client, item.tx[-64:], item.relayer, item.nonce, item.kind, str(item.fee), item.ip)
+        ),
+        content(("state", client, item.state, cost, int(item.broadcast), item.created_ms, None)),
     )
 
 
@@ -216,8 +215,7 @@ def _keep_part(connection: sqlite3.Connection, part: Sequence[Cosigned]) -> None
         return
     if kept < len(part):  # the rows of the others are gone
         part = connection.execute(f"SELECT column1, column2, column3 {_there(len(part))}", values).fetchall()
-    contents = [f"signature:{quote(sender)},{nonce},{quote(signature)}" for sender, nonce, signature in part]
-    tell(connection, kept, contents)
+    tell(connection, kept, [content(("signature", sender, signature, nonce)) for sender, nonce, signature in part])
 
 
 def misnamed(connection: sqlite3.Connection) -> tuple[bytes, int] | None:
