@@ -70,6 +70,8 @@ def recall(journal: Path, mark: Mark, identity: Identity) -> Link | None:
             return link
     except (ChainError, MarkError) as error:
         raise MemoryLost(f"{error}. {WHAT_TO_DO}") from None
+    except (TypeError, ValueError, OverflowError) as error:  # values of types that nobody wrote
+        raise MemoryLost(f"a row is damaged: {error}. {WHAT_TO_DO}") from None
 
 
 def _seen(mark: Mark, identity: Identity, is_begun: bool) -> Seen:
