@@ -354,13 +354,14 @@ def settings(data: Path, **changes: Any) -> RelayerSettings:
         "port": 0,
         "http_port": 0,
         "chain_id": NETWORK.chain_id,
-        "data_dir": with_identity(data / "relayer"),
         "lease_dir": str(data / "leases"),
         "key_files": write_keys(data / "keys"),
         "gossip": False,
         "chain_api_url": "",
         "hub_url": "",
     }
+    if "data_dir" not in changes:
+        base["data_dir"] = with_identity(data / "relayer")
     return RelayerSettings(**(base | changes))
 
 

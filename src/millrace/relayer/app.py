@@ -21,7 +21,8 @@ from millrace.relayer.gateway.gateway import Gateway
 from millrace.relayer.gateway.limits import TokenBuckets
 from millrace.relayer.gateway.rest import RestApi
 from millrace.relayer.gateway.shared import Shared
-from millrace.relayer.journal import identity
+from millrace.relayer.journal import identity, recovery
+from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.holding import keeper_of
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.leases import LeaseError
@@ -74,7 +75,7 @@ async def run(settings: RelayerSettings, stop: asyncio.Event) -> None:
     try:
         try:
             await service.start()
-        except (SignerError, JournalError, identity.IdentityError, ValueError) as error:
+        except (SignerError, JournalError, identity.IdentityError, recovery.RecoveryError, ValueError) as error:
             raise OSError(str(error)) from error
         loop.add_signal_handler(signal.SIGHUP, service.keys_changed.set)
         await wait_first(stop, *service.endless())
@@ -118,6 +119,8 @@ class Service:
         self.journal.open()
         self.leases = keeper_of(settings, self.identity, self.journal)
         self._started.push_async_callback(self.leases.close)
+        self.safe_start = self.lifecycle.safe_start = recovery.SafeStart(self.journal, recovery.read(data_dir))
+        await self.safe_start.apply()
         self.lifecycle.sponsor.why_not = self._why_not
         if settings.chain_api_url:
             self.api = ChainApi(
@@ -245,8 +248,10 @@ class Service:
             raise SignerError(str(error)) from error
 
     def _why_not(self) -> str | None:
-        """Why no key may sign now."""
-        return self.leases.why_not(self.signer.relayers.values()) if self.signer is not None else None
+        """Why nothing may be sponsored now."""
+        if self.signer is None:
+            return None
+        return self.leases.why_not(self.signer.relayers.values()) or self.safe_start.why_not()
 
     async def rotate(self) -> None:
         """Read the key files again in a new signing process; if they cannot be used the old keys stay."""
@@ -278,7 +283,7 @@ class Service:
         try:
             self.lifecycle.sponsor.restore(
                 records,
-                self.journal.spent_since(now - DAY_MS),
+                self.journal.spent_since(now - DAY_MS) + self._unknown_since(now - DAY_MS),
                 self.journal.ips_since(now - HOUR_MS),
                 self.journal.outcomes_since(now - HOUR_MS),
                 self.journal.undecided_since(now - HOUR_MS),
@@ -288,6 +293,11 @@ class Service:
             raise JournalError(f"{self.journal.path}: {error}") from None
         if records:
             log.info("transactions in flight taken over from the journal", extra={"count": len(records)})
+
+    def _unknown_since(self, time_ms: int) -> list[Spent]:
+        """What may have been spent without our journal since then."""
+        charges = self.safe_start.charges(self.relayers().by_shard.values(), self.lifecycle.sponsor.policy.budget)
+        return [item for item in charges if item.time_ms >= time_ms]
 
     async def _stop_signer(self) -> None:
         if self.signer is not None:
@@ -465,7 +475,7 @@ class Service:
             "hub": {"connected": self.hub.connected, "last": self.hub.last, "head": self.hub.head},
             "signer": self.signer is not None and self.signer.running,
             "journal": self.journal.failed or "ok",
-            "leases": self._why_not() or "ok",
+            "sponsoring": self._why_not() or "ok",
             "inFlight": len(self.lifecycle.inflight),
             "connections": self.gateway.connections,
         }

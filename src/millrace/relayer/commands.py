@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +12,7 @@ import click
 from millrace.runtime.settings import SettingsError, load, parse_overrides
 
 if TYPE_CHECKING:
+    from millrace.relayer.journal.recovery import Recovery
     from millrace.relayer.settings import RelayerSettings
 
 
@@ -41,6 +44,15 @@ def _settings(config: Path | None, pairs: tuple[str, ...]) -> RelayerSettings:
         raise click.ClickException(str(error)) from error
 
 
+@contextlib.contextmanager
+def _shown(*kinds: type[Exception]) -> Iterator[None]:
+    """Errors of these kinds are what the command says."""
+    try:
+        yield
+    except kinds as error:
+        raise click.ClickException(str(error)) from error
+
+
 @click.command()
 @_with_settings
 def init(config: Path | None, pairs: tuple[str, ...]) -> None:
@@ -49,10 +61,8 @@ def init(config: Path | None, pairs: tuple[str, ...]) -> None:
 
     folder = Path(_settings(config, pairs).data_dir)
     adopted = (folder / identity.JOURNAL).exists()
-    try:
+    with _shown(identity.IdentityError):
         made = identity.make(folder)
-    except identity.IdentityError as error:
-        raise click.ClickException(str(error)) from error
     if adopted:
         click.echo(f"{folder} is of an earlier version and has an identity from now on. What its journal says is kept.")
         click.echo("Go on only if it is the folder that was used last with its keys: what another one signed is not")
@@ -62,4 +72,131 @@ def init(config: Path | None, pairs: tuple[str, ...]) -> None:
     click.echo(f"identity {made.id}, epoch {made.epoch}")
 
 
-VERBS: tuple[click.Command, ...] = (init,)
+@click.command()
+@click.argument("destination", type=click.Path(path_type=Path))
+@_with_settings
+def backup(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
+    """Copy the data directory to a new folder; the relayer may run meanwhile."""
+    from millrace.relayer.journal import backup as copies
+    from millrace.relayer.journal.leases import when
+
+    with _shown(copies.BackupError):
+        manifest = copies.backup(Path(_settings(config, pairs).data_dir), destination)
+    click.echo(f"{len(manifest.files)} files, {sum(file.size for file in manifest.files)} bytes of the folder")
+    click.echo(f"{manifest.id} (epoch {manifest.epoch}) as it was at {when(manifest.made_ms)} are in {destination}")
+
+
+@click.command()
+@click.argument("source", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@_with_settings
+def restore(source: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
+    """Put a backup into the data directory, which must be new or empty; a safe start has to follow."""
+    from millrace.relayer.journal import backup as copies
+    from millrace.relayer.journal.leases import when
+
+    folder = Path(_settings(config, pairs).data_dir)
+    with _shown(copies.BackupError):
+        manifest = copies.restore(source, folder)
+    click.echo(f"{folder} is as the folder {manifest.id} was at {when(manifest.made_ms)}.")
+    click.echo("What was signed since then is not in it, so it does not start yet: see `millrace relayer recover`.")
+
+
+@click.command()
+@click.argument("destination", type=click.Path(path_type=Path))
+@_with_settings
+def move(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
+    """Have the data directory live in a new folder; the relayer must be stopped, and the old folder starts no more."""
+    from millrace.relayer.journal import backup as copies
+
+    folder = Path(_settings(config, pairs).data_dir)
+    with _shown(copies.BackupError):
+        moved = copies.move(folder, destination)
+    click.echo(f"{folder} lives in {destination} now (epoch {moved.epoch}): start the relayer with that data_dir.")
+
+
+@click.command()
+@click.option("--wait", type=float, help="Seconds until anything is signed; by default lifetime_seconds.")
+@click.option(
+    "--ahead", type=int, help="Nonces beyond an account's that may have been signed; by default the policy's."
+)
+@click.option("--forget-spending", is_flag=True, help="Do not count what may have been spent meanwhile.")
+@click.option("--yes", is_flag=True, help="Do it; without, only say what would be done.")
+@_with_settings
+def recover(
+    wait: float | None, ahead: int | None, forget_spending: bool, yes: bool, config: Path | None, pairs: tuple[str, ...]
+) -> None:
+    """Make a safe start where the journal is older than what was signed, or lost."""
+    from millrace.relayer.journal import backup as copies
+    from millrace.relayer.journal import holding, identity, leases, recovery
+    from millrace.relayer.rules import policy
+    from millrace.relayer.signing import keystore
+
+    settings = _settings(config, pairs)
+    folder = Path(settings.data_dir)
+    with _shown(
+        copies.BackupError, identity.IdentityError, leases.LeaseError, recovery.RecoveryError, policy.PolicyError,
+        keystore.KeyStoreError, OSError,
+    ), copies.stopped(folder), holding.opened(settings) as store:  # fmt: skip
+        rules = policy.PolicyFile(settings.policy_file)
+        rules.refresh()
+        keys = keystore.public_keys(settings.key_files, settings.key_env)
+        plan = recovery.prepare(
+            folder,
+            keys,
+            store,
+            wait_seconds=settings.lifetime_seconds if wait is None else wait,
+            ahead=recovery.bound(rules.policy.quotas, settings.max_nonce_gap) if ahead is None else ahead,
+            charges=not forget_spending,
+        )
+        for line in _told(plan, len(keys)):
+            click.echo(line)
+        if yes:
+            recovery.make(folder, keys, store, plan, holding.place_of(folder))
+    click.echo(f"{folder} has epoch {plan.epoch} and starts." if yes else "Nothing was changed: add --yes to do it.")
+
+
+def _told(plan: Recovery, keys: int) -> Iterator[str]:
+    """A safe start in words."""
+    from millrace.relayer.journal.leases import when
+
+    known = f"after {when(plan.known_ms)}" if plan.known_ms else "ever"
+    yield f"Missing: whatever was signed with the {keys} keys {known}; they were last held {when(plan.held_ms)}."
+    yield f"Nothing is signed before {when(plan.until_ms)}."
+    if plan.ahead:
+        yield f"Then a sender's first {plan.ahead} nonces, counted from its account's when it comes, are refused,"
+        yield "as others may have been signed for them; new keys (SIGHUP) have no such past."
+    else:
+        yield "Then signing begins at each account's nonce: A SECOND PAYLOAD IS POSSIBLE for what was signed and lost."
+    if plan.charges:
+        yield "The most that may have been spent meanwhile counts in the budgets of minute, hour and day."
+
+
+@click.command("export-claims")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@_with_settings
+def export_claims(file: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
+    """Write per sender the highest nonce that may have been signed for; the relayer may run meanwhile."""
+    from millrace.relayer.journal import claims
+
+    settings = _settings(config, pairs)
+    with _shown(claims.ClaimsError):
+        count = claims.export(Path(settings.data_dir), file, settings.network().chain_id)
+    click.echo(f"claims of {count} senders are in {file}")
+
+
+@click.command("import-claims")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@_with_settings
+def import_claims(file: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
+    """Take over what another journal may have signed; the relayer must be stopped."""
+    from millrace.relayer.journal import backup as copies
+    from millrace.relayer.journal import claims
+
+    settings = _settings(config, pairs)
+    folder = Path(settings.data_dir)
+    with _shown(copies.BackupError, claims.ClaimsError), copies.stopped(folder):
+        count = claims.import_(folder, file, settings.network().chain_id)
+    click.echo(f"claims of {count} senders hold in {folder}, too")
+
+
+VERBS: tuple[click.Command, ...] = (init, backup, restore, move, recover, export_claims, import_claims)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 from millrace.relayer.journal.identity import Identity
@@ -25,6 +27,16 @@ def store_of(settings: RelayerSettings) -> LeaseStore:
     if settings.lease_url:
         return PostgresLeases(settings.lease_url, settings.lease_schema, settings.lease_seconds)
     return FileLeases(Path(settings.lease_dir) if settings.lease_dir else default_folder(os.environ))
+
+
+@contextlib.contextmanager
+def opened(settings: RelayerSettings) -> Iterator[LeaseStore]:
+    """The store, for a command. Raises `LeaseError`."""
+    store = store_of(settings)
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 def place_of(data_dir: Path) -> str:

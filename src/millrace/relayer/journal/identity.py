@@ -123,8 +123,8 @@ def check_may_start(data_dir: Path, identity: Identity) -> None:
     """Raises `IdentityError` when this is not a folder to start with."""
     if identity.state == "moved":
         raise IdentityError(
-            f"{data_dir} was moved to {identity.note}: start the relayer there, or move it back with "
-            "`millrace relayer move` there"
+            f"{data_dir} was moved to {identity.note}: start the relayer there; if that one is lost, "
+            "`millrace relayer recover` says how to start safely from what is here"
         )
     if identity.state == "restored":
         raise IdentityError(

@@ -16,7 +16,9 @@ from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction
 from millrace.relayer.journal import audit
 from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
+from millrace.relayer.journal.recovery import SafeStart
 from millrace.relayer.journal.submissions import Record
+from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.ledger.accounts import Account
 from millrace.relayer.ledger.inflight import Entry, InFlight
 from millrace.relayer.ledger.sponsor import Sponsor
@@ -47,6 +49,8 @@ class Lifecycle:
         self._journal = journal
         self._max_nonce_gap = max_nonce_gap
         self._wall_ms = wall_ms
+        self.safe_start: SafeStart | None = None
+        """What to keep to where the journal does not know all that was signed."""
 
     # ---- before
 
@@ -94,7 +98,19 @@ class Lifecycle:
                 raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it costs its relayer {fee}, which has not as much"))
         if sponsored:
             fee = self.sponsor.check(item)
+            self._check_known(tx, parsed.client_hash, account)  # behind it: a safe start may still be waiting
         return Approved(item, fee)
+
+    def _check_known(self, tx: Transaction, client_hash: bytes, account: Account) -> None:
+        """After a safe start nothing may be signed for which there may be another payload."""
+        if self.safe_start is None:
+            return
+        try:
+            reason = self.safe_start.why_not_this(tx.sender, tx.nonce, client_hash, account.nonce)
+        except JournalError:
+            raise Refused(reasons.NOT_READY.but("the journal cannot be read", 5_000)) from None
+        if reason is not None:
+            raise Refused(reasons.CONFLICTING.but(reason))
 
     def _check_room(self, sender: bytes, origin: Origin) -> None:
         """Nobody may fill the table for the others: not a sender, not an address, not what is free of charge."""

@@ -93,9 +93,12 @@ def load(
     return found
 
 
-def public_keys(files: tuple[str, ...]) -> list[bytes]:
-    """Whose key each file holds, by the address it names in clear; no secret is read. Raises `KeyStoreError`."""
-    found = []
+def public_keys(files: tuple[str, ...], variables: tuple[str, ...] = ()) -> list[bytes]:
+    """Whose key each file holds, by the address it names in clear: no secret is read but those of variables.
+
+    Raises `KeyStoreError`.
+    """
+    found = [_from_variable(name, os.environ).public for name in variables]
     for path in files:
         try:
             with Path(path).open("rb") as file:

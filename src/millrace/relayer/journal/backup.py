@@ -1,0 +1,247 @@
+"""Copies of a data directory: a backup beside the running relayer, a restore, and a move, after which one signs.
+
+A copy is whole when its manifest is there, which is written last and names every file with its checksum. Of databases
+SQLite's own backup takes a snapshot while others write; all other files are copied as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from millrace.relayer.journal import identity
+from millrace.relayer.journal.durable import NotWhole, read_sealed, sync_folder, write_sealed
+from millrace.relayer.journal.identity import Identity, IdentityError
+from millrace.relayer.journal.leases import when
+
+MANIFEST = "manifest"
+LOCK = "lock"
+_SQLITE_HEAD = b"SQLite format 3\0"
+_ENDINGS = ("-wal", "-shm", "-journal", ".new")
+"""Of files whose content is in their database's snapshot, or that were never finished."""
+_LEFT_OUT = {LOCK, MANIFEST, identity.FILE}
+_CHUNK = 1 << 20
+
+
+class BackupError(Exception):
+    """The copy cannot be made or used; the text says why and what to do."""
+
+
+class CopiedFile(msgspec.Struct, frozen=True):
+    """One file of a copy."""
+
+    name: str
+    """Below the folder, with `/`."""
+    size: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a copy consists of, and of which folder and time it is."""
+
+    id: str
+    epoch: int
+    made_ms: int
+    files: tuple[CopiedFile, ...]
+
+
+def backup(data_dir: Path, destination: Path) -> Manifest:
+    """Copy a folder, also a running relayer's, to one that is new or empty. Raises `BackupError`."""
+    with _told():
+        ours = _ready(data_dir)
+        return _copy(data_dir, destination, ours)
+
+
+def restore(source: Path, data_dir: Path) -> Manifest:
+    """Put a backup into a folder that is new or empty. Raises `BackupError`.
+
+    The folder does not start yet: what was signed since the backup is not in it. Its epoch is above the backup's, so
+    that the folder the backup was made of is the older one as soon as this one is used.
+    """
+    with _told():
+        manifest = verified(source)
+        _require_empty(data_dir)
+        for item in manifest.files:
+            _copy_file(source / item.name, data_dir / item.name)
+        _require_same(data_dir, manifest.files)
+        sync_folder(data_dir)
+        note = f"from a backup of {when(manifest.made_ms)}"
+        identity.write(data_dir, identity.raised(Identity(manifest.id, manifest.epoch), state="restored", note=note))
+        return manifest
+
+
+def move(data_dir: Path, destination: Path) -> Identity:
+    """Have the folder live elsewhere: the old one starts no more, the new one has a higher epoch. Raises `BackupError`.
+
+    No relayer may run on it. Killed at any moment neither of both can be started twice: the new one gets its identity
+    last, and the same command finishes what was begun once the old one says that it was moved.
+    """
+    with _told(), _alone(data_dir):
+        ours = identity.read(data_dir)
+        if ours.state != "moved":
+            ours = _ready(data_dir)
+            _copy(data_dir, destination, ours)
+            identity.write(data_dir, replace(ours, state="moved", note=str(destination.resolve())))
+        elif ours.note != str(destination.resolve()) or (destination / identity.FILE).exists():
+            raise BackupError(f"{data_dir} was moved to {ours.note} already: go on there")
+        manifest = verified(destination)
+        moved = identity.raised(Identity(manifest.id, manifest.epoch))
+        identity.write(destination, moved)
+        (destination / MANIFEST).unlink()
+        return moved
+
+
+def verified(copy: Path) -> Manifest:
+    """The manifest of a copy whose files are as they were made. Raises `BackupError`."""
+    try:
+        manifest = read_sealed(copy / MANIFEST, Manifest)
+    except FileNotFoundError:
+        raise BackupError(f"{copy} is no whole backup: its file `{MANIFEST}` is missing; use another") from None
+    except NotWhole as error:
+        raise BackupError(f"{error}: the backup is damaged; use another") from None
+    _require_same(copy, manifest.files)
+    return manifest
+
+
+@contextlib.contextmanager
+def stopped(data_dir: Path) -> Iterator[None]:
+    """Have a folder alone, as a relayer that runs on it would. Raises `BackupError`."""
+    with _told(), _alone(data_dir):
+        yield
+
+
+# ---- copying
+
+
+def _copy(data_dir: Path, destination: Path, ours: Identity) -> Manifest:
+    _require_empty(destination)
+    if destination.resolve().is_relative_to(data_dir.resolve()):
+        raise BackupError(f"{destination} lies in {data_dir}: choose a folder elsewhere")
+    made_ms = time.time_ns() // 1_000_000
+    files = []
+    for name in _names(data_dir):
+        target = destination / name
+        if _is_database(data_dir / name):
+            _snapshot(data_dir / name, target)
+        else:
+            _copy_file(data_dir / name, target)
+        files.append(CopiedFile(name, target.stat().st_size, _sha256(target)))
+    sync_folder(destination)
+    manifest = Manifest(ours.id, ours.epoch, made_ms, tuple(files))
+    write_sealed(destination / MANIFEST, manifest)
+    return manifest
+
+
+def _names(folder: Path) -> list[str]:
+    """The files that a copy of a folder consists of."""
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in _LEFT_OUT and not path.name.endswith(_ENDINGS)
+    )
+
+
+def _is_database(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE_HEAD)) == _SQLITE_HEAD
+
+
+def _snapshot(source: Path, target: Path) -> None:
+    """All in one step: in several it would begin anew with each commit of the relayer, and never end under load."""
+    _make_folder(target.parent)
+    with contextlib.closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True, timeout=5.0)) as reader:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as writer:
+            reader.backup(writer)
+            (found,) = writer.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise BackupError(f"{source} is damaged: {found}")
+            writer.execute("PRAGMA journal_mode = DELETE")  # one file, not three; the relayer changes it back
+    _sync_file(target)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    _make_folder(target.parent)
+    with source.open("rb") as reader, os.fdopen(_new_file(target), "wb") as writer:
+        shutil.copyfileobj(reader, writer, _CHUNK)
+        writer.flush()
+        os.fsync(writer.fileno())
+
+
+def _new_file(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def _make_folder(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# ---- what must hold
+
+
+def _ready(data_dir: Path) -> Identity:
+    ours = identity.read(data_dir)
+    identity.check_may_start(data_dir, ours)
+    return ours
+
+
+def _require_empty(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BackupError(f"{folder} is not empty: name a folder that is new or empty")
+    _make_folder(folder)
+
+
+def _require_same(folder: Path, files: tuple[CopiedFile, ...]) -> None:
+    for item in files:
+        path = folder / item.name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise BackupError(f"{folder / MANIFEST} names a file outside of its folder: use another backup")
+        if not path.is_file() or path.stat().st_size != item.size or _sha256(path) != item.sha256:
+            raise BackupError(f"{path} is not as it was copied: the copy is damaged; use another")
+
+
+@contextlib.contextmanager
+def _alone(data_dir: Path) -> Iterator[None]:
+    """The lock that a running relayer has."""
+    if not data_dir.is_dir():
+        raise BackupError(f"{data_dir} is not there")
+    with (data_dir / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BackupError(f"{data_dir} is in use by a relayer: stop it first") from None
+        yield
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Errors of disk, database and identity in words of ours."""
+    try:
+        yield
+    except (IdentityError, sqlite3.Error) as error:
+        raise BackupError(str(error)) from error
+    except OSError as error:
+        raise BackupError(f"{error.filename or 'the disk'}: {error.strerror or error}") from error

@@ -1,0 +1,167 @@
+"""Claims to carry from one journal to another: per sender the highest nonce that one of our keys may have signed for.
+
+Lines of JSON: a head, a line per sender, and an end with the number and the checksum of all before it, so that a file
+that was cut off is known for one. What is imported only ever adds: of two claims of a sender the higher one stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from millrace.chain import address
+from millrace.relayer.journal import identity
+
+FORMAT = "millrace relayer claims 1"
+MAX_LINE = 4096
+ROWS_AT_ONCE = 1000
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS imported_claims (
+    sender BLOB PRIMARY KEY,
+    nonce INTEGER NOT NULL,       -- the highest that may have been signed for elsewhere
+    client_hash BLOB NOT NULL     -- of what was signed for it
+) WITHOUT ROWID;
+"""
+
+Read = Callable[[str, tuple[Any, ...]], list[Any]]
+
+
+class ClaimsError(Exception):
+    """The claims cannot be written or read; the text says why."""
+
+
+class Claim(NamedTuple):
+    """The highest nonce of a sender, and the client hash of what claims it."""
+
+    nonce: int
+    client_hash: bytes
+
+
+class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: str
+    id: str
+    chainId: str  # noqa: N815 - a file that others read, in the words of the interface
+    madeMs: int  # noqa: N815
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sender: str
+    nonce: int
+    hash: str
+
+
+class _End(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    count: int
+    sha256: str
+
+
+def find(read: Read, sender: bytes) -> Claim | None:
+    """What was imported of a sender."""
+    found = read("SELECT nonce, client_hash FROM imported_claims WHERE sender = ?", (sender,))
+    return Claim(*found[0]) if found else None
+
+
+def export(data_dir: Path, file: Path, chain_id: str) -> int:
+    """Write all claims of a folder's journal, also of a running relayer's, to a new file; their number.
+
+    Raises `ClaimsError`.
+    """
+    scratch = file.with_name(file.name + ".new")
+    try:
+        head = _Head(FORMAT, identity.read(data_dir).id, chain_id, time.time_ns() // 1_000_000)
+        digest, count = hashlib.sha256(), 0
+        with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+            for item in (head, *_claims(data_dir)):
+                line = msgspec.json.encode(item) + b"\n"
+                digest.update(line)
+                output.write(line)
+                count += isinstance(item, _Line)
+            output.write(msgspec.json.encode(_End(count, digest.hexdigest())) + b"\n")
+            output.flush()
+            os.fsync(output.fileno())
+        scratch.replace(file)
+    except identity.IdentityError as error:
+        raise ClaimsError(str(error)) from None
+    except (OSError, sqlite3.Error) as error:
+        raise ClaimsError(f"{error}") from None
+    return count
+
+
+def _claims(data_dir: Path) -> Iterator[_Line]:
+    """What our keys may have signed, and what was imported before."""
+    path = data_dir / identity.JOURNAL
+    if not path.exists():
+        return
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)) as connection:
+        imported = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'imported_claims'").fetchone()
+        further = " UNION ALL SELECT sender, nonce, client_hash FROM imported_claims" if imported else ""
+        rows = connection.execute(  # of the row that has the maximum, as SQLite promises for a lone max()
+            "SELECT sender, max(nonce), client_hash FROM (SELECT sender, nonce, client_hash FROM submissions "
+            f"WHERE relayer IS NOT NULL{further}) GROUP BY sender"
+        )
+        for sender, nonce, client_hash in rows:
+            yield _Line(address.encode(sender), nonce, client_hash.hex())
+
+
+def import_(data_dir: Path, file: Path, chain_id: str) -> int:
+    """Take claims over from a file, all or none; their number. No relayer may run. Raises `ClaimsError`."""
+    path = data_dir / identity.JOURNAL
+    try:
+        identity.read(data_dir)
+        with file.open("rb") as lines, contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(SCHEMA)
+            connection.execute("BEGIN IMMEDIATE")
+            count = 0
+            for claim in _checked(file, lines, chain_id):
+                connection.execute(
+                    "INSERT INTO imported_claims VALUES (?, ?, ?) ON CONFLICT (sender) DO UPDATE SET "
+                    "nonce = excluded.nonce, client_hash = excluded.client_hash WHERE excluded.nonce > nonce",
+                    claim,
+                )
+                count += 1
+            connection.execute("COMMIT")  # an error before undoes all of it with the connection
+    except identity.IdentityError as error:
+        raise ClaimsError(str(error)) from None
+    except (OSError, sqlite3.Error) as error:
+        raise ClaimsError(f"{error}") from None
+    return count
+
+
+def _checked(file: Path, lines: Any, chain_id: str) -> Iterator[tuple[bytes, int, bytes]]:
+    """The claims of a file; its end is checked last. Raises `ClaimsError`."""
+    digest, count, head = hashlib.sha256(), 0, None
+    while line := lines.readline(MAX_LINE):
+        try:
+            if head is None:
+                head = _head_of(file, line, chain_id)
+            elif line.startswith(b'{"count"'):
+                if msgspec.json.decode(line, type=_End) != _End(count, digest.hexdigest()) or lines.read(1):
+                    raise ClaimsError(f"{file} was changed or cut off: its end does not fit; export it again")
+                return
+            else:
+                item = msgspec.json.decode(line, type=_Line)
+                yield address.decode(item.sender), item.nonce, bytes.fromhex(item.hash)
+                count += 1
+        except ValueError as error:
+            raise ClaimsError(f"{file}, line {count + 2}: {error}; export it again") from None
+        digest.update(line)
+    raise ClaimsError(f"{file} was cut off: its end is missing; export it again")
+
+
+def _head_of(file: Path, line: bytes, chain_id: str) -> _Head:
+    head = msgspec.json.decode(line, type=_Head)
+    if head.format != FORMAT:
+        raise ClaimsError(f"{file} is in the format {head.format!r}, this version reads {FORMAT!r}")
+    if head.chainId != chain_id:
+        raise ClaimsError(f"{file} is of the chain {head.chainId!r}, this relayer of {chain_id!r}")
+    return head

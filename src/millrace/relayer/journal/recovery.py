@@ -1,0 +1,231 @@
+"""The safe start of a folder that does not know all that was signed with its keys: an older copy, or a new one.
+
+What was signed for a sender went at most some nonces beyond the account's of that time, and an account's nonce never
+falls. So whoever waits until what was sent has come to the chain or is sent no more, then asks the chain for an
+account's nonce, and signs only beyond that nonce and those bounds, signs nothing for which there is another payload.
+Below it only claims that were brought from elsewhere (`claims`) tell what was signed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from millrace.relayer.journal import claims, identity
+from millrace.relayer.journal.audit import Spent
+from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
+from millrace.relayer.journal.identity import Identity, IdentityError
+from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.leases import Held, LeaseStore, when
+from millrace.relayer.rules.policy import Budget, Quotas
+
+FILE = "recovery"
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS first_seen (
+    sender BLOB PRIMARY KEY,
+    epoch INTEGER NOT NULL,       -- of the safe start that it belongs to
+    nonce INTEGER NOT NULL        -- of the account when it came first after that
+) WITHOUT ROWID;
+"""
+
+
+class RecoveryError(Exception):
+    """A safe start cannot be made; the text says why."""
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """A safe start: what is not known, and until when it is waited."""
+
+    epoch: int
+    """Of the folder from then on."""
+    made_ms: int
+    known_ms: int
+    """All that was signed until then is in the journal; 0: nothing is known."""
+    held_ms: int
+    """When the keys were used last, as far as that is known, else `made_ms`."""
+    until_ms: int
+    """Nothing is signed before."""
+    ahead: int
+    """What is signed is at least so many nonces beyond the account's when its sender comes for the first time."""
+    charges: bool
+    """Whether the most that may have been spent meanwhile counts in the budgets."""
+
+
+def bound(quotas: Quotas, max_nonce_gap: int) -> int:
+    """How far the first nonce that cannot have been signed lies beyond the account's: `/v1/sign` goes so far, and what
+    is broadcast begins at the account's nonce and is bounded in flight."""
+    return max(quotas.sign_only_ahead + 1, quotas.sender_in_flight + max_nonce_gap)
+
+
+def read(data_dir: Path) -> Recovery | None:
+    """The last safe start of a folder. Raises `RecoveryError`."""
+    try:
+        return read_sealed(data_dir / FILE, Recovery)
+    except FileNotFoundError:
+        return None
+    except (OSError, NotWhole) as error:
+        raise RecoveryError(f"{data_dir / FILE}: {error}; `millrace relayer recover` makes another") from None
+
+
+def prepare(
+    data_dir: Path, keys: Collection[bytes], store: LeaseStore, *, wait_seconds: float, ahead: int, charges: bool
+) -> Recovery:
+    """What a safe start of this folder would be; nothing is changed. Raises `RecoveryError`, or `OSError`."""
+    remembered = store.remembered(keys).values()
+    now = time.time_ns() // 1_000_000
+    return Recovery(
+        epoch=max([_identity(data_dir).epoch, *(held.epoch for held in remembered)]) + 1,
+        made_ms=now,
+        known_ms=_last_reservation(data_dir),
+        held_ms=min(now, max((held.held_ms for held in remembered), default=now)),
+        until_ms=now + int(wait_seconds * 1000),
+        ahead=ahead,
+        charges=charges,
+    )
+
+
+def make(data_dir: Path, keys: Collection[bytes], store: LeaseStore, plan: Recovery, place: str) -> Identity:
+    """Make the folder one that starts safely, and the holder of the keys. No relayer may run on it.
+
+    Raises `LeaseError` when one of the keys is in use, `IdentityError`, or `OSError`. Killed meanwhile it can be done
+    again.
+    """
+    ours = _identity(data_dir)
+    made = Identity(ours.id, plan.epoch)
+    mine = Held(made.id, made.epoch, 0, place)
+    store.take(keys, mine, force=True)
+    try:
+        write_sealed(data_dir / FILE, plan)
+        identity.write(data_dir, made)
+    finally:
+        store.give_back(keys, mine)
+    return made
+
+
+def _identity(data_dir: Path) -> Identity:
+    """Of a folder whose file is lost, what its journal says. Raises `RecoveryError`."""
+    try:
+        if not (data_dir / identity.FILE).exists():
+            owner = identity.owner_of(data_dir)
+            if owner is not None:
+                return Identity(owner, 0)
+        return identity.read(data_dir)
+    except IdentityError as error:
+        raise RecoveryError(str(error)) from None
+
+
+def _last_reservation(data_dir: Path) -> int:
+    """When the journal's last reservation was made, 0 without any. Raises `RecoveryError`."""
+    path = data_dir / identity.JOURNAL
+    if not path.exists():
+        return 0
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)) as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit'").fetchone():
+                return 0
+            found = connection.execute("SELECT time_ms FROM audit ORDER BY id DESC LIMIT 1").fetchone()
+    except sqlite3.Error as error:
+        raise RecoveryError(f"{path}: {error}; restore a backup, or begin with an empty folder") from None
+    return int(found[0]) if found else 0
+
+
+class SafeStart:
+    """What a running relayer keeps to after a safe start, and what imported claims say."""
+
+    def __init__(self, journal: Journal, recovery: Recovery | None) -> None:
+        self._journal = journal
+        self.recovery = recovery
+        self._has_claims = False
+
+    async def apply(self) -> None:
+        """Once, at the first start after it: nothing is signed that was not signed, events are read from now on.
+
+        A row without a signature may have given way to another since it was copied. Events of before would tell of
+        accounts as they were. Raises `JournalError`.
+        """
+        self._journal.change(_make_tables)
+        recovery = self.recovery
+        if recovery is not None and not self._is_applied(recovery):
+            self._journal.change(lambda connection: _apply(connection, recovery))
+        await self._journal.flush()
+        self._has_claims = bool(self._journal.read("SELECT 1 FROM imported_claims LIMIT 1"))
+
+    def _is_applied(self, recovery: Recovery) -> bool:
+        return self._journal.read("SELECT value FROM meta WHERE name = 'recovery'") == [(str(recovery.epoch),)]
+
+    def why_not(self) -> str | None:
+        """Why nothing may be signed yet; `None` once it is waited long enough."""
+        if self.recovery is None or time.time_ns() // 1_000_000 >= self.recovery.until_ms:
+            return None
+        return f"safe start: nothing is signed before {when(self.recovery.until_ms)}"
+
+    def why_not_this(self, sender: bytes, nonce: int, client_hash: bytes, account_nonce: int) -> str | None:
+        """Why this nonce may have another payload that is signed; `None` if there can be none.
+
+        Raises `JournalError`.
+        """
+        claim = claims.find(self._journal.read, sender) if self._has_claims else None
+        if claim is not None and nonce <= claim.nonce:
+            if (nonce, client_hash) == claim:
+                return None
+            return f"nonces up to {claim.nonce} were signed by an earlier copy of this relayer"
+        if self.recovery is None or self.recovery.ahead == 0:
+            return None
+        first = self._first_seen(sender, account_nonce, self.recovery.epoch) + self.recovery.ahead
+        if nonce >= first:
+            return None
+        return f"what was signed for nonces below {first} was lost with this relayer's memory"
+
+    def _first_seen(self, sender: bytes, nonce: int, epoch: int) -> int:
+        found = self._journal.read("SELECT nonce FROM first_seen WHERE sender = ? AND epoch = ?", (sender, epoch))
+        if found:
+            return int(found[0][0])
+        # It lies in the queue before the row of what is let through by it.
+        self._journal.change(lambda connection: _note_first(connection, sender, nonce, epoch))
+        return nonce
+
+    def charges(self, keys: Collection[bytes], budget: Budget) -> list[Spent]:
+        """The most that each key may have spent without our knowing it."""
+        recovery = self.recovery
+        if recovery is None or not recovery.charges:
+            return []
+        gap = min(max(0, recovery.held_ms - recovery.known_ms), DAY_MS)  # nothing counts for longer
+        most = min(
+            budget.per_minute * (gap // MINUTE_MS + 1),
+            budget.per_hour * (gap // HOUR_MS + 1),
+            budget.per_day * (gap // DAY_MS + 1),
+        )
+        return [Spent(key, b"", b"recovery" + key, recovery.held_ms, most, most) for key in keys]
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    for statement in (_SCHEMA, claims.SCHEMA):
+        connection.execute(statement)
+
+
+def _apply(connection: sqlite3.Connection, recovery: Recovery) -> None:
+    # With its fee as its cost, a row gives way to no other.
+    connection.execute(
+        "UPDATE submissions SET state = 'superseded', cost = fee, ended_ms = ? WHERE relayer IS NOT NULL "
+        "AND state IN ('journalled', 'expired') AND NOT EXISTS "
+        "(SELECT 1 FROM signatures WHERE signatures.id = submissions.id)",
+        (recovery.made_ms,),
+    )
+    connection.execute("DELETE FROM meta WHERE name = 'cursor'")
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('recovery', ?)", (str(recovery.epoch),))
+
+
+def _note_first(connection: sqlite3.Connection, sender: bytes, nonce: int, epoch: int) -> None:
+    """Who came first in this epoch stays; of an earlier one it is replaced."""
+    connection.execute(
+        "INSERT INTO first_seen VALUES (?, ?, ?) ON CONFLICT (sender) DO UPDATE SET epoch = ?2, nonce = ?3 "
+        "WHERE first_seen.epoch < ?2",
+        (sender, epoch, nonce),
+    )

@@ -1,0 +1,234 @@
+"""The drills of docs/relayer.md, performed: backup and restore, move, a lost folder, claims kept elsewhere, upgrade."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from relayer_support import as_json, connected, settings, submit, transfer, wallet
+
+from millrace.cli import main
+from millrace.relayer.app import Service
+from millrace.relayer.journal.identity import IdentityError
+from millrace.relayer.signing.handle import SignerError
+
+ALICE, BOB = wallet(1), wallet(2)
+
+
+def command(world: Any, *words: str, data_dir: str = "relayer", fails: bool = False) -> str:
+    """What `millrace relayer …` says, with the world's settings."""
+    given = settings(world.folder, data_dir=world.folder / data_dir)
+    pairs = {
+        "data_dir": given.data_dir, "lease_dir": given.lease_dir, "chain_id": given.chain_id,
+        "key_files": "[" + ",".join(f'"{file}"' for file in given.key_files) + "]",
+    }  # fmt: skip
+    options = [item for name, value in pairs.items() for item in ("--set", f"{name}={value}")]
+    done = CliRunner().invoke(main, ["relayer", *words, *options])
+    assert done.exit_code == int(fails), done.output
+    return done.output
+
+
+async def refused(world: Any, data_dir: str = "relayer") -> str:
+    """Why a relayer with this folder does not start."""
+    service = Service(settings(world.folder, **(world.urls | {"data_dir": world.folder / data_dir})))
+    try:
+        with pytest.raises((SignerError, IdentityError)) as caught:
+            await service.start()
+    finally:
+        await service.stop()
+    return str(caught.value)
+
+
+async def detail(world: Any, tx: Any) -> tuple[str, str]:
+    """Reason and detail of a refusal."""
+    async with connected(world.ws) as client:
+        reply = await client.ask(action="relay", tx=as_json(tx))
+        return reply["failed"][0]["reason"], reply["failed"][0].get("detail", "")
+
+
+def other(pair: Any, nonce: int) -> Any:
+    """Another payload of the nonce than `transfer`."""
+    return transfer(pair, nonce, gas_limit=123_456)
+
+
+async def test_backup_and_restore(world: Any) -> None:
+    """After a restore nothing is signed for nonces that may have been signed since the backup, old or new senders'."""
+    await world.start()
+    assert await submit(world, transfer(ALICE, 0)) == ["ok"]
+    await world.service.journal.flush()  # its signature, too
+    out = command(world, "backup", str(world.folder / "backup"))
+    assert "as it was at" in out
+    assert await submit(world, transfer(ALICE, 1), transfer(BOB, 0)) == ["ok", "ok"]
+    await world.stop()
+    shutil.rmtree(world.folder / "relayer")
+    assert "recover" in command(world, "restore", str(world.folder / "backup"))
+    assert "millrace relayer recover" in await refused(world)
+    plan = command(world, "recover", "--wait", "0", "--ahead", "5", "--forget-spending")
+    assert "Missing: whatever was signed with the 3 keys after" in plan and "Nothing was changed" in plan
+    assert "millrace relayer recover" in await refused(world)
+    command(world, "recover", "--wait", "0", "--ahead", "5", "--forget-spending", "--yes")
+    service = await world.start()
+    assert service.identity.epoch == 3
+    assert await submit(world, transfer(ALICE, 0)) == ["ok"], "the copy knows these bytes"
+    assert await submit(world, other(ALICE, 0)) == ["conflicting transaction"]
+    reason, text = await detail(world, other(ALICE, 1))
+    assert reason == "conflicting transaction" and "below 5" in text
+    assert await submit(world, other(BOB, 0)) == ["conflicting transaction"]
+    await world.stop()
+    world.api.set(BOB.public, 5, 10**18)
+    await world.start()
+    assert await submit(world, other(BOB, 5)) == ["ok"], "its first nonce of all that was seen was 0"
+
+
+async def test_the_folder_of_a_backup_is_the_older_one_once_the_restored_one_has_signed(world: Any) -> None:
+    """A restore beside a folder that still exists: the one that recovered last signs, the others are refused."""
+    await world.start()
+    assert await submit(world, transfer(ALICE, 0)) == ["ok"]
+    command(world, "backup", str(world.folder / "backup"))
+    command(world, "restore", str(world.folder / "backup"), data_dir="b")
+    command(world, "restore", str(world.folder / "backup"), data_dir="c")
+    assert "in use" in command(world, "recover", "--yes", data_dir="b", fails=True)
+    await world.stop()
+    command(world, "recover", "--yes", "--wait", "0", data_dir="b")
+    assert "older copy" in await refused(world)
+    command(world, "recover", "--yes", "--wait", "0", data_dir="c")
+    assert "older copy" in await refused(world, "b")
+    await world.start(data_dir=world.folder / "c")
+
+
+async def test_a_safe_start_waits(world: Any) -> None:
+    """Before its time nothing is sponsored, and what was journalled and not signed is never signed."""
+    await world.start()
+    await world.stop()
+    command(world, "recover", "--yes", "--wait", "3600")
+    service = await world.start()
+    reason, text = await detail(world, transfer(ALICE, 0))
+    assert reason == "not ready" and "safe start" in text
+    assert not service.is_ready()
+
+
+async def test_an_unsigned_row_of_a_copy_is_never_signed(world: Any) -> None:
+    """Since the copy was made it may have given way to another payload, which was signed."""
+    await world.start()
+    assert await submit(world, transfer(ALICE, 0), transfer(ALICE, 1)) == ["ok", "ok"]
+    await world.stop()
+    with closing(sqlite3.connect(world.folder / "relayer" / "journal.sqlite")) as journal, journal:
+        journal.execute("DELETE FROM signatures WHERE id = (SELECT id FROM submissions WHERE nonce = 1)")
+    command(world, "recover", "--yes", "--wait", "0", "--forget-spending")
+    before = len(world.api.submitted)
+    await world.start()
+    assert await submit(world, transfer(ALICE, 0)) == ["ok"]
+    for tx in (transfer(ALICE, 1), other(ALICE, 1)):
+        assert await submit(world, tx) != ["ok"]
+    await world.api.wait_submitted(before + 1)
+    assert all(tx["nonce"] == 0 for tx in world.api.submitted[before:])
+
+
+async def test_what_may_have_been_spent_counts(world: Any) -> None:
+    """After a safe start the budgets hold the most that may have been spent while nobody wrote it down here."""
+    await world.start()
+    await world.stop()
+    command(world, "recover", "--yes", "--wait", "0", "--ahead", "0")
+    service = await world.start()
+    sponsor = service.lifecycle.sponsor
+    keys = list(service.relayers().by_shard.values())
+    assert [sponsor.budgets.left(key, sponsor._clock(), sponsor.policy.budget) for key in keys] == [0, 0, 0]
+    assert await submit(world, transfer(ALICE, 0)) == ["budget exhausted"]
+
+
+async def test_move(world: Any) -> None:
+    """The new folder goes on at once and knows all; the old one says where to."""
+    await world.start()
+    assert await submit(world, transfer(ALICE, 0)) == ["ok"]
+    assert "stop it first" in command(world, "move", str(world.folder / "new"), fails=True)
+    await world.stop()
+    command(world, "move", str(world.folder / "new"))
+    assert str(world.folder / "new") in await refused(world)
+    await world.start(data_dir=world.folder / "new")
+    assert await submit(world, other(ALICE, 0)) == ["conflicting transaction"]
+    assert await submit(world, transfer(ALICE, 0), transfer(ALICE, 1)) == ["ok", "ok"]
+    await world.stop()
+    assert str(world.folder / "new") in await refused(world)
+
+
+async def test_a_lost_folder(world: Any) -> None:
+    """A new folder is refused by the leases; after its safe start it signs beyond what may have been signed."""
+    await world.start()
+    assert await submit(world, transfer(ALICE, 0)) == ["ok"]
+    await world.stop()
+    shutil.rmtree(world.folder / "relayer")
+    command(world, "init")
+    text = await refused(world)
+    assert "another folder" in text and "millrace relayer recover" in text
+    assert "ever; they were last held" in command(world, "recover", "--yes", "--wait", "0", "--forget-spending")
+    await world.start()
+    assert await submit(world, other(ALICE, 0)) == ["conflicting transaction"]
+    world.api.set(BOB.public, 101, 10**18)
+    assert await submit(world, transfer(BOB, 101)) == ["conflicting transaction"]
+    await world.stop()
+    world.api.set(ALICE.public, 101, 10**18)
+    await world.start()
+    assert await submit(world, transfer(ALICE, 101)) == ["ok"], "a hundred and one nonces beyond its first"
+
+
+async def test_claims_kept_elsewhere(world: Any) -> None:
+    """With all claims of the lost folder a new one signs what comes next, and never another payload of a claim."""
+    await world.start()
+    assert await submit(world, transfer(ALICE, 0), transfer(ALICE, 1), transfer(BOB, 0)) == ["ok", "ok", "ok"]
+    assert "2 senders" in command(world, "export-claims", str(world.folder / "claims"))
+    await world.stop()
+    shutil.rmtree(world.folder / "relayer")
+    command(world, "init")
+    assert "2 senders" in command(world, "import-claims", str(world.folder / "claims"))
+    out = command(world, "recover", "--yes", "--wait", "0", "--ahead", "0", "--forget-spending")
+    assert "A SECOND PAYLOAD IS POSSIBLE" in out
+    await world.start()
+    for tx in (other(ALICE, 0), transfer(ALICE, 0), other(BOB, 0)):
+        assert await submit(world, tx) == ["conflicting transaction"]
+    world.api.set(ALICE.public, 1, 10**18)
+    await world.stop()
+    await world.start()
+    assert await submit(world, other(ALICE, 1)) == ["conflicting transaction"]
+    assert await submit(world, transfer(ALICE, 1)) == ["ok"], "the very bytes that were signed"
+    assert await submit(world, transfer(ALICE, 2)) == ["ok"]
+    assert "2 senders" in command(world, "export-claims", str(world.folder / "again"))
+
+
+async def test_an_upgrade(world: Any) -> None:
+    """The folder of an earlier version is refused until `init` adopts it; then it knows what it signed."""
+    await world.start()
+    assert await submit(world, transfer(ALICE, 0)) == ["ok"]
+    await world.stop()
+    shutil.rmtree(world.folder / "leases")
+    (world.folder / "relayer" / "identity").unlink()
+    with closing(sqlite3.connect(world.folder / "relayer" / "journal.sqlite")) as journal, journal:
+        journal.execute("DELETE FROM meta WHERE name = 'identity'")
+    (world.folder / "relayer").rename(world.folder / "old")
+    service = Service(settings(world.folder, data_dir=world.folder / "old"))
+    with pytest.raises(IdentityError, match=r"earlier version.*millrace relayer init"):
+        await service.start()
+    await service.stop()
+    assert "earlier version" in command(world, "init", data_dir="old")
+    await world.start(data_dir=world.folder / "old")
+    assert await submit(world, other(ALICE, 0)) == ["conflicting transaction"]
+
+
+async def test_a_folder_whose_identity_is_lost(world: Any) -> None:
+    """It is refused, not adopted, and a safe start makes it usable again under its own name."""
+    service = await world.start()
+    name = service.identity.id
+    assert await submit(world, transfer(ALICE, 0)) == ["ok"]
+    await world.stop()
+    (world.folder / "relayer" / "identity").rename(world.folder / "kept")
+    (world.folder / "relayer").rename(world.folder / "old")
+    assert "recover" in command(world, "init", data_dir="old", fails=True)
+    command(world, "recover", "--yes", "--wait", "0", data_dir="old")
+    service = await world.start(data_dir=world.folder / "old")
+    assert service.identity.id == name and service.identity.epoch == 2
+    await world.stop()
+    shutil.copyfile(world.folder / "kept", world.folder / "old" / "identity")
+    assert "older copy" in await refused(world, "old")
