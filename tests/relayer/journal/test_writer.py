@@ -12,8 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from millrace.relayer.journal import chain
 from millrace.relayer.journal import writer as writer_module
+from millrace.relayer.journal.chain import Chain, Chained, Kind, Link
+from millrace.relayer.journal.mark import NOTHING, Mark
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken, Writer
+
+WRITER = "ab" * 16
+KINDS = (Kind("word", "words", (), ("{}id", "{}word")),)
 
 
 class Disk:
@@ -24,7 +30,15 @@ class Disk:
         self._other.execute("PRAGMA journal_mode = WAL")
         self._other.execute("CREATE TABLE IF NOT EXISTS words (id INTEGER PRIMARY KEY, word TEXT UNIQUE)")
         self._other.execute("DELETE FROM words")
-        self.writer = Writer(sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0))
+        self._other.execute(chain.SCHEMA)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0, factory=Chained)
+        self.mark = Mark(path.with_name("mark"), WRITER)
+        self.mark.make(NOTHING)
+        self.mark.open()
+        self.writer = Writer(connection, Chain(connection, KINDS, WRITER, self._begin()), self.mark)
+
+    def _begin(self) -> Link:
+        return chain.begin(self._other, KINDS, WRITER)
 
     def fail(self) -> None:
         self._other.execute("BEGIN IMMEDIATE")
@@ -42,6 +56,7 @@ class Disk:
 
     async def close(self) -> None:
         await self.writer.close()
+        self.mark.close()
         self._other.close()
 
 
