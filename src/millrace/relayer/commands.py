@@ -151,7 +151,7 @@ def recover(
         for line in _told(plan, len(keys)):
             click.echo(line)
         if yes:
-            recovery.make(folder, keys, store, plan, holding.place_of(folder))
+            recovery.make(folder, keys, store, plan, place=holding.place_of(folder), mark_path=settings.mark_path)
     click.echo(f"{folder} has epoch {plan.epoch} and starts." if yes else "Nothing was changed: add --yes to do it.")
 
 

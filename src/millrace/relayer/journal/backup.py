@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from millrace.relayer.journal import identity
+from millrace.relayer.journal import identity, memory
 from millrace.relayer.journal.durable import NotWhole, read_sealed, sync_folder, write_sealed
 from millrace.relayer.journal.identity import Identity, IdentityError
 from millrace.relayer.journal.leases import when
@@ -95,7 +95,9 @@ def move(data_dir: Path, destination: Path) -> Identity:
         elif ours.note != str(destination.resolve()) or (destination / identity.FILE).exists():
             raise BackupError(f"{data_dir} was moved to {ours.note} already: go on there")
         manifest = verified(destination)
-        moved = identity.raised(Identity(manifest.id, manifest.epoch))
+        journal = destination / identity.JOURNAL
+        is_begun = journal.exists() and memory.is_begun(journal)
+        moved = identity.raised(Identity(manifest.id, manifest.epoch), state="ready" if is_begun else "new")
         identity.write(destination, moved)
         (destination / MANIFEST).unlink()
         return moved

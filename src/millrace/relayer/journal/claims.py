@@ -30,7 +30,13 @@ CREATE TABLE IF NOT EXISTS imported_claims (
     nonce INTEGER NOT NULL,       -- the highest that may have been signed for elsewhere
     client_hash BLOB NOT NULL     -- of what was signed for it
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS first_seen (
+    sender BLOB PRIMARY KEY,
+    epoch INTEGER NOT NULL,       -- of the safe start that it belongs to
+    nonce INTEGER NOT NULL        -- of the account when it came first after that
+) WITHOUT ROWID;
 """
+"""Not in the chain: other processes write the one, and a row of the other that is lost makes only more be refused."""
 
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 
@@ -119,7 +125,7 @@ def import_(data_dir: Path, file: Path, chain_id: str) -> int:
         identity.read(data_dir)
         with file.open("rb") as lines, contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute(SCHEMA)
+            _require_table(connection, path)
             connection.execute("BEGIN IMMEDIATE")
             count = 0
             for claim in _checked(file, lines, chain_id):
@@ -135,6 +141,15 @@ def import_(data_dir: Path, file: Path, chain_id: str) -> int:
     except (OSError, sqlite3.Error) as error:
         raise ClaimsError(f"{error}") from None
     return count
+
+
+def _require_table(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises `ClaimsError` for a journal of an earlier version: its tables are made when the relayer is started."""
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        connection.executescript(SCHEMA)  # of a folder that was just made
+    elif "imported_claims" not in tables:
+        raise ClaimsError(f"{path} is of an earlier version: start the relayer with it once, and stop it again")
 
 
 def _checked(file: Path, lines: Any, chain_id: str) -> Iterator[tuple[bytes, int, bytes]]:

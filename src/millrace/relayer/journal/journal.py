@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from millrace.chain import address
 from millrace.chain.transaction import Transaction, TransactionError, from_proto
-from millrace.relayer.journal import audit, chain, identity, memory, outcomes
+from millrace.relayer.journal import audit, chain, claims, identity, memory, outcomes
 from millrace.relayer.journal import submissions as rows
 from millrace.relayer.journal.chain import Chain, Chained, Link
 from millrace.relayer.journal.checkpoints import Checkpoints
@@ -38,6 +38,7 @@ _SCHEMA = f"""
 {outcomes.SCHEMA}
 {rows.SCHEMA}
 {chain.SCHEMA}
+{claims.SCHEMA}
 CREATE TABLE IF NOT EXISTS write_offs (client_hash BLOB PRIMARY KEY, time_ms INTEGER NOT NULL) WITHOUT ROWID;
 """
 

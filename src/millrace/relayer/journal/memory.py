@@ -55,7 +55,7 @@ def recall(journal: Path, mark: Mark, identity: Identity) -> Link | None:
         if journal.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         there = journal.exists() and journal.stat().st_size > 0
-        seen = _seen(mark, identity, there and _is_begun(journal))
+        seen = _seen(mark, identity, there and is_begun(journal))
         if not there:  # SQLite would delete the log beside an empty file
             if seen.sequence:
                 raise MarkError(f"{journal.name} is {'empty' if journal.exists() else 'missing'}")
@@ -81,7 +81,7 @@ def _seen(mark: Mark, identity: Identity, is_begun: bool) -> Seen:
     return mark.read()
 
 
-def _is_begun(journal: Path) -> bool:
+def is_begun(journal: Path) -> bool:
     """Whether a chain was begun in it, by whomever."""
     with contextlib.closing(read_only(journal)) as connection:
         return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'chain'").fetchone())
