@@ -101,6 +101,8 @@ class Custody(Torture):
             self.said.append(kind)
             if kind in ("relayer", "signer"):
                 await self._kill(kind)
+                self.kills += 1
+                self.killed[kind] += 1
             else:
                 await getattr(self, f"blow_{kind}")()
         await self._progress()
