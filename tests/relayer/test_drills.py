@@ -207,6 +207,9 @@ async def test_an_upgrade(world: Any) -> None:
     (world.folder / "relayer" / "identity").unlink()
     with closing(sqlite3.connect(world.folder / "relayer" / "journal.sqlite")) as journal, journal:
         journal.execute("DELETE FROM meta WHERE name = 'identity'")
+        journal.execute("UPDATE meta SET value = '3' WHERE name = 'schema'")
+        journal.execute("DROP TABLE chain")
+    (world.folder / "relayer" / "mark").unlink()
     (world.folder / "relayer").rename(world.folder / "old")
     service = Service(settings(world.folder, data_dir=world.folder / "old"))
     with pytest.raises(IdentityError, match=r"earlier version.*millrace relayer init"):

@@ -86,7 +86,7 @@ def test_only_into_an_empty_folder(folder: Path, tmp_path: Path) -> None:
             work()
     with pytest.raises(BackupError, match="lies in"):
         copies.backup(folder, folder / "inside")
-    assert identity.read(folder).state == "ready" and _rows(folder) == [1]
+    assert identity.read(folder).state == "new" and _rows(folder) == [1]
 
 
 def test_a_damaged_backup_is_refused_before_anything_is_written(folder: Path, tmp_path: Path) -> None:

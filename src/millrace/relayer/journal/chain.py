@@ -199,17 +199,23 @@ def check(
     person = bytes.fromhex(writer)
     if link != _next(Link(link.sequence - 1, link.before, b"", 0), link.total, person):
         raise ChainError("the last link of the journal's chain does not hash to its head")
-    wrong = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    if wrong != "ok":
-        raise ChainError(f"the file is damaged: {wrong}")
+    check_whole(connection)
     if _total(connection, kinds, person, progress) != link.total:
         raise ChainError("its rows are not those that were written: some were changed, lost or put in")
 
 
-def schema_sum(connection: sqlite3.Connection, writer: str) -> int:
-    """The sum over the database's tables, indices and triggers, which are part of the total."""
+def check_whole(connection: sqlite3.Connection) -> None:
+    """Whether all pages of the file fit together, and indices their tables. Raises `ChainError`, or `sqlite3.Error`."""
+    wrong = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if wrong != "ok":
+        raise ChainError(f"the file is damaged: {wrong}")
+
+
+def schema_sum(connection: sqlite3.Connection, kinds: Sequence[Kind], writer: str) -> int:
+    """The sum over the tables of these kinds with their indices and triggers, which is part of the total."""
+    tables = {kind.table for kind in kinds}
     rows = connection.execute("SELECT 'schema', type, name, tbl_name, sql FROM sqlite_master")
-    return sum_of([content(row) for row in rows], bytes.fromhex(writer))
+    return sum_of([content(row) for row in rows if row[3] in tables], bytes.fromhex(writer))
 
 
 def extend(connection: sqlite3.Connection, writer: str, link: Link, delta: int) -> Link:
@@ -236,7 +242,7 @@ def _total(
     connection: sqlite3.Connection, kinds: Sequence[Kind], person: bytes, progress: Callable[[int], None]
 ) -> int:
     """The sum over all rows, and over the schema."""
-    total, rows, told = schema_sum(connection, person.hex()), 0, time.monotonic()
+    total, rows, told = schema_sum(connection, kinds, person.hex()), 0, time.monotonic()
     for kind in kinds:
         cursor = connection.execute(kind.query)
         while found := cursor.fetchmany(_ROWS_BETWEEN_LOOKS):

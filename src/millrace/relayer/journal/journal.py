@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from millrace.chain import address
 from millrace.chain.transaction import Transaction, TransactionError, from_proto
-from millrace.relayer.journal import audit, chain, identity, memory, outcomes
+from millrace.relayer.journal import audit, chain, claims, identity, memory, outcomes
 from millrace.relayer.journal import submissions as rows
 from millrace.relayer.journal.chain import Chain, Chained, Link
 from millrace.relayer.journal.checkpoints import Checkpoints
@@ -38,6 +38,8 @@ _SCHEMA = f"""
 {outcomes.SCHEMA}
 {rows.SCHEMA}
 {chain.SCHEMA}
+{claims.SCHEMA}
+{claims.FIRST_SEEN}
 CREATE TABLE IF NOT EXISTS write_offs (client_hash BLOB PRIMARY KEY, time_ms INTEGER NOT NULL) WITHOUT ROWID;
 """
 
@@ -74,7 +76,7 @@ class Journal:
             link = _begin(connection, owner, last)
             self._mark.open()
             self._mark.write(link)
-            if owner.state == "new":
+            if owner.state in identity.UNBEGUN:
                 identity.write(self.path.parent, identity.started(owner))
             self._reader = _connect(self.path)
         except memory.MemoryLost as error:
@@ -281,13 +283,13 @@ def drop_write_off(connection: sqlite3.Connection, client_hash: bytes) -> None:
 def _begin(connection: Chained, owner: identity.Identity, last: Link | None) -> Link:
     """Make the tables that are missing, bring earlier versions up to date; the last link after that, in one commit."""
     to_this_version = bring_up_to_date(connection)
-    before = chain.schema_sum(connection, owner.id)
+    before = chain.schema_sum(connection, memory.KINDS, owner.id)
     connection.executescript(f"BEGIN IMMEDIATE;{to_this_version}{_SCHEMA}")
     try:
         if last is None:
             identity.bind(connection, owner)
             last = chain.begin(connection, memory.KINDS, owner.id)
-        elif (after := chain.schema_sum(connection, owner.id)) != before:
+        elif (after := chain.schema_sum(connection, memory.KINDS, owner.id)) != before:
             last = chain.extend(connection, owner.id, last, after - before)
     except BaseException:
         connection.execute("ROLLBACK")
@@ -299,7 +301,7 @@ def _begin(connection: Chained, owner: identity.Identity, last: Link | None) -> 
 def _advice(error: Exception) -> str:
     """What its operator can do about a file that cannot be opened or read. To lose it is to forget what was signed."""
     name = getattr(error, "sqlite_errorname", "")
-    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or name in _NO_ROOM:
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or name in _NO_ROOM:
         return "Make room on the disk, and start again: nothing is lost. Leave the files where they are"
     if isinstance(error, UnknownVersion):
         return "Start the version of millrace that wrote it, or a later one"

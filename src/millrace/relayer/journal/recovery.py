@@ -27,14 +27,6 @@ from millrace.relayer.rules.policy import Budget, Quotas
 FILE = "recovery"
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS first_seen (
-    sender BLOB PRIMARY KEY,
-    epoch INTEGER NOT NULL,       -- of the safe start that it belongs to
-    nonce INTEGER NOT NULL        -- of the account when it came first after that
-) WITHOUT ROWID;
-"""
-
 
 class RecoveryError(Exception):
     """A safe start cannot be made; the text says why."""
@@ -98,7 +90,7 @@ def make(data_dir: Path, keys: Collection[bytes], store: LeaseStore, plan: Recov
     again.
     """
     ours = _identity(data_dir)
-    made = Identity(ours.id, plan.epoch)
+    made = Identity(ours.id, plan.epoch, "accepted")
     mine = Held(made.id, made.epoch, 0, place)
     store.take(keys, mine, force=True)
     try:
@@ -150,7 +142,6 @@ class SafeStart:
         A row without a signature may have given way to another since it was copied. Events of before would tell of
         accounts as they were. Raises `JournalError`.
         """
-        self._journal.change(_make_tables)
         recovery = self.recovery
         if recovery is not None and not self._is_applied(recovery):
             self._journal.change(lambda connection: _apply(connection, recovery))
@@ -203,11 +194,6 @@ class SafeStart:
             budget.per_day * (gap // DAY_MS + 1),
         )
         return [Spent(key, b"", b"recovery" + key, recovery.held_ms, most, most) for key in keys]
-
-
-def _make_tables(connection: sqlite3.Connection) -> None:
-    for statement in (_SCHEMA, claims.SCHEMA):
-        connection.execute(statement)
 
 
 def _apply(connection: sqlite3.Connection, recovery: Recovery) -> None:
