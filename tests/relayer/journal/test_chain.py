@@ -16,7 +16,7 @@ from millrace.relayer.journal.chain import Chain, Chained, ChainError, Link
 
 WRITER = "ab" * 16
 SCHEMA = (
-    f"{audit.SCHEMA}{outcomes.SCHEMA}{submissions.SCHEMA}{chain.SCHEMA}{claims.SCHEMA}{claims.FIRST_SEEN}"
+    f"{audit.SCHEMA}{outcomes.SCHEMA}{submissions.SCHEMA}{chain.SCHEMA}{claims.SCHEMA}"
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
 )
 OUTCOME = outcomes.Outcome(b"c", 5, b"r", b"s", None, 7, True)

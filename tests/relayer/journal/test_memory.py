@@ -95,30 +95,36 @@ async def test_a_folder_of_an_earlier_version_is_taken_over(tmp_path: Path) -> N
 
 
 async def test_what_a_safe_start_accepts(tmp_path: Path) -> None:
-    """After a safe start a folder is taken as it is, once, and keeps what it knows."""
-    folders = await make(tmp_path)
-    (folders.now / "journal.sqlite-wal").unlink()
-    path = folders.now / "journal.sqlite"
+    """After a safe start a folder is taken as it is, and keeps what it knows; from then on it may lose nothing."""
+    folder = (await make(tmp_path)).now
+    path, owner = folder / "journal.sqlite", identity.read(folder)
+    (folder / "journal.sqlite-wal").unlink()
     with pytest.raises(JournalError, match="was acknowledged"):
         Journal(path).open()
-    set_state(folders.now, "accepted")
-    kept = contents(folders.now)
+    kept = contents(folder)
+    memory.accept(path, Mark(folder / "mark", owner.id), owner)
     again = opened(path)
     with pytest.raises(NonceTaken):
         await again.append([row(0, b"other")])
     await again.close()
-    assert contents(folders.now) == kept and identity.read(folders.now).state == "ready"
+    assert contents(folder) == kept
+    with sqlite3.connect(path) as other:
+        other.execute("DELETE FROM submissions WHERE nonce = 0")
+    other.close()
+    with pytest.raises(JournalError, match="not those that were written"):
+        Journal(path).open()
 
 
 async def test_a_safe_start_accepts_no_damaged_file(tmp_path: Path) -> None:
-    """What cannot be read as a whole is refused all the same."""
+    """What cannot be read as a whole is refused, and its mark stays."""
     folder = (await make(tmp_path)).now
-    set_state(folder, "accepted")
     (folder / "journal.sqlite-wal").unlink()
     data = (folder / "journal.sqlite").read_bytes()
-    (folder / "journal.sqlite").write_bytes(data[:4096] + bytes(len(data) - 4096))
-    with pytest.raises(JournalError, match="millrace relayer re"):
-        Journal(folder / "journal.sqlite").open()
+    (folder / "journal.sqlite").write_bytes(data[: len(data) // 2])
+    owner, before = identity.read(folder), (folder / "mark").read_bytes()
+    with pytest.raises(sqlite3.Error):
+        memory.accept(folder / "journal.sqlite", Mark(folder / "mark", owner.id), owner)
+    assert (folder / "mark").read_bytes() == before
 
 
 async def test_amended_beside_no_relayer(tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ CREATE TRIGGER IF NOT EXISTS audit_is_append_only_1 BEFORE UPDATE ON audit
 CREATE TRIGGER IF NOT EXISTS audit_is_append_only_2 BEFORE DELETE ON audit
     BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 """
+NO_DELETE = """CREATE TRIGGER audit_is_append_only_2 BEFORE DELETE ON audit
+    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END"""
+"""The second trigger alone."""
 
 KIND = Kind(
     "audit",

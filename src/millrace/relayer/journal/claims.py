@@ -25,20 +25,21 @@ FORMAT = "millrace relayer claims 1"
 MAX_LINE = 4096
 ROWS_AT_ONCE = 1000
 
-SCHEMA = """
+_CLAIMS = """
 CREATE TABLE IF NOT EXISTS imported_claims (
     sender BLOB PRIMARY KEY,
     nonce INTEGER NOT NULL,       -- the highest that may have been signed for elsewhere
     client_hash BLOB NOT NULL     -- of what was signed for it
 ) WITHOUT ROWID;
 """
-FIRST_SEEN = """
+_FIRST_SEEN = """
 CREATE TABLE IF NOT EXISTS first_seen (
     sender BLOB PRIMARY KEY,
     epoch INTEGER NOT NULL,       -- of the safe start that it belongs to
     nonce INTEGER NOT NULL        -- of the account when it came first after that
 ) WITHOUT ROWID;
 """
+SCHEMA = f"{_CLAIMS}{_FIRST_SEEN}"
 
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 
@@ -127,7 +128,7 @@ def import_(data_dir: Path, file: Path, chain_id: str, mark_path: str = "") -> i
         owner = identity.read(data_dir)
         mark = Mark(memory.mark_place(path, mark_path), owner.id)
         with file.open("rb") as lines, memory.amended(path, mark, owner) as connection:
-            connection.execute(SCHEMA)
+            connection.execute(_CLAIMS)
             count = 0
             for claim in _checked(file, lines, chain_id):
                 connection.execute(

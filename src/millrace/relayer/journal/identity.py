@@ -21,11 +21,9 @@ FILE = "identity"
 JOURNAL = "journal.sqlite"
 ID_BYTES = 16
 
-State = Literal["new", "accepted", "ready", "restored", "moved"]
-"""`new`: never started; `accepted`: what its journal holds is taken as it is, after a safe start; `restored`: of the
-time of its backup, nothing may be signed before a safe start; `moved`: its place is elsewhere."""
-UNBEGUN = ("new", "accepted")
-"""States in which the chain of the journal and its mark are to be begun at the next start."""
+State = Literal["new", "ready", "restored", "moved"]
+"""`new`: never started, so that it may be without a mark; `restored`: of the time of its backup, nothing may be signed
+before a safe start; `moved`: its place is elsewhere."""
 
 
 class IdentityError(Exception):

@@ -39,7 +39,6 @@ _SCHEMA = f"""
 {rows.SCHEMA}
 {chain.SCHEMA}
 {claims.SCHEMA}
-{claims.FIRST_SEEN}
 CREATE TABLE IF NOT EXISTS write_offs (client_hash BLOB PRIMARY KEY, time_ms INTEGER NOT NULL) WITHOUT ROWID;
 """
 
@@ -76,7 +75,7 @@ class Journal:
             link = _begin(connection, owner, last)
             self._mark.open()
             self._mark.write(link)
-            if owner.state in identity.UNBEGUN:
+            if owner.state == "new":
                 identity.write(self.path.parent, identity.started(owner))
             self._reader = _connect(self.path)
         except memory.MemoryLost as error:

@@ -52,15 +52,14 @@ def mark_place(journal: Path, mark_path: str) -> Path:
 def recall(journal: Path, mark: Mark, identity: Identity) -> Link | None:
     """Compare journal and mark, and every row with what was written; the last link, `None` where nothing was begun.
 
-    A folder that was never started gets its mark, and one that was accepted another. Raises `MemoryLost`,
-    `sqlite3.Error` or `OSError`.
+    A folder that was never started gets its mark. Raises `MemoryLost`, `sqlite3.Error` or `OSError`.
     """
     if journal.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     there = journal.exists() and journal.stat().st_size > 0
-    is_first = identity.state == "new" and not mark.path.exists() and not (there and _is_begun(journal))
+    is_first = identity.state == "new" and not mark.path.exists() and not (there and is_begun(journal))
     try:
-        if is_first or identity.state == "accepted":
+        if is_first:
             mark.make(NOTHING)
         seen = mark.read()
         if not there:  # SQLite would delete the log beside an empty file
@@ -69,9 +68,6 @@ def recall(journal: Path, mark: Mark, identity: Identity) -> Link | None:
             return None
         with contextlib.closing(read_only(journal)) as connection:
             check_known(connection)
-            if identity.state == "accepted":
-                chain.check_whole(connection)
-                return None
             return _last_link(connection, seen, identity.id)
     except (ChainError, MarkError) as error:
         raise MemoryLost(f"{error}. {WHAT_TO_DO}") from None
@@ -89,7 +85,7 @@ def _last_link(connection: sqlite3.Connection, seen: Seen, writer: str) -> Link 
     return link
 
 
-def _is_begun(journal: Path) -> bool:
+def is_begun(journal: Path) -> bool:
     """Whether a chain was begun in it, by whomever."""
     with contextlib.closing(read_only(journal)) as connection:
         return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'chain'").fetchone())
@@ -111,6 +107,23 @@ def _tell_progress(rows: int) -> None:
 def read_only(journal: Path) -> sqlite3.Connection:
     """A connection that changes nothing, not even the log."""
     return sqlite3.connect(f"file:{journal}?mode=ro", uri=True, isolation_level=None)
+
+
+def accept(journal: Path, mark: Mark, identity: Identity) -> None:
+    """Begin a new chain over what a journal holds and mark its end: a safe start has made sure that this is harmless.
+
+    For nobody who writes the journal meanwhile. Raises `sqlite3.Error`, also for a damaged file, or `OSError`.
+    """
+    with contextlib.closing(sqlite3.connect(journal, isolation_level=None)) as connection:
+        try:
+            chain.check_whole(connection)
+        except ChainError as error:
+            raise sqlite3.DatabaseError(str(error)) from None
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(chain.SCHEMA)
+        link = chain.begin(connection, KINDS, identity.id)
+        connection.execute("COMMIT")
+    mark.make(Seen(link.sequence, link.head))
 
 
 @contextlib.contextmanager
