@@ -198,7 +198,7 @@ def import_claims(file: Path, config: Path | None, pairs: tuple[str, ...]) -> No
     settings = _settings(config, pairs)
     folder = Path(settings.data_dir)
     with _shown(copies.BackupError, claims.ClaimsError), copies.stopped(folder):
-        count = claims.import_(folder, file, settings.network().chain_id)
+        count = claims.import_(folder, file, settings.network().chain_id, settings.mark_path)
     click.echo(f"claims of {count} senders hold in {folder}, too")
 
 

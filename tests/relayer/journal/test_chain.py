@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from relayer_damage import row
 
-from millrace.relayer.journal import audit, chain, memory, outcomes, submissions
+from millrace.relayer.journal import audit, chain, claims, memory, outcomes, submissions
 from millrace.relayer.journal.chain import Chain, Chained, ChainError, Link
 
 WRITER = "ab" * 16
 SCHEMA = (
-    f"{audit.SCHEMA}{outcomes.SCHEMA}{submissions.SCHEMA}{chain.SCHEMA}"
+    f"{audit.SCHEMA}{outcomes.SCHEMA}{submissions.SCHEMA}{chain.SCHEMA}{claims.SCHEMA}"
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
 )
 OUTCOME = outcomes.Outcome(b"c", 5, b"r", b"s", None, 7, True)

@@ -26,9 +26,10 @@ from relayer_support import NETWORK, RELAYERS, sign, transfer, wallet, with_iden
 
 from millrace.chain.keys import KeyPair, verify
 from millrace.chain.transaction import client_hash, signing_message, to_proto
-from millrace.relayer.journal import chain, identity, submissions
+from millrace.relayer.journal import chain, identity, memory, submissions
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.mark import NOTHING, Mark
+from millrace.relayer.journal.memory import MemoryLost
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.rules.policy import PolicyFile
 from millrace.relayer.rules.slices import PART
@@ -579,3 +580,38 @@ print(*resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(PR_GET_
 """
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     assert answer.stdout.split() == ["0", "0", "0"]
+
+
+async def test_row_50_a_journal_that_went_back(desk: Desk, tmp_path: Path) -> None:
+    """Nothing is signed from a journal that ends before what was acknowledged, or before what was read in it."""
+    first, second = transfer(ALICE, 0), transfer(ALICE, 1)
+    await desk.journal.append([record(first)])
+    older = tmp_path / "older.sqlite"
+    with (
+        contextlib.closing(sqlite3.connect(desk.journal.path)) as source,
+        contextlib.closing(sqlite3.connect(older)) as copy,
+    ):
+        source.backup(copy)
+    assert len(_signed(Vault(RELAYERS, NETWORK, older, desk.mark, PolicyFile("")), first)) == 64
+    vault = Vault(RELAYERS, NETWORK, desk.journal.path, desk.mark, PolicyFile(""))
+    await desk.journal.append([record(second)])
+    assert len(_signed(vault, second)) == 64
+    with pytest.raises(MemoryLost, match=r"ends at commit \d+, and commit \d+ was acknowledged"):
+        _signed(Vault(RELAYERS, NETWORK, older, desk.mark, PolicyFile("")), first)
+    vault._journal = memory.read_only(older)
+    with pytest.raises(MemoryLost, match="went back"):
+        _signed(vault, first)
+
+
+async def test_row_50_without_a_mark(desk: Desk) -> None:
+    """Nothing is signed where it is not known what was acknowledged, or of whom the journal is."""
+    tx = transfer(ALICE)
+    await desk.journal.append([record(tx)])
+    for mark in (Mark(desk.mark.path.with_name("none"), desk.mark.writer), Mark(desk.mark.path, "ab" * 16)):
+        with pytest.raises(MemoryLost, match="mark"):
+            _signed(Vault(RELAYERS, NETWORK, desk.journal.path, mark, PolicyFile("")), tx)
+
+
+def _signed(vault: Vault, tx: Any) -> bytes:
+    (answer,) = vault.sign_all([to_proto(tx)])
+    return answer.signature

@@ -282,13 +282,13 @@ def drop_write_off(connection: sqlite3.Connection, client_hash: bytes) -> None:
 def _begin(connection: Chained, owner: identity.Identity, last: Link | None) -> Link:
     """Make the tables that are missing, bring earlier versions up to date; the last link after that, in one commit."""
     to_this_version = bring_up_to_date(connection)
-    before = chain.schema_sum(connection, owner.id)
+    before = chain.schema_sum(connection, memory.KINDS, owner.id)
     connection.executescript(f"BEGIN IMMEDIATE;{to_this_version}{_SCHEMA}")
     try:
         if last is None:
             identity.bind(connection, owner)
             last = chain.begin(connection, memory.KINDS, owner.id)
-        elif (after := chain.schema_sum(connection, owner.id)) != before:
+        elif (after := chain.schema_sum(connection, memory.KINDS, owner.id)) != before:
             last = chain.extend(connection, owner.id, last, after - before)
     except BaseException:
         connection.execute("ROLLBACK")
@@ -300,7 +300,7 @@ def _begin(connection: Chained, owner: identity.Identity, last: Link | None) -> 
 def _advice(error: Exception) -> str:
     """What its operator can do about a file that cannot be opened or read. To lose it is to forget what was signed."""
     name = getattr(error, "sqlite_errorname", "")
-    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or name in _NO_ROOM:
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or name in _NO_ROOM:
         return "Make room on the disk, and start again: nothing is lost. Leave the files where they are"
     if isinstance(error, UnknownVersion):
         return "Start the version of millrace that wrote it, or a later one"

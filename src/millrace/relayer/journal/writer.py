@@ -187,6 +187,8 @@ class Writer:
     def _try(self, writes: Sequence[Write]) -> JournalError | None:
         """Commit changes, all or none of them, and have the mark say so; the error if it failed."""
         connection = self._connection
+        if self.is_stuck:  # given up at the end: the journal may be one commit past the mark, and no more
+            return JournalError(self.failed or "the mark cannot be written")
         try:
             connection.execute("BEGIN IMMEDIATE")
             self._chain.begin()
