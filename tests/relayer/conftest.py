@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 
-def _shared(name: str) -> Any:
+def _shared(name: str, folder: str = "") -> Any:
     """Tests are imported by file, so their shared modules are made known by name here."""
-    spec = importlib.util.spec_from_file_location(f"relayer_{name}", Path(__file__).with_name(f"{name}.py"))
+    path = Path(__file__).parent / folder / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"relayer_{name}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -25,6 +26,7 @@ def _shared(name: str) -> Any:
 support = _shared("support")
 later = _shared("later")
 quiet = _shared("quiet")
+damage = _shared("damage", "journal")
 
 from millrace.relayer.app import Service  # noqa: E402
 from millrace.runtime.process import wait_first  # noqa: E402

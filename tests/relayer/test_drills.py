@@ -204,9 +204,13 @@ async def test_an_upgrade(world: Any) -> None:
     assert await submit(world, transfer(ALICE, 0)) == ["ok"]
     await world.stop()
     shutil.rmtree(world.folder / "leases")
-    (world.folder / "relayer" / "identity").unlink()
+    for file in ("identity", "mark"):
+        (world.folder / "relayer" / file).unlink()
     with closing(sqlite3.connect(world.folder / "relayer" / "journal.sqlite")) as journal, journal:
-        journal.execute("DELETE FROM meta WHERE name = 'identity'")
+        journal.executescript(
+            "DELETE FROM meta WHERE name = 'identity'; UPDATE meta SET value = '3' WHERE name = 'schema';"
+            "DROP TABLE chain; DROP TABLE imported_claims; DROP TABLE first_seen;"
+        )
     (world.folder / "relayer").rename(world.folder / "old")
     service = Service(settings(world.folder, data_dir=world.folder / "old"))
     with pytest.raises(IdentityError, match=r"earlier version.*millrace relayer init"):

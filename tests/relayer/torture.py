@@ -107,7 +107,10 @@ class Torture:
         self.refusals: dict[str, int] = {}
         self.process: asyncio.subprocess.Process | None = None
         self.url = ""
-        self.arguments: list[str] = []
+        self.values: dict[str, Any] = {}
+        """Settings of the relayer."""
+        self.may_run = asyncio.Event()
+        self.may_run.set()
         self.starts = 0
         self.kills = 0
         self.killed = dict.fromkeys([*KINDS, "hub"], 0)
@@ -121,7 +124,7 @@ class Torture:
         ports = free_ports(2)
         self.url = f"ws://127.0.0.1:{ports[0]}/ws"
         (self.folder / "policy.toml").write_text(POLICY)
-        values = {
+        self.values = {
             "port": ports[0], "http_port": ports[1], "chain_id": NETWORK.chain_id,
             "hub_url": f"ws://127.0.0.1:{await self.hub.start()}/hub/ws",
             "chain_api_url": await self.api.start(),
@@ -131,12 +134,17 @@ class Torture:
             "gossip_bootstrap": msgspec.json.encode([listener]).decode(), "regossip_seconds": 2.0,
             "submit_rate": 100000, "submit_burst": 100000, "max_topics": 100000, "max_control_messages": 100000,
         }  # fmt: skip
-        self.arguments = [item for name, value in values.items() for item in ("--set", f"{name}={value}")]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The same for a command line."""
+        return [item for name, value in self.values.items() for item in ("--set", f"{name}={value}")]
 
     async def keep(self) -> None:
         """As a service manager does: start the relayer, and again whenever it has ended."""
         try:
             while True:
+                await self.may_run.wait()
                 self.process = await asyncio.create_subprocess_exec(
                     sys.executable, "-m", "millrace", "relayer", *self.arguments, stderr=self.log
                 )
@@ -200,9 +208,13 @@ class Torture:
 
     # ---- clients
 
+    def work(self, number: int) -> Work:
+        """What a client does."""
+        return Work(self, number)
+
     async def client(self, number: int) -> Line:
         """Submit nonce after nonce until told to stop; the last connection."""
-        work = Work(self, number)
+        work = self.work(number)
         async with aiohttp.ClientSession() as session:
             while True:
                 try:

@@ -80,6 +80,11 @@ class Chain:
             self.at_risk[tx.relayer] = risk
             self.most_at_risk = max(self.most_at_risk, risk)
 
+    def use_up(self, sender: bytes, nonce: int) -> None:
+        """The sender itself pays for transactions up to this nonce."""
+        self.nonces[sender] = max(self.nonces.get(sender, 0), nonce + 1)
+        self.api.set(sender, self.nonces[sender], 10**18)
+
     async def produce(self) -> None:
         """Blocks for ever: of the earlier format at first, then such as are executed with the next one."""
         while True:

@@ -10,6 +10,8 @@ import signal
 import time
 from pathlib import Path
 
+import msgspec
+
 from millrace.chain import address
 from millrace.chain.network import NetworkProfile
 from millrace.relayer.blocks.tracker import Tracker
@@ -89,7 +91,7 @@ class Service:
         self.settings = settings
         self.network: NetworkProfile = settings.network()
         self.started = time.monotonic()
-        self.journal = Journal(Path(settings.data_dir) / "journal.sqlite")
+        self.journal = Journal(Path(settings.data_dir) / "journal.sqlite", settings.mark_path)
         self.api: ChainApi | None = None
         self.signer: SigningProcess | None = None
         self.peer: Peer | None = None
@@ -115,7 +117,6 @@ class Service:
         identity.check_may_start(data_dir, self.identity)
         self._started.push_async_callback(self.journal.close)
         self.journal.open()
-        identity.bind_journal(data_dir, self.identity)
         self.leases = keeper_of(settings, self.identity, self.journal)
         self._started.push_async_callback(self.leases.close)
         self.safe_start = self.lifecycle.safe_start = recovery.SafeStart(self.journal, recovery.read(data_dir))
@@ -235,7 +236,8 @@ class Service:
         if not self._keys.key_files and not self._keys.key_env:
             log.warning("no keys are set: relay and sign are refused")
             return
-        signer = SigningProcess(self._keys, self.settings.signer_timeout)
+        keys = msgspec.structs.replace(self._keys, owner=self.identity.id)
+        signer = SigningProcess(keys, self.settings.signer_timeout)
         signer.on_return = self._sign_missed
         signer.why_not = lambda: self.leases.why_not(signer.relayers.values())
         try:

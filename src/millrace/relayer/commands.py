@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +14,7 @@ import click
 from millrace.runtime.settings import SettingsError, load, parse_overrides
 
 if TYPE_CHECKING:
+    from millrace.relayer.journal.journal import Journal
     from millrace.relayer.journal.recovery import Recovery
     from millrace.relayer.settings import RelayerSettings
 
@@ -151,7 +154,7 @@ def recover(
         for line in _told(plan, len(keys)):
             click.echo(line)
         if yes:
-            recovery.make(folder, keys, store, plan, holding.place_of(folder))
+            recovery.make(folder, keys, store, plan, place=holding.place_of(folder), mark_path=settings.mark_path)
     click.echo(f"{folder} has epoch {plan.epoch} and starts." if yes else "Nothing was changed: add --yes to do it.")
 
 
@@ -195,8 +198,61 @@ def import_claims(file: Path, config: Path | None, pairs: tuple[str, ...]) -> No
     settings = _settings(config, pairs)
     folder = Path(settings.data_dir)
     with _shown(copies.BackupError, claims.ClaimsError), copies.stopped(folder):
-        count = claims.import_(folder, file, settings.network().chain_id)
+        count = claims.import_(folder, file, settings.network().chain_id, settings.mark_path)
     click.echo(f"claims of {count} senders hold in {folder}, too")
 
 
-VERBS: tuple[click.Command, ...] = (init, backup, restore, move, recover, export_claims, import_claims)
+@click.command()
+@click.option("--before", type=click.DateTime(["%Y-%m-%d"]), required=True, help="Day (UTC) from which on lines stay.")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@_with_settings
+def archive(before: datetime, file: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
+    """Put old lines of the audit log into a new file; the relayer must be stopped."""
+    from millrace.relayer.journal import archive as archives
+
+    before_ms = int(before.replace(tzinfo=UTC).timestamp() * 1000)
+    count = _with_journal(
+        _settings(config, pairs), lambda journal, id_: archives.archive(journal, id_, before_ms, file)
+    )
+    click.echo(f"{count} lines are in {file}; keep it, and the files before it")
+
+
+@click.command("verify-archive")
+@click.argument("files", type=click.Path(path_type=Path, exists=True, dir_okay=False), nargs=-1, required=True)
+@_with_settings
+def verify_archive(files: tuple[Path, ...], config: Path | None, pairs: tuple[str, ...]) -> None:
+    """Check all archived files, oldest first, against the journal; the relayer must be stopped."""
+    from millrace.relayer.journal import archive as archives
+
+    async def verify(journal: Journal, id_: str) -> int:
+        return archives.verify(journal, id_, files)
+
+    count = _with_journal(_settings(config, pairs), verify)
+    click.echo(f"{count} lines are as they were written, none is missing")
+
+
+def _with_journal(settings: RelayerSettings, work: Callable[[Journal, str], Coroutine[Any, Any, int]]) -> int:
+    """What is done with a folder's journal, as its relayer opens it, and the folder's id."""
+    from millrace.relayer.journal import archive as archives
+    from millrace.relayer.journal import identity
+    from millrace.relayer.journal.journal import Journal
+    from millrace.relayer.journal.writer import JournalError
+
+    async def run() -> int:
+        folder = Path(settings.data_dir)
+        ours = identity.read(folder)
+        identity.check_may_start(folder, ours)
+        journal = Journal(folder / identity.JOURNAL, settings.mark_path)
+        try:
+            journal.open()
+            return await work(journal, ours.id)
+        finally:
+            await journal.close()
+
+    with _shown(identity.IdentityError, JournalError, archives.ArchiveError):
+        return asyncio.run(run())
+
+
+VERBS: tuple[click.Command, ...] = (
+    init, backup, restore, move, recover, export_claims, import_claims, archive, verify_archive,
+)  # fmt: skip

@@ -38,6 +38,9 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     data_dir: Path = Path(".data/relayer")
     """Journal and history live here; made by `millrace relayer init`, with mode 0700."""
+    mark_path: str = ""
+    """File that says what was acknowledged last; empty: `mark` in `data_dir`. On another disk, which is not put back
+    with it, it tells also when all of `data_dir` is of an earlier time."""
     lease_dir: str = ""
     """Folder that all relayers of this machine share, so that a key has one holder; empty:
     `$XDG_STATE_HOME/millrace/leases`, by default below `~/.local/state`. It must outlive relayer and container."""

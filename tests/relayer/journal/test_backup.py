@@ -86,7 +86,7 @@ def test_only_into_an_empty_folder(folder: Path, tmp_path: Path) -> None:
             work()
     with pytest.raises(BackupError, match="lies in"):
         copies.backup(folder, folder / "inside")
-    assert identity.read(folder).state == "ready" and _rows(folder) == [1]
+    assert identity.read(folder).state == "new" and _rows(folder) == [1]
 
 
 def test_a_damaged_backup_is_refused_before_anything_is_written(folder: Path, tmp_path: Path) -> None:
@@ -128,17 +128,23 @@ def test_a_damaged_database_is_not_backed_up(folder: Path, tmp_path: Path) -> No
 def test_after_a_move_only_the_new_folder_starts(folder: Path, tmp_path: Path) -> None:
     """The old one says where to; the new one has the higher epoch and everything."""
     moved = copies.move(folder, tmp_path / "new")
-    assert moved.epoch == 2 and identity.read(tmp_path / "new") == moved and moved.state == "ready"
+    assert moved.epoch == 2 and identity.read(tmp_path / "new") == moved and moved.state == "new"
     assert _rows(tmp_path / "new") == [1] and not (tmp_path / "new" / "manifest").exists()
     with pytest.raises(IdentityError, match=str(tmp_path / "new")):
         identity.check_may_start(folder, identity.read(folder))
-    for attempt in (lambda: copies.move(folder, tmp_path / "third"), lambda: copies.move(folder, tmp_path / "new")):
-        with pytest.raises(BackupError, match="moved to"):
-            attempt()
+    with pytest.raises(BackupError, match="moved to"):
+        copies.move(folder, tmp_path / "third")
+    (tmp_path / "new" / "manifest").touch()  # as if the command had been killed just before its end
+    assert copies.move(folder, tmp_path / "new") == moved
+    assert not (tmp_path / "new" / "manifest").exists()
     with pytest.raises(BackupError, match="moved to"):
         copies.backup(folder, tmp_path / "fourth")
     copies.move(tmp_path / "new", tmp_path / "further")
     assert identity.read(tmp_path / "further").epoch == 3
+    shutil.rmtree(tmp_path / "new")
+    identity.make(tmp_path / "new")
+    with pytest.raises(BackupError, match="another folder's"):
+        copies.move(folder, tmp_path / "new")
 
 
 class _Killed(BaseException):

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from millrace.relayer.journal import claims, identity
+from millrace.relayer.journal import claims, identity, submissions
 from millrace.relayer.journal.claims import Claim, ClaimsError
-from millrace.relayer.journal.submissions import SCHEMA
 
 ALICE, BOB = b"\1" * 32, b"\2" * 32
 
@@ -18,7 +17,7 @@ ALICE, BOB = b"\1" * 32, b"\2" * 32
 def _folder(path: Path, *rows: tuple[bytes, int, bytes | None]) -> Path:
     identity.make(path)
     with closing(sqlite3.connect(path / identity.JOURNAL)) as journal, journal:
-        journal.executescript(SCHEMA)
+        journal.executescript(submissions.SCHEMA + claims.SCHEMA)
         journal.executemany(
             "INSERT INTO submissions (sender, nonce, client_hash, tx, kind, relayer, fee, ip, created_ms, state, "
             "broadcast) VALUES (?1, ?2, CAST(?2 AS BLOB), x'00', 'relay', ?3, '1', 'ip', 1, 'finished', 1)",
@@ -57,6 +56,14 @@ def test_of_two_the_higher_one_stays_in_any_order(tmp_path: Path) -> None:
         further = _folder(tmp_path / f"further-{name}")
         claims.import_(further, tmp_path / f"out-{name}", "local")
         assert _found(further, ALICE) == Claim(9, b"9") and _found(further, BOB) == Claim(2, b"2")
+
+
+def test_into_a_folder_that_was_just_made(tmp_path: Path) -> None:
+    """Before its relayer was ever started there is no journal: it is begun, and so is the relayer's later on."""
+    claims.export(_folder(tmp_path / "a", (ALICE, 3, b"k")), tmp_path / "file", "local")
+    identity.make(tmp_path / "b")
+    assert claims.import_(tmp_path / "b", tmp_path / "file", "local") == 1
+    assert _found(tmp_path / "b", ALICE) == Claim(3, b"3")
 
 
 def test_nothing_of_a_file_that_is_not_whole(tmp_path: Path) -> None:

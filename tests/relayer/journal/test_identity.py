@@ -22,7 +22,7 @@ def test_it_is_made_once_and_read_again(tmp_path: Path) -> None:
     """What was made is read as it was made, is random, and is not made a second time."""
     made = identity.make(tmp_path / "a" / "b")
     assert identity.read(tmp_path / "a" / "b") == made
-    assert len(made.id) == 32 and int(made.id, 16) >= 0 and made.epoch == 1 and made.state == "ready"
+    assert len(made.id) == 32 and int(made.id, 16) >= 0 and made.epoch == 1 and made.state == "new"
     assert identity.make(tmp_path / "c").id != made.id
     with pytest.raises(IdentityError, match="already"):
         identity.make(tmp_path / "a" / "b")

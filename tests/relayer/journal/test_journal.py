@@ -11,12 +11,13 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from relayer_support import start, submit, transfer, wallet
+from relayer_support import start, submit, transfer, wallet, with_identity
 
 from millrace.chain import address
 from millrace.chain.transaction import client_hash, to_proto
 from millrace.relayer.journal import audit, checkpoints, versions
 from millrace.relayer.journal.checkpoints import Checkpoints
+from millrace.relayer.journal.identity import IdentityError
 from millrace.relayer.journal.journal import Journal, _connect
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError, NonceTaken
@@ -32,6 +33,13 @@ def row(nonce: int, data: bytes = b"", **changes: object) -> Record:
         "relay", tx.relayer, 10, None, "ip", 1000 + nonce, "journalled", True,
     )  # fmt: skip
     return msgspec.structs.replace(made, **changes)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Path:
+    """A data directory that was just made."""
+    with_identity(tmp_path / "data")
+    return with_identity(tmp_path)
 
 
 @pytest.fixture
@@ -125,7 +133,7 @@ async def test_reopened_file_has_everything(tmp_path: Path) -> None:
     connection.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
     connection.commit()
     connection.close()
-    with pytest.raises(JournalError, match="move the file away"):
+    with pytest.raises(JournalError, match=r"another version.*Start the version"):
         Journal(path).open()
 
 
@@ -171,7 +179,8 @@ def signed_row(nonce: int, **changes: object) -> Record:
 async def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path, version: str) -> None:
     """What it wrote is read as it was, its nonces stay taken, also the signed ones, and new rows come behind it."""
     path, broadcast = tmp_path / "journal.sqlite", transfer(ALICE, 3, relayed=False)
-    sent = row(3, tx=to_proto(broadcast), chain_hash=client_hash(broadcast), kind="broadcast", relayer=None)
+    own = client_hash(broadcast)
+    sent = row(3, tx=to_proto(broadcast), client_hash=own, chain_hash=own, kind="broadcast", relayer=None)
     over = signed_row(4, cost="10")
     old = [row(1), signed_row(2), sent]
     old_file(path, version, [*old, msgspec.structs.replace(over, state="superseded")])
@@ -237,7 +246,7 @@ async def test_a_row_that_cannot_be_read_is_named(world: Any) -> None:
     connection.close()
     with pytest.raises(JournalError) as error:
         await start(world)
-    for word in (str(path), address.encode(ALICE.public), "nonce 0", "copy", "data_dir"):
+    for word in (str(path), address.encode(ALICE.public), "nonce 0", "Put back", "millrace relayer recover"):
         assert word in str(error.value)
 
 
@@ -358,15 +367,15 @@ async def test_one_relayer_has_a_journal(journal: Journal) -> None:
 @pytest.mark.parametrize("what", ["file", "folder"])
 async def test_a_journal_that_cannot_be_opened(tmp_path: Path, what: str) -> None:
     """What its owner can mend is not called broken: nobody is told to throw away what was signed."""
-    path = tmp_path / "data" / "journal.sqlite"
+    path = tmp_path / ("file" if what == "folder" else "data") / "journal.sqlite"
     if what == "folder":
         path.parent.touch()
     else:
-        path.mkdir(parents=True)
+        path.mkdir()
     for _ in range(2):
-        with pytest.raises(JournalError, match="let this user write") as error:
+        with pytest.raises((JournalError, IdentityError), match=r"[Ll]et this user") as error:
             Journal(path).open()
-        assert "move" not in str(error.value)
+        assert "restore" not in str(error.value) and "move" not in str(error.value)
 
 
 def test_every_commit_is_synced(tmp_path: Path) -> None:

@@ -12,8 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from millrace.relayer.journal import chain
 from millrace.relayer.journal import writer as writer_module
+from millrace.relayer.journal.chain import Chain, Chained, Kind, Link
+from millrace.relayer.journal.mark import NOTHING, Mark
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken, Writer
+
+WRITER = "ab" * 16
+KINDS = (Kind("word", "words", (), ("{}id", "{}word")),)
 
 
 class Disk:
@@ -24,7 +30,17 @@ class Disk:
         self._other.execute("PRAGMA journal_mode = WAL")
         self._other.execute("CREATE TABLE IF NOT EXISTS words (id INTEGER PRIMARY KEY, word TEXT UNIQUE)")
         self._other.execute("DELETE FROM words")
-        self.writer = Writer(sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0))
+        self._other.execute(chain.SCHEMA)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0, factory=Chained)
+        self.mark = Mark(path.with_name("mark"), WRITER)
+        self.mark.make(NOTHING)
+        self.mark.open()
+        self.writer = Writer(connection, Chain(connection, KINDS, WRITER, self._begin()), self.mark)
+
+    def _begin(self) -> Link:
+        link = chain.begin(self._other, KINDS, WRITER)
+        self.mark.write(link)
+        return link
 
     def fail(self) -> None:
         self._other.execute("BEGIN IMMEDIATE")
@@ -42,6 +58,7 @@ class Disk:
 
     async def close(self) -> None:
         await self.writer.close()
+        self.mark.close()
         self._other.close()
 
 
@@ -210,3 +227,64 @@ async def test_a_change_is_written_though_nobody_waits_for_anything(disk: Disk) 
     """The moment is short."""
     disk.writer.change(word("alone"))
     await disk.until(lambda: disk.words() == ["alone"])
+
+
+async def test_nothing_is_acknowledged_before_the_mark_says_so(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is committed while the mark cannot be written waits for it; nothing new is taken, nothing is done twice."""
+    really, failing = disk.mark.write, True
+
+    def write(link: Link) -> None:
+        if failing:
+            raise OSError(5, "disk error")
+        really(link)
+
+    monkeypatch.setattr(disk.mark, "write", write)
+    before = disk.mark.read()
+    waiting = asyncio.create_task(disk.writer.commit(word("a")))
+    await disk.until(lambda: disk.writer.is_stuck)
+    assert disk.words() == ["a"] and not waiting.done() and disk.mark.read() == before
+    assert disk.writer.failed is not None and str(disk.mark.path) in disk.writer.failed
+    with pytest.raises(JournalError, match="mark"):
+        await disk.writer.commit(word("b"))
+    disk.writer.change(word("c"))
+    failing = False
+    await waiting
+    await disk.writer.commit(word("d"))
+    assert disk.words() == ["a", "c", "d"] and disk.writer.failed is None
+    assert disk.mark.read().sequence == chain.sequence(disk._other, WRITER)
+
+
+async def test_closing_while_the_mark_cannot_be_written(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer ends; who waits is told that it is not known, and the journal is one commit past its mark."""
+
+    def write(link: Link) -> None:
+        raise OSError(5, "disk error")
+
+    monkeypatch.setattr(disk.mark, "write", write)
+    waiting = asyncio.create_task(disk.writer.commit(word("a")))
+    await disk.until(lambda: disk.writer.is_stuck)
+    disk.writer.change(word("b"))
+    disk.writer.change(word("c"))
+    await disk.writer.close()
+    assert disk.words() == ["a"]
+    with pytest.raises(JournalError, match="mark"):
+        await waiting
+    assert chain.sequence(disk._other, WRITER) == disk.mark.read().sequence + 1
+
+
+async def test_one_write_of_the_mark_for_a_group(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many changes go together, the mark is written once for them, and not at all where nothing changed."""
+    written: list[int] = []
+    really = disk.mark.write
+
+    def write(link: Link) -> None:
+        written.append(link.sequence)
+        really(link)
+
+    monkeypatch.setattr(disk.mark, "write", write)
+    for text in "abcdefg":
+        disk.writer.change(word(text))
+    await disk.writer.commit(word("h"))
+    assert disk.words() == list("abcdefgh") and len(written) == 1
+    await disk.writer.commit(lambda _: None)
+    assert len(written) == 1

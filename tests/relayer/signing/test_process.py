@@ -22,12 +22,14 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from relayer_support import NETWORK, RELAYERS, sign, transfer, wallet, write_keys
+from relayer_support import NETWORK, RELAYERS, sign, transfer, wallet, with_identity, write_keys
 
 from millrace.chain.keys import KeyPair, verify
 from millrace.chain.transaction import client_hash, signing_message, to_proto
-from millrace.relayer.journal import submissions
+from millrace.relayer.journal import chain, identity, memory, submissions
 from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.mark import NOTHING, Mark
+from millrace.relayer.journal.memory import MemoryLost
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.rules.policy import PolicyFile
 from millrace.relayer.rules.slices import PART
@@ -63,11 +65,14 @@ class Desk:
     """A journal and a signing process over it."""
 
     def __init__(self, folder: Path) -> None:
+        owner = identity.read(with_identity(folder / "data")).id
         self.journal = Journal(folder / "data" / "journal.sqlite")
+        self.mark = Mark(folder / "data" / "mark", owner)
         self.policy = folder / "policy.toml"
         self.policy.write_text("")
         files, network = write_keys(folder / "keys"), (NETWORK.name, NETWORK.chain_id)
-        self.start = Start(files, (), {}, "", str(self.journal.path), str(self.policy), *network)
+        places = str(self.journal.path), str(self.mark.path), owner, str(self.policy)
+        self.start = Start(files, (), {}, "", *places, *network)
         self.process = SigningProcess(self.start, timeout=5.0)
 
     async def ask(self, tx: Any, *, write: bool = True) -> bytes | str:
@@ -217,7 +222,7 @@ async def test_half_written_policy_at_the_start(tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_text("[caps]\ngas_lim")
     keys = write_keys(tmp_path / "keys")
-    start = Start(keys, (), {}, "", str(tmp_path / "j"), str(file), NETWORK.name, NETWORK.chain_id)
+    start = Start(keys, (), {}, "", str(tmp_path / "j"), "", "", str(file), NETWORK.name, NETWORK.chain_id)
     with pytest.raises(SignerError, match=r"policy\.toml"):
         await SigningProcess(start, 5.0).start()
 
@@ -261,7 +266,7 @@ async def test_a_process_that_hangs_is_killed(desk: Desk) -> None:
     assert verify(RELAYERS[1].public, signing_message(tx), answer.signature)
 
 
-START = Start((), (), {}, "", "", "", NETWORK.name, NETWORK.chain_id)
+START = Start((), (), {}, "", "", "", "", "", NETWORK.name, NETWORK.chain_id)
 
 
 class Hours:
@@ -394,7 +399,7 @@ async def test_row_36_no_core_dumps_no_debugger_no_swap(desk: Desk) -> None:
 async def test_keys_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     """A key of the wrong kind stops the start with a text that names the file and nothing secret."""
     files = write_keys(tmp_path / "keys")
-    start = Start(files[:2], (), {}, "", str(tmp_path / "j"), "", NETWORK.name, NETWORK.chain_id)
+    start = Start(files[:2], (), {}, "", str(tmp_path / "j"), "", "", "", NETWORK.name, NETWORK.chain_id)
     with pytest.raises(SignerError, match="no key for shard 2"):
         await SigningProcess(start, 5.0).start()
 
@@ -435,13 +440,16 @@ def test_row_10_each_of_a_batch_by_its_own_row(rows: list[str], asked: list[tupl
     """However the nonces of a batch follow each other, each transaction is signed only where its own row says so."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.sqlite"
+        mark = Mark(Path(folder) / "mark", "ab" * 16)
+        mark.make(NOTHING)
         with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-            connection.executescript(submissions.SCHEMA)
+            connection.executescript(submissions.SCHEMA + chain.SCHEMA)
+            chain.begin(connection, submissions.KINDS, mark.writer)
             for place, row in enumerate(rows):
                 changes = ROWS.get(row, {"client_hash": client_hash(transfer(ALICE, first + place + 1))})
                 if row != "none" and first + place < 2**63:
                     submissions.insert(connection, [record(transfer(ALICE, first + place), **changes)])
-        vault = Vault(RELAYERS, NETWORK, path, PolicyFile(""))
+        vault = Vault(RELAYERS, NETWORK, path, mark, PolicyFile(""))
         answers = vault.sign_all([to_proto(transfer(sender, first + place)) for sender, place in asked])
     for (sender, place), answer in zip(asked, answers, strict=True):
         right = sender is ALICE and first + place < 2**63 and rows[place : place + 1] == ["right"]
@@ -453,7 +461,7 @@ async def test_a_journal_that_fails_for_a_moment(desk: Desk, failures: int, monk
     """One failing read is tried again on a new connection; nothing is refused, or said to be missing, for it."""
     txs = [transfer(ALICE, nonce) for nonce in range(3)]
     await desk.journal.append([record(tx) for tx in txs])
-    vault = Vault(RELAYERS, NETWORK, desk.journal.path, PolicyFile(""))
+    vault = Vault(RELAYERS, NETWORK, desk.journal.path, desk.mark, PolicyFile(""))
     vault._journal = Flaky(desk.journal.path, failures)  # type: ignore[assignment]
     answers = vault.sign_all([to_proto(tx) for tx in txs])
     assert [answer.refusal for answer in answers] == [""] * 3
@@ -501,7 +509,9 @@ async def test_killed_while_it_starts(tmp_path: Path, monkeypatch: pytest.Monkey
     """A process that is killed before it is ready is replaced, also the very first one."""
     born = killed_at_birth(monkeypatch, 2)
     keys = write_keys(tmp_path / "keys")
-    process = SigningProcess(Start(keys, (), {}, "", str(tmp_path / "j"), "", NETWORK.name, NETWORK.chain_id), 5.0)
+    process = SigningProcess(
+        Start(keys, (), {}, "", str(tmp_path / "j"), "", "", "", NETWORK.name, NETWORK.chain_id), 5.0
+    )
     await process.start()
     assert process.running and len(born) == 3 and process.pid == born[2]
     await process.stop()
@@ -512,7 +522,9 @@ async def test_killed_whenever_it_starts(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(handle, "_RESTART_FIRST", 0.001)
     born = killed_at_birth(monkeypatch, 10**6)
     keys = write_keys(tmp_path / "keys")
-    process = SigningProcess(Start(keys, (), {}, "", str(tmp_path / "j"), "", NETWORK.name, NETWORK.chain_id), 5.0)
+    process = SigningProcess(
+        Start(keys, (), {}, "", str(tmp_path / "j"), "", "", "", NETWORK.name, NETWORK.chain_id), 5.0
+    )
     with pytest.raises(SignerError, match=r"killed by SIGKILL.*memory"):
         await process.start()
     assert len(born) == handle.START_ATTEMPTS and not process.running
@@ -568,3 +580,38 @@ print(*resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(PR_GET_
 """
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     assert answer.stdout.split() == ["0", "0", "0"]
+
+
+async def test_row_50_a_journal_that_went_back(desk: Desk, tmp_path: Path) -> None:
+    """Nothing is signed from a journal that ends before what was acknowledged, or before what was read in it."""
+    first, second = transfer(ALICE, 0), transfer(ALICE, 1)
+    await desk.journal.append([record(first)])
+    older = tmp_path / "older.sqlite"
+    with (
+        contextlib.closing(sqlite3.connect(desk.journal.path)) as source,
+        contextlib.closing(sqlite3.connect(older)) as copy,
+    ):
+        source.backup(copy)
+    assert len(_signed(Vault(RELAYERS, NETWORK, older, desk.mark, PolicyFile("")), first)) == 64
+    vault = Vault(RELAYERS, NETWORK, desk.journal.path, desk.mark, PolicyFile(""))
+    await desk.journal.append([record(second)])
+    assert len(_signed(vault, second)) == 64
+    with pytest.raises(MemoryLost, match=r"ends at commit \d+, and commit \d+ was acknowledged"):
+        _signed(Vault(RELAYERS, NETWORK, older, desk.mark, PolicyFile("")), first)
+    vault._journal = memory.read_only(older)
+    with pytest.raises(MemoryLost, match="went back"):
+        _signed(vault, first)
+
+
+async def test_row_50_without_a_mark(desk: Desk) -> None:
+    """Nothing is signed where it is not known what was acknowledged, or of whom the journal is."""
+    tx = transfer(ALICE)
+    await desk.journal.append([record(tx)])
+    for mark in (Mark(desk.mark.path.with_name("none"), desk.mark.writer), Mark(desk.mark.path, "ab" * 16)):
+        with pytest.raises(MemoryLost, match="mark"):
+            _signed(Vault(RELAYERS, NETWORK, desk.journal.path, mark, PolicyFile("")), tx)
+
+
+def _signed(vault: Vault, tx: Any) -> bytes:
+    (answer,) = vault.sign_all([to_proto(tx)])
+    return answer.signature

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from millrace.relayer.journal.chain import Kind, content, tell
+
 Event = Literal["reserve", "settle", "refund", "write-off"]
 """`reserve` takes an amount; one of the others ends it: with what was really paid, with nothing, or, by its operator's
 word, with all of it although the transaction may still run."""
@@ -29,6 +31,17 @@ CREATE TRIGGER IF NOT EXISTS audit_is_append_only_1 BEFORE UPDATE ON audit
 CREATE TRIGGER IF NOT EXISTS audit_is_append_only_2 BEFORE DELETE ON audit
     BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 """
+NO_DELETE = """CREATE TRIGGER audit_is_append_only_2 BEFORE DELETE ON audit
+    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END"""
+"""The second trigger alone."""
+
+KIND = Kind(
+    "audit",
+    "audit",
+    ("{}relayer", "{}sender", "{}client_hash"),
+    ("{}id", "{}time_ms", "{}event", "{}nonce", "{}amount"),
+    told=True,
+)
 
 LINES_AT_ONCE = 32
 
@@ -57,7 +70,15 @@ def write(connection: sqlite3.Connection, lines: Sequence[Line]) -> None:
     """Append lines; the caller commits. Many at once: each statement costs a thread a turn with the interpreter."""
     for start in range(0, len(lines), LINES_AT_ONCE):
         part = lines[start : start + LINES_AT_ONCE]
-        connection.execute(_insert(len(part)), [value for line in part for value in (*line[:6], str(line[6]))])
+        cursor = connection.execute(_insert(len(part)), [value for line in part for value in (*line[:6], str(line[6]))])
+        first = (cursor.lastrowid or 0) - len(part) + 1  # nothing is ever deleted, so ids follow each other
+        tell(connection, len(part), [_content(first + place, line) for place, line in enumerate(part)])
+
+
+def _content(line_id: int, line: Line) -> bytes:
+    """What `KIND` keeps of a line."""
+    time_ms, event, relayer, sender, nonce, client_hash, amount = line
+    return content(("audit", relayer, sender, client_hash, line_id, time_ms, event, nonce, str(amount)))
 
 
 @lru_cache(LINES_AT_ONCE)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from millrace.relayer.journal import identity
+from millrace.relayer.journal import identity, memory
 from millrace.relayer.journal.durable import NotWhole, read_sealed, sync_folder, write_sealed
 from millrace.relayer.journal.identity import Identity, IdentityError
 from millrace.relayer.journal.leases import when
@@ -92,13 +92,25 @@ def move(data_dir: Path, destination: Path) -> Identity:
             ours = _ready(data_dir)
             _copy(data_dir, destination, ours)
             identity.write(data_dir, replace(ours, state="moved", note=str(destination.resolve())))
-        elif ours.note != str(destination.resolve()) or (destination / identity.FILE).exists():
+        elif ours.note != str(destination.resolve()):
             raise BackupError(f"{data_dir} was moved to {ours.note} already: go on there")
+        return _arrived(destination, ours)
+
+
+def _arrived(destination: Path, ours: Identity) -> Identity:
+    """Give the new folder its identity, unless it has it already: then the same command was killed right after that."""
+    if (destination / identity.FILE).exists():
+        there = identity.read(destination)
+        if there.id != ours.id or there.epoch <= ours.epoch:
+            raise BackupError(f"{destination} is another folder's by now ({there.id}, epoch {there.epoch})")
+    else:
         manifest = verified(destination)
-        moved = identity.raised(Identity(manifest.id, manifest.epoch))
-        identity.write(destination, moved)
-        (destination / MANIFEST).unlink()
-        return moved
+        journal = destination / identity.JOURNAL
+        is_begun = journal.exists() and memory.is_begun(journal)
+        there = identity.raised(Identity(manifest.id, manifest.epoch), state="ready" if is_begun else "new")
+        identity.write(destination, there)
+    (destination / MANIFEST).unlink(missing_ok=True)
+    return there
 
 
 def verified(copy: Path) -> Manifest:

@@ -18,19 +18,28 @@ from typing import Any, NamedTuple
 import msgspec
 
 from millrace.chain import address
-from millrace.relayer.journal import identity
+from millrace.relayer.journal import identity, memory
+from millrace.relayer.journal.mark import Mark
 
 FORMAT = "millrace relayer claims 1"
 MAX_LINE = 4096
 ROWS_AT_ONCE = 1000
 
-SCHEMA = """
+_CLAIMS = """
 CREATE TABLE IF NOT EXISTS imported_claims (
     sender BLOB PRIMARY KEY,
     nonce INTEGER NOT NULL,       -- the highest that may have been signed for elsewhere
     client_hash BLOB NOT NULL     -- of what was signed for it
 ) WITHOUT ROWID;
 """
+_FIRST_SEEN = """
+CREATE TABLE IF NOT EXISTS first_seen (
+    sender BLOB PRIMARY KEY,
+    epoch INTEGER NOT NULL,       -- of the safe start that it belongs to
+    nonce INTEGER NOT NULL        -- of the account when it came first after that
+) WITHOUT ROWID;
+"""
+SCHEMA = f"{_CLAIMS}{_FIRST_SEEN}"
 
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 
@@ -112,15 +121,14 @@ def _claims(data_dir: Path) -> Iterator[_Line]:
             yield _Line(address.encode(sender), nonce, client_hash.hex())
 
 
-def import_(data_dir: Path, file: Path, chain_id: str) -> int:
+def import_(data_dir: Path, file: Path, chain_id: str, mark_path: str = "") -> int:
     """Take claims over from a file, all or none; their number. No relayer may run. Raises `ClaimsError`."""
     path = data_dir / identity.JOURNAL
     try:
-        identity.read(data_dir)
-        with file.open("rb") as lines, contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute(SCHEMA)
-            connection.execute("BEGIN IMMEDIATE")
+        owner = identity.read(data_dir)
+        mark = Mark(memory.mark_place(path, mark_path), owner.id)
+        with file.open("rb") as lines, memory.amended(path, mark, owner) as connection:
+            connection.execute(_CLAIMS)
             count = 0
             for claim in _checked(file, lines, chain_id):
                 connection.execute(
@@ -129,8 +137,7 @@ def import_(data_dir: Path, file: Path, chain_id: str) -> int:
                     claim,
                 )
                 count += 1
-            connection.execute("COMMIT")  # an error before undoes all of it with the connection
-    except identity.IdentityError as error:
+    except (identity.IdentityError, memory.MemoryLost) as error:
         raise ClaimsError(str(error)) from None
     except (OSError, sqlite3.Error) as error:
         raise ClaimsError(f"{error}") from None

@@ -47,7 +47,7 @@ def read_sealed(path: Path, kind: type[T]) -> T:
         if hashlib.sha256(sealed.body).hexdigest() != sealed.check:
             raise NotWhole(f"{path}: its checksum does not fit")
         return msgspec.json.decode(sealed.body, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise NotWhole(f"{path}: {error}") from None
 
 

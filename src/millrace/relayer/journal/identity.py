@@ -21,8 +21,9 @@ FILE = "identity"
 JOURNAL = "journal.sqlite"
 ID_BYTES = 16
 
-State = Literal["ready", "restored", "moved"]
-"""`restored`: of the time of its backup, nothing may be signed before a safe start; `moved`: its place is elsewhere."""
+State = Literal["new", "ready", "restored", "moved"]
+"""`new`: never started, so that it may be without a mark; `restored`: of the time of its backup, nothing may be signed
+before a safe start; `moved`: its place is elsewhere."""
 
 
 class IdentityError(Exception):
@@ -86,7 +87,7 @@ def make(data_dir: Path) -> Identity:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise IdentityError(f"{data_dir}: {error.strerror}; choose a data_dir that this user can write") from None
-    made = Identity(secrets.token_hex(ID_BYTES), 1)
+    made = Identity(secrets.token_hex(ID_BYTES), 1, "new")
     write(data_dir, made)
     return made
 
@@ -105,17 +106,6 @@ def owner_of(data_dir: Path) -> str | None:
     except sqlite3.Error as error:
         raise IdentityError(f"{path}: {error}; put a copy in its place: `millrace relayer restore`") from None
     return str(found[0]) if found else None
-
-
-def bind_journal(data_dir: Path, identity: Identity) -> None:
-    """`bind` of a folder's journal. Raises `IdentityError`."""
-    path = data_dir / JOURNAL
-    try:
-        with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=5.0)) as connection:
-            connection.execute("PRAGMA synchronous = FULL")
-            bind(connection, identity)
-    except sqlite3.Error as error:
-        raise IdentityError(f"{path}: {error}; let this user write it, and see that the disk is not full") from None
 
 
 def bind(connection: sqlite3.Connection, identity: Identity) -> None:
@@ -146,6 +136,11 @@ def check_may_start(data_dir: Path, identity: Identity) -> None:
 def raised(identity: Identity, least: int = 0, *, state: State = "ready", note: str = "") -> Identity:
     """The same with a higher epoch, above `least`, too."""
     return replace(identity, epoch=max(identity.epoch, least) + 1, state=state, note=note)
+
+
+def started(identity: Identity) -> Identity:
+    """The same once its journal and its mark are begun."""
+    return replace(identity, state="ready")
 
 
 _LOST = (

@@ -1,11 +1,13 @@
 """The relayer's memory on disk: what was promised, what was spent, how far the events were read.
 
-SQLite, WAL, synchronous=FULL: `append` returns after fsync. One thread writes, in groups (`journal_writer`).
+SQLite, WAL, synchronous=FULL: `append` returns after fsync. One thread writes, in groups (`writer.py`), and says in
+each what there is now (`chain.py`, `mark.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import logging
 import sqlite3
@@ -16,11 +18,13 @@ from typing import IO, Any
 
 from millrace.chain import address
 from millrace.chain.transaction import Transaction, TransactionError, from_proto
-from millrace.relayer.journal import audit, outcomes
+from millrace.relayer.journal import audit, chain, claims, identity, memory, outcomes
 from millrace.relayer.journal import submissions as rows
+from millrace.relayer.journal.chain import Chain, Chained, Link
 from millrace.relayer.journal.checkpoints import Checkpoints
+from millrace.relayer.journal.mark import Mark
 from millrace.relayer.journal.submissions import Cosigned, Record
-from millrace.relayer.journal.versions import bring_up_to_date
+from millrace.relayer.journal.versions import UnknownVersion, bring_up_to_date
 from millrace.relayer.journal.writer import JournalError, NonceTaken, Write, Writer
 
 log = logging.getLogger(__name__)
@@ -33,6 +37,8 @@ _SCHEMA = f"""
 {audit.SCHEMA}
 {outcomes.SCHEMA}
 {rows.SCHEMA}
+{chain.SCHEMA}
+{claims.SCHEMA}
 CREATE TABLE IF NOT EXISTS write_offs (client_hash BLOB PRIMARY KEY, time_ms INTEGER NOT NULL) WITHOUT ROWID;
 """
 
@@ -40,8 +46,10 @@ CREATE TABLE IF NOT EXISTS write_offs (client_hash BLOB PRIMARY KEY, time_ms INT
 class Journal:
     """The file, its writer thread and a reading connection. `open` it first, `close` it last."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mark_path: str = "") -> None:
         self.path = path
+        self._mark_path = mark_path
+        self._mark: Mark | None = None
         self._reader: sqlite3.Connection | None = None
         self._writer: Writer | None = None
         self._checkpoints: Checkpoints | None = None
@@ -53,20 +61,33 @@ class Journal:
     # ---- life
 
     def open(self) -> None:
-        """Open or make the file and start the writer. Raises `JournalError`, also when another process has it open."""
+        """Open the file and start the writer; one of a new folder is made.
+
+        Raises `IdentityError`, or `JournalError`, also when another process has it open or something of it is lost.
+        """
+        owner = identity.read(self.path.parent)
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._take_lock()
-            connection = _connect(self.path)
-            bring_up_to_date(connection)
-            connection.executescript(_SCHEMA)
+            self._mark = Mark(memory.mark_place(self.path, self._mark_path), owner.id)
+            last = memory.recall(self.path, self._mark, owner)
+            connection = _connect(self.path, Chained)
+            assert isinstance(connection, Chained)
+            link = _begin(connection, owner, last)
+            self._mark.open()
+            self._mark.write(link)
+            if owner.state == "new":
+                identity.write(self.path.parent, identity.started(owner))
             self._reader = _connect(self.path)
+        except memory.MemoryLost as error:
+            self._give_lock_back()
+            raise JournalError(f"{self.path}: {error}") from error
         except (OSError, sqlite3.Error) as error:
             self._give_lock_back()
-            raise JournalError(f"{self.path}: {error}; {_advice(error)}") from error
+            raise JournalError(f"{self.path}: {error}. {_advice(error)}") from error
         self._checkpoints = Checkpoints(lambda: _connect(self.path))
         self._checkpoints.start()
-        self._writer = Writer(connection, self._checkpoints.committed)
+        kept = Chain(connection, memory.KINDS, owner.id, link)
+        self._writer = Writer(connection, kept, self._mark, self._checkpoints.committed)
 
     async def close(self) -> None:
         """Write what waits, then close the file."""
@@ -76,6 +97,8 @@ class Journal:
             await asyncio.to_thread(self._checkpoints.stop)
         if self._reader is not None:
             self._reader.close()
+        if self._mark is not None:
+            self._mark.close()
         self._give_lock_back()
 
     def _take_lock(self) -> None:
@@ -246,9 +269,8 @@ def transaction_of(record: Record) -> Transaction:
         return from_proto(record.tx)
     except TransactionError as error:
         raise JournalError(
-            f"the transaction of {address.encode(record.sender)} with nonce {record.nonce} cannot be read ({error}): "
-            "put a copy of the file in its place, or start with another data_dir once none of what this one signed "
-            "can run any more"
+            f"the transaction of {address.encode(record.sender)} with nonce {record.nonce} cannot be read ({error}). "
+            f"{memory.WHAT_TO_DO}"
         ) from None
 
 
@@ -257,21 +279,42 @@ def drop_write_off(connection: sqlite3.Connection, client_hash: bytes) -> None:
     connection.execute("DELETE FROM write_offs WHERE client_hash = ?", (client_hash,))
 
 
+def _begin(connection: Chained, owner: identity.Identity, last: Link | None) -> Link:
+    """Make the tables that are missing, bring earlier versions up to date; the last link after that, in one commit."""
+    to_this_version = bring_up_to_date(connection)
+    before = chain.schema_sum(connection, memory.KINDS, owner.id)
+    connection.executescript(f"BEGIN IMMEDIATE;{to_this_version}{_SCHEMA}")
+    try:
+        if last is None:
+            identity.bind(connection, owner)
+            last = chain.begin(connection, memory.KINDS, owner.id)
+        elif (after := chain.schema_sum(connection, memory.KINDS, owner.id)) != before:
+            last = chain.extend(connection, owner.id, last, after - before)
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+    return last
+
+
 def _advice(error: Exception) -> str:
-    """What its operator can do about a file that cannot be opened. To lose it is to forget what was signed."""
-    if isinstance(error, OSError) or getattr(error, "sqlite_errorname", "") in _NOT_OURS:
-        return "let this user write the file and its folder, and see that the disk is not full"
-    return (
-        "put a copy of it in its place, or, once none of what was signed with it can run any more, move the file away "
-        "to start with an empty one"
-    )
+    """What its operator can do about a file that cannot be opened or read. To lose it is to forget what was signed."""
+    name = getattr(error, "sqlite_errorname", "")
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or name in _NO_ROOM:
+        return "Make room on the disk, and start again: nothing is lost. Leave the files where they are"
+    if isinstance(error, UnknownVersion):
+        return "Start the version of millrace that wrote it, or a later one"
+    if isinstance(error, OSError) or name in _NOT_OURS:
+        return "Let this user write the file and its folder"
+    return memory.WHAT_TO_DO
 
 
-_NOT_OURS = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_DIRECTORY", "SQLITE_PERM", "SQLITE_FULL")
+_NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_FSYNC")
+_NOT_OURS = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_DIRECTORY", "SQLITE_PERM")
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+def _connect(path: Path, kind: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=kind)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA wal_autocheckpoint = 65536")  # pages: 256 MB, where `Checkpoints` cannot keep up

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from millrace.chain.address import is_contract
+from millrace.relayer.journal.chain import Kind
 from millrace.relayer.rules.policy import CallName, Target
 
 SCHEMA = """
@@ -24,6 +25,13 @@ CREATE TABLE IF NOT EXISTS outcomes (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS outcomes_time ON outcomes (time_ms);
 """
+
+KIND = Kind(
+    "outcome",
+    "outcomes",
+    ("{}client_hash", "{}relayer", "{}sender", "{}contract"),
+    ("{}time_ms", "{}function", "{}cost", "{}failed"),
+)
 
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 

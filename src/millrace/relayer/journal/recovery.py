@@ -16,24 +16,17 @@ from pathlib import Path
 
 import msgspec
 
-from millrace.relayer.journal import claims, identity
+from millrace.relayer.journal import claims, identity, memory
 from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
 from millrace.relayer.journal.identity import Identity, IdentityError
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.leases import Held, LeaseStore, when
+from millrace.relayer.journal.mark import NOTHING, Mark
 from millrace.relayer.rules.policy import Budget, Quotas
 
 FILE = "recovery"
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS first_seen (
-    sender BLOB PRIMARY KEY,
-    epoch INTEGER NOT NULL,       -- of the safe start that it belongs to
-    nonce INTEGER NOT NULL        -- of the account when it came first after that
-) WITHOUT ROWID;
-"""
 
 
 class RecoveryError(Exception):
@@ -91,34 +84,53 @@ def prepare(
     )
 
 
-def make(data_dir: Path, keys: Collection[bytes], store: LeaseStore, plan: Recovery, place: str) -> Identity:
+def make(
+    data_dir: Path, keys: Collection[bytes], store: LeaseStore, plan: Recovery, *, place: str, mark_path: str
+) -> Identity:
     """Make the folder one that starts safely, and the holder of the keys. No relayer may run on it.
 
-    Raises `LeaseError` when one of the keys is in use, `IdentityError`, or `OSError`. Killed meanwhile it can be done
-    again.
+    Raises `LeaseError` when one of the keys is in use, `RecoveryError`, or `OSError`. Killed meanwhile it can be done
+    again: until its identity is written, last, the folder does not start.
     """
     ours = _identity(data_dir)
-    made = Identity(ours.id, plan.epoch)
-    mine = Held(made.id, made.epoch, 0, place)
+    mine = Held(ours.id, plan.epoch, 0, place)
     store.take(keys, mine, force=True)
     try:
         write_sealed(data_dir / FILE, plan)
+        is_begun = _accept(data_dir, ours, mark_path)
+        made = Identity(ours.id, plan.epoch, "ready" if is_begun else "new")
         identity.write(data_dir, made)
     finally:
         store.give_back(keys, mine)
     return made
 
 
+def _accept(data_dir: Path, ours: Identity, mark_path: str) -> bool:
+    """Have what is there taken for all there was; whether there is a journal that was ever begun."""
+    journal = data_dir / identity.JOURNAL
+    mark = Mark(memory.mark_place(journal, mark_path), ours.id)
+    try:
+        if journal.exists() and memory.is_begun(journal):
+            memory.accept(journal, mark, ours)
+            return True
+    except sqlite3.Error as error:
+        raise RecoveryError(f"{journal}: {error}; restore a backup, or begin with an empty folder") from None
+    mark.make(NOTHING)
+    return False
+
+
 def _identity(data_dir: Path) -> Identity:
     """Of a folder whose file is lost, what its journal says. Raises `RecoveryError`."""
     try:
-        if not (data_dir / identity.FILE).exists():
-            owner = identity.owner_of(data_dir)
-            if owner is not None:
-                return Identity(owner, 0)
-        return identity.read(data_dir)
+        owner = identity.owner_of(data_dir)
+        if owner is not None and not (data_dir / identity.FILE).exists():
+            return Identity(owner, 0)
+        ours = identity.read(data_dir)
     except IdentityError as error:
         raise RecoveryError(str(error)) from None
+    if owner is not None and owner != ours.id:
+        raise RecoveryError(f"{data_dir}: its journal belongs to another folder ({owner}): put back both of one folder")
+    return ours
 
 
 def _last_reservation(data_dir: Path) -> int:
@@ -150,11 +162,10 @@ class SafeStart:
         A row without a signature may have given way to another since it was copied. Events of before would tell of
         accounts as they were. Raises `JournalError`.
         """
-        self._journal.change(_make_tables)
         recovery = self.recovery
         if recovery is not None and not self._is_applied(recovery):
             self._journal.change(lambda connection: _apply(connection, recovery))
-        await self._journal.flush()
+            await self._journal.flush()
         self._has_claims = bool(self._journal.read("SELECT 1 FROM imported_claims LIMIT 1"))
 
     def _is_applied(self, recovery: Recovery) -> bool:
@@ -203,11 +214,6 @@ class SafeStart:
             budget.per_day * (gap // DAY_MS + 1),
         )
         return [Spent(key, b"", b"recovery" + key, recovery.held_ms, most, most) for key in keys]
-
-
-def _make_tables(connection: sqlite3.Connection) -> None:
-    for statement in (_SCHEMA, claims.SCHEMA):
-        connection.execute(statement)
 
 
 def _apply(connection: sqlite3.Connection, recovery: Recovery) -> None:

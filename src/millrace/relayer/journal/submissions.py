@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from millrace.relayer.journal.chain import Kind, content, tell
 from millrace.relayer.rules.stages import cosigned, hash_of
 
 SCHEMA = """
@@ -37,9 +38,34 @@ CREATE TABLE IF NOT EXISTS signatures (
     id INTEGER PRIMARY KEY,       -- of the submission; one that is journalled and has a row here is signed
     signature BLOB NOT NULL
 );
-CREATE TRIGGER IF NOT EXISTS signatures_go_with_submissions AFTER DELETE ON submissions
+CREATE TRIGGER IF NOT EXISTS signatures_go_with_submissions BEFORE DELETE ON submissions
     BEGIN DELETE FROM signatures WHERE id = old.id; END;
 """
+
+KINDS = (
+    # Its client hash stands for the transaction (`misnamed`), but for the signature of a relayer that is not ours.
+    Kind(
+        "row",
+        "submissions",
+        ("{}sender", "{}client_hash", "substr({}tx, -64)", "{}relayer"),
+        ("{}nonce", "{}kind", "{}fee", "{}ip"),
+        told=True,
+    ),
+    Kind(
+        "state",
+        "submissions",
+        ("{}client_hash",),
+        ("{}state", "{}cost", "{}broadcast", "{}created_ms", "{}ended_ms"),
+        told=True,
+    ),
+    Kind(
+        "signature",
+        "signatures",
+        ("(SELECT sender FROM submissions WHERE submissions.id = {}id)", "{}signature"),
+        ("(SELECT nonce FROM submissions WHERE submissions.id = {}id)",),
+        told=True,
+    ),
+)
 
 # sqlite3 looks for another form of every value but exact `int`, `float` and `str`, which takes longer than binding it.
 # With an adapter, which changes nothing, it looks no further; these are called quickest.
@@ -71,6 +97,9 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     broadcast: bool
 
 
+RELAYER_SIGNATURE = 67
+"""Bytes of that field: its tag, its length, 64 bytes of signature."""
+
 Cosigned = tuple[bytes, int, bytes]
 """Sender and nonce of a transaction, and its relayer's signature."""
 
@@ -83,11 +112,9 @@ SELECT = f"SELECT {COLUMNS.replace('state', STATE)}, signature FROM {SIGNED}"
 
 # A row gives way only when no key of ours may have signed it: it was not ours to sign, or it was withdrawn, which
 # alone leaves a cost of 0 without a signature. Whatever the chain is thought to say, a signed nonce stays taken.
-_GIVES_WAY = (
-    "ON CONFLICT (sender, nonce) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in COLUMNS.split(", "))
-    + ", ended_ms = NULL WHERE submissions.state IN ('finished', 'superseded', 'dropped') "
-    "AND (submissions.relayer IS NULL OR (submissions.cost = '0' "
+_GIVE_WAY = (
+    "DELETE FROM submissions WHERE sender = ? AND nonce = ? AND state IN ('finished', 'superseded', 'dropped') "
+    "AND (relayer IS NULL OR (cost = '0' "
     "AND NOT EXISTS (SELECT 1 FROM signatures WHERE signatures.id = submissions.id)))"
 )
 
@@ -96,14 +123,19 @@ _GIVES_WAY = (
 def _insert(count: int) -> str:
     """The statement that inserts so many rows."""
     row = f"({', '.join('?' * len(COLUMNS.split(', ')))})"
-    return f"INSERT INTO submissions ({COLUMNS}) VALUES {', '.join([row] * count)} {_GIVES_WAY}"
+    return f"INSERT INTO submissions ({COLUMNS}) VALUES {', '.join([row] * count)}"
 
 
 @lru_cache(ROWS_AT_ONCE)
 def _keep(count: int) -> str:
-    """The statement that keeps the signatures of so many `Cosigned`; made twice they are the same."""
+    """The statement that keeps the signatures of so many `Cosigned`, where their rows are there."""
+    return f"INSERT INTO signatures SELECT id, column3 {_there(count)}"
+
+
+def _there(count: int) -> str:
+    """Those of so many `Cosigned` whose rows are there."""
     return (
-        f"INSERT OR IGNORE INTO signatures SELECT id, column3 FROM (VALUES {', '.join(['(?, ?, ?)'] * count)}) "
+        f"FROM (VALUES {', '.join(['(?, ?, ?)'] * count)}) "
         "CROSS JOIN submissions ON sender = column1 AND nonce = column2"
     )
 
@@ -133,13 +165,66 @@ def insert(connection: sqlite3.Connection, records: Sequence[Record]) -> int:
     """Write records where nothing is in their way; how many that were."""
     written = 0
     for start in range(0, len(records), ROWS_AT_ONCE):
-        part = records[start : start + ROWS_AT_ONCE]
-        written += connection.execute(_insert(len(part)), [value for item in part for value in _row(item)]).rowcount
+        written += _insert_part(connection, records[start : start + ROWS_AT_ONCE])
     return written
 
 
+def _insert_part(connection: sqlite3.Connection, part: Sequence[Record]) -> int:
+    """All at once where nothing is in the way of any of them, which is nearly always, else each alone."""
+    try:
+        connection.execute(_insert(len(part)), [value for item in part for value in _row(item)])
+    except sqlite3.IntegrityError as error:
+        if error.sqlite_errorname != "SQLITE_CONSTRAINT_UNIQUE":
+            raise
+        if len(part) > 1:
+            return sum([_insert_part(connection, [item]) for item in part])
+        if not connection.execute(_GIVE_WAY, (part[0].sender, part[0].nonce)).rowcount:
+            return 0
+        connection.execute(_insert(1), _row(part[0]))
+    tell(connection, len(part), [made for item in part for made in _contents(item)])
+    return len(part)
+
+
+def _contents(item: Record) -> tuple[bytes, bytes]:
+    """What the first two of `KINDS` keep of a row that was just inserted."""
+    client, cost = item.client_hash, None if item.cost is None else str(item.cost)
+    return (
+        content(
+            ("row", item.sender, client, item.tx[-64:], item.relayer, item.nonce, item.kind, str(item.fee), item.ip)
+        ),
+        content(("state", client, item.state, cost, int(item.broadcast), item.created_ms, None)),
+    )
+
+
 def take_signatures(connection: sqlite3.Connection, rows: Sequence[Cosigned]) -> None:
-    """Keep what our keys have signed."""
+    """Keep what our keys have signed; made twice they are the same."""
     for start in range(0, len(rows), ROWS_AT_ONCE):
-        part = rows[start : start + ROWS_AT_ONCE]
-        connection.execute(_keep(len(part)), [value for row in part for value in row])
+        _keep_part(connection, rows[start : start + ROWS_AT_ONCE])
+
+
+def _keep_part(connection: sqlite3.Connection, part: Sequence[Cosigned]) -> None:
+    values = [value for row in part for value in row]
+    try:
+        kept = connection.execute(_keep(len(part)), values).rowcount
+    except sqlite3.IntegrityError as error:  # one of them is there already
+        if error.sqlite_errorname != "SQLITE_CONSTRAINT_PRIMARYKEY":
+            raise
+        if len(part) > 1:
+            for row in part:
+                _keep_part(connection, [row])
+        return
+    if kept < len(part):  # the rows of the others are gone
+        part = connection.execute(f"SELECT column1, column2, column3 {_there(len(part))}", values).fetchall()
+    tell(connection, kept, [content(("signature", sender, signature, nonce)) for sender, nonce, signature in part])
+
+
+def misnamed(connection: sqlite3.Connection) -> tuple[bytes, int] | None:
+    """Sender and nonce of a row whose transaction does not hash to its client hash, if there is one.
+
+    The hash leaves out a relayer's signature, which is the last field of what somebody else has co-signed.
+    """
+    rows = connection.execute("SELECT tx, client_hash, sender, nonce FROM submissions NOT INDEXED")
+    for tx, client_hash, sender, nonce in rows:
+        if hash_of(tx) != client_hash and hash_of(tx[:-RELAYER_SIGNATURE]) != client_hash:
+            return sender, nonce
+    return None

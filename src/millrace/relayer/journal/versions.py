@@ -9,8 +9,9 @@ from millrace.relayer.journal import submissions
 
 log = logging.getLogger(__name__)
 
-VERSION = 3
-"""1 kept the hash of the bytes to be signed; 1 and 2 kept rows by sender, with our signature inside the transaction."""
+VERSION = 4
+"""1 kept the hash of the bytes to be signed; 1 and 2 kept rows by sender, with our signature inside the transaction; 3
+had no chain."""
 
 _META = "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 
@@ -20,10 +21,14 @@ _SIZE = 67
 """… which takes so many bytes."""
 
 
-def bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Make a file of an earlier version one of this; in one commit, so that a process killed meanwhile begins anew.
+class UnknownVersion(sqlite3.DatabaseError):
+    """Of a later version."""
 
-    Raises `sqlite3.Error`, also for a file of a version that is not known.
+
+def bring_up_to_date(connection: sqlite3.Connection) -> str:
+    """Make a file of version 1 or 2 one of version 3, in one commit; what makes one of this from what is there now.
+
+    Raises `sqlite3.Error`. `check_known` comes first.
     """
     connection.execute(_META)
     connection.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (str(VERSION),))
@@ -33,10 +38,25 @@ def bring_up_to_date(connection: sqlite3.Connection) -> None:
         if not connection.execute("SELECT 1 FROM meta WHERE name = 'signed_once'").fetchone():
             _mend_signed_twice(connection)
         connection.executescript(_FROM_2)
-    elif found != str(VERSION):
-        raise sqlite3.DatabaseError(f"written by another version (schema {found}, this is {VERSION})")
+        found = "3"
+    return _FROM_3 if found == "3" else ""
 
 
+def check_known(connection: sqlite3.Connection) -> None:
+    """Whether a file is of a version this one can read, or new. Raises `sqlite3.Error`."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+        return
+    for (found,) in connection.execute("SELECT value FROM meta WHERE name = 'schema'"):
+        if not found.isdecimal() or not 1 <= int(found) <= VERSION:
+            raise UnknownVersion(
+                f"the journal was written by another version (schema {found}, this one knows {VERSION})"
+            )
+
+
+_FROM_3 = f"""
+DROP TRIGGER IF EXISTS signatures_go_with_submissions;
+UPDATE meta SET value = '{VERSION}' WHERE name = 'schema';
+"""
 _FROM_2 = f"""
 BEGIN IMMEDIATE;
 ALTER TABLE submissions RENAME TO submissions_2;
@@ -50,7 +70,7 @@ INSERT INTO signatures SELECT id, substr(signed_2.tx, -64) FROM signed_2 JOIN su
 DROP VIEW signed_2;
 DROP TABLE submissions_2;
 DELETE FROM meta WHERE name = 'signed_once';
-UPDATE meta SET value = '{VERSION}' WHERE name = 'schema';
+UPDATE meta SET value = '3' WHERE name = 'schema';
 COMMIT;
 """
 

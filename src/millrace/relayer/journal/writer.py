@@ -14,6 +14,9 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
+from millrace.relayer.journal.chain import Chain
+from millrace.relayer.journal.mark import Mark
+
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 20_000
@@ -53,8 +56,16 @@ class Writer:
     never more of that than ends what is in flight: while the disk fails nothing new is accepted.
     """
 
-    def __init__(self, connection: sqlite3.Connection, on_commit: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        chain: Chain,
+        mark: Mark,
+        on_commit: Callable[[], None] = lambda: None,
+    ) -> None:
         self._connection = connection
+        self._chain = chain
+        self._mark = mark
         self._on_commit = on_commit
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[list[_Change] | None] = SimpleQueue()
@@ -68,6 +79,9 @@ class Writer:
         """Changes asked for, and those that are written or given up; the latter belongs to the thread."""
         self.failed: str | None = None
         """Why the disk did not take the last commit, until it takes one."""
+        self.is_stuck = False
+        """Whether something was committed that the mark does not say yet."""
+        self._closing = threading.Event()
         self.commits = 0
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
@@ -81,6 +95,8 @@ class Writer:
         """Make a change; returns when it is on disk. Raises `JournalError`, then none of it is there."""
         if self.waiting >= MAX_WAITING:
             raise JournalFull("the journal's disk is too slow")
+        if self.is_stuck:
+            raise JournalError(self.failed or "the mark cannot be written")
         done = self._loop.create_future()
         self._made += 1
         self._later.append(_Change(write, done))
@@ -101,6 +117,7 @@ class Writer:
         if self._timer is not None:
             self._timer.cancel()
         self._hand_over()
+        self._closing.set()
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
@@ -146,7 +163,7 @@ class Writer:
 
     def _write(self, group: list[_Change]) -> None:
         """Commit a group; if it fails as a whole, each alone, so that a bad one fails alone. Keep what can wait."""
-        error = _try(self._connection, [change.write for change in group])
+        error = self._try([change.write for change in group])
         results: list[JournalError | None] = [error] * len(group)
         if error is not None and len(group) > 1:
             results = self._one_by_one(group)
@@ -164,8 +181,46 @@ class Writer:
         results: list[JournalError | None] = []
         for change in group:
             last = results[-1] if results else None
-            results.append(last if isinstance(last, _DiskError) else _try(self._connection, [change.write]))
+            results.append(last if isinstance(last, _DiskError) else self._try([change.write]))
         return results
+
+    def _try(self, writes: Sequence[Write]) -> JournalError | None:
+        """Commit changes, all or none of them, and have the mark say so; the error if it failed."""
+        connection = self._connection
+        if self.is_stuck:  # given up at the end: the journal may be one commit past the mark, and no more
+            return JournalError(self.failed or "the mark cannot be written")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            self._chain.begin()
+            for write in writes:
+                write(connection)
+            is_sealed = self._chain.seal()
+            connection.execute("COMMIT")
+        except Exception as error:  # whatever a change does, the thread that writes everybody's must live on
+            _roll_back(connection)
+            if isinstance(error, NonceTaken):
+                return error
+            # `SQLITE_ERROR` is wrong SQL, and other classes are wrong values: a defect, which time does not mend.
+            is_disk = isinstance(error, sqlite3.OperationalError) and error.sqlite_errorname != "SQLITE_ERROR"
+            return (_DiskError if is_disk else JournalError)(str(error) or repr(error))
+        return self._remember() if is_sealed else None
+
+    def _remember(self) -> JournalError | None:
+        """Have the mark say what was committed, which nobody hears of before; tried until it does, or the end."""
+        link = self._chain.committed()
+        while True:
+            try:
+                self._mark.write(link)
+            except OSError as error:
+                text = f"the mark {self._mark.path} cannot be written: {error}"
+                if text != self.failed:
+                    log.error("journal commit is not acknowledged", extra={"error": text})
+                self.failed, self.is_stuck = text, True
+                if self._closing.wait(RETRY_SECONDS):
+                    return JournalError(text)
+            else:
+                self.is_stuck = False
+                return None
 
     def _note(self, errors: list[JournalError]) -> None:
         self.commits += 1
@@ -173,23 +228,6 @@ class Writer:
             if text != self.failed:
                 log.error("journal commit failed", extra={"error": text})
         self.failed = next((str(error) for error in errors if isinstance(error, _DiskError)), None)
-
-
-def _try(connection: sqlite3.Connection, writes: Sequence[Write]) -> JournalError | None:
-    """Commit changes, all or none of them; the error if it failed."""
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        for write in writes:
-            write(connection)
-        connection.execute("COMMIT")
-    except Exception as error:  # whatever a change does, the thread that writes everybody's must live on
-        _roll_back(connection)
-        if isinstance(error, NonceTaken):
-            return error
-        # `SQLITE_ERROR` is wrong SQL, and other classes are wrong values: a defect, which time does not mend.
-        is_disk = isinstance(error, sqlite3.OperationalError) and error.sqlite_errorname != "SQLITE_ERROR"
-        return (_DiskError if is_disk else JournalError)(str(error) or repr(error))
-    return None
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

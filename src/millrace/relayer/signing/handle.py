@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from millrace.relayer.journal.memory import mark_place
 from millrace.relayer.rules.slices import PART, cost_of
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.signing.wire import (
@@ -382,7 +383,7 @@ class SigningProcess:
 
 
 def where_keys_are(settings: RelayerSettings, journal: Path) -> Start:
-    """What a signing process of this service starts with.
+    """What a signing process of this service starts with, but for the `owner` of the journal.
 
     Keys in the environment are taken out of it: no child inherits them, and each new signing process gets them
     through its socket.
@@ -394,6 +395,8 @@ def where_keys_are(settings: RelayerSettings, journal: Path) -> Start:
         seeds,
         settings.key_passphrase_file,
         str(journal),
+        str(mark_place(journal, settings.mark_path)),
+        "",
         settings.policy_file,
         settings.profile,
         settings.network().chain_id,

@@ -28,6 +28,9 @@ from millrace.chain.keys import KeyPair
 from millrace.chain.network import NetworkProfile
 from millrace.chain.network import profile as named_profile
 from millrace.chain.transaction import Transaction, TransactionError, from_proto, signing_message
+from millrace.relayer.journal import chain, memory
+from millrace.relayer.journal.mark import Mark
+from millrace.relayer.journal.memory import MemoryLost
 from millrace.relayer.journal.submissions import ROWS_AT_ONCE
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
@@ -88,11 +91,16 @@ _Row = tuple[bytes, int, bytes]
 class Vault:
     """The keys and everything that must hold before one of them signs."""
 
-    def __init__(self, pairs: dict[int, KeyPair], network: NetworkProfile, journal: Path, rules: policy.PolicyFile):
+    def __init__(
+        self, pairs: dict[int, KeyPair], network: NetworkProfile, journal: Path, mark: Mark, rules: policy.PolicyFile
+    ):
         self._pairs = pairs
         self._network = network
         self._relayers = stages.Relayers({shard: pair.public for shard, pair in pairs.items()})
         self._journal_path = journal
+        self._mark = mark
+        self._sequence = 0
+        """Of the newest commit that was read in it."""
         self._journal: sqlite3.Connection | None = None
         self._rules = rules
         self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
@@ -183,6 +191,25 @@ class Vault:
 
     # ---- the journal, read only
 
+    def remember(self) -> sqlite3.Connection:
+        """The journal, which must hold what was acknowledged and never go back. Raises `sqlite3.Error` or `MemoryLost`.
+
+        A file that is put in its place is met by a new connection, which compares it with the mark.
+        """
+        if self._journal is None:
+            connection = memory.read_only(self._journal_path)
+            try:
+                memory.still_holds(connection, self._mark)
+            except BaseException:
+                connection.close()
+                raise
+            self._journal = connection
+        sequence = chain.sequence(self._journal, self._mark.writer)
+        if sequence < self._sequence:
+            raise MemoryLost(f"the journal went back from commit {self._sequence} to {sequence}. {memory.WHAT_TO_DO}")
+        self._sequence = sequence
+        return self._journal
+
     def _forget_connection(self) -> None:
         connection, self._journal = self._journal, None
         if connection is not None:
@@ -190,13 +217,12 @@ class Vault:
                 connection.close()
 
     def _journalled(self, wanted: Sequence[_Run]) -> set[_Row]:
-        """What is committed there now and may be signed. Raises `sqlite3.Error`."""
-        if self._journal is None:
-            self._journal = sqlite3.connect(f"file:{self._journal_path}?mode=ro", uri=True, isolation_level=None)
+        """What is committed there now and may be signed. Raises `sqlite3.Error`, or `MemoryLost`."""
+        journal = self.remember()
         found: set[_Row] = set()
         for start in range(0, len(wanted), ROWS_AT_ONCE):
             part = wanted[start : start + ROWS_AT_ONCE]
-            found.update(self._journal.execute(_those_of(len(part)), [value for run in part for value in run]))
+            found.update(journal.execute(_those_of(len(part)), [value for run in part for value in run]))
         return found
 
 
@@ -255,7 +281,7 @@ def _open_vault(start: Start) -> Vault:
     pairs = keystore.load(start.key_files, start.key_env, network, start.seeds, start.key_passphrase_file)
     rules = policy.PolicyFile(start.policy_file)
     rules.refresh()
-    return Vault(pairs, network, Path(start.journal), rules)
+    return Vault(pairs, network, Path(start.journal), Mark(Path(start.mark), start.owner), rules)
 
 
 def _receive(stream: BinaryIO) -> Command | None:
@@ -301,7 +327,7 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as connection, contextlib.suppress(ConnectionError):
         try:
             serve(connection, locked=locked)  # a service that was killed waits for no answer
-        except sqlite3.Error as error:
+        except (sqlite3.Error, MemoryLost) as error:
             sys.exit(f"the journal cannot be read: {error}")  # the service starts another process, which tries again
 
 

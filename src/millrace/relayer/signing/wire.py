@@ -27,6 +27,10 @@ class Start(_Record, frozen=True, tag="start"):
     """What the variables named in `key_env` held, as far as they were set (development only)."""
     key_passphrase_file: str
     journal: str
+    mark: str
+    """Says what of the journal was acknowledged …"""
+    owner: str
+    """… and this is the data directory both belong to."""
     policy_file: str
     profile: str
     chain_id: str

@@ -1,0 +1,159 @@
+"""Whether a data directory still has what its relayer remembered: asked at each start before anything is changed.
+
+What is found out is in docs/relayer.md, "Memory". The journal is read by a connection that cannot write: one that can
+would copy what is left of a damaged log into the database when it is closed, and delete the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from millrace.chain import address
+from millrace.relayer.journal import audit, chain, outcomes, submissions
+from millrace.relayer.journal.chain import Chain, Chained, ChainError, Kind, Link
+from millrace.relayer.journal.identity import Identity
+from millrace.relayer.journal.mark import FILE, NOTHING, Mark, MarkError, Seen, check_holds, check_is_newest
+from millrace.relayer.journal.versions import check_known
+
+log = logging.getLogger(__name__)
+
+KINDS = (
+    *submissions.KINDS,
+    audit.KIND,
+    outcomes.KIND,
+    Kind("meta", "meta", (), ("{}name", "{}value")),
+    Kind("claim", "imported_claims", ("{}sender", "{}client_hash"), ("{}nonce",)),
+    Kind("first", "first_seen", ("{}sender",), ("{}epoch", "{}nonce")),
+)
+"""What may not be lost or changed. Wishes (`write_offs`) are put in by other processes; one that was changed or lost is
+none, as it names a transaction by its hash, and its operator sees that its fee is still at risk."""
+
+WHAT_TO_DO = (
+    "Put back what belongs there, the whole folder as it was last; or restore a backup into an empty folder "
+    "(`millrace relayer restore`), or make a safe start with what is here (`millrace relayer recover`)"
+)
+
+
+class MemoryLost(Exception):
+    """Something that was promised may be forgotten; the text says what is wrong and what to do."""
+
+
+def mark_place(journal: Path, mark_path: str) -> Path:
+    """Where the mark of a journal lies: where the setting says, or beside it."""
+    return Path(mark_path) if mark_path else journal.with_name(FILE)
+
+
+def recall(journal: Path, mark: Mark, identity: Identity) -> Link | None:
+    """Compare journal and mark, and every row with what was written; the last link, `None` where nothing was begun.
+
+    A folder that was never started gets its mark. Raises `MemoryLost`, `sqlite3.Error` or `OSError`.
+    """
+    if journal.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    there = journal.exists() and journal.stat().st_size > 0
+    is_first = identity.state == "new" and not mark.path.exists() and not (there and is_begun(journal))
+    try:
+        if is_first:
+            mark.make(NOTHING)
+        seen = mark.read()
+        if not there:  # SQLite would delete the log beside an empty file
+            if seen.sequence:
+                raise MarkError(f"{journal.name} is {'empty' if journal.exists() else 'missing'}")
+            return None
+        with contextlib.closing(read_only(journal)) as connection:
+            check_known(connection)
+            return _last_link(connection, seen, identity.id)
+    except (ChainError, MarkError) as error:
+        raise MemoryLost(f"{error}. {WHAT_TO_DO}") from None
+    except (TypeError, ValueError, OverflowError) as error:  # values of types that nobody wrote
+        raise MemoryLost(f"a row is damaged: {error}. {WHAT_TO_DO}") from None
+
+
+def _last_link(connection: sqlite3.Connection, seen: Seen, writer: str) -> Link | None:
+    """The last link of a journal that holds all that it says and all that was acknowledged."""
+    link = chain.last(connection, writer)
+    check_is_newest(seen, link)
+    if link is not None:
+        _check_names(connection)
+        chain.check(connection, KINDS, writer, link, _tell_progress)
+    return link
+
+
+def is_begun(journal: Path) -> bool:
+    """Whether a chain was begun in it, by whomever."""
+    with contextlib.closing(read_only(journal)) as connection:
+        return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'chain'").fetchone())
+
+
+def _check_names(connection: sqlite3.Connection) -> None:
+    found = submissions.misnamed(connection)
+    if found is not None:
+        sender, nonce = found
+        raise ChainError(
+            f"the transaction of {address.encode(sender)} with nonce {nonce} does not hash to its client hash"
+        )
+
+
+def _tell_progress(rows: int) -> None:
+    log.info("checking what the journal holds", extra={"rows": rows})
+
+
+def read_only(journal: Path) -> sqlite3.Connection:
+    """A connection that changes nothing, not even the log."""
+    return sqlite3.connect(f"file:{journal}?mode=ro", uri=True, isolation_level=None)
+
+
+def accept(journal: Path, mark: Mark, identity: Identity) -> None:
+    """Begin a new chain over what a journal holds and mark its end: a safe start has made sure that this is harmless.
+
+    For nobody who writes the journal meanwhile. Raises `sqlite3.Error`, also for a damaged file, or `OSError`.
+    """
+    with contextlib.closing(sqlite3.connect(journal, isolation_level=None)) as connection:
+        try:
+            chain.check_whole(connection)
+        except ChainError as error:
+            raise sqlite3.DatabaseError(str(error)) from None
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(chain.SCHEMA)
+        link = chain.begin(connection, KINDS, identity.id)
+        connection.execute("COMMIT")
+    mark.make(Seen(link.sequence, link.head))
+
+
+@contextlib.contextmanager
+def amended(journal: Path, mark: Mark, identity: Identity) -> Iterator[sqlite3.Connection]:
+    """A transaction on a journal that no relayer has open, which its chain and its mark say, too, where it has them.
+
+    An error undoes all of it. Raises `MemoryLost`, `sqlite3.Error` or `OSError`.
+    """
+    link = recall(journal, mark, identity) if identity.state == "ready" else None
+    connection = sqlite3.connect(journal, isolation_level=None, factory=Chained)
+    assert isinstance(connection, Chained)
+    with contextlib.closing(connection):
+        connection.execute("PRAGMA synchronous = FULL")
+        kept = Chain(connection, KINDS, identity.id, link) if link is not None else None
+        connection.execute("BEGIN IMMEDIATE")
+        if kept is not None:
+            kept.begin()
+        yield connection
+        is_sealed = kept is not None and kept.seal()
+        connection.execute("COMMIT")
+        if kept is not None and is_sealed:
+            mark.open()
+            mark.write(kept.committed())
+            mark.close()
+
+
+def still_holds(connection: sqlite3.Connection, mark: Mark) -> None:
+    """Whether a journal that is being written holds what was acknowledged. Raises `MemoryLost` or `sqlite3.Error`."""
+    try:
+        seen = mark.read()  # first: commits go on meanwhile
+        check_holds(seen, chain.last(connection, mark.writer))
+    except (ChainError, MarkError) as error:
+        raise MemoryLost(f"{error}. {WHAT_TO_DO}") from None

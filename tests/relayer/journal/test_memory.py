@@ -1,0 +1,234 @@
+"""What the start makes of a folder: begun once, brought up to date, accepted after a safe start, else refused."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from relayer_damage import contents, make, row
+from relayer_support import start, submit, transfer, wallet, with_identity
+
+from millrace.relayer.journal import chain, identity, journal, memory
+from millrace.relayer.journal.identity import Identity, State
+from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.mark import NOTHING, Mark
+from millrace.relayer.journal.memory import MemoryLost
+from millrace.relayer.journal.writer import JournalError, NonceTaken
+
+ALICE = wallet(1)
+
+
+def opened(path: Path) -> Journal:
+    made = Journal(path)
+    made.open()
+    return made
+
+
+def set_state(folder: Path, state: State) -> None:
+    """Put the identity of a folder into another state."""
+    owner = identity.read(folder)
+    identity.write(folder, Identity(owner.id, owner.epoch, state))
+
+
+async def test_a_new_folder_is_begun_once(tmp_path: Path) -> None:
+    """The first start makes journal and mark; from then on both must be there."""
+    folder = with_identity(tmp_path / "data")
+    path = folder / "journal.sqlite"
+    assert identity.read(folder).state == "new"
+    await opened(path).close()
+    assert identity.read(folder).state == "ready" and (folder / "mark").exists()
+    shutil.copytree(folder, tmp_path / "kept")
+    for names in (["mark"], ["journal.sqlite"], ["mark", "journal.sqlite"]):
+        for name in names:
+            (folder / name).unlink()
+        with pytest.raises(JournalError, match="missing"):
+            Journal(path).open()
+        for name in names:
+            shutil.copy(tmp_path / "kept" / name, folder / name)
+    await opened(path).close()
+
+
+@pytest.mark.parametrize("killed_after", ["mark", "journal", "second mark"])
+async def test_killed_while_it_is_begun(tmp_path: Path, killed_after: str) -> None:
+    """A process that ends while it begins a folder is followed by one that begins it, with nothing lost."""
+    path = with_identity(tmp_path) / "journal.sqlite"
+    owner = identity.read(tmp_path)
+    mark = Mark(tmp_path / "mark", owner.id)
+    assert memory.recall(path, mark, owner) is None
+    if killed_after != "mark":
+        connection = journal._connect(path, chain.Chained)
+        assert isinstance(connection, chain.Chained)
+        link = journal._begin(connection, owner, None)
+        connection.close()
+        if killed_after == "second mark":
+            mark.open()
+            mark.write(link)
+            mark.close()
+    again = opened(path)
+    await again.append([row(1)])
+    await again.close()
+    assert identity.read(tmp_path).state == "ready"
+
+
+async def test_a_folder_of_an_earlier_version_is_taken_over(tmp_path: Path) -> None:
+    """A journal without a chain gets one over what is there; beside a mark it is an older copy, and refused."""
+    folders = await make(tmp_path)
+    before, old = contents(folders.now), tmp_path / "old"
+    shutil.copytree(folders.now, old)
+    connection = sqlite3.connect(old / "journal.sqlite")
+    connection.executescript("DROP TABLE chain; UPDATE meta SET value = '3' WHERE name = 'schema'")
+    connection.close()
+    (old / "mark").unlink()
+    shutil.copytree(old, tmp_path / "copy")
+    set_state(old, "new")
+    await opened(old / "journal.sqlite").close()
+    assert contents(old) == before
+    shutil.copy(tmp_path / "copy" / "journal.sqlite", old)
+    with pytest.raises(JournalError, match="of a time before its mark"):
+        Journal(old / "journal.sqlite").open()
+
+
+async def test_what_a_safe_start_accepts(tmp_path: Path) -> None:
+    """After a safe start a folder is taken as it is, and keeps what it knows; from then on it may lose nothing."""
+    folder = (await make(tmp_path)).now
+    path, owner = folder / "journal.sqlite", identity.read(folder)
+    (folder / "journal.sqlite-wal").unlink()
+    with pytest.raises(JournalError, match="was acknowledged"):
+        Journal(path).open()
+    kept = contents(folder)
+    memory.accept(path, Mark(folder / "mark", owner.id), owner)
+    again = opened(path)
+    with pytest.raises(NonceTaken):
+        await again.append([row(0, b"other")])
+    await again.close()
+    assert contents(folder) == kept
+    with sqlite3.connect(path) as other:
+        other.execute("DELETE FROM submissions WHERE nonce = 0")
+    other.close()
+    with pytest.raises(JournalError, match="not those that were written"):
+        Journal(path).open()
+
+
+async def test_a_safe_start_accepts_no_damaged_file(tmp_path: Path) -> None:
+    """What cannot be read as a whole is refused, and its mark stays."""
+    folder = (await make(tmp_path)).now
+    (folder / "journal.sqlite-wal").unlink()
+    data = (folder / "journal.sqlite").read_bytes()
+    (folder / "journal.sqlite").write_bytes(data[: len(data) // 2])
+    owner, before = identity.read(folder), (folder / "mark").read_bytes()
+    with pytest.raises(sqlite3.Error):
+        memory.accept(folder / "journal.sqlite", Mark(folder / "mark", owner.id), owner)
+    assert (folder / "mark").read_bytes() == before
+
+
+async def test_amended_beside_no_relayer(tmp_path: Path) -> None:
+    """What a command writes is in the chain, an error leaves nothing, a folder that lost something is not amended."""
+    path = with_identity(tmp_path) / "journal.sqlite"
+    await opened(path).close()
+    owner = identity.read(tmp_path)
+    mark = Mark(tmp_path / "mark", owner.id)
+    with memory.amended(path, mark, owner) as connection:
+        connection.execute("INSERT INTO meta VALUES ('word', 'a')")
+    with pytest.raises(ZeroDivisionError), memory.amended(path, mark, owner) as connection:
+        connection.execute("UPDATE meta SET value = 'b' WHERE name = 'word'")
+        raise ZeroDivisionError
+    again = opened(path)
+    assert again.read("SELECT value FROM meta WHERE name = 'word'") == [("a",)]
+    await again.close()
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE meta SET value = 'c' WHERE name = 'word'")
+    other.close()
+    with pytest.raises(MemoryLost), memory.amended(path, mark, owner):
+        pass
+
+
+@pytest.mark.parametrize("name", ["SQLITE_FULL", "SQLITE_IOERR_WRITE", "ENOSPC", "EFBIG"])
+def test_row_48_a_full_disk_is_no_reason_to_lose_the_journal(name: str) -> None:
+    """Whoever has no room is told to make some, and to leave the files where they are."""
+    error: Any = OSError(getattr(errno, name), "x") if name.startswith("E") else sqlite3.OperationalError("x")
+    if not name.startswith("E"):
+        error.sqlite_errorname = name
+    advice = journal._advice(error)
+    assert "room" in advice and "where they are" in advice and "restore" not in advice
+
+
+START = """
+import asyncio, resource, signal, sys
+from pathlib import Path
+from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.writer import JournalError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+async def main(limit):
+    if limit:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    journal = Journal(Path(sys.argv[1]))
+    try:
+        journal.open()
+    except JournalError as error:
+        return print(error)
+    print("open")
+    await journal.close()
+asyncio.run(main(int(sys.argv[2])))
+"""
+
+
+def test_row_48_a_start_without_room(tmp_path: Path) -> None:
+    """A start that cannot write is refused with that advice, and the next one with room goes on from there."""
+    path = with_identity(tmp_path) / "journal.sqlite"
+
+    def run(limit: int) -> str:
+        command = [sys.executable, "-c", START, str(path), str(limit)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    assert "Make room" in run(1)
+    assert "Make room" in run(16_384)
+    assert run(0) == "open\n"
+
+
+@pytest.mark.parametrize("harm", ["log deleted", "journal emptied", "journal deleted", "older", "mark older"])
+async def test_row_50_a_whole_relayer(world: Any, harm: str) -> None:
+    """A relayer that was killed and lost something does not start, and says what to do."""
+    live, mark = world.folder / "relayer", world.folder / "elsewhere"
+    await start(world, mark_path=str(mark))
+    assert await submit(world, transfer(ALICE, 0)) == ["ok"]
+    shutil.copytree(live, world.folder / "older")
+    for nonce in range(1, 11):
+        assert await submit(world, transfer(ALICE, nonce)) == ["ok"]
+    shutil.copytree(live, world.folder / "killed")
+    acknowledged = mark.read_bytes()
+    await world.stop()
+    shutil.rmtree(live)
+    shutil.copytree(world.folder / ("older" if harm == "older" else "killed"), live)
+    mark.write_bytes(acknowledged)
+    if harm == "log deleted":
+        (live / "journal.sqlite-wal").unlink()
+    elif harm == "journal emptied":
+        (live / "journal.sqlite").write_bytes(b"")
+    elif harm == "journal deleted":
+        (live / "journal.sqlite").unlink()
+    elif harm == "mark older":
+        Mark(mark, identity.read(live).id).make(NOTHING)
+    with pytest.raises(JournalError, match="millrace relayer re") as error:
+        await start(world, mark_path=str(mark))
+    assert str(live / "journal.sqlite") in str(error.value) and "move" not in str(error.value)
+
+
+async def test_row_50_a_whole_relayer_that_was_killed(world: Any) -> None:
+    """One that lost nothing starts, gives the same answers, and signs no second payload."""
+    await start(world)
+    sent = [transfer(ALICE, nonce) for nonce in range(3)]
+    assert await submit(world, *sent) == ["ok"] * 3
+    shutil.copytree(world.folder / "relayer", world.folder / "killed")
+    await world.stop()
+    shutil.rmtree(world.folder / "relayer")
+    (world.folder / "killed").rename(world.folder / "relayer")
+    await start(world)
+    assert await submit(world, *sent) == ["ok"] * 3
+    for nonce in range(3):
+        assert await submit(world, transfer(ALICE, nonce, data=b"x")) != ["ok"]

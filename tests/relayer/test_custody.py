@@ -1,0 +1,320 @@
+"""One holder, whatever happens: kills of any process, backups, moves and restores, and rivals with the same keys.
+
+Clients that never give up submit to a relayer whose folder is copied, moved (the command is killed, too) and put back
+from a backup, while second relayers are started on copies of it, on folders it was moved from, and on new ones. No
+(sender, nonce) is ever signed with two payloads, by all journals together; no rival gets ready; what all of them
+reserved in any minute is within one budget. 10 blows by default; `MILLRACE_BLOWS=200` is the nightly form,
+`MILLRACE_SEED` repeats one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import shutil
+import sqlite3
+import sys
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from relayer_support import NETWORK
+
+from millrace.gossip import GossipHandle, GossipSettings, PeerSettings
+from millrace.relayer.journal import identity
+from millrace.system.ports import free_ports
+from relayer.test_kill import SLACK_MS, background
+from relayer.torture import CLIENTS, FEE, Answer, Line, Torture, Work
+from servers.postgres import Postgres
+
+BLOWS = int(os.environ.get("MILLRACE_BLOWS", "10"))
+SEED = int(os.environ.get("MILLRACE_SEED") or secrets.randbelow(10**9))
+KINDS = ("relayer", "signer", "backup", "rival", "move", "relayer", "rival", "restore", "stop", "backup")
+AHEAD = 4
+STUCK = 8
+"""Refusals one after the other after which a sender pays for its nonce itself."""
+AT_RISK, PER_MINUTE = 12 * FEE, 5_000 * FEE
+"""A safe start waits for the minute that may have been spent; else the clients come nowhere near it."""
+RULES = f"""
+[budget]
+at_risk = {AT_RISK}
+per_minute = {PER_MINUTE}
+[quotas]
+sender_per_hour = {10**24}
+ip_per_hour = {10**24}
+sign_only_ahead = {AHEAD - 1}
+sender_in_flight = {AHEAD}
+"""
+
+
+class Custody(Torture):
+    """A relayer whose folder is copied, moved and put back, with rivals beside it."""
+
+    def __init__(self, folder: Path, lease: dict[str, Any]) -> None:
+        super().__init__(folder)
+        self.lease = lease
+        self.chance = random.Random(SEED)
+        self.folders: list[Path] = []
+        """Of which a journal may have signed."""
+        self.backups: list[Path] = []
+        self.copies: list[Path] = []
+        self.made = 0
+        self.rivals = 0
+        self.restores = 0
+        self.said: list[str] = []
+
+    async def prepare(self, listener: str) -> None:
+        await super().prepare(listener)
+        (self.folder / "policy.toml").write_text(RULES)
+        self.values |= self.lease
+        self.folders.append(self.values["data_dir"])
+
+    @property
+    def data(self) -> Path:
+        return self.folders[-1]
+
+    def new_folder(self, kind: str) -> Path:
+        self.made += 1
+        return self.folder / f"{kind}-{self.made}"
+
+    def use(self, folder: Path) -> None:
+        self.folders.append(folder)
+        self.values["data_dir"] = folder
+
+    # ---- blows
+
+    async def strike(self) -> None:
+        """Every kind of blow, in a random order, as often as there are to be."""
+        order = [KINDS[number % len(KINDS)] for number in range(BLOWS)]
+        self.chance.shuffle(order)
+        for kind in order:
+            if self.chance.random() < 0.8:
+                await self._progress()
+            await asyncio.sleep(self.chance.random() * 0.1)
+            self.said.append(kind)
+            if kind in ("relayer", "signer"):
+                await self._kill(kind)
+                self.kills += 1
+                self.killed[kind] += 1
+            else:
+                await getattr(self, f"blow_{kind}")()
+        await self._progress()
+
+    async def blow_backup(self) -> None:
+        """Beside the running relayer; some are killed on the way, and are no backups then."""
+        target = self.new_folder("backup")
+        if await self.command("backup", str(target), killed=0.3):
+            self.backups.append(target)
+
+    async def blow_stop(self) -> None:
+        """A clean stop, after which every folder that ever was but the last is refused, and every copy."""
+        await self.stop(gently=True)
+        for folder in [*self.folders[:-1], *self.copies]:
+            await self.rival(folder)
+        self.may_run.set()
+
+    async def blow_rival(self) -> None:
+        """Beside the running relayer a copy of its folder, as it lies there, and a new one."""
+        await self.serves()
+        copy = self.new_folder("copy")
+        shutil.copytree(self.data, copy, ignore=shutil.ignore_patterns("lock"))
+        self.copies.append(copy)
+        await self.rival(copy)
+        fresh = self.new_folder("fresh")
+        identity.make(fresh)
+        await self.rival(fresh)
+
+    async def blow_move(self) -> None:
+        """Stopped in one way or the other, then moved by a command that is killed until it comes through."""
+        await self.stop(gently=self.chance.random() < 0.5)
+        source, target = self.data, self.new_folder("data")
+        while not await self.command("move", str(target), killed=0.5):
+            if identity.read(source).state == "ready":  # nothing has happened but half a copy
+                shutil.rmtree(target, ignore_errors=True)
+        self.use(target)
+        await self.rival(source)
+        self.may_run.set()
+
+    async def blow_restore(self) -> None:
+        """Stopped, put back from the last backup into a new folder, and started safely."""
+        if not self.backups:
+            await self.blow_backup()
+        if not self.backups:
+            return
+        await self.stop(gently=self.chance.random() < 0.5)
+        source = self.data
+        self.use(self.new_folder("data"))
+        assert await self.command("restore", str(self.backups[-1]))
+        await self.rival(self.data)
+        while not await self.command("recover", "--yes", "--wait", "0", killed=0.3):
+            pass
+        await self.rival(source)
+        self.restores += 1
+        self.may_run.set()
+
+    # ---- processes
+
+    async def stop(self, *, gently: bool) -> None:
+        """End the relayer; `keep` starts none until it may."""
+        self.may_run.clear()
+        process = self.process
+        if process is not None and process.returncode is None:
+            if gently:
+                process.terminate()
+            else:
+                process.kill()
+            await process.wait()
+
+    async def serves(self) -> None:
+        """Wait until the relayer answers, and so holds its keys."""
+        url = f"http://127.0.0.1:{self.values['http_port']}/health"
+        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+            while True:
+                with contextlib.suppress(aiohttp.ClientError):
+                    async with session.get(url):
+                        return
+                await asyncio.sleep(0.02)
+
+    async def command(self, *words: str, killed: float = 0.0) -> bool:
+        """A verb on the relayer's folder, with this chance to be killed on the way; whether it came to its end."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "millrace", "relayer", *words, *self.arguments, stdout=self.log, stderr=self.log
+        )
+        if self.chance.random() < killed:
+            await asyncio.sleep(0.2 + self.chance.random() * 0.5)
+            if process.returncode is None:
+                process.kill()
+        return await process.wait() == 0
+
+    async def rival(self, folder: Path) -> None:
+        """A second relayer on this folder: it has to end by itself, with words, and without having been ready."""
+        self.rivals += 1
+        ports = free_ports(2)
+        values = self.values | {"data_dir": folder, "port": ports[0], "http_port": ports[1]}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "millrace", "relayer",
+            *[item for name, value in values.items() for item in ("--set", f"{name}={value}")],
+            stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stderr is not None
+        said = b""
+        try:
+            async with asyncio.timeout(60):
+                async for line in process.stderr:
+                    said += line
+                    if b'"ready"' in line:
+                        break
+                else:
+                    await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        words = said.decode()
+        if process.returncode != 1 or '"ready"' in words or "Traceback" in words or "cannot run" not in words:
+            self.chain.wrong.append(f"a rival on {folder.name} ended with {process.returncode}: {words}")
+
+    # ---- clients
+
+    def work(self, number: int) -> Work:
+        return Stubborn(self, number)
+
+    async def settled(self) -> None:
+        """What was acknowledged after the last backup and not sent is lost by a restore: nothing to wait for."""
+
+
+class Stubborn(Work):
+    """Goes on behind nonces that it gets nothing signed for, which it pays for itself."""
+
+    refusals = 0
+
+    async def submit(self, line: Line, tx: Any) -> Answer:
+        answer = await super().submit(line, tx)
+        settled = answer.accepted or answer.code not in ("conflicting_transaction", "nonce_too_high", "nonce_too_low")
+        self.refusals = 0 if settled else self.refusals + 1
+        if self.refusals > STUCK:
+            self.refusals = 0
+            self.torture.chain.use_up(self.pair.public, self.nonce)
+            self.nonce = self.torture.chain.nonces[self.pair.public]
+        return answer
+
+
+@pytest.fixture(params=["files", "postgres"])
+def lease(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """Settings that say where leases are kept."""
+    if request.param == "files":
+        yield {"lease_dir": tmp_path / "leases"}
+        return
+    server = Postgres()
+    try:
+        server.start()
+        yield {"lease_url": server.url, "signer_timeout": 1.0, "lease_seconds": 3.0}
+    finally:
+        server.close()
+
+
+@pytest.mark.timeout(900 + 60 * BLOWS)
+async def test_row_10_one_holder_through_kills_moves_and_restores(tmp_path: Path, lease: dict[str, Any]) -> None:
+    """Over random blows no nonce gets two payloads, no rival gets ready, and all stay within one budget."""
+    custody = Custody(tmp_path, lease)
+    chain = custody.chain
+    topics = tuple(topic for shard in range(NETWORK.shards) for topic in NETWORK.transactions_topics(shard))
+    settings = GossipSettings(peers=(PeerSettings(subscribe=topics),))
+    async with GossipHandle(settings, chain.on_gossip) as listener, background(chain.produce()):
+        await custody.prepare(listener.addresses[0])
+        try:
+            async with background(custody.keep()):
+                clients = [asyncio.create_task(custody.client(number)) for number in range(CLIENTS)]
+                async with background(*clients):
+                    await custody.strike()
+                    custody.done = True
+                    await asyncio.gather(*clients)
+        finally:
+            print(f"seed {SEED}: {custody.said}, {custody.rivals} rivals; {custody.report()}")
+            await custody.close()
+    assert chain.wrong == []
+    assert custody.rivals > 0 and len(custody.accepted) >= 5 * BLOWS
+    assert 0 < chain.most_at_risk <= AT_RISK * (1 + custody.restores), "a restored folder forgets what is at risk"
+    assert "Traceback" not in (tmp_path / "relayer.log").read_text()
+    journals = [folder / "journal.sqlite" for folder in [*custody.folders, *custody.backups]]
+    _one_payload_of_each_nonce([journal for journal in journals if journal.exists()])
+    _one_budget([journal for journal in journals if journal.exists()])
+
+
+def _one_payload_of_each_nonce(journals: list[Path]) -> None:
+    """By all journals together: what was signed for a nonce is the same everywhere."""
+    signed: dict[tuple[bytes, int], bytes] = {}
+    for path in journals:
+        with closing(sqlite3.connect(path)) as journal:
+            rows = journal.execute("SELECT sender, nonce, client_hash FROM submissions JOIN signatures USING (id)")
+            for sender, nonce, client_hash in rows:
+                assert signed.setdefault((sender, nonce), client_hash) == client_hash
+    assert signed
+
+
+def _one_budget(journals: list[Path]) -> None:
+    """By all audit logs together: what a key reserved in any minute and did not get back is within its budget."""
+    lines = set()
+    for path in journals:
+        with closing(sqlite3.connect(path)) as journal:
+            lines |= set(journal.execute("SELECT time_ms, id, event, relayer, client_hash, amount FROM audit"))
+    spent: dict[bytes, deque[list[Any]]] = {}
+    for time_ms, _, event, relayer, name, amount in sorted(lines):
+        charges = spent.setdefault(relayer, deque())
+        while charges and charges[0][0] <= time_ms - 60_000 + SLACK_MS:
+            charges.popleft()
+        if event == "reserve":
+            charges.append([time_ms, name, int(amount)])
+            assert sum(charge[2] for charge in charges) <= PER_MINUTE
+        else:
+            for charge in charges:
+                if charge[1] == name:
+                    charge[2] = int(amount) if event == "settle" else 0
+    assert spent
