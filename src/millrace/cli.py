@@ -88,7 +88,7 @@ for _name in _SERVICES:
 
 @main.group()
 def policy() -> None:
-    """Look at the relayer's sponsoring policy."""
+    """Look at the relayer's sponsoring policy, and change it."""
 
 
 @policy.command()
@@ -99,14 +99,14 @@ def explain(transaction: BinaryIO, config: Path | None, pairs: tuple[str, ...]) 
     """Say what the policy would do with a transaction (a JSON file, - for standard input), and why."""
     from millrace.relayer.rules import explain as explaining
     from millrace.relayer.rules import policy as policies
-    from millrace.relayer.rules import stages
+    from millrace.relayer.rules import policy_file, stages
     from millrace.relayer.settings import RelayerSettings
     from millrace.relayer.signing import keystore
 
     try:
         settings = load("relayer", RelayerSettings, file=config, overrides=parse_overrides(pairs))
-        rules = policies.PolicyFile(settings.policy_file)
-        rules.refresh()
+        rules = policy_file.PolicyFile(settings.policy_file, Path(settings.data_dir) / policies.KEPT)
+        rules.begin()
         network, relayers = settings.network(), None
         if settings.key_files:
             keys = keystore.public_keys(settings.key_files)
@@ -131,6 +131,38 @@ def _journal_path(config: Path | None, pairs: tuple[str, ...]) -> Path:
     except SettingsError as error:
         raise click.ClickException(str(error)) from error
     return Path(settings.data_dir) / "journal.sqlite"
+
+
+@policy.command("apply")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--allow-looser", is_flag=True, help="Also if it lets through or pays for more than the one in force.")
+@click.option("--config", type=click.Path(path_type=Path), help="TOML file with the relayer's settings.")
+@click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="One relayer setting; repeatable.")
+def apply_policy(file: Path, allow_looser: bool, config: Path | None, pairs: tuple[str, ...]) -> None:
+    """Check a policy, show what it changes, and put it in the place of the relayer's policy_file, whole.
+
+    A running relayer takes it within a second.
+    """
+    from millrace.relayer.rules import policy as policies
+    from millrace.relayer.rules import policy_changes, policy_file
+    from millrace.relayer.settings import RelayerSettings
+
+    try:
+        settings = load("relayer", RelayerSettings, file=config, overrides=parse_overrides(pairs))
+        if not settings.policy_file:
+            raise click.ClickException("no policy_file is set: name one in the relayer's settings")
+        kept = Path(settings.data_dir) / policies.KEPT
+        before = policy_file.in_force(Path(settings.policy_file), kept)
+        text = file.read_text(encoding="utf-8-sig")
+        changes = policy_changes.changes(before, policies.loads(text))
+        for change in changes:
+            click.echo(f"{'LOOSER ' if change.is_looser else '       '}{change.name}: {change.words}")
+        if any(change.is_looser for change in changes) and not allow_looser:
+            raise click.ClickException("nothing was changed: say --allow-looser if what is marked is meant")
+        policy_file.write(Path(settings.policy_file), text)
+    except (SettingsError, policies.PolicyError, OSError, UnicodeDecodeError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"{settings.policy_file} is written; {len(changes)} entries changed.")
 
 
 @policy.command("at-risk")

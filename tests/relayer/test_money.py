@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import aiohttp
+from prometheus_client import generate_latest
 from relayer_support import GAS_PRICE, RELAYERS, Chain, entry_of, start, submit, transfer, wallet
 
+from millrace.chain import address
 from millrace.chain.transaction import Transaction, chain_hash
+from millrace.relayer.metrics import make_registry
+from millrace.relayer.rules.policy import PolicyError
 
 FEE = 100_000 * GAS_PRICE
 """What a transfer can cost; blocks charge half of it."""
@@ -106,6 +111,27 @@ async def test_a_refill_counts_when_its_block_is_final(world: Any) -> None:
     chain.finalise(block)
     txs = [transfer(wallet(1), nonce) for nonce in range(3)]
     assert await submit(world, *txs) == ["ok", "ok", "relayer balance too low"]
+
+
+async def test_a_policy_file_that_is_cut_lets_nobody_in(world: Any) -> None:
+    """Cut in the middle or emptied, also over a restart: denied senders stay denied, a small budget stays small."""
+    alice, bob = wallet(1), wallet(1, 1)
+    denied = f'[budget]\nper_minute = {FEE}\n[lists]\ndeny_senders = ["{address.encode(alice.public)}"]\n'
+    await start(world, denied)
+    file = world.folder / "policy.toml"
+    for size in (0, len("[budget]\n"), denied.index("[lists]"), len(denied) - 3):
+        file.write_text(denied[:size])
+        with contextlib.suppress(PolicyError):
+            world.service._read_policy()
+        policy = world.service.lifecycle.sponsor.policy
+        assert policy.budget.per_minute == FEE and policy.lists.deny_senders
+        assert b"relayer_policy_rejected 1.0" in generate_latest(make_registry(world.service.measured()))
+    assert await submit(world, transfer(alice)) == ["sender not allowed"]
+    file.write_text("")
+    await world.stop()
+    await world.start(policy_file=str(file))
+    assert await submit(world, transfer(alice)) == ["sender not allowed"]
+    assert await submit(world, transfer(bob), transfer(bob, 1)) == ["ok", "budget exhausted"]
 
 
 async def test_a_superseded_transaction_costs_nothing(world: Any) -> None:

@@ -34,6 +34,7 @@ from millrace.relayer.network.gossip_peer import Peer
 from millrace.relayer.network.key_balances import KeyBalances
 from millrace.relayer.protocol import topics
 from millrace.relayer.rules import policy
+from millrace.relayer.rules.policy_file import PolicyFile
 from millrace.relayer.rules.stages import Relayers
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.signing.handle import SignerError, SigningProcess, where_keys_are
@@ -94,7 +95,8 @@ class Service:
         self.lifecycle.sponsor.p90 = self.statistics.gas.p90
         self.tracker = Tracker()
         self.book = AccountBook()
-        self._policy_file = policy.PolicyFile(settings.policy_file)
+        kept = Path(settings.data_dir) / policy.KEPT
+        self._policy_file = PolicyFile(settings.policy_file, kept, keeps=True)
         self._keys = where_keys_are(settings, self.journal.path)
         self._background: set[asyncio.Task[None]] = set()
         self._started = contextlib.AsyncExitStack()
@@ -105,7 +107,7 @@ class Service:
     async def start(self) -> None:
         """Bring everything up, in the order of need."""
         settings = self.settings
-        self._read_policy()
+        self._begin_policy()
         self._started.push_async_callback(self.journal.close)
         self.journal.open()
         if settings.chain_api_url:
@@ -319,7 +321,7 @@ class Service:
             self.journal.keep_cursor(last)
 
     async def _keep_policy(self) -> None:
-        wrong = ""
+        wrong = self._policy_file.rejected
         while True:
             await asyncio.sleep(POLICY_SECONDS)
             try:
@@ -327,7 +329,8 @@ class Service:
             except JournalError as error:  # the next second asks again
                 log.error("what is to be written off cannot be read", extra={"error": str(error)})
             try:
-                self._read_policy()
+                if await asyncio.to_thread(self._policy_file.refresh):
+                    self._take_policy()
                 wrong = ""
             except policy.PolicyError as error:
                 if str(error) != wrong:
@@ -344,7 +347,20 @@ class Service:
     def _read_policy(self) -> None:
         """Take over the policy file if it changed. Raises `PolicyError` when it cannot be used."""
         if self._policy_file.refresh():
-            self.lifecycle.sponsor.policy = self._policy_file.policy
+            self._take_policy()
+
+    def _begin_policy(self) -> None:
+        """The policy of the file, or the last good one where that cannot be used. Raises `PolicyError` without one."""
+        self._policy_file.begin()
+        if self._policy_file.rejected:
+            log.error(
+                "the policy file is not used: the last good one holds", extra={"error": self._policy_file.rejected}
+            )
+        self._take_policy()
+
+    def _take_policy(self) -> None:
+        self.lifecycle.sponsor.policy = self._policy_file.policy
+        if self.settings.policy_file:
             log.info("policy read", extra={"file": self.settings.policy_file})
 
     def _write_off(self) -> None:
@@ -377,6 +393,7 @@ class Service:
         return Measured(
             api=self.api,
             journal=self.journal,
+            policy_rejected=lambda: bool(self._policy_file.rejected),
             signer=lambda: self.signer,
             relayers=self.relayers,
             lifecycle=self.lifecycle,

@@ -31,7 +31,7 @@ from millrace.chain.transaction import client_hash, signing_message, to_proto
 from millrace.relayer.journal import submissions
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.submissions import Record
-from millrace.relayer.rules.policy import PolicyFile
+from millrace.relayer.rules.policy_file import PolicyFile, seal
 from millrace.relayer.rules.slices import PART
 from millrace.relayer.signing import handle
 from millrace.relayer.signing.handle import SignerError, SigningProcess
@@ -208,7 +208,7 @@ async def test_half_written_policy_keeps_the_old_one(desk: Desk) -> None:
         spoil()
         assert isinstance(await desk.ask(transfer(ALICE, nonce)), bytes)
         assert await desk.ask(transfer(ALICE, nonce + 100, gas_limit=100_001)) == "gas limit too high"
-    desk.policy.write_text("[caps]\ngas_limit = 100001")
+    desk.policy.write_text(seal("[caps]\ngas_limit = 100001"))
     assert isinstance(await desk.ask(transfer(ALICE, 200, gas_limit=100_001)), bytes)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,6 +22,9 @@ from millrace.relayer.protocol.reasons import Refused
 EGLD = 10**18
 SHARDS = 3
 """With a key each; see `NetworkProfile`."""
+
+KEPT = "last-good-policy.toml"
+"""File of the last good policy in the data directory."""
 
 MOST = 10**30
 """No entry is larger: amounts and numbers beyond it are slips of the pen."""
@@ -199,38 +201,6 @@ def _check_ranges(policy: Policy) -> None:
     for shard in policy.paused_shards:
         if not 0 <= shard < SHARDS:
             raise PolicyError(f"paused_shards: there is no shard {shard}, only 0 to {SHARDS - 1}")
-
-
-class PolicyFile:
-    """The policy in a file, read again when the file changes; without a path it is the default."""
-
-    def __init__(self, path: str) -> None:
-        self._path = Path(path) if path else None
-        self._seen: tuple[int, ...] | None = None
-        self.policy = Policy()
-        """The last one that could be read."""
-
-    def refresh(self) -> bool:
-        """Read the file if it is another than the last that was read; whether there is a new policy.
-
-        Raises `PolicyError` when it cannot be used, as while somebody is still writing it: the policy stays the last
-        good one, and the next call tries again.
-        """
-        if self._path is None:
-            return False
-        try:
-            status = self._path.stat()
-            # Two writes within one tick of the clock differ in size, or in the file itself if it was replaced.
-            seen = (status.st_mtime_ns, status.st_size, status.st_ino)
-            if seen == self._seen:
-                return False
-            self.policy = loads(self._path.read_text(encoding="utf-8-sig"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise PolicyError(f"{self._path}: cannot be read ({error})") from None
-        except PolicyError as error:
-            raise PolicyError(f"{self._path}: {error}") from None
-        self._seen = seen
-        return True
 
 
 def gas_price_cap(caps: Caps, p90: int | None) -> int:

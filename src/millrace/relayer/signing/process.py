@@ -32,6 +32,7 @@ from millrace.relayer.journal.submissions import ROWS_AT_ONCE
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy, stages
+from millrace.relayer.rules.policy_file import PolicyFile
 from millrace.relayer.signing import keystore
 from millrace.relayer.signing.wire import (
     HEADER,
@@ -88,7 +89,7 @@ _Row = tuple[bytes, int, bytes]
 class Vault:
     """The keys and everything that must hold before one of them signs."""
 
-    def __init__(self, pairs: dict[int, KeyPair], network: NetworkProfile, journal: Path, rules: policy.PolicyFile):
+    def __init__(self, pairs: dict[int, KeyPair], network: NetworkProfile, journal: Path, rules: PolicyFile):
         self._pairs = pairs
         self._network = network
         self._relayers = stages.Relayers({shard: pair.public for shard, pair in pairs.items()})
@@ -253,8 +254,8 @@ def serve(connection: socket.socket, *, locked: bool = False) -> None:
 def _open_vault(start: Start) -> Vault:
     network = named_profile(start.profile, chain_id=start.chain_id)
     pairs = keystore.load(start.key_files, start.key_env, network, start.seeds, start.key_passphrase_file)
-    rules = policy.PolicyFile(start.policy_file)
-    rules.refresh()
+    rules = PolicyFile(start.policy_file, Path(start.journal).with_name(policy.KEPT))
+    rules.begin()
     return Vault(pairs, network, Path(start.journal), rules)
 
 
