@@ -185,21 +185,35 @@ def at_risk(config: Path | None, pairs: tuple[str, ...]) -> None:
 
 
 @policy.command("write-off")
-@click.argument("client_hash")
+@click.argument("client_hash", default="")
+@click.option("--older-than", type=click.FloatRange(min=0), help="All that are so many seconds old.")
+@click.option("--sender", default="", help="All of this sender (bech32).")
+@click.option("--ip", default="", help="All that this client address asked for.")
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file with the relayer's settings.")
 @click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="One relayer setting; repeatable.")
-def write_off(client_hash: str, config: Path | None, pairs: tuple[str, ...]) -> None:
-    """Count a fee at risk as spent: its transaction will not run, or it does not matter. It is audited.
+def write_off(
+    client_hash: str, older_than: float | None, sender: str, ip: str, config: Path | None, pairs: tuple[str, ...]
+) -> None:
+    """Count fees at risk as spent: their transactions will not run, or it does not matter. It is audited.
 
-    The relayer takes it within a second, or when it starts. Nothing else is ever signed for that sender and nonce.
+    Of one transaction, or of all that fit the options. The relayer takes it within a second, or when it starts. Nothing
+    else is ever signed for that sender and nonce, and the key keeps enough to pay until the nonce is used.
     """
     from millrace.relayer.journal import at_risk as fees
 
+    is_query = older_than is not None or bool(sender) or bool(ip)
+    if bool(client_hash) == is_query:
+        raise click.UsageError("name one client hash, or what to write off by --older-than, --sender or --ip")
     try:
-        fees.ask_write_off(_journal_path(config, pairs), client_hash)
+        journal = _journal_path(config, pairs)
+        if client_hash:
+            fees.ask_write_off(journal, client_hash)
+            click.echo(f"{client_hash} will be written off.")
+            return
+        found = fees.ask_write_offs(journal, older_than, sender, ip)
     except fees.AtRiskError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{client_hash} will be written off.")
+    click.echo(f"{len(found)} will be written off, {sum(item.fee for item in found)} atomic units together.")
 
 
 def _known_profile(_: click.Context, __: click.Parameter, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import Any
 
 import aiohttp
@@ -12,7 +13,7 @@ from relayer_support import GAS_PRICE, RELAYERS, Chain, entry_of, start, submit,
 from millrace.chain import address
 from millrace.chain.transaction import Transaction, chain_hash
 from millrace.relayer.metrics import make_registry
-from millrace.relayer.rules.policy import PolicyError
+from millrace.relayer.rules.policy import CallName, PolicyError
 
 FEE = 100_000 * GAS_PRICE
 """What a transfer can cost; blocks charge half of it."""
@@ -132,6 +133,71 @@ async def test_a_policy_file_that_is_cut_lets_nobody_in(world: Any) -> None:
     await world.start(policy_file=str(file))
     assert await submit(world, transfer(alice)) == ["sender not allowed"]
     assert await submit(world, transfer(bob), transfer(bob, 1)) == ["ok", "budget exhausted"]
+
+
+async def test_sign_only_for_wallets_without_a_coin(world: Any) -> None:
+    """Wallets that were never heard of get nothing signed to keep, and one address holds a share of what may be kept."""
+    budget = (
+        f"[budget]\nat_risk_sign_only = {40 * FEE}\n[caps]\nfee = {FEE}\n[quotas]\nsender_at_risk_sign_only = {FEE}"
+    )
+    await start(world, budget)
+    strangers, funded = [wallet(1, number) for number in range(4)], [wallet(1, 4 + number) for number in range(25)]
+    for pair in strangers:
+        world.api.set(pair.public, 0, 0)
+    assert set(await submit(world, *map(transfer, strangers), kind="sign")) == {"insufficient balance"}
+    for address_number in range(2):
+        mine = funded[address_number * 12 : address_number * 12 + 12]
+        to = wallet(1, 40 + address_number).public  # else the share of the receiver ends it
+        txs = [transfer(pair, receiver=to) for pair in mine]
+        answers = await submit(world, *txs, kind="sign", ip=f"10.0.0.{address_number}")
+        assert answers == ["ok"] * 10 + ["quota exhausted"] * 2
+    assert await submit(world, transfer(funded[-1]), kind="sign", ip="10.0.0.9") == ["ok"], "open to others"
+
+
+async def test_what_was_only_signed_is_broadcast_at_last(world: Any) -> None:
+    """What /v1/sign signed and nobody sent is sent by the relayer once its time is over, if it can run then."""
+    await start(world, "[strangers]\nsign_only_seconds = 0.0")
+    alice, service = wallet(1), world.service
+    assert await submit(world, transfer(alice), transfer(alice, 1), kind="sign") == ["ok", "ok"]
+    for entry in service.lifecycle.inflight.entries():
+        entry.created_ms -= 1
+    await service._broadcast_overdue()
+    (sent,) = await world.api.wait_submitted(1)
+    assert sent["nonce"] == 0, "the other one cannot run yet"
+    world.service.lifecycle.nonce_moved(alice.public, 1)
+    service.book.raise_nonce(alice.public, 1)
+    await service._broadcast_overdue()
+    assert (await world.api.wait_submitted(2))[1]["nonce"] == 1
+
+
+async def test_failing_calls_under_invented_names_from_one_address(world: Any) -> None:
+    """One address gets a share of a minute and no more; names that never succeeded are throttled as one function."""
+    await start(world, f"[budget]\nper_minute = {40 * FEE}\n[caps]\nfee = {5 * FEE}\n[quotas]\ncall_sample = 5")
+    contract = bytes(8) + b"\5\0" + b"c" * 20 + b"\0\1"
+    chain, answers = Chain(world, 1), []
+
+    def call(number: int, name: bytes) -> Transaction:
+        return transfer(wallet(1, number), receiver=contract, data=name, gas_limit=120_000)
+
+    fine = call(29, b"swap")
+    assert await submit(world, fine, ip="10.0.0.8") == ["ok"]
+    chain.final([entry_of(world, fine).tx])
+    world.service.lifecycle.sponsor.reputation.learn(
+        fine.sender, CallName(contract, "swap"), False, time.monotonic(), world.service.lifecycle.sponsor.policy.quotas
+    )
+    for number in range(12):
+        tx = call(number, b"invented%d" % number)
+        (answer,) = await submit(world, tx)
+        answers.append(answer)
+        if answer == "ok":
+            whole = entry_of(world, tx).tx
+            chain.final([whole], failing={chain_hash(whole): "no"})
+    assert answers == ["ok"] * 5 + ["call throttled"] * 7
+    plain = [transfer(wallet(1, 12 + number)) for number in range(12)]
+    answers = await submit(world, *plain)
+    assert 4 <= answers.count("ok") <= 8 and answers[-1] == "quota exhausted"
+    others = [transfer(wallet(1, 24 + number)) for number in range(3)] + [call(28, b"swap")]
+    assert await submit(world, *others, ip="10.0.0.9") == ["ok"] * 4
 
 
 async def test_a_superseded_transaction_costs_nothing(world: Any) -> None:

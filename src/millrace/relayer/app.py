@@ -33,6 +33,7 @@ from millrace.relayer.network.expired_senders import ExpiredSenders
 from millrace.relayer.network.gossip_peer import Peer
 from millrace.relayer.network.key_balances import KeyBalances
 from millrace.relayer.protocol import topics
+from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy
 from millrace.relayer.rules.policy_file import PolicyFile
 from millrace.relayer.rules.stages import Relayers
@@ -54,6 +55,7 @@ CURSOR_SECONDS = 1.0
 POLICY_SECONDS = 1.0
 HISTORY_SECONDS = 1.0
 TIDY_SECONDS = 60.0
+WRITE_OFFS_AT_ONCE = 200
 TIDY_ACCOUNTS = 64
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 HANDSHAKES, HANDSHAKES_PER_CLIENT = 1_000, 100
@@ -98,6 +100,7 @@ class Service:
         kept = Path(settings.data_dir) / policy.KEPT
         self._policy_file = PolicyFile(settings.policy_file, kept, keeps=True)
         self._keys = where_keys_are(settings, self.journal.path)
+        self._overdue_turn = 0
         self._background: set[asyncio.Task[None]] = set()
         self._started = contextlib.AsyncExitStack()
         """How each part that was started is stopped, the last one first."""
@@ -365,9 +368,13 @@ class Service:
 
     def _write_off(self) -> None:
         """Write off what an operator asked for by `millrace policy write-off`."""
+        done = 0
         for client_hash in self.journal.write_offs():
             if self.lifecycle.write_off(client_hash):
                 log.warning("written off", extra={"client_hash": client_hash.hex()})
+                done += 1
+            if done == WRITE_OFFS_AT_ONCE:
+                return  # the next second goes on
 
     async def _keep_history(self) -> None:
         while True:
@@ -384,7 +391,22 @@ class Service:
             self.lifecycle.sponsor.prune()
             self.lifecycle.drop_given_up(time.time_ns() // 1_000_000 - int(self.settings.lifetime_seconds * 1000))
             await given_up.ask(TIDY_ACCOUNTS)
+            await self._broadcast_overdue()
             await asyncio.sleep(TIDY_SECONDS)
+
+    async def _broadcast_overdue(self) -> None:
+        """Send what was only signed and can run now, once its time is over: what is signed is not hoarded for ever."""
+        seconds = self.lifecycle.sponsor.policy.strangers.sign_only_seconds
+        overdue = self.lifecycle.overdue(time.time_ns() // 1_000_000 - int(seconds * 1000))
+        first = self._overdue_turn if self._overdue_turn < len(overdue) else 0
+        self._overdue_turn = first + TIDY_ACCOUNTS  # in turns: some may never be able to run
+        for entry in overdue[first : first + TIDY_ACCOUNTS]:
+            try:
+                account = await self.accounts.know(entry.tx.sender)
+            except Refused:  # the chain API does not answer: the next round asks again
+                return
+            if account.nonce == entry.tx.nonce and account.balance >= entry.tx.value:
+                self.cosigner.send(entry)
 
     # ---- looking in
 

@@ -170,7 +170,7 @@ def test_policy_apply(tmp_path: Path) -> None:
 def test_every_entry_has_a_direction() -> None:
     """Each entry of the policy, made larger or smaller, is looser in one of both ways, or named as one that is not."""
     neither = {"budget.alert_balance", "budget.alert_seconds"}
-    for table in ("caps", "budget", "quotas"):
+    for table in ("caps", "budget", "quotas", "strangers"):
         for name in getattr(Policy(), table).__struct_fields__:
             ends = [loads(f"[{table}]\n{name} = {value}") for value in ("1", "2")]
             found = [looser(*ends), looser(*reversed(ends))]

@@ -115,6 +115,9 @@ class Lifecycle:
 
     def _check_sign_only(self, tx: Transaction, account: Account) -> None:
         """A signature to be broadcast by others must not be good for a nonce that lies far ahead."""
+        if not account.nonce and not account.balance:
+            text = "/v1/sign wants an account that has sent or holds something: send it by `relay`"
+            raise Refused(reasons.INSUFFICIENT_BALANCE.but(text))
         highest = account.nonce + self.sponsor.policy.quotas.sign_only_ahead
         if tx.nonce > highest:
             raise Refused(reasons.NONCE_TOO_HIGH.but(f"up to {highest} is signed without being broadcast", 10_000))
@@ -230,6 +233,14 @@ class Lifecycle:
         if entry.state == "signed":
             self._give_up(entry)
         return entry.client_hash
+
+    def overdue(self, before_ms: int) -> list[Entry]:
+        """What was only signed, and nobody has broadcast since before a time."""
+        return [
+            entry
+            for entry in self.inflight.entries()
+            if entry.kind == "sign" and entry.state == "signed" and not entry.broadcast and entry.created_ms < before_ms
+        ]
 
     def drop_given_up(self, before_ms: int) -> None:
         """Let go of given-up transactions that nobody here signed and that began before `before_ms`."""

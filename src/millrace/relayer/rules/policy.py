@@ -98,6 +98,22 @@ class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """… out of at least this many."""
 
 
+class Strangers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The most one stranger may hold of each pool of a key (budgets, at risk, losses), in percent; 100 is all of it.
+
+    A share is never less than `caps.fee`.
+    """
+
+    address_percent: int = 25
+    """Of one client address."""
+    receiver_percent: int = 50
+    """Of all transactions to one receiver that no allow-list names."""
+    function_percent: int = 50
+    """Of all calls of one function; the names of a contract's functions that never succeeded are one function."""
+    sign_only_seconds: float = 3600.0
+    """What /v1/sign signed is broadcast by the relayer itself after so long, if it can run."""
+
+
 class Lists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who and what is sponsored. An empty allow-list allows all; a deny-list wins."""
 
@@ -120,6 +136,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: Budget = Budget()
     quotas: Quotas = Quotas()
     lists: Lists = Lists()
+    strangers: Strangers = Strangers()
     paused_shards: tuple[int, ...] = ()
     """Shards whose key signs nothing for now."""
 
@@ -187,7 +204,12 @@ def _in_words(text: str) -> str:
 
 def _check_ranges(policy: Policy) -> None:
     """Raise `PolicyError` for values that cannot be meant."""
-    for name, table in (("caps", policy.caps), ("budget", policy.budget), ("quotas", policy.quotas)):
+    for name, table in (
+        ("caps", policy.caps),
+        ("budget", policy.budget),
+        ("quotas", policy.quotas),
+        ("strangers", policy.strangers),
+    ):
         for field in table.__struct_fields__:
             value = getattr(table, field)
             most, words = (MOST_SECONDS, "ten years") if isinstance(value, float) else (MOST, "10^30")
@@ -198,6 +220,9 @@ def _check_ranges(policy: Policy) -> None:
         raise PolicyError("quotas.failures: at least 1")
     if not 1 <= quotas.call_failure_percent <= 100:
         raise PolicyError("quotas.call_failure_percent: from 1 to 100; a large call_sample turns it off")
+    for name in ("address_percent", "receiver_percent", "function_percent"):
+        if not 1 <= getattr(policy.strangers, name) <= 100:
+            raise PolicyError(f"strangers.{name}: from 1 to 100; 100 turns it off")
     for shard in policy.paused_shards:
         if not 0 <= shard < SHARDS:
             raise PolicyError(f"paused_shards: there is no shard {shard}, only 0 to {SHARDS - 1}")

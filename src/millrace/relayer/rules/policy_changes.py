@@ -26,6 +26,9 @@ _ENTRIES = {
         ), HIGHER,
     )
     | {"first_ban_seconds": LOWER, "longest_ban_seconds": LOWER},
+    "strangers": dict.fromkeys(
+        ("address_percent", "receiver_percent", "function_percent", "sign_only_seconds"), HIGHER
+    ),
 }  # fmt: skip
 """Of each entry with a number; `lists` and `paused_shards` have rules of their own."""
 
