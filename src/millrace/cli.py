@@ -93,9 +93,10 @@ def policy() -> None:
 
 @policy.command()
 @click.argument("transaction", type=click.File("rb"))
+@click.option("--person", default="", help="As if it came with an API key of this one of the policy's people.")
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file with the relayer's settings.")
 @click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="One relayer setting; repeatable.")
-def explain(transaction: BinaryIO, config: Path | None, pairs: tuple[str, ...]) -> None:
+def explain(transaction: BinaryIO, person: str, config: Path | None, pairs: tuple[str, ...]) -> None:
     """Say what the policy would do with a transaction (a JSON file, - for standard input), and why."""
     from millrace.relayer.rules import explain as explaining
     from millrace.relayer.rules import policy as policies
@@ -111,7 +112,7 @@ def explain(transaction: BinaryIO, config: Path | None, pairs: tuple[str, ...]) 
         if settings.key_files:
             keys = keystore.public_keys(settings.key_files)
             relayers = stages.Relayers({network.shard_of(key): key for key in keys})
-        steps = list(explaining.explain(transaction.read(), rules.policy, network, relayers))
+        steps = list(explaining.explain(transaction.read(), rules.policy, network, relayers, person=person))
     except (SettingsError, policies.PolicyError, keystore.KeyStoreError, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     if relayers is None:
@@ -163,6 +164,17 @@ def apply_policy(file: Path, allow_looser: bool, config: Path | None, pairs: tup
     except (SettingsError, policies.PolicyError, OSError, UnicodeDecodeError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"{settings.policy_file} is written; {len(changes)} entries changed.")
+
+
+@policy.command("new-key")
+def new_key() -> None:
+    """Make an API key for somebody: the key for them, and what the policy file says of it."""
+    import secrets
+
+    from millrace.relayer.rules import policy as policies
+
+    key = secrets.token_urlsafe(32)
+    click.echo(f'Authorization: Bearer {key}\n[people.NAME]\nkeys = ["{policies.hash_of_key(key)}"]')
 
 
 @policy.command("at-risk")

@@ -8,12 +8,12 @@ from typing import Any
 
 import aiohttp
 from prometheus_client import generate_latest
-from relayer_support import GAS_PRICE, RELAYERS, Chain, entry_of, start, submit, transfer, wallet
+from relayer_support import GAS_PRICE, RELAYERS, Chain, Client, as_json, entry_of, start, submit, transfer, wallet
 
 from millrace.chain import address
 from millrace.chain.transaction import Transaction, chain_hash
 from millrace.relayer.metrics import make_registry
-from millrace.relayer.rules.policy import CallName, PolicyError
+from millrace.relayer.rules.policy import CallName, PolicyError, hash_of_key
 
 FEE = 100_000 * GAS_PRICE
 """What a transfer can cost; blocks charge half of it."""
@@ -198,6 +198,40 @@ async def test_failing_calls_under_invented_names_from_one_address(world: Any) -
     assert 4 <= answers.count("ok") <= 8 and answers[-1] == "quota exhausted"
     others = [transfer(wallet(1, 24 + number)) for number in range(3)] + [call(28, b"swap")]
     assert await submit(world, *others, ip="10.0.0.9") == ["ok"] * 4
+
+
+async def test_known_people_have_budgets_of_their_own(world: Any) -> None:
+    """Who shows an API key is bounded by a budget of their own, not by a stranger's share; a wrong key is told."""
+    key = "k" * 40
+    policy = (
+        f"[budget]\nper_minute = {40 * FEE}\n[caps]\nfee = {FEE}\n[strangers]\naddress_percent = 10\n"
+        f'[people.wallet]\nkeys = ["{hash_of_key(key)}"]\nper_minute = {6 * FEE}'
+    )
+    await start(world, policy)
+    mine = {"transactions": [as_json(transfer(wallet(1, number))) for number in range(8)]}
+    async with aiohttp.ClientSession(world.http) as http:
+        reasons = {}
+        for shown, name in ((key, "known"), ("other", "wrong"), ("", "stranger")):
+            headers = {"Authorization": f"Bearer {shown}"} if shown else {}
+            async with http.post("/v1/sign", json=mine, headers=headers) as answer:
+                reasons[name] = answer.status, await answer.json()
+    assert len(reasons["known"][1]["transactions"]) == 6
+    assert {item["detail"] for item in reasons["known"][1]["failed"]} == {"the budget of wallet is used up"}
+    assert reasons["wrong"] == (401, {"error": "invalid api key: " + reasons["wrong"][1]["error"].partition(": ")[2]})
+    assert len(reasons["stranger"][1]["transactions"]) == 8, "the same bytes again, and two more of a share of four"
+    strangers = [transfer(wallet(1, 10 + number)) for number in range(6)]
+    assert (await submit(world, *strangers)).count("ok") == 4, "their own share"
+    async with aiohttp.ClientSession(headers={"Authorization": "Bearer no"}) as http, http.ws_connect(world.ws) as ws:
+        client = Client(ws)
+        assert (await client.ask(action="relay", tx=as_json(strangers[0])))["reason"] == "invalid api key"
+
+
+async def test_only_who_needs_it_is_sponsored(world: Any) -> None:
+    """Where the policy says so, who holds enough pays for itself."""
+    await start(world, "[strangers]\nsponsor_below = 1000")
+    world.api.set(wallet(1).public, 0, 999)
+    world.api.set(wallet(1, 1).public, 0, 1000)
+    assert await submit(world, transfer(wallet(1)), transfer(wallet(1, 1))) == ["ok", "sender not allowed"]
 
 
 async def test_a_superseded_transaction_costs_nothing(world: Any) -> None:

@@ -28,6 +28,9 @@ class Submitter:
         self.finished: dict[int, asyncio.Future[None]] = {}
         self.results: list[Reason] = [reasons.NONCE_TOO_LOW]
 
+    def person_of(self, authorization: str | None) -> str:
+        return ""
+
     async def take(self, origin: Any, raws: Any, announce: Any = None) -> Batch:
         number = len(self.taken)
         self.taken.append(len(raws))
@@ -46,6 +49,7 @@ class Session:
     """What the lane needs of a connection."""
 
     client = "client"
+    authorization = None
 
     def __init__(self) -> None:
         self.closed = False

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from millrace import cli
 from millrace.relayer.rules import policy_file
-from millrace.relayer.rules.policy import Policy, PolicyError, loads
+from millrace.relayer.rules.policy import Policy, PolicyError, loads, name_of
 from millrace.relayer.rules.policy_changes import looser
 from millrace.relayer.rules.policy_file import PolicyFile, seal
 
@@ -175,6 +175,42 @@ def test_every_entry_has_a_direction() -> None:
             ends = [loads(f"[{table}]\n{name} = {value}") for value in ("1", "2")]
             found = [looser(*ends), looser(*reversed(ends))]
             assert sorted(map(len, found)) == ([0, 0] if f"{table}.{name}" in neither else [0, 1]), name
+
+
+def test_people_and_who_needs_it() -> None:
+    """Somebody new, another key or a larger budget is looser; so is to sponsor more of those who need it less."""
+    texts = ["", '[people.a]\nkeys = ["%s"]' % ("0" * 64), '[people.a]\nkeys = ["%s"]\nper_hour = 1' % ("1" * 64)]
+    nobody, someone, other = (loads(text) for text in texts)
+    assert looser(nobody, someone) == ["people.a"] and looser(someone, nobody) == []
+    assert looser(someone, other) == ["people.a.keys"] and looser(other, someone) == [
+        "people.a.keys",
+        "people.a.per_hour",
+    ]
+    few, more, everybody = (loads(f"[strangers]\nsponsor_below = {value}") for value in (5, 6, 0))
+    assert looser(few, more) and looser(more, everybody) and not looser(everybody, few) and not looser(more, few)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[people.a]\nkeys = ['short']", "people.a.keys: not the hash"),
+        ("[people.a]\nper_hour = -1", "people.a.per_hour: negative"),
+        ("[people.a]\nper_hours = 1", "did you mean `per_hour`"),
+        ("[people.a]\nper_hour = 1.5", "no whole number"),
+        (f"[people.a]\nkeys = ['{'0' * 64}']\n[people.b]\nkeys = ['{'0' * 64}']", "of a, too"),
+    ],
+)
+def test_people_that_cannot_be_meant(text: str, words: str) -> None:
+    """A wrong entry of somebody is named with theirs."""
+    with pytest.raises(PolicyError, match=words):
+        loads(text)
+
+
+def test_a_new_key_is_one_of_the_policys() -> None:
+    """What the command prints for the policy file is the hash of what it prints for the person."""
+    lines = CliRunner().invoke(cli.main, ["policy", "new-key"]).output.splitlines()
+    key = lines[0].removeprefix("Authorization: Bearer ")
+    assert name_of(key, loads("\n".join(lines[1:])).people) == "NAME" and name_of("x", {}) is None
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from millrace.runtime.client_address import ClientAddress, is_local
 
 _STATUS = {
     reasons.RATE_LIMIT.code: 429,
+    reasons.INVALID_API_KEY.code: 401,
     reasons.BUSY.code: 503,
     reasons.NOT_READY.code: 503,
     reasons.MESSAGE_TOO_LARGE.code: 413,
@@ -112,7 +113,8 @@ class RestApi:
         remote = self._client(request)
         transactions = await self._read(await self._receive(request, remote), remote)
         _charge(self._submissions, remote, len(transactions), "too many transactions from this address")
-        batch = await self._submitter.take(Origin(kind, remote), transactions)
+        person = self._submitter.person_of(request.headers.get("Authorization"))
+        batch = await self._submitter.take(Origin(kind, remote, person), transactions)
         results = await self._submitter.finish(batch)
         for result in results:
             if isinstance(result, Reason):

@@ -31,6 +31,7 @@ class Submitting(Protocol):
     """What a lane knows of the session it works for."""
 
     client: str
+    authorization: str | None
     closed: bool
 
     def charge(self, cost: float) -> bool: ...
@@ -87,7 +88,12 @@ class SubmissionLane:
         return None
 
     def _admit(self, request: Relay | Broadcast) -> bool:
-        """Take a submission from the client's rate; otherwise it is told when to come again."""
+        """Take a submission from the client's rate; else it is told when to come again, or that its key is wrong."""
+        try:
+            self._shared.submitter.person_of(self._session.authorization)
+        except Refused as refusal:
+            self._session.refuse(_action(request), refusal.reason, request.request_id)
+            return False
         size = len(messages.transactions_of(request))
         wait = self._shared.submissions.take(self._session.client, size, self._shared.clock())
         if wait:
@@ -146,7 +152,10 @@ class SubmissionLane:
         """Take a submission; what is left is to finish it."""
         subscribed: dict[bytes, str] = {}
         announce = partial(self._auto_subscribe, into=subscribed) if request.auto_subscribe else None
-        origin = Origin(_action(request), self._session.client)
+        person = ""
+        with contextlib.suppress(Refused):  # its key was taken away since it was admitted
+            person = self._shared.submitter.person_of(self._session.authorization)
+        origin = Origin(_action(request), self._session.client, person)
         batch = await self._shared.submitter.take(origin, messages.transactions_of(request), announce)
         return self._finish(request, batch, subscribed)
 

@@ -39,6 +39,10 @@ class Spender(msgspec.Struct, frozen=True, gc=False):
     """How large a stranger's shares are; `None` for whom they do not bound."""
     least: int = 0
     """No share is smaller."""
+    person: str = ""
+    """Who is known by an API key …"""
+    own: Budget | None = None
+    """… and has this budget instead of shares, and of the quotas of addresses and receivers."""
 
 
 class _KeyAccount:
@@ -102,6 +106,7 @@ class Reservation(msgspec.Struct, eq=False, gc=False):
     charge: Charge
     sign_only: bool
     by_receiver: Share | None
+    """The receiver's share; of whom an API key made known, their own budget."""
     by_function: Share | None
     is_open: bool = True
 
@@ -164,6 +169,10 @@ class Budgets:
         purse.turn(now)
         _check_budget(purse.account, fee, now, budget, sign_only)
         _check_quotas(purse, receiver, fee, now, quotas, sign_only)
+        if who.own is not None:
+            person = self._shares.find((b"", who.person))
+            person.check(f"the budget of {who.person}", fee, now, Rule(who.own, 100, 0), sign_only)
+            return self._take(purse, who, receiver, fee, now, sign_only, person, None)
         by_receiver = None if who.receiver is None else self._shares.find((who.key, who.receiver))
         by_function = None if who.call is None else self._shares.find((who.key, who.call))
         if who.strangers is not None:
@@ -172,8 +181,8 @@ class Budgets:
                 ("this receiver", by_receiver, who.strangers.receiver_percent),
                 ("this function", by_function, who.strangers.function_percent),
             ):
-                if share is not None:
-                    share.check(whose, fee, now, Rule(budget, percent, who.least), sign_only)
+                if share is not None and percent < 100:
+                    share.check(f"the share of {whose}", fee, now, Rule(budget, percent, who.least), sign_only)
         return self._take(purse, who, receiver, fee, now, sign_only, by_receiver, by_function)
 
     def restore(self, who: Spender, fee: int, time: float, *, sign_only: bool) -> Reservation:
@@ -185,7 +194,8 @@ class Budgets:
         """The transaction ran and cost `actual`; the rest is free again. It counts as lost until `decide` says not."""
         actual = max(0, min(actual, reservation.charge.amount))
         self._close(reservation, actual, now)
-        return _undecided(reservation.purse.account, actual, now, reservation.purse.share)
+        share = reservation.purse.share if reservation.purse.share is not None else reservation.by_receiver
+        return _undecided(reservation.purse.account, actual, now, share)
 
     def undecided(self, key: bytes, fee: int, now: float) -> Undecided:
         """Take over the fee of a transaction that ran before a restart, and of which the end is not known."""
@@ -276,8 +286,9 @@ class Budgets:
         if who.receiver is not None and receiver is not None:
             self._receivers.use(who.receiver, receiver)
             receiver.window.add(charge)
-        if who.receiver is not None and by_receiver is not None:
-            self._shares.use((who.key, who.receiver), by_receiver)
+        if by_receiver is not None:
+            owner = (who.key, who.receiver) if who.own is None and who.receiver is not None else (b"", who.person)
+            self._shares.use(owner, by_receiver)
         if who.call is not None and by_function is not None:
             self._shares.use((who.key, who.call), by_function)
         for share in (purse.share, by_receiver, by_function):

@@ -48,20 +48,18 @@ class Share:
 
     def check(self, whose: str, fee: int, now: float, rule: Rule, sign_only: bool) -> None:
         """Raise `Refused` unless it may hold so much more."""
-        if rule.percent >= 100:
-            return
         budget = rule.budget
         for window, pool in zip(self.windows, (budget.per_minute, budget.per_hour, budget.per_day), strict=True):
             if window.sum(now) + fee > rule.of(pool):
                 wait = max(1, int(window.wait(now) * 1000))
-                raise Refused(reasons.QUOTA_EXHAUSTED.but(f"the share of {whose} is used up", wait))
+                raise Refused(reasons.QUOTA_EXHAUSTED.but(f"{whose} is used up", wait))
         if self.at_risk + fee > rule.of(budget.at_risk) or (
             sign_only and self.at_risk_sign_only + fee > rule.of(budget.at_risk_sign_only)
         ):
-            text = f"the share of {whose} is signed and not yet executed"
+            text = f"{whose} is signed and not yet executed"
             raise Refused(reasons.QUOTA_EXHAUSTED.but(text, 10_000))
         if self.losses.sum(now) + self.at_risk + fee > rule.of(budget.loss_per_hour):
-            text = f"the share of {whose} went to transactions that failed, or may"
+            text = f"{whose} went to transactions that failed, or may"
             raise Refused(reasons.QUOTA_EXHAUSTED.but(text, 10_000))
 
 

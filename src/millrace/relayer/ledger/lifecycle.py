@@ -86,7 +86,7 @@ class Lifecycle:
         if tx.nonce > MAX_NONCE:
             raise Refused(reasons.INVALID_NONCE.but(f"at most {MAX_NONCE}"))
         if origin.kind == "sign":
-            self._check_sign_only(tx, account)
+            self._check_sign_only(tx, account, origin)
         _check_guardian(tx, account)
         self._check_room(tx.sender, origin)
         sponsored = origin.is_sponsored
@@ -100,8 +100,15 @@ class Lifecycle:
             if fee + owed > payer.balance:
                 raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it costs its relayer {fee}, which has not as much"))
         if sponsored:
+            self._check_need(account, origin)
             fee = self.sponsor.check(item, self.inflight.owed(tx.relayer))
         return Approved(item, fee)
+
+    def _check_need(self, account: Account, origin: Origin) -> None:
+        """Strangers who can pay for themselves are not sponsored, where the policy says so."""
+        below = self.sponsor.policy.strangers.sponsor_below
+        if below and not origin.person and account.balance >= below:
+            raise Refused(reasons.SENDER_NOT_ALLOWED.but(f"only senders that hold less than {below} are sponsored"))
 
     def _check_room(self, sender: bytes, origin: Origin) -> None:
         """Nobody may fill the table for the others: not a sender, not an address, not what is free of charge."""
@@ -113,9 +120,9 @@ class Lifecycle:
         if self.inflight.of_ip(origin.ip) >= quotas.ip_in_flight:
             raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("of this address; wait for earlier ones", 1_000))
 
-    def _check_sign_only(self, tx: Transaction, account: Account) -> None:
+    def _check_sign_only(self, tx: Transaction, account: Account, origin: Origin) -> None:
         """A signature to be broadcast by others must not be good for a nonce that lies far ahead."""
-        if not account.nonce and not account.balance:
+        if not origin.person and not account.nonce and not account.balance:
             text = "/v1/sign wants an account that has sent or holds something: send it by `relay`"
             raise Refused(reasons.INSUFFICIENT_BALANCE.but(text))
         highest = account.nonce + self.sponsor.policy.quotas.sign_only_ahead
@@ -138,6 +145,7 @@ class Lifecycle:
             self._wall_ms(),
             examined.target,
             origin.ip,
+            person=origin.person,
             losses=self._losses,
         )
         if origin.is_sponsored:
@@ -239,7 +247,11 @@ class Lifecycle:
         return [
             entry
             for entry in self.inflight.entries()
-            if entry.kind == "sign" and entry.state == "signed" and not entry.broadcast and entry.created_ms < before_ms
+            if entry.kind == "sign"
+            and entry.state == "signed"
+            and not entry.broadcast
+            and not entry.person
+            and entry.created_ms < before_ms
         ]
 
     def drop_given_up(self, before_ms: int) -> None:

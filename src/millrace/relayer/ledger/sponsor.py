@@ -27,7 +27,7 @@ from millrace.relayer.ledger.written_off import WrittenOff, WrittenOffFee
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy
-from millrace.relayer.rules.policy import Policy, Strangers, Target
+from millrace.relayer.rules.policy import Budget, Policy, Strangers, Target
 from millrace.relayer.rules.stages import Authenticated
 
 MAX_REMEMBERED = 200_000
@@ -169,6 +169,17 @@ class Sponsor:
             call = self.reputation.name_of(call)
         strangers = self._strangers(target)
         who = Spender(tx.relayer, tx.sender, entry.ip, target.receiver, call, strangers, rules.caps.fee)
+        person = rules.people.get(entry.person)
+        if person is not None:
+            own = Budget(
+                per_minute=person.per_minute,
+                per_hour=person.per_hour,
+                per_day=person.per_day,
+                at_risk=person.at_risk,
+                at_risk_sign_only=person.at_risk_sign_only,
+                loss_per_hour=person.loss_per_hour,
+            )
+            who = Spender(tx.relayer, tx.sender, None, None, person=entry.person, own=own)
         self._reservations[entry.client_hash] = self.budgets.reserve(
             who, entry.fee, self._clock(), self.policy.budget, self.policy.quotas, sign_only=entry.kind == "sign"
         )

@@ -29,6 +29,7 @@ from millrace.relayer.network.account_source import AccountSource
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.rules import stages
+from millrace.relayer.rules.policy import name_of
 from millrace.relayer.rules.slices import PART, STRETCH, Part, cost_of, next_part
 from millrace.relayer.rules.stages import Authenticated, Examined, Journalled, Origin, Relayers, Reserved, Signed
 from millrace.relayer.signing.handle import SignerError
@@ -80,6 +81,19 @@ class Submitter:
         self._taking = Shares(TAKING)
         self._finishing = Shares(FINISHING)
         self._company = Company(ALONE_SECONDS)
+
+    def person_of(self, authorization: str | None) -> str:
+        """Who shows this `Authorization` header: a name of the policy, or empty for strangers. Raises `Refused`."""
+        people = self._lifecycle.sponsor.policy.people
+        scheme, _, key = (authorization or "").partition(" ")
+        if not people or scheme.lower() != "bearer":
+            return ""
+        name = name_of(key.strip(), people)
+        if name is None:
+            raise Refused(
+                reasons.INVALID_API_KEY.but("the policy names nobody with it; without a key you are a stranger")
+            )
+        return name
 
     # ---- parsed → authenticated → approved → reserved
 
