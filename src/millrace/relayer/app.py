@@ -332,7 +332,7 @@ class Service:
             except JournalError as error:  # the next second asks again
                 log.error("what is to be written off cannot be read", extra={"error": str(error)})
             try:
-                if await asyncio.to_thread(self._policy_file.refresh):
+                if self._policy_file.is_changed and await asyncio.to_thread(self._policy_file.refresh):
                     self._take_policy()
                 wrong = ""
             except policy.PolicyError as error:

@@ -98,6 +98,14 @@ class PolicyFile:
         self.rejected = ""
         """Why the file as it is now does not hold, if so."""
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether `refresh` would read anything."""
+        try:
+            return self._path is not None and _seen(self._path) != self._seen
+        except PolicyError:
+            return True
+
     def refresh(self) -> bool:
         """Read the file if it is another than the last that was read; whether there is a new policy.
 
@@ -143,12 +151,7 @@ class PolicyFile:
             raise PolicyError(f"{self._kept}: {error}; {advice}") from None
 
     def _read(self, path: Path) -> bool:
-        try:
-            status = path.stat()
-        except OSError as error:
-            raise PolicyError(f"cannot be read ({error})") from None
-        # Two writes within one tick of the clock differ in size, or in the file itself if it was replaced.
-        seen = (status.st_mtime_ns, status.st_size, status.st_ino)
+        seen = _seen(path)
         if seen == self._seen:
             return False
         text = _text_of(path)
@@ -167,6 +170,15 @@ class PolicyFile:
                 raise PolicyError(f"cannot be kept as the last good one ({error})") from None
         self.policy, self._known, self._seen = policy, True, seen
         return True
+
+
+def _seen(path: Path) -> tuple[int, ...]:
+    """What a file that is another has otherwise: two writes within one tick differ in size, or in the file itself."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise PolicyError(f"cannot be read ({error})") from None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _text_of(path: Path) -> str:
