@@ -18,6 +18,7 @@ from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction, chain_hash, signing_message, to_json
 from millrace.relayer.journal import identity
+from millrace.relayer.rules.policy_file import seal
 from millrace.relayer.rules.stages import Origin
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.submission.batch import Accepted
@@ -316,7 +317,7 @@ async def start(world: Any, policy: str = "", **changes: Any) -> None:
     """Start a relayer under this policy."""
     if policy:
         file = world.folder / "policy.toml"
-        file.write_text(policy)
+        file.write_text(seal(policy))
         changes["policy_file"] = str(file)
     await world.start(**changes)
 

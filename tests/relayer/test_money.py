@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import Any
 
 import aiohttp
-from relayer_support import GAS_PRICE, RELAYERS, Chain, entry_of, start, submit, transfer, wallet
+from prometheus_client import generate_latest
+from relayer_support import GAS_PRICE, RELAYERS, Chain, Client, as_json, entry_of, start, submit, transfer, wallet
 
+from millrace.chain import address
 from millrace.chain.transaction import Transaction, chain_hash
+from millrace.relayer.metrics import make_registry
+from millrace.relayer.rules.policy import CallName, PolicyError, hash_of_key
 
 FEE = 100_000 * GAS_PRICE
 """What a transfer can cost; blocks charge half of it."""
@@ -106,6 +112,126 @@ async def test_a_refill_counts_when_its_block_is_final(world: Any) -> None:
     chain.finalise(block)
     txs = [transfer(wallet(1), nonce) for nonce in range(3)]
     assert await submit(world, *txs) == ["ok", "ok", "relayer balance too low"]
+
+
+async def test_a_policy_file_that_is_cut_lets_nobody_in(world: Any) -> None:
+    """Cut in the middle or emptied, also over a restart: denied senders stay denied, a small budget stays small."""
+    alice, bob = wallet(1), wallet(1, 1)
+    denied = f'[budget]\nper_minute = {FEE}\n[lists]\ndeny_senders = ["{address.encode(alice.public)}"]\n'
+    await start(world, denied)
+    file = world.folder / "policy.toml"
+    for size in (0, len("[budget]\n"), denied.index("[lists]"), len(denied) - 3):
+        file.write_text(denied[:size])
+        with contextlib.suppress(PolicyError):
+            world.service._read_policy()
+        policy = world.service.lifecycle.sponsor.policy
+        assert policy.budget.per_minute == FEE and policy.lists.deny_senders
+        assert b"relayer_policy_rejected 1.0" in generate_latest(make_registry(world.service.measured()))
+    assert await submit(world, transfer(alice)) == ["sender not allowed"]
+    file.write_text("")
+    await world.stop()
+    await world.start(policy_file=str(file))
+    assert await submit(world, transfer(alice)) == ["sender not allowed"]
+    assert await submit(world, transfer(bob), transfer(bob, 1)) == ["ok", "budget exhausted"]
+
+
+async def test_sign_only_for_wallets_without_a_coin(world: Any) -> None:
+    """Wallets that were never heard of get nothing signed to keep, and an address has a share of what may be kept."""
+    budget = (
+        f"[budget]\nat_risk_sign_only = {40 * FEE}\n[caps]\nfee = {FEE}\n[quotas]\nsender_at_risk_sign_only = {FEE}"
+    )
+    await start(world, budget)
+    strangers, funded = [wallet(1, number) for number in range(4)], [wallet(1, 4 + number) for number in range(25)]
+    for pair in strangers:
+        world.api.set(pair.public, 0, 0)
+    assert set(await submit(world, *map(transfer, strangers), kind="sign")) == {"insufficient balance"}
+    for address_number in range(2):
+        mine = funded[address_number * 12 : address_number * 12 + 12]
+        to = wallet(1, 40 + address_number).public  # else the share of the receiver ends it
+        txs = [transfer(pair, receiver=to) for pair in mine]
+        answers = await submit(world, *txs, kind="sign", ip=f"10.0.0.{address_number}")
+        assert answers == ["ok"] * 10 + ["quota exhausted"] * 2
+    assert await submit(world, transfer(funded[-1]), kind="sign", ip="10.0.0.9") == ["ok"], "open to others"
+
+
+async def test_what_was_only_signed_is_broadcast_at_last(world: Any) -> None:
+    """What /v1/sign signed and nobody sent is sent by the relayer once its time is over, if it can run then."""
+    await start(world, "[strangers]\nsign_only_seconds = 0.0")
+    alice, service = wallet(1), world.service
+    assert await submit(world, transfer(alice), transfer(alice, 1), kind="sign") == ["ok", "ok"]
+    for entry in service.lifecycle.inflight.entries():
+        entry.created_ms -= 1
+    await service._broadcast_overdue()
+    (sent,) = await world.api.wait_submitted(1)
+    assert sent["nonce"] == 0, "the other one cannot run yet"
+    world.service.lifecycle.nonce_moved(alice.public, 1)
+    service.book.raise_nonce(alice.public, 1)
+    await service._broadcast_overdue()
+    assert (await world.api.wait_submitted(2))[1]["nonce"] == 1
+
+
+async def test_failing_calls_under_invented_names_from_one_address(world: Any) -> None:
+    """One address gets a share of a minute and no more; names that never succeeded are throttled as one function."""
+    await start(world, f"[budget]\nper_minute = {40 * FEE}\n[caps]\nfee = {5 * FEE}\n[quotas]\ncall_sample = 5")
+    contract = bytes(8) + b"\5\0" + b"c" * 20 + b"\0\1"
+    chain, answers = Chain(world, 1), []
+
+    def call(number: int, name: bytes) -> Transaction:
+        return transfer(wallet(1, number), receiver=contract, data=name, gas_limit=120_000)
+
+    fine = call(29, b"swap")
+    assert await submit(world, fine, ip="10.0.0.8") == ["ok"]
+    chain.final([entry_of(world, fine).tx])
+    world.service.lifecycle.sponsor.reputation.learn(
+        fine.sender, CallName(contract, "swap"), False, time.monotonic(), world.service.lifecycle.sponsor.policy.quotas
+    )
+    for number in range(12):
+        tx = call(number, b"invented%d" % number)
+        (answer,) = await submit(world, tx)
+        answers.append(answer)
+        if answer == "ok":
+            whole = entry_of(world, tx).tx
+            chain.final([whole], failing={chain_hash(whole): "no"})
+    assert answers == ["ok"] * 5 + ["call throttled"] * 7
+    plain = [transfer(wallet(1, 12 + number)) for number in range(12)]
+    answers = await submit(world, *plain)
+    assert 4 <= answers.count("ok") <= 8 and answers[-1] == "quota exhausted"
+    others = [transfer(wallet(1, 24 + number)) for number in range(3)] + [call(28, b"swap")]
+    assert await submit(world, *others, ip="10.0.0.9") == ["ok"] * 4
+
+
+async def test_known_people_have_budgets_of_their_own(world: Any) -> None:
+    """Who shows an API key is bounded by a budget of their own, not by a stranger's share; a wrong key is told."""
+    key = "k" * 40
+    policy = (
+        f"[budget]\nper_minute = {40 * FEE}\n[caps]\nfee = {FEE}\n[strangers]\naddress_percent = 10\n"
+        f'[people.wallet]\nkeys = ["{hash_of_key(key)}"]\nper_minute = {6 * FEE}'
+    )
+    await start(world, policy)
+    mine = {"transactions": [as_json(transfer(wallet(1, number))) for number in range(8)]}
+    async with aiohttp.ClientSession(world.http) as http:
+        reasons = {}
+        for shown, name in ((key, "known"), ("other", "wrong"), ("", "stranger")):
+            headers = {"Authorization": f"Bearer {shown}"} if shown else {}
+            async with http.post("/v1/sign", json=mine, headers=headers) as answer:
+                reasons[name] = answer.status, await answer.json()
+    assert len(reasons["known"][1]["transactions"]) == 6
+    assert {item["detail"] for item in reasons["known"][1]["failed"]} == {"the budget of wallet is used up"}
+    assert reasons["wrong"] == (401, {"error": "invalid api key: " + reasons["wrong"][1]["error"].partition(": ")[2]})
+    assert len(reasons["stranger"][1]["transactions"]) == 8, "the same bytes again, and two more of a share of four"
+    strangers = [transfer(wallet(1, 10 + number)) for number in range(6)]
+    assert (await submit(world, *strangers)).count("ok") == 4, "their own share"
+    async with aiohttp.ClientSession(headers={"Authorization": "Bearer no"}) as http, http.ws_connect(world.ws) as ws:
+        client = Client(ws)
+        assert (await client.ask(action="relay", tx=as_json(strangers[0])))["reason"] == "invalid api key"
+
+
+async def test_only_who_needs_it_is_sponsored(world: Any) -> None:
+    """Where the policy says so, who holds enough pays for itself."""
+    await start(world, "[strangers]\nsponsor_below = 1000")
+    world.api.set(wallet(1).public, 0, 999)
+    world.api.set(wallet(1, 1).public, 0, 1000)
+    assert await submit(world, transfer(wallet(1)), transfer(wallet(1, 1))) == ["ok", "sender not allowed"]
 
 
 async def test_a_superseded_transaction_costs_nothing(world: Any) -> None:

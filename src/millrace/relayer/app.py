@@ -39,7 +39,9 @@ from millrace.relayer.network.expired_senders import ExpiredSenders
 from millrace.relayer.network.gossip_peer import Peer
 from millrace.relayer.network.key_balances import KeyBalances
 from millrace.relayer.protocol import topics
+from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy
+from millrace.relayer.rules.policy_file import PolicyFile
 from millrace.relayer.rules.stages import Relayers
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.signing.handle import SignerError, SigningProcess, where_keys_are
@@ -59,6 +61,7 @@ CURSOR_SECONDS = 1.0
 POLICY_SECONDS = 1.0
 HISTORY_SECONDS = 1.0
 TIDY_SECONDS = 60.0
+WRITE_OFFS_AT_ONCE = 200
 TIDY_ACCOUNTS = 64
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 HANDSHAKES, HANDSHAKES_PER_CLIENT = 1_000, 100
@@ -100,8 +103,10 @@ class Service:
         self.lifecycle.sponsor.p90 = self.statistics.gas.p90
         self.tracker = Tracker()
         self.book = AccountBook()
-        self._policy_file = policy.PolicyFile(settings.policy_file)
+        kept = Path(settings.data_dir) / policy.KEPT
+        self._policy_file = PolicyFile(settings.policy_file, kept, keeps=True)
         self._keys = where_keys_are(settings, self.journal.path)
+        self._overdue_turn = 0
         self._background: set[asyncio.Task[None]] = set()
         self._started = contextlib.AsyncExitStack()
         """How each part that was started is stopped, the last one first."""
@@ -111,7 +116,7 @@ class Service:
     async def start(self) -> None:
         """Bring everything up, in the order of need."""
         settings = self.settings
-        self._read_policy()
+        self._begin_policy()
         data_dir = Path(settings.data_dir)
         self.identity = identity.read(data_dir)
         identity.check_may_start(data_dir, self.identity)
@@ -374,7 +379,7 @@ class Service:
             self.journal.keep_cursor(last)
 
     async def _keep_policy(self) -> None:
-        wrong = ""
+        wrong = self._policy_file.rejected
         while True:
             await asyncio.sleep(POLICY_SECONDS)
             try:
@@ -382,7 +387,8 @@ class Service:
             except JournalError as error:  # the next second asks again
                 log.error("what is to be written off cannot be read", extra={"error": str(error)})
             try:
-                self._read_policy()
+                if self._policy_file.is_changed and await asyncio.to_thread(self._policy_file.refresh):
+                    self._take_policy()
                 wrong = ""
             except policy.PolicyError as error:
                 if str(error) != wrong:
@@ -399,14 +405,31 @@ class Service:
     def _read_policy(self) -> None:
         """Take over the policy file if it changed. Raises `PolicyError` when it cannot be used."""
         if self._policy_file.refresh():
-            self.lifecycle.sponsor.policy = self._policy_file.policy
+            self._take_policy()
+
+    def _begin_policy(self) -> None:
+        """The policy of the file, or the last good one where that cannot be used. Raises `PolicyError` without one."""
+        self._policy_file.begin()
+        if self._policy_file.rejected:
+            log.error(
+                "the policy file is not used: the last good one holds", extra={"error": self._policy_file.rejected}
+            )
+        self._take_policy()
+
+    def _take_policy(self) -> None:
+        self.lifecycle.sponsor.policy = self._policy_file.policy
+        if self.settings.policy_file:
             log.info("policy read", extra={"file": self.settings.policy_file})
 
     def _write_off(self) -> None:
         """Write off what an operator asked for by `millrace policy write-off`."""
+        done = 0
         for client_hash in self.journal.write_offs():
             if self.lifecycle.write_off(client_hash):
                 log.warning("written off", extra={"client_hash": client_hash.hex()})
+                done += 1
+            if done == WRITE_OFFS_AT_ONCE:
+                return  # the next second goes on
 
     async def _keep_history(self) -> None:
         while True:
@@ -423,7 +446,22 @@ class Service:
             self.lifecycle.sponsor.prune()
             self.lifecycle.drop_given_up(time.time_ns() // 1_000_000 - int(self.settings.lifetime_seconds * 1000))
             await given_up.ask(TIDY_ACCOUNTS)
+            await self._broadcast_overdue()
             await asyncio.sleep(TIDY_SECONDS)
+
+    async def _broadcast_overdue(self) -> None:
+        """Send what was only signed and can run now, once its time is over: what is signed is not hoarded for ever."""
+        seconds = self.lifecycle.sponsor.policy.strangers.sign_only_seconds
+        overdue = self.lifecycle.overdue(time.time_ns() // 1_000_000 - int(seconds * 1000))
+        first = self._overdue_turn if self._overdue_turn < len(overdue) else 0
+        self._overdue_turn = first + TIDY_ACCOUNTS  # in turns: some may never be able to run
+        for entry in overdue[first : first + TIDY_ACCOUNTS]:
+            try:
+                account = await self.accounts.know(entry.tx.sender)
+            except Refused:  # the chain API does not answer: the next round asks again
+                return
+            if account.nonce == entry.tx.nonce and account.balance >= entry.tx.value:
+                self.cosigner.send(entry)
 
     # ---- looking in
 
@@ -432,6 +470,7 @@ class Service:
         return Measured(
             api=self.api,
             journal=self.journal,
+            policy_rejected=lambda: bool(self._policy_file.rejected),
             signer=lambda: self.signer,
             relayers=self.relayers,
             lifecycle=self.lifecycle,

@@ -132,6 +132,7 @@ def recover(
     from millrace.relayer.journal import backup as copies
     from millrace.relayer.journal import holding, identity, leases, recovery
     from millrace.relayer.rules import policy
+    from millrace.relayer.rules.policy_file import PolicyFile
     from millrace.relayer.signing import keystore
 
     settings = _settings(config, pairs)
@@ -140,8 +141,8 @@ def recover(
         copies.BackupError, identity.IdentityError, leases.LeaseError, recovery.RecoveryError, policy.PolicyError,
         keystore.KeyStoreError, OSError,
     ), copies.stopped(folder), holding.opened(settings) as store:  # fmt: skip
-        rules = policy.PolicyFile(settings.policy_file)
-        rules.refresh()
+        rules = PolicyFile(settings.policy_file, folder / policy.KEPT)
+        rules.begin()
         keys = keystore.public_keys(settings.key_files, settings.key_env)
         plan = recovery.prepare(
             folder,

@@ -40,6 +40,7 @@ class Measured:
 
     api: ChainApi | None
     journal: Journal
+    policy_rejected: Callable[[], bool]
     signer: Callable[[], SigningProcess | None]
     relayers: Callable[[], Relayers]
     lifecycle: Lifecycle
@@ -165,6 +166,7 @@ class _RelayerCollector(Collector):
              max(0, parts.hub.head - (parts.hub.last or 0))),
             ("block_lag_ms", "Milliseconds from a block's arrival to its fan-out.", parts.statistics.lag_ms or 0.0),
             ("lease_seconds_left", "For how long keys may sign without a renewal.", parts.leases.seconds_left),
+            ("policy_rejected", "1 while the policy file is not the policy in force.", int(parts.policy_rejected())),
             ("ready", "1 when submissions are taken and events are read.", int(parts.is_ready())),
         ):  # fmt: skip
             yield GaugeMetricFamily(f"relayer_{name}", text, value=value)

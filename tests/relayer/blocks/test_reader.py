@@ -482,3 +482,24 @@ def test_deploying_a_child_ends_nothing_else() -> None:
     add_log(block, chain_hash(tx), event("SCDeploy", b"child", b"deployer", b"hash"))
     add_result(block, chain_hash(tx), ELSEWHERE)
     assert status(tx, block) is None
+
+
+def test_what_watched_accounts_get() -> None:
+    """A watched account gets transfers that succeeded here, and results of other shards: no refund made here."""
+    key = wallet(1, 50).public
+    refill = transfer(SENDER, receiver=key, value=7)
+    elsewhere = transfer(wallet(2), receiver=key, value=5)
+    failed = transfer(SENDER, 1, receiver=key, value=100)
+    to_other = transfer(SENDER, 2, receiver=ELSEWHERE, value=1000)
+    block = BlockMaker(1).block([refill, elsewhere, failed, to_other], failing={chain_hash(failed): "no"})
+    assert read_block(block, NETWORK, frozenset((key,))).credits == ((key, 7), (key, 5))
+    assert read_block(block, NETWORK).credits == ()
+    for sender_shard, got in ((2, ((key, 30),)), (1, ())):
+        refund = BlockMaker(1).block()
+        refund.blockData.body.miniBlocks.append(
+            pb.MiniBlock(
+                txHashes=[SCR], senderShardID=sender_shard, receiverShardID=1, type=pb.SmartContractResultBlock
+            )
+        )
+        add_result(refund, b"t" * 32, key, value=30)
+        assert read_block(refund, NETWORK, frozenset((key,))).credits == got

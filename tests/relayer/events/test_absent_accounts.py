@@ -6,6 +6,7 @@ from typing import Any
 
 from millrace.relayer.events.absent_accounts import MAX_WANTED, PER_TURN, AbsentAccounts, Where
 from millrace.relayer.ledger.accounts import AccountBook
+from millrace.relayer.network.account_source import LAG_SECONDS
 
 Answer = tuple[bytes, int, int, Where]
 
@@ -17,18 +18,19 @@ class Source:
         self.book = AccountBook()
         self.now = 0.0
         self.down = False
+        self.balance = 4
         self.asked: list[bytes] = []
 
     async def refresh(self, pubkey: bytes) -> bool:
         self.asked.append(pubkey)
         if not self.down:
-            self.book.learn_from_api(pubkey, 3, 4, None, self.now)
+            self.book.learn_from_api(pubkey, 3, self.balance, self.book.get(pubkey), self.now)
         return True
 
 
 def absent() -> tuple[AbsentAccounts, Source, list[Answer]]:
     source = Source()
-    accounts: Any = AbsentAccounts(source)  # type: ignore[arg-type]
+    accounts: Any = AbsentAccounts(source, lambda: source.now)  # type: ignore[arg-type]
     answers: list[Answer] = []
     accounts.on_answer = lambda *answer: answers.append(answer)
     return accounts, source, answers
@@ -84,3 +86,32 @@ async def test_row_33_what_waits_is_bounded() -> None:
     assert len(accounts) == MAX_WANTED and accounts.forgotten == 2
     await accounts.turn()
     assert source.asked[0] == (2).to_bytes(4, "big")
+
+
+async def test_an_answer_of_before_the_block_is_mended() -> None:
+    """A chain API that was behind is asked once more when it can be so no longer: what it says then is told, once."""
+    accounts, source, answers = absent()
+    source.now = 100.0
+    accounts.want(b"a", at(1, since=100.0))
+    await accounts.turn()
+    assert answers == [(b"a", 3, 4, at(1, since=100.0))]
+    source.balance = 3
+    source.now += LAG_SECONDS - 1
+    await accounts.turn()
+    assert len(answers) == 1, "not due yet"
+    source.now += 1
+    await accounts.turn()
+    await accounts.turn()
+    assert answers[1:] == [(b"a", 3, 3, at(1, since=100.0))] and len(source.asked) == 2
+
+
+async def test_a_right_answer_is_told_once() -> None:
+    """What the second answer says again is not told again, and a newer block's question takes its place."""
+    accounts, source, answers = absent()
+    for number in (1, 2):
+        accounts.want(b"a", at(number, since=source.now))
+        await accounts.turn()
+        source.now += 1
+    source.now += LAG_SECONDS
+    await accounts.turn()
+    assert [answer[3] for answer in answers] == [at(1, since=0.0), at(2, since=1.0)] and len(source.asked) == 3

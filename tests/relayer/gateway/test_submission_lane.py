@@ -32,6 +32,9 @@ class Submitter:
         self.results: list[Reason] = [reasons.NONCE_TOO_LOW]
         self.admission = Admission(1.0, clock=lambda: 0.0)
 
+    def person_of(self, authorization: str | None) -> str:
+        return ""
+
     async def take(self, origin: Any, raws: Any, announce: Any, given_up: Any) -> Batch:
         number = len(self.taken)
         self.taken.append(len(raws))
@@ -51,6 +54,7 @@ class Session:
     """What the lane needs of a connection."""
 
     client = "client"
+    authorization = None
 
     def __init__(self) -> None:
         self.closed = False

@@ -100,3 +100,28 @@ async def test_row_11_what_was_written_off_outlives_retention(world: Any) -> Non
     service.journal.prune(time.time_ns())
     await service.journal.flush()
     assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["nonce too low"]
+
+
+async def test_row_11_write_off_of_many(world: Any) -> None:
+    """All that fit the options are written off at once: by sender, by address, by age, and by all of them together."""
+    await start(world)
+    others = [wallet(1, number) for number in range(1, 4)]
+    assert await submit(world, transfer(ALICE), transfer(ALICE, 1), kind="sign", ip="10.0.0.1") == ["ok", "ok"]
+    assert await submit(world, *map(transfer, others), kind="sign", ip="10.0.0.2") == ["ok"] * 3
+    service, left = world.service, world.service.lifecycle.inflight
+    base = ["policy", "write-off", "--set", f"data_dir={service.settings.data_dir}"]
+
+    async def write_off(*options: str) -> tuple[int, str]:
+        done = await asyncio.to_thread(CliRunner().invoke, cli.main, [*base, *options])
+        service._write_off()
+        return done.exit_code, done.output
+
+    assert (await write_off("--older-than", "3600"))[1].startswith("0 will be written off")
+    assert (await write_off("--ip", "10.0.0.1", "--sender", address.encode(others[0].public)))[1].startswith("0 will")
+    code, output = await write_off("--sender", address.encode(ALICE.public), "--older-than", "0")
+    assert code == 0 and output.startswith("2 will be written off") and len(left) == 3
+    code, output = await write_off("--ip", "10.0.0.2")
+    assert code == 0 and output.startswith("3 will be written off") and len(left) == 0
+    assert len(service.lifecycle.sponsor.written_off) == 5
+    for wrong in ((), ("00" * 32, "--ip", "10.0.0.1")):
+        assert (await write_off(*wrong))[0] == 2

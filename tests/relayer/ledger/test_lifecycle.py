@@ -26,6 +26,7 @@ from millrace.chain import address, call
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import chain_hash, client_hash, from_proto
 from millrace.relayer.rules.policy import PolicyError
+from millrace.relayer.rules.policy_file import seal
 from millrace.relayer.rules.stages import Origin
 from millrace.relayer.signing.handle import SignerError
 from millrace.relayer.signing.wire import Answer
@@ -361,7 +362,7 @@ async def test_policy_is_read_again(world: Any) -> None:
     with pytest.raises(PolicyError, match="policy"):
         service._read_policy()
     assert service.lifecycle.sponsor.policy.caps.value == 5
-    file.write_text("[caps]\nvalue = 6")
+    file.write_text(seal("[caps]\nvalue = 6"))
     service._read_policy()
     assert service.lifecycle.sponsor.policy.caps.value == 6
 

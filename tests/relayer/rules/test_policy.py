@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from millrace.relayer.rules.policy import (
     Lists,
     Policy,
     PolicyError,
-    PolicyFile,
     Target,
     check_caps,
     check_gas_price,
@@ -31,6 +29,7 @@ from millrace.relayer.rules.policy import (
     loads,
     target_of,
 )
+from millrace.relayer.rules.policy_file import PolicyFile
 
 TX = transfer(wallet(1), data=b"12345", value=7, gas_limit=150_000)
 
@@ -239,35 +238,6 @@ def test_a_paused_shard_alone_is_paused() -> None:
     with pytest.raises(Refused, match="shard paused"):
         check_caps(TX, Policy(paused_shards=(0, 1)), NETWORK)
     assert check_caps(TX, Policy(paused_shards=(0, 2)), NETWORK)
-
-
-def test_a_policy_file_is_read_when_it_is_another(tmp_path: Path) -> None:
-    """Another size, another time or another file is read; the same is not, and a broken one is tried each time."""
-    file = tmp_path / "policy.toml"
-    rules = PolicyFile(str(file))
-
-    def write(text: str, at: int) -> None:
-        file.write_text(text)
-        os.utime(file, ns=(at, at))
-
-    write("[caps]\nfee = 1", 5)
-    assert rules.refresh() and not rules.refresh()
-    write("[caps]\nfee = 2", 6)  # another time
-    assert rules.refresh() and not rules.refresh() and rules.policy.caps.fee == 2
-    write("[caps]\nfee = 33", 6)  # another size
-    assert rules.refresh() and not rules.refresh() and rules.policy.caps.fee == 33
-    other = tmp_path / "other"
-    other.write_text("[caps]\nfee = 44")
-    os.utime(other, ns=(6, 6))
-    other.replace(file)
-    assert rules.refresh() and not rules.refresh() and rules.policy.caps.fee == 44
-    for content in (b"[caps]\nfee = -5", b"\xff\xfe"):
-        file.write_bytes(content)
-        for _ in range(2):
-            with pytest.raises(PolicyError, match=r"policy\.toml"):
-                rules.refresh()
-        assert rules.policy.caps.fee == 44
-    assert not PolicyFile("").refresh()
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.mark import NOTHING, Mark
 from millrace.relayer.journal.memory import MemoryLost
 from millrace.relayer.journal.submissions import Record
-from millrace.relayer.rules.policy import PolicyFile
+from millrace.relayer.rules.policy_file import PolicyFile, seal
 from millrace.relayer.rules.slices import PART
 from millrace.relayer.signing import handle
 from millrace.relayer.signing.handle import SignerError, SigningProcess
@@ -213,7 +213,7 @@ async def test_half_written_policy_keeps_the_old_one(desk: Desk) -> None:
         spoil()
         assert isinstance(await desk.ask(transfer(ALICE, nonce)), bytes)
         assert await desk.ask(transfer(ALICE, nonce + 100, gas_limit=100_001)) == "gas limit too high"
-    desk.policy.write_text("[caps]\ngas_limit = 100001")
+    desk.policy.write_text(seal("[caps]\ngas_limit = 100001"))
     assert isinstance(await desk.ask(transfer(ALICE, 200, gas_limit=100_001)), bytes)
 
 

@@ -79,7 +79,9 @@ class Gateway:
     def _session(self, request: websocket.Request) -> websocket.Session:
         forwarded = request.headers.get("x-forwarded-for")
         if request.path == "/ws":
-            return PublicSession(self.shared, forwarded)
+            session = PublicSession(self.shared, forwarded)
+            session.authorization = request.headers.get("authorization")
+            return session
         if request.path == "/ws/stats":
             return StatsSession(self.shared, forwarded)
         raise websocket.Refuse(404, "WebSocket endpoints are /ws and /ws/stats")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from millrace.chain.transaction import TransactionJson
 from millrace.relayer.protocol import messages
@@ -30,10 +31,23 @@ class ErrorBody(msgspec.Struct):
     error: str
 
 
+class KeyReadiness(msgspec.Struct):
+    """Whether a relayer key pays; amounts in atomic units, absent while its balance is not known."""
+
+    address: str
+    state: Literal["ok", "paused", "short of funds", "unknown balance"]
+    spendable: str | UnsetType = UNSET
+    """Beyond its floor and what is under way."""
+    missing: str | UnsetType = UNSET
+    """For the cheapest transaction."""
+
+
 class Readiness(msgspec.Struct):
     """Whether submissions are taken and their fate can be followed."""
 
     ready: bool
+    relayers: dict[str, KeyReadiness]
+    """By shard."""
 
 
 def asyncapi() -> dict[str, Any]:

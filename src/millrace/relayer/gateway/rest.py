@@ -27,6 +27,7 @@ from millrace.runtime.client_address import ClientAddress, is_local
 
 _STATUS = {
     reasons.RATE_LIMIT.code: 429,
+    reasons.INVALID_API_KEY.code: 401,
     reasons.BUSY.code: 503,
     reasons.NOT_READY.code: 503,
     reasons.MESSAGE_TOO_LARGE.code: 413,
@@ -113,6 +114,7 @@ class RestApi:
             raise Refused(reasons.INVALID_MESSAGE.but("send application/json"))
         remote = self._client(request)
         transactions = await self._read(await self._receive(request, remote), remote)
+        person = self._submitter.person_of(request.headers.get("Authorization"))
         admission, size, since = self._submitter.admission, len(transactions), time.monotonic()
         wait = admission.wait(remote, size)
         if wait:
@@ -128,7 +130,8 @@ class RestApi:
 
         unserved = size
         try:
-            batch = await self._submitter.take(Origin(kind, remote), transactions, given_up=given_up)
+            origin = Origin(kind, remote, person)
+            batch = await self._submitter.take(origin, transactions, given_up=given_up)
             results = await self._submitter.finish(batch)
             unserved = batch.unserved
         finally:

@@ -106,6 +106,8 @@ class PublicSession(_Listener):
     def __init__(self, shared: Shared, forwarded: str | None) -> None:
         super().__init__(shared, forwarded)
         self.max_message_size = shared.settings.max_message_bytes
+        self.authorization: str | None = None
+        """What the client said of itself when it connected."""
         self._held = 0
         """Bytes of an unfinished message."""
         self._control = SlidingWindow(shared.settings.max_control_messages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Coroutine
@@ -30,6 +31,7 @@ class Submitting(Protocol):
     """What a lane knows of the session it works for."""
 
     client: str
+    authorization: str | None
     closed: bool
 
     def charge(self, cost: float) -> bool: ...
@@ -91,7 +93,15 @@ class SubmissionLane:
         return None
 
     def _admit(self, request: Relay | Broadcast) -> bool:
-        """Take a submission from the client's rate. What is beyond it, or would wait too long, hears when to come."""
+        """Take a submission from the client's rate.
+
+        What is beyond it, or would wait too long, hears when to come again; a wrong key that it is wrong.
+        """
+        try:
+            self._shared.submitter.person_of(self._session.authorization)
+        except Refused as refusal:
+            self._session.refuse(_action(request), refusal.reason, request.request_id)
+            return False
         size = len(messages.transactions_of(request))
         wait = self._shared.submitter.admission.wait(self._session.client, size)
         if wait:  # its own doing or not: to ask is no offence
@@ -158,7 +168,10 @@ class SubmissionLane:
         """Take a submission; what is left is to finish it."""
         subscribed: dict[bytes, str | Reason] = {}
         announce = partial(self._auto_subscribe, into=subscribed) if request.auto_subscribe else None
-        origin = Origin(_action(request), self._session.client)
+        person = ""
+        with contextlib.suppress(Refused):  # its key was taken away since it was admitted
+            person = self._shared.submitter.person_of(self._session.authorization)
+        origin = Origin(_action(request), self._session.client, person)
         batch = await self._shared.submitter.take(
             origin, messages.transactions_of(request), announce, partial(self._given_up, since)
         )

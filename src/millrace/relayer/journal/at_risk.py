@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,10 +54,30 @@ def ask_write_off(journal: Path, client_hash: str) -> None:
     """Have a transaction's fee written off. Raises `AtRiskError` unless it is at risk now."""
     if client_hash not in {item.client_hash for item in open_fees(journal)}:
         raise AtRiskError(f"no fee of {client_hash} is at risk; `millrace policy at-risk` lists those that are")
+    _ask(journal, [client_hash])
+
+
+def ask_write_offs(journal: Path, older_than: float | None, sender: str, ip: str) -> list[OpenFee]:
+    """Have all fees written off that fit what is given: those that do. Raises `AtRiskError`."""
+    found = [
+        item
+        for item in open_fees(journal)
+        if (older_than is None or item.age_seconds >= older_than)
+        and (not sender or item.sender == sender)
+        and (not ip or item.ip == ip)
+    ]
+    _ask(journal, [item.client_hash for item in found])
+    return found
+
+
+def _ask(journal: Path, client_hashes: Sequence[str]) -> None:
+    now = time.time_ns() // 1_000_000
     with _journal(journal, "rw") as connection:
-        connection.execute(
-            "INSERT OR IGNORE INTO write_offs VALUES (?, ?)", (bytes.fromhex(client_hash), time.time_ns() // 1_000_000)
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(
+            "INSERT OR IGNORE INTO write_offs VALUES (?, ?)", [(bytes.fromhex(item), now) for item in client_hashes]
         )
+        connection.execute("COMMIT")
 
 
 def written_off(read: Callable[[str], list[Any]]) -> list[Record]:

@@ -7,19 +7,19 @@ since open and recent reservations are replayed from the audit log.
 
 from __future__ import annotations
 
-import math
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from typing import Generic, TypeVar
 
 import msgspec
 
+from millrace.relayer.ledger.fair_shares import Rule, Share, Shares
+from millrace.relayer.ledger.windows import DAY, HOUR, MINUTE, Charge, Window
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
-from millrace.relayer.rules.policy import Budget, Quotas
+from millrace.relayer.rules.policy import Budget, CallName, Quotas, Strangers
 
 K = TypeVar("K")
 
-MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 UNDECIDED_SECONDS = 900.0
 """A transaction of which nobody has said by then that it failed counts as one that did not."""
 
@@ -33,68 +33,28 @@ class Spender(msgspec.Struct, frozen=True, gc=False):
     ip: str | None = None
     """The client as limits name it: its address, or its /64 network; `None` where it is not known any more."""
     receiver: bytes | None = None
-
-
-class _Charge(msgspec.Struct, eq=False, gc=False):
-    """An amount that counts in the windows from `time` on; it shrinks when settled, to 0 when refunded."""
-
-    amount: int
-    time: float
-
-
-class _Window:
-    """The charges of the last `seconds`; `total` is their sum once what has left is dropped."""
-
-    __slots__ = ("charges", "leaves", "seconds", "total")
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.charges: deque[_Charge] = deque()
-        self.leaves = math.inf
-        """When the oldest charge leaves."""
-        self.total = 0
-
-    def add(self, charge: _Charge) -> None:
-        charges = self.charges
-        if not charges:
-            self.leaves = charge.time + self.seconds
-        charges.append(charge)
-        self.total += charge.amount
-
-    def sum(self, now: float) -> int:
-        """What counts now."""
-        if now >= self.leaves:
-            self.drop(now)
-        return self.total
-
-    def drop(self, now: float) -> None:
-        """Drop what has left the window."""
-        charges, since = self.charges, now - self.seconds
-        while charges and charges[0].time <= since:
-            self.total -= charges.popleft().amount
-        self.leaves = charges[0].time + self.seconds if charges else math.inf
-
-    def shrink(self, charge: _Charge, by: int, now: float) -> None:
-        """A charge has become smaller; it only counts here while it has not left."""
-        self.drop(now)
-        if charge.time > now - self.seconds:
-            self.total -= by
-
-    def wait(self, now: float) -> float:
-        """Seconds until the oldest charge leaves."""
-        return self.charges[0].time + self.seconds - now if self.charges else self.seconds
+    call: CallName | None = None
+    """The function of a contract that is called, if it is one."""
+    strangers: Strangers | None = None
+    """How large a stranger's shares are; `None` for whom they do not bound."""
+    least: int = 0
+    """No share is smaller."""
+    person: str = ""
+    """Who is known by an API key …"""
+    own: Budget | None = None
+    """… and has this budget instead of shares, and of the quotas of addresses and receivers."""
 
 
 class _KeyAccount:
     __slots__ = ("at_risk", "at_risk_sign_only", "losses", "undecided", "windows")
 
     def __init__(self) -> None:
-        self.windows = (_Window(MINUTE), _Window(HOUR), _Window(DAY))
+        self.windows = (Window(MINUTE), Window(HOUR), Window(DAY))
         self.at_risk = 0
         self.at_risk_sign_only = 0
-        self.undecided = _Window(UNDECIDED_SECONDS)
+        self.undecided = Window(UNDECIDED_SECONDS)
         """Fees of transactions that a block has, and of which it is not known whether they fail."""
-        self.losses = _Window(HOUR)
+        self.losses = Window(HOUR)
 
     @property
     def may_be_lost(self) -> int:
@@ -108,7 +68,7 @@ class _Quota:
     __slots__ = ("at_risk_sign_only", "window")
 
     def __init__(self) -> None:
-        self.window = _Window(HOUR)
+        self.window = Window(HOUR)
         self.at_risk_sign_only = 0
 
 
@@ -118,13 +78,15 @@ class _Purse(msgspec.Struct, eq=False, gc=False):
     account: _KeyAccount
     sender: _Quota
     ip: _Quota | None
-    charged: tuple[_Window, ...]
+    charged: tuple[Window, ...]
     """Where a charge counts: in the key's windows and in those of the quotas."""
     key: bytes
     name: bytes
     """Of the sender."""
     address: str | None
     """Of the client."""
+    share: Share | None
+    """The client's of the key's pools."""
 
     def turn(self, now: float) -> None:
         """Drop from all windows what has left them by now, which is hardly ever anything."""
@@ -141,8 +103,11 @@ class Reservation(msgspec.Struct, eq=False, gc=False):
 
     purse: _Purse
     receiver: _Quota | None
-    charge: _Charge
+    charge: Charge
     sign_only: bool
+    by_receiver: Share | None
+    """The receiver's share; of whom an API key made known, their own budget."""
+    by_function: Share | None
     is_open: bool = True
 
 
@@ -150,7 +115,9 @@ class Undecided(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The fee of a transaction that ran, until it is known whether it failed."""
 
     account: _KeyAccount
-    charge: _Charge
+    charge: Charge
+    share: Share | None = None
+    """The client's, which a loss counts against."""
 
 
 class _Table(Generic[K]):
@@ -189,6 +156,7 @@ class Budgets:
         self._senders: _Table[bytes] = _Table(capacity)
         self._ips: _Table[str] = _Table(capacity)
         self._receivers: _Table[bytes] = _Table(capacity)
+        self._shares = Shares(capacity)
         self._latest: _Purse | None = None
         """From which was granted last: transactions of a batch usually take from the same one."""
 
@@ -201,18 +169,33 @@ class Budgets:
         purse.turn(now)
         _check_budget(purse.account, fee, now, budget, sign_only)
         _check_quotas(purse, receiver, fee, now, quotas, sign_only)
-        return self._take(purse, who.receiver, receiver, fee, now, sign_only)
+        if who.own is not None:
+            person = self._shares.find((b"", who.person))
+            person.check(f"the budget of {who.person}", fee, now, Rule(who.own, 100, 0), sign_only)
+            return self._take(purse, who, receiver, fee, now, sign_only, person, None)
+        by_receiver = None if who.receiver is None else self._shares.find((who.key, who.receiver))
+        by_function = None if who.call is None else self._shares.find((who.key, who.call))
+        if who.strangers is not None:
+            for whose, share, percent in (
+                ("this address", purse.share, who.strangers.address_percent),
+                ("this receiver", by_receiver, who.strangers.receiver_percent),
+                ("this function", by_function, who.strangers.function_percent),
+            ):
+                if share is not None and percent < 100:
+                    share.check(f"the share of {whose}", fee, now, Rule(budget, percent, who.least), sign_only)
+        return self._take(purse, who, receiver, fee, now, sign_only, by_receiver, by_function)
 
     def restore(self, who: Spender, fee: int, time: float, *, sign_only: bool) -> Reservation:
         """Take what the audit log says was taken at `time`, whatever the limits are now. Oldest first."""
         receiver = None if who.receiver is None else self._receivers.find(who.receiver)
-        return self._take(self._purse_of(who), who.receiver, receiver, fee, time, sign_only)
+        return self._take(self._purse_of(who), who, receiver, fee, time, sign_only, None, None)
 
     def settle(self, reservation: Reservation, actual: int, now: float) -> Undecided:
         """The transaction ran and cost `actual`; the rest is free again. It counts as lost until `decide` says not."""
         actual = max(0, min(actual, reservation.charge.amount))
         self._close(reservation, actual, now)
-        return _undecided(reservation.purse.account, actual, now)
+        share = reservation.purse.share if reservation.purse.share is not None else reservation.by_receiver
+        return _undecided(reservation.purse.account, actual, now, share)
 
     def undecided(self, key: bytes, fee: int, now: float) -> Undecided:
         """Take over the fee of a transaction that ran before a restart, and of which the end is not known."""
@@ -222,12 +205,15 @@ class Budgets:
         """What became of a transaction that ran is known: its fee is lost, or well spent."""
         fee.account.undecided.shrink(fee.charge, fee.charge.amount, now)
         if failed:
-            fee.account.losses.add(_Charge(fee.charge.amount, now))
+            lost = Charge(fee.charge.amount, now)
+            fee.account.losses.add(lost)
+            if fee.share is not None:
+                fee.share.losses.add(lost)
         fee.charge.amount = 0
 
     def lose(self, key: bytes, fee: int, time: float) -> None:
         """Take over a loss from before a restart. Oldest first."""
-        self._key(key).losses.add(_Charge(fee, time))
+        self._key(key).losses.add(Charge(fee, time))
 
     def refund(self, reservation: Reservation, now: float) -> None:
         """The transaction was never signed, or can never run: all of it is free again."""
@@ -272,30 +258,49 @@ class Budgets:
         account, sender = self._key(who.key), self._senders.find(who.sender)
         ip = None if who.ip is None else self._ips.find(who.ip)
         charged = (*account.windows, sender.window) if ip is None else (*account.windows, sender.window, ip.window)
-        return _Purse(account, sender, ip, charged, who.key, who.sender, who.ip)
+        share = None if who.ip is None else self._shares.find((who.key, who.ip))
+        return _Purse(account, sender, ip, charged, who.key, who.sender, who.ip, share)
 
     def _take(
-        self, purse: _Purse, name: bytes | None, receiver: _Quota | None, fee: int, now: float, sign_only: bool
+        self,
+        purse: _Purse,
+        who: Spender,
+        receiver: _Quota | None,
+        fee: int,
+        now: float,
+        sign_only: bool,
+        by_receiver: Share | None,
+        by_function: Share | None,
     ) -> Reservation:
-        """Charge the purse and the receiver of this name, and remember whose quotas were used last."""
+        """Charge the purse, the receiver and the shares, and remember whose were used last."""
         if purse is not self._latest:  # else nobody has used another since
             self._senders.use(purse.name, purse.sender)
             if purse.address is not None and purse.ip is not None:
                 self._ips.use(purse.address, purse.ip)
+                if purse.share is not None:
+                    self._shares.use((purse.key, purse.address), purse.share)
             self._latest = purse
-        charge, account = _Charge(fee, now), purse.account
+        charge, account = Charge(fee, now), purse.account
         for window in purse.charged:
             window.add(charge)
-        if name is not None and receiver is not None:
-            self._receivers.use(name, receiver)
+        if who.receiver is not None and receiver is not None:
+            self._receivers.use(who.receiver, receiver)
             receiver.window.add(charge)
+        if by_receiver is not None:
+            owner = (who.key, who.receiver) if who.own is None and who.receiver is not None else (b"", who.person)
+            self._shares.use(owner, by_receiver)
+        if who.call is not None and by_function is not None:
+            self._shares.use((who.key, who.call), by_function)
+        for share in (purse.share, by_receiver, by_function):
+            if share is not None:
+                share.take(charge, sign_only)
         account.at_risk += fee
         if sign_only:
             account.at_risk_sign_only += fee
             purse.sender.at_risk_sign_only += fee
             if purse.ip is not None:
                 purse.ip.at_risk_sign_only += fee
-        return Reservation(purse, receiver, charge, sign_only)
+        return Reservation(purse, receiver, charge, sign_only, by_receiver, by_function)
 
     def _close(self, reservation: Reservation, actual: int, now: float) -> None:
         if not reservation.is_open:
@@ -312,13 +317,16 @@ class Budgets:
             window.shrink(charge, charge.amount - actual, now)
         if reservation.receiver is not None:
             reservation.receiver.window.shrink(charge, charge.amount - actual, now)
+        for share in (purse.share, reservation.by_receiver, reservation.by_function):
+            if share is not None:
+                share.close(charge, actual, now, reservation.sign_only)
         charge.amount = actual
 
 
-def _undecided(account: _KeyAccount, fee: int, now: float) -> Undecided:
-    charge = _Charge(fee, now)
+def _undecided(account: _KeyAccount, fee: int, now: float, share: Share | None = None) -> Undecided:
+    charge = Charge(fee, now)
     account.undecided.add(charge)
-    return Undecided(account, charge)
+    return Undecided(account, charge, share)
 
 
 def _check_budget(account: _KeyAccount, fee: int, now: float, budget: Budget, sign_only: bool) -> None:
@@ -356,7 +364,7 @@ def _check_quotas(
         raise Refused(reasons.QUOTA_EXHAUSTED.but("broadcast what was signed before, or let its nonce pass", 10_000))
 
 
-def _exhausted(window: _Window, now: float) -> Refused:
+def _exhausted(window: Window, now: float) -> Refused:
     return Refused(reasons.BUDGET_EXHAUSTED.but("try later", _ms(window.wait(now))))
 
 

@@ -54,6 +54,8 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """How often the signing process may have been asked for it; an entry read from disk may have been asked once."""
     refusal: Reason | None = None
     """Why it is over, if it was never accepted."""
+    person: str = ""
+    """Who asked, if that was told by an API key."""
     losses: int = 0
     """How often events had been lost when it began, as `Lifecycle.events_lost` counts."""
     waiters: tuple[asyncio.Future[None], ...] = ()

@@ -91,7 +91,7 @@ class Lifecycle:
         if tx.nonce > MAX_NONCE:
             raise Refused(reasons.INVALID_NONCE.but(f"at most {MAX_NONCE}"))
         if origin.kind == "sign":
-            self._check_sign_only(tx, account)
+            self._check_sign_only(tx, account, origin)
         _check_guardian(tx, account)
         self._check_room(tx.sender, origin)
         sponsored = origin.is_sponsored
@@ -105,6 +105,7 @@ class Lifecycle:
             if fee + owed > payer.balance:
                 raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it costs its relayer {fee}, which has not as much"))
         if sponsored:
+            self._check_need(account, origin)
             fee = self.sponsor.check(item, self.inflight.owed(tx.relayer))
             if self.safe_start is not None:  # behind the sponsor's checks: it may still be waiting
                 self._check_known(self.safe_start, tx, parsed.client_hash, account)
@@ -119,6 +120,12 @@ class Lifecycle:
         if reason is not None:
             raise Refused(reasons.CONFLICTING.but(reason))
 
+    def _check_need(self, account: Account, origin: Origin) -> None:
+        """Strangers who can pay for themselves are not sponsored, where the policy says so."""
+        below = self.sponsor.policy.strangers.sponsor_below
+        if below and not origin.person and account.balance >= below:
+            raise Refused(reasons.SENDER_NOT_ALLOWED.but(f"only senders that hold less than {below} are sponsored"))
+
     def _check_room(self, sender: bytes, origin: Origin) -> None:
         """Nobody may fill the table for the others: not a sender, not an address, not what is free of charge."""
         quotas = self.sponsor.policy.quotas
@@ -129,8 +136,11 @@ class Lifecycle:
         if self.inflight.of_ip(origin.ip) >= quotas.ip_in_flight:
             raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("of this address; wait for earlier ones", 1_000))
 
-    def _check_sign_only(self, tx: Transaction, account: Account) -> None:
+    def _check_sign_only(self, tx: Transaction, account: Account, origin: Origin) -> None:
         """A signature to be broadcast by others must not be good for a nonce that lies far ahead."""
+        if not origin.person and not account.nonce and not account.balance:
+            text = "/v1/sign wants an account that has sent or holds something: send it by `relay`"
+            raise Refused(reasons.INSUFFICIENT_BALANCE.but(text))
         highest = account.nonce + self.sponsor.policy.quotas.sign_only_ahead
         if tx.nonce > highest:
             raise Refused(reasons.NONCE_TOO_HIGH.but(f"up to {highest} is signed without being broadcast", 10_000))
@@ -152,6 +162,7 @@ class Lifecycle:
             examined.target,
             origin.ip,
             parsed.sdk_hash,
+            person=origin.person,
             losses=self._losses,
         )
         if origin.is_sponsored:
@@ -248,6 +259,18 @@ class Lifecycle:
         if entry.state == "signed":
             self._give_up(entry)
         return entry.client_hash
+
+    def overdue(self, before_ms: int) -> list[Entry]:
+        """What was only signed, and nobody has broadcast since before a time."""
+        return [
+            entry
+            for entry in self.inflight.entries()
+            if entry.kind == "sign"
+            and entry.state == "signed"
+            and not entry.broadcast
+            and not entry.person
+            and entry.created_ms < before_ms
+        ]
 
     def drop_given_up(self, before_ms: int) -> None:
         """Let go of given-up transactions that nobody here signed and that began before `before_ms`."""

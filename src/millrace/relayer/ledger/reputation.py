@@ -9,6 +9,8 @@ from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules.policy import CallName, Quotas
 
 SLOT_SECONDS = 300.0
+UNPROVEN = "\x00"
+"""Stands for all functions of a contract that never succeeded; no function has such a name."""
 SLOTS = 12
 """The calls of an hour are counted in slots of five minutes."""
 
@@ -43,11 +45,15 @@ class Reputation:
         self._capacity = capacity
         self._failures: OrderedDict[bytes, tuple[int, float]] = OrderedDict()
         self._calls: OrderedDict[CallName, _Counts] = OrderedDict()
+        self._proven: OrderedDict[CallName, None] = OrderedDict()
+        """Functions that have succeeded: any other name may be invented."""
 
     def learn(self, sender: bytes, call: CallName | None, failed: bool, now: float, quotas: Quotas) -> None:
         """A sponsored transaction of `sender` ended; a success clears its name."""
         if call is not None:
-            self._count(call, failed, now)
+            if not failed:
+                self._prove(call)
+            self._count(self.name_of(call), failed, now)
         if not failed:
             self._failures.pop(sender, None)
             return
@@ -64,13 +70,23 @@ class Reputation:
         if until > now:
             wait = int((until - now) * 1000)
             raise Refused(reasons.SENDER_THROTTLED.but("its sponsored transactions keep failing", wait))
-        counts = self._calls.get(call) if call is not None else None
+        counts = self._calls.get(self.name_of(call)) if call is not None else None
         if counts is None:
             return
         counts.turn(now)
         ended, failed = sum(counts.ended), sum(counts.failed)
         if ended >= quotas.call_sample and failed * 100 >= ended * quotas.call_failure_percent:
             raise Refused(reasons.CALL_THROTTLED.but(f"{failed} of its last {ended} calls failed", 300_000))
+
+    def name_of(self, call: CallName) -> CallName:
+        """Under which name a call counts: all names of a contract that never succeeded are one."""
+        return call if call in self._proven else CallName(call.contract, UNPROVEN)
+
+    def _prove(self, call: CallName) -> None:
+        self._proven[call] = None
+        self._proven.move_to_end(call)
+        if len(self._proven) > self._capacity:
+            self._proven.popitem(last=False)
 
     def _count(self, call: CallName, failed: bool, now: float) -> None:
         counts = self._calls.setdefault(call, _Counts())

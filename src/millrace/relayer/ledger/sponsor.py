@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from millrace.chain import address
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction
 from millrace.relayer.journal import audit, outcomes
@@ -18,14 +19,15 @@ from millrace.relayer.journal.journal import Journal, transaction_of
 from millrace.relayer.journal.outcomes import Outcome
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.ledger.balances import LAG_SECONDS, Balances
-from millrace.relayer.ledger.budget import HOUR, Budgets, Reservation, Spender, Undecided
+from millrace.relayer.ledger.budget import Budgets, Reservation, Spender, Undecided
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.reputation import Reputation
+from millrace.relayer.ledger.windows import HOUR
 from millrace.relayer.ledger.written_off import WrittenOff, WrittenOffFee
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy
-from millrace.relayer.rules.policy import Policy, Target
+from millrace.relayer.rules.policy import Budget, Policy, Strangers, Target
 from millrace.relayer.rules.stages import Authenticated
 
 MAX_REMEMBERED = 200_000
@@ -166,10 +168,34 @@ class Sponsor:
         """Take the entry's fee from budget and quotas: from all of them, or from none and `Refused`."""
         tx = entry.tx
         assert entry.target is not None
-        who = Spender(tx.relayer, tx.sender, entry.ip, entry.target.receiver)
+        target, rules = entry.target, self.policy
+        call = outcomes.call_of(target)
+        if call is not None:
+            call = self.reputation.name_of(call)
+        strangers = self._strangers(target)
+        who = Spender(tx.relayer, tx.sender, entry.ip, target.receiver, call, strangers, rules.caps.fee)
+        person = rules.people.get(entry.person)
+        if person is not None:
+            own = Budget(
+                per_minute=person.per_minute,
+                per_hour=person.per_hour,
+                per_day=person.per_day,
+                at_risk=person.at_risk,
+                at_risk_sign_only=person.at_risk_sign_only,
+                loss_per_hour=person.loss_per_hour,
+            )
+            who = Spender(tx.relayer, tx.sender, None, None, person=entry.person, own=own)
         self._reservations[entry.client_hash] = self.budgets.reserve(
             who, entry.fee, self._clock(), self.policy.budget, self.policy.quotas, sign_only=entry.kind == "sign"
         )
+
+    def _strangers(self, target: Target) -> Strangers:
+        """The shares of whoever sends this; what the relayer is run for has none of its own."""
+        rules = self.policy
+        listed = rules.lists.allow_receivers + rules.lists.allow_contracts
+        if listed and address.encode(target.receiver) in listed:
+            return msgspec.structs.replace(rules.strangers, receiver_percent=100, function_percent=100)
+        return rules.strangers
 
     # ---- after
 

@@ -23,13 +23,22 @@ class Step(NamedTuple):
 
 
 def explain(
-    text: bytes, rules: Policy, network: NetworkProfile, relayers: Relayers | None = None, p90: int | None = None
+    text: bytes,
+    rules: Policy,
+    network: NetworkProfile,
+    relayers: Relayers | None = None,
+    p90: int | None = None,
+    *,
+    person: str = "",
 ) -> Iterator[Step]:
     """Each check in the order the relayer makes them; the first that fails is the last.
 
     `relayers` are the public keys; without them the transaction's own relayer is taken to be ours. Balances,
-    nonces and what is left of budgets belong to a running relayer and are not checked.
+    nonces and what is left of budgets belong to a running relayer and are not checked. `person` is one of the policy's
+    people. Raises `PolicyError` where there is no such person.
     """
+    if person and person not in rules.people:
+        raise policy.PolicyError(f"people: there is no {person}, only {', '.join(rules.people) or 'strangers'}")
     tx = None
     try:
         parsed = stages.parse(Raw(text), Origin("relay", ""))
@@ -45,7 +54,7 @@ def explain(
         target = authenticated.target
         policy.check_lists(tx, target, rules.lists)
         yield Step("lists", True, f"function {target.function!r}")
-        for name, limit in _limits(rules):
+        for name, limit in _limits(rules, person):
             yield Step(name, fee <= limit, f"{fee} of {limit} atomic units, if nothing of it is used")
             if fee > limit:
                 return
@@ -54,14 +63,23 @@ def explain(
         yield Step("parse" if tx is None else "refused", False, refusal.reason.reason + detail)
 
 
-def _limits(rules: Policy) -> list[tuple[str, int]]:
-    return [
+def _limits(rules: Policy, person: str) -> list[tuple[str, int]]:
+    limits = [
         ("budget per minute", rules.budget.per_minute),
         ("budget per hour", rules.budget.per_hour),
         ("budget per day", rules.budget.per_day),
         ("budget at risk", rules.budget.at_risk),
         ("budget of losses per hour", rules.budget.loss_per_hour),
         ("quota of the sender", rules.quotas.sender_per_hour),
+    ]
+    if person:
+        own = rules.people[person]
+        return limits + [
+            (f"budget of {person} per {name}", limit)
+            for name, limit in (("minute", own.per_minute), ("hour", own.per_hour), ("day", own.per_day))
+        ]
+    return [
+        *limits,
         ("quota of the address", rules.quotas.ip_per_hour),
         ("quota of the receiver", rules.quotas.receiver_per_hour),
     ]

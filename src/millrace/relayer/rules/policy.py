@@ -7,8 +7,9 @@ still cannot sign beyond them. Amounts are in atomic units (10^-18 EGLD), writte
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
-from pathlib import Path
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,6 +24,9 @@ from millrace.relayer.protocol.reasons import Refused
 EGLD = 10**18
 SHARDS = 3
 """With a key each; see `NetworkProfile`."""
+
+KEPT = "last-good-policy.toml"
+"""File of the last good policy in the data directory."""
 
 MOST = 10**30
 """No entry is larger: amounts and numbers beyond it are slips of the pen."""
@@ -96,6 +100,38 @@ class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """… out of at least this many."""
 
 
+class Strangers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The most one stranger may hold of each pool of a key (budgets, at risk, losses), in percent; 100 is all of it.
+
+    A share is never less than `caps.fee`.
+    """
+
+    address_percent: int = 25
+    """Of one client address."""
+    receiver_percent: int = 50
+    """Of all transactions to one receiver that no allow-list names."""
+    function_percent: int = 50
+    """Of all calls of one function; the names of a contract's functions that never succeeded are one function."""
+    sponsor_below: int = 0
+    """Only senders that hold less are sponsored; 0 sponsors all."""
+    sign_only_seconds: float = 3600.0
+    """What /v1/sign signed is broadcast by the relayer itself after so long, if it can run."""
+
+
+class Person(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Somebody who shows an API key: bounded by a budget of their own, and not by what bounds strangers."""
+
+    keys: tuple[str, ...] = ()
+    """Hashes of the API keys, as `millrace policy new-key` prints them."""
+    per_minute: int = 5 * EGLD
+    """Of all relayer keys together, like the others."""
+    per_hour: int = 50 * EGLD
+    per_day: int = 200 * EGLD
+    at_risk: int = 50 * EGLD
+    at_risk_sign_only: int = 10 * EGLD
+    loss_per_hour: int = 25 * EGLD
+
+
 class Lists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who and what is sponsored. An empty allow-list allows all; a deny-list wins."""
 
@@ -118,6 +154,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: Budget = Budget()
     quotas: Quotas = Quotas()
     lists: Lists = Lists()
+    strangers: Strangers = Strangers()
+    people: dict[str, Person] = {}
+    """By name."""
     paused_shards: tuple[int, ...] = ()
     """Shards whose key signs nothing for now."""
 
@@ -164,6 +203,10 @@ def _check_entries(table: dict[str, Any], kind: type[msgspec.Struct], path: str)
             known = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(fields)}"
             raise PolicyError(f"{f'[{path}] has' if path else 'there is'} no `{name}`: {known}")
         inner = fields[name]
+        if name == "people" and isinstance(value, dict):
+            for person, entries in value.items():
+                if isinstance(entries, dict):
+                    _check_entries(entries, Person, f"people.{person}")
         if isinstance(value, dict) and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
             _check_entries(value, inner, name)
         elif inner is int and isinstance(value, float | str) and not str(value).isdecimal():
@@ -185,52 +228,56 @@ def _in_words(text: str) -> str:
 
 def _check_ranges(policy: Policy) -> None:
     """Raise `PolicyError` for values that cannot be meant."""
-    for name, table in (("caps", policy.caps), ("budget", policy.budget), ("quotas", policy.quotas)):
+    for name, table in (
+        ("caps", policy.caps),
+        ("budget", policy.budget),
+        ("quotas", policy.quotas),
+        ("strangers", policy.strangers),
+    ):
         for field in table.__struct_fields__:
             value = getattr(table, field)
             most, words = (MOST_SECONDS, "ten years") if isinstance(value, float) else (MOST, "10^30")
             if not 0 <= value <= most:
                 raise PolicyError(f"{name}.{field}: negative, no number, or more than {words}")
+    _check_people(policy.people)
     quotas = policy.quotas
     if quotas.failures < 1:
         raise PolicyError("quotas.failures: at least 1")
     if not 1 <= quotas.call_failure_percent <= 100:
         raise PolicyError("quotas.call_failure_percent: from 1 to 100; a large call_sample turns it off")
+    for name in ("address_percent", "receiver_percent", "function_percent"):
+        if not 1 <= getattr(policy.strangers, name) <= 100:
+            raise PolicyError(f"strangers.{name}: from 1 to 100; 100 turns it off")
     for shard in policy.paused_shards:
         if not 0 <= shard < SHARDS:
             raise PolicyError(f"paused_shards: there is no shard {shard}, only 0 to {SHARDS - 1}")
 
 
-class PolicyFile:
-    """The policy in a file, read again when the file changes; without a path it is the default."""
+def _check_people(people: dict[str, Person]) -> None:
+    """Raise `PolicyError` for budgets that cannot be meant, and keys that are none or of two people."""
+    owners: dict[str, str] = {}
+    for name, person in people.items():
+        for field in person.__struct_fields__[1:]:
+            if not 0 <= getattr(person, field) <= MOST:
+                raise PolicyError(f"people.{name}.{field}: negative, or more than 10^30")
+        for key in person.keys:
+            if not re.fullmatch("[0-9a-f]{64}", key):
+                raise PolicyError(
+                    f"people.{name}.keys: not the hash of an API key: `millrace policy new-key` makes both"
+                )
+            if owners.setdefault(key, name) != name:
+                raise PolicyError(f"people.{name}.keys: one of them is of {owners[key]}, too")
 
-    def __init__(self, path: str) -> None:
-        self._path = Path(path) if path else None
-        self._seen: tuple[int, ...] | None = None
-        self.policy = Policy()
-        """The last one that could be read."""
 
-    def refresh(self) -> bool:
-        """Read the file if it is another than the last that was read; whether there is a new policy.
+def name_of(api_key: str, people: dict[str, Person]) -> str | None:
+    """Whose API key it is."""
+    hashed = hash_of_key(api_key)
+    return next((name for name, person in people.items() if hashed in person.keys), None)
 
-        Raises `PolicyError` when it cannot be used, as while somebody is still writing it: the policy stays the last
-        good one, and the next call tries again.
-        """
-        if self._path is None:
-            return False
-        try:
-            status = self._path.stat()
-            # Two writes within one tick of the clock differ in size, or in the file itself if it was replaced.
-            seen = (status.st_mtime_ns, status.st_size, status.st_ino)
-            if seen == self._seen:
-                return False
-            self.policy = loads(self._path.read_text(encoding="utf-8-sig"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise PolicyError(f"{self._path}: cannot be read ({error})") from None
-        except PolicyError as error:
-            raise PolicyError(f"{self._path}: {error}") from None
-        self._seen = seen
-        return True
+
+def hash_of_key(api_key: str) -> str:
+    """What the policy file holds of an API key. They are long and random, so one hash is enough."""
+    return blake2b(api_key.encode(), digest_size=32).hexdigest()
 
 
 def gas_price_cap(caps: Caps, p90: int | None) -> int:

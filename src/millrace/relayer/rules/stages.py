@@ -39,6 +39,8 @@ class Origin(msgspec.Struct, frozen=True):
 
     kind: Kind
     ip: str
+    person: str = ""
+    """Who showed an API key, see the policy's `people`; empty for strangers."""
     is_sponsored: bool = False
     """Whether a relayer key is to sign, and so to pay; set from `kind`."""
 

@@ -35,6 +35,7 @@ from millrace.relayer.journal.submissions import ROWS_AT_ONCE
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy, stages
+from millrace.relayer.rules.policy_file import PolicyFile
 from millrace.relayer.signing import keystore
 from millrace.relayer.signing.wire import (
     HEADER,
@@ -92,7 +93,7 @@ class Vault:
     """The keys and everything that must hold before one of them signs."""
 
     def __init__(
-        self, pairs: dict[int, KeyPair], network: NetworkProfile, journal: Path, mark: Mark, rules: policy.PolicyFile
+        self, pairs: dict[int, KeyPair], network: NetworkProfile, journal: Path, mark: Mark, rules: PolicyFile
     ):
         self._pairs = pairs
         self._network = network
@@ -279,8 +280,8 @@ def serve(connection: socket.socket, *, locked: bool = False) -> None:
 def _open_vault(start: Start) -> Vault:
     network = named_profile(start.profile, chain_id=start.chain_id)
     pairs = keystore.load(start.key_files, start.key_env, network, start.seeds, start.key_passphrase_file)
-    rules = policy.PolicyFile(start.policy_file)
-    rules.refresh()
+    rules = PolicyFile(start.policy_file, Path(start.journal).with_name(policy.KEPT))
+    rules.begin()
     return Vault(pairs, network, Path(start.journal), Mark(Path(start.mark), start.owner), rules)
 
 

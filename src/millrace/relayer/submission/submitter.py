@@ -29,6 +29,7 @@ from millrace.relayer.network.account_source import AccountSource
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import stages
+from millrace.relayer.rules.policy import name_of
 from millrace.relayer.rules.slices import PART, STRETCH, Part, next_part
 from millrace.relayer.rules.stages import Authenticated, Examined, Origin, Relayers, Reserved
 from millrace.relayer.submission.admission import Admission
@@ -85,6 +86,19 @@ class Submitter:
         self._taking = Shares(TAKING)
         self._finisher = Finisher(lifecycle, journal, cosigner, sign_wait)
         self._company = Company(ALONE_SECONDS)
+
+    def person_of(self, authorization: str | None) -> str:
+        """Who shows this `Authorization` header: a name of the policy, or empty for strangers. Raises `Refused`."""
+        people = self._lifecycle.sponsor.policy.people
+        scheme, _, key = (authorization or "").partition(" ")
+        if not people or scheme.lower() != "bearer":
+            return ""
+        name = name_of(key.strip(), people)
+        if name is None:
+            raise Refused(
+                reasons.INVALID_API_KEY.but("the policy names nobody with it; without a key you are a stranger")
+            )
+        return name
 
     # ---- parsed → authenticated → approved → reserved
 

@@ -1,0 +1,188 @@
+"""The policy in a file: only a whole one holds, and the last good one stays in force, also after a restart.
+
+A file is whole when its last line is a checksum of all lines before it, as `millrace policy apply` writes it. One
+without such a line, written by hand, may be cut or half written: it is taken when there is no other yet, and when it
+is in no entry looser than what is in force. So a file that is cut anywhere, emptied or without some of its tables never
+makes the relayer pay for more.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from hashlib import blake2b
+from pathlib import Path
+
+from millrace.relayer.rules.policy import Policy, PolicyError, loads
+from millrace.relayer.rules.policy_changes import looser
+
+SEAL = "# checksum blake2b "
+_DIGEST = 32
+
+
+def seal(text: str) -> str:
+    """The text with a last line that tells whether it is whole; one it has already is made anew."""
+    body, _ = _split(text)
+    body += "" if body.endswith("\n") or not body else "\n"
+    return f"{body}{SEAL}{_checksum(body)}\n"
+
+
+def is_whole(text: str) -> bool:
+    """Whether the last line says that nothing of the text is missing. Raises `PolicyError` where it says otherwise."""
+    body, named = _split(text)
+    if not named:
+        return False
+    if named != f"{SEAL}{_checksum(body)}":
+        raise PolicyError("its checksum does not fit: cut, or changed by hand since `millrace policy apply` wrote it")
+    return True
+
+
+def _split(text: str) -> tuple[str, str]:
+    """What the last line is of, and the last line, if it is one with a checksum."""
+    lines = text.splitlines(keepends=True)
+    if lines and lines[-1].startswith(SEAL.rstrip()):
+        return "".join(lines[:-1]), lines[-1].rstrip()
+    return text, ""
+
+
+def _checksum(body: str) -> str:
+    return blake2b(body.encode(), digest_size=_DIGEST).hexdigest()
+
+
+def write(path: Path, text: str) -> None:
+    """Put a whole file in a file's place, so that whoever reads it sees the old one or this. Raises `OSError`."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(seal(text))
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def in_force(path: Path, kept: Path) -> Policy:
+    """What holds now, as far as files tell: the last good one, else that of the file, else the default."""
+    for file in (kept, path):
+        try:
+            if file.exists():
+                return loads(_text_of(file))
+        except PolicyError:
+            continue
+    return Policy()
+
+
+class PolicyFile:
+    """The policy in a file, read again when the file changes; without a path it is the default.
+
+    `kept` is where the last good one is written before it holds, or only read from (`keeps` false).
+    """
+
+    def __init__(self, path: str, kept: Path | None = None, *, keeps: bool = False) -> None:
+        self._path = Path(path) if path else None
+        self._kept = kept if path else None
+        self._keeps = keeps
+        self._seen: tuple[int, ...] | None = None
+        self._known = False
+        """Whether there is a last good one."""
+        self.policy = Policy()
+        """The last good one."""
+        self.rejected = ""
+        """Why the file as it is now does not hold, if so."""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether `refresh` would read anything."""
+        try:
+            return self._path is not None and _seen(self._path) != self._seen
+        except PolicyError:
+            return True
+
+    def refresh(self) -> bool:
+        """Read the file if it is another than the last that was read; whether there is a new policy.
+
+        Raises `PolicyError` when it does not hold, as while somebody is still writing it: the policy stays the last
+        good one, and the next call tries again.
+        """
+        if self._path is None:
+            return False
+        try:
+            new = self._read(self._path)
+        except PolicyError as error:
+            self.rejected = f"{self._path}: {error}"
+            raise PolicyError(self.rejected) from None
+        self.rejected = ""
+        return new
+
+    def begin(self) -> None:
+        """Take over the last good policy, then the file, if it can be. Raises `PolicyError` when there is neither."""
+        damaged: PolicyError | None = None
+        try:
+            self._take_over()
+        except PolicyError as error:
+            damaged = error
+        try:
+            if damaged is not None and self._path is not None and not is_whole(_text_of(self._path)):
+                raise damaged
+            self.refresh()
+        except PolicyError:
+            if not self._known:
+                raise
+
+    def _take_over(self) -> None:
+        """The last good policy of an earlier run. Raises `PolicyError` when it is damaged."""
+        if self._kept is None or not self._kept.exists():
+            return
+        text = _text_of(self._kept)
+        try:
+            if not is_whole(text):
+                raise PolicyError("its last line is missing")
+            self.policy, self._known = loads(text), True
+        except PolicyError as error:
+            advice = "put the policy in force again with `millrace policy apply`"
+            raise PolicyError(f"{self._kept}: {error}; {advice}") from None
+
+    def _read(self, path: Path) -> bool:
+        seen = _seen(path)
+        if seen == self._seen:
+            return False
+        text = _text_of(path)
+        whole = is_whole(text)
+        policy = loads(text)
+        if self._known and not whole and (entries := looser(self.policy, policy)):
+            raise PolicyError(
+                f"looser in {', '.join(entries[:8])} than the policy in force, and without a whole file's checksum; "
+                f"if that is meant: millrace policy apply {path} --allow-looser"
+            )
+        if self._keeps and self._kept is not None:
+            try:
+                self._kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write(self._kept, text)
+            except OSError as error:
+                raise PolicyError(f"cannot be kept as the last good one ({error})") from None
+        self.policy, self._known, self._seen = policy, True, seen
+        return True
+
+
+def _seen(path: Path) -> tuple[int, ...]:
+    """What a file that is another has otherwise: two writes within one tick differ in size, or in the file itself."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise PolicyError(f"cannot be read ({error})") from None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PolicyError(f"cannot be read ({error})") from None
