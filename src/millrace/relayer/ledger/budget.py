@@ -196,12 +196,22 @@ class Budgets:
         self, who: Spender, fee: int, now: float, budget: Budget, quotas: Quotas, *, sign_only: bool = False
     ) -> Reservation:
         """Take `fee` from the key's budget and every quota, or raise `Refused` and take nothing."""
+        purse, receiver = self._admit(who, fee, now, budget, quotas, sign_only)
+        return self._take(purse, who.receiver, receiver, fee, now, sign_only)
+
+    def check(self, who: Spender, fee: int, now: float, budget: Budget, quotas: Quotas) -> None:
+        """Raise `Refused` unless `reserve` would grant this now. Takes nothing, and is no use of a quota."""
+        self._admit(who, fee, now, budget, quotas, sign_only=False)
+
+    def _admit(
+        self, who: Spender, fee: int, now: float, budget: Budget, quotas: Quotas, sign_only: bool
+    ) -> tuple[_Purse, _Quota | None]:
         purse = self._purse_of(who)
         receiver = None if who.receiver is None else self._receivers.find(who.receiver)
         purse.turn(now)
         _check_budget(purse.account, fee, now, budget, sign_only)
         _check_quotas(purse, receiver, fee, now, quotas, sign_only)
-        return self._take(purse, who.receiver, receiver, fee, now, sign_only)
+        return purse, receiver
 
     def restore(self, who: Spender, fee: int, time: float, *, sign_only: bool) -> Reservation:
         """Take what the audit log says was taken at `time`, whatever the limits are now. Oldest first."""

@@ -14,16 +14,18 @@ from collections.abc import Callable, Sequence
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction, early_hashes
+from millrace.relayer.blocks.facts import BlockFacts
 from millrace.relayer.journal import audit
 from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.ledger.accounts import Account
+from millrace.relayer.ledger.fates import FateBook
 from millrace.relayer.ledger.inflight import Entry, InFlight
 from millrace.relayer.ledger.sponsor import Sponsor
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.rules.policy import target_of
-from millrace.relayer.rules.stages import Approved, Authenticated, Origin
+from millrace.relayer.rules.stages import Approved, Authenticated, Examined, Origin
 
 ROUND_MS = 6_000
 """The longest round: a block bears the time its round began, and may hold what came during it."""
@@ -42,6 +44,7 @@ class Lifecycle:
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.inflight = InFlight()
+        self.fates = FateBook(self.inflight, wall_ms)
         self.sponsor = Sponsor(network, journal, clock, wall_ms)
         self._network = network
         self._journal = journal
@@ -69,7 +72,11 @@ class Lifecycle:
 
         `payer` is the relayer's account where a `broadcast` names one.
         """
-        parsed = item.examined.parsed
+        return Approved(item, self.allowed_fee(item.examined, account, payer))
+
+    def allowed_fee(self, examined: Examined, account: Account, payer: Account | None = None) -> int:
+        """The checks of `approve`, which need no signature; the most it can cost whoever pays. Raises `Refused`."""
+        parsed = examined.parsed
         tx, origin = parsed.tx, parsed.origin
         if tx.nonce < account.nonce:
             raise Refused(reasons.NONCE_TOO_LOW.but(f"the next nonce is {account.nonce}"))
@@ -92,9 +99,7 @@ class Lifecycle:
             owed = self.inflight.committed(tx.relayer, payer.nonce) + self.inflight.owed(tx.relayer)
             if fee + owed > payer.balance:
                 raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it costs its relayer {fee}, which has not as much"))
-        if sponsored:
-            fee = self.sponsor.check(item)
-        return Approved(item, fee)
+        return self.sponsor.check(examined) if sponsored else fee
 
     def _check_room(self, sender: bytes, origin: Origin) -> None:
         """Nobody may fill the table for the others: not a sender, not an address, not what is free of charge."""
@@ -114,23 +119,8 @@ class Lifecycle:
 
     def reserve(self, approved: Approved) -> Entry:
         """Take (sender, nonce), budget and quotas: all of them, or none and `Refused`."""
-        examined = approved.authenticated.examined
-        parsed = examined.parsed
-        origin = parsed.origin
-        entry = Entry(  # in order: names cost as much as the values
-            parsed.tx,
-            parsed.proto,
-            parsed.client_hash,
-            origin.kind,
-            examined.sender_shard,
-            examined.receiver_shard,
-            approved.fee,
-            self._wall_ms(),
-            examined.target,
-            origin.ip,
-            parsed.sdk_hash,
-        )
-        if origin.is_sponsored:
+        entry = Entry.of(approved.authenticated.examined, approved.fee, self._wall_ms())
+        if approved.origin.is_sponsored:
             self.sponsor.reserve(entry)
         self.inflight.add(entry)
         return entry
@@ -191,6 +181,7 @@ class Lifecycle:
         if entry.state == "over" or (entry.broadcast and entry.state != "expired"):
             return False
         entry.created_ms = self._wall_ms()  # its time on the network begins now
+        entry.end = None
         entry.broadcast, entry.state = True, "signed"
         self._update(entry, "broadcast = 1, state = 'signed', created_ms = ?", entry.created_ms)
         return True
@@ -234,7 +225,7 @@ class Lifecycle:
         """Whether an entry is still to be broadcast."""
         return entry.state == "signed" and self.inflight.by_client_hash(entry.client_hash) is entry
 
-    def included(self, tx_hash: bytes, fee: int | None) -> tuple[bytes, int] | None:
+    def included(self, tx_hash: bytes, fee: int | None, block: BlockFacts | None = None) -> tuple[bytes, int] | None:
         """A final block has the transaction: its fee is settled, its nonce is the chain's business now.
 
         The sender and the nonce it has at least now, if the transaction was in flight.
@@ -244,6 +235,7 @@ class Lifecycle:
             return None
         one_shard = entry.sender_shard == entry.receiver_shard
         self._end(entry, "finished", fee if one_shard and fee is not None else entry.fee)
+        self.fates.over(entry, "finished", fee, block)
         return entry.tx.sender, entry.tx.nonce + 1
 
     def nonce_moved(self, sender: bytes, nonce: int) -> None:
@@ -315,6 +307,8 @@ class Lifecycle:
         entry.state = "over"
         _tell(entry)
         line = self.sponsor.close(entry, cost, written_off=written_off)
+        if state != "finished":
+            self.fates.over(entry, "written off" if written_off else state, None, None)
         # What was written off may still run: as it has not ended, its row is never pruned and keeps its nonce taken.
         ended, row = None if written_off else self._wall_ms(), _row(entry)
 

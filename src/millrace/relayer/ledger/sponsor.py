@@ -22,7 +22,7 @@ from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy
 from millrace.relayer.rules.policy import Policy, Target
-from millrace.relayer.rules.stages import Authenticated
+from millrace.relayer.rules.stages import Examined
 
 MAX_REMEMBERED = 200_000
 MAX_RECEIVERS = 10_000
@@ -68,10 +68,10 @@ class Sponsor:
 
     # ---- before it is signed
 
-    def check(self, item: Authenticated) -> int:
+    def check(self, examined: Examined) -> int:
         """The most the transaction can cost the key that is to pay. Raises `Refused` when the policy says no."""
-        examined = item.examined
-        tx, target, shard = examined.parsed.tx, item.target, examined.sender_shard
+        tx, target, shard = examined.parsed.tx, examined.target, examined.sender_shard
+        assert target is not None
         rules = self.policy
         silence = self.silence(shard)
         if silence is not None:
@@ -88,6 +88,13 @@ class Sponsor:
             if balance < needed:
                 raise Refused(reasons.RELAYER_BALANCE_LOW.but("its operator has to refill it", 60_000))
         return fee
+
+    def check_room(self, entry: Entry) -> None:
+        """Raise `Refused` unless `reserve` would take this entry now. Takes nothing."""
+        tx = entry.tx
+        assert entry.target is not None
+        who = Spender(tx.relayer, tx.sender, entry.ip, entry.target.receiver)
+        self.budgets.check(who, entry.fee, self._clock(), self.policy.budget, self.policy.quotas)
 
     def reserve(self, entry: Entry) -> None:
         """Take the entry's fee from budget and quotas: from all of them, or from none and `Refused`."""
