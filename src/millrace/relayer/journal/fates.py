@@ -122,9 +122,10 @@ class Fates:
         self._thread = ThreadPoolExecutor(1, "fates")
         self._connection: sqlite3.Connection | None = None
         """The thread's own."""
-        self._unwritten: list[Fate] = []
-        self._by_hash: dict[bytes, Fate] = {}
-        """The newest of these by each of their hashes."""
+        self._unwritten: dict[bytes, Fate] = {}
+        """By client hash: what came to another state before it was written is written once."""
+        self._names: dict[bytes, bytes] = {}
+        """The client hashes of these by their other hashes."""
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
         self._asked = 0
@@ -164,7 +165,7 @@ class Fates:
 
     def put(self, fate: Fate) -> None:
         """Write this, or instead of what was known of the transaction; with the next batch."""
-        self._keep([fate])
+        self._keep(fate)
         if self._timer is None and self._writing is None:
             self._timer = asyncio.get_running_loop().call_later(WRITE_SECONDS, self._write_later)
 
@@ -174,7 +175,7 @@ class Fates:
             raise FatesUnavailable("too many questions about transactions: ask again later")
         self._asked += 1
         try:
-            found = self._by_hash.get(tx_hash)
+            found = self._unwritten.get(self._names.get(tx_hash, tx_hash))
             if found is not None:
                 return found
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._find, tx_hash)
@@ -191,25 +192,23 @@ class Fates:
         except sqlite3.Error as error:
             self._failed(error)
 
-    def _keep(self, fates: list[Fate]) -> None:
-        """Have these wait for the next batch, behind what waits; at the bound the oldest are left out."""
-        self._unwritten += fates
-        for fate in fates:
-            for name in (fate.client_hash, fate.sdk_hash, fate.chain_hash):
-                self._by_hash[name] = fate
-        over = len(self._unwritten) - MAX_UNWRITTEN
-        if over > 0:
-            self.left_out += over
-            gone, self._unwritten = self._unwritten[:over], self._unwritten[over:]
-            for fate in gone:
-                for name in (fate.client_hash, fate.sdk_hash, fate.chain_hash):
-                    if self._by_hash.get(name) is fate:
-                        del self._by_hash[name]
+    def _keep(self, fate: Fate) -> None:
+        """Have this wait for the next batch; at the bound the oldest is left out."""
+        name = fate.client_hash
+        self._unwritten[name] = fate
+        for other in (fate.chain_hash, fate.sdk_hash):
+            if other:
+                self._names[other] = name
+        if len(self._unwritten) > MAX_UNWRITTEN:
+            gone = self._unwritten.pop(next(iter(self._unwritten)))
+            for other in (gone.chain_hash, gone.sdk_hash):
+                self._names.pop(other, None)
+            self.left_out += 1
 
     def _take(self) -> list[Fate]:
         """What waits, which is written now."""
-        batch, self._unwritten = self._unwritten, []
-        self._by_hash = {}
+        batch = list(self._unwritten.values())
+        self._unwritten, self._names = {}, {}
         return batch
 
     def _write_later(self) -> None:
@@ -227,8 +226,8 @@ class Fates:
             self._failing = ""
         else:
             self._failed(error)
-            newer = self._take()
-            self._keep(batch + newer)
+            for fate in batch + self._take():
+                self._keep(fate)
         if self._unwritten and self._timer is None:
             self._timer = done.get_loop().call_later(WRITE_SECONDS, self._write_later)
 
