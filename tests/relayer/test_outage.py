@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from relayer_support import RELAYERS, BlockMaker, settings, start, submit, transfer, wallet
+from relayer_support import RELAYERS, BlockMaker, entry_of, settings, start, submit, transfer, wallet
 
 from millrace.chain.keys import verify
 from millrace.chain.proto import outport_pb2 as pb
@@ -207,7 +207,7 @@ async def test_row_48_a_journal_that_cannot_be_read(world: Any, monkeypatch: pyt
     await start(world)
     service, tx = world.service, transfer(ALICE)
     assert await submit(world, tx) == ["ok"]
-    service.lifecycle.nonce_moved(ALICE.public, 1)
+    service.lifecycle.included(entry_of(world, tx).chain_hash, 5)
     world.api.set(ALICE.public, 1, 10**18)
     service.book.forget_all()
     really = service.journal._reader
