@@ -152,7 +152,7 @@ class _RelayerCollector(Collector):
             ("broadcast_queue", "Transactions waiting for a batch.", parts.broadcaster.queued),
             ("journal_queue", "Changes waiting for the disk.", parts.journal.waiting),
             ("fates_unwritten", "Ends of transactions not yet in their file.", parts.fates.unwritten),
-            ("fates_followed", "Transactions in a block and not ended.", parts.lifecycle.fates.followed),
+            ("fates_followed", "Transactions in flight no more and not ended.", parts.lifecycle.fates.followed),
             ("end_waiters", "Requests' waits for the end of a transaction.", parts.lifecycle.fates.waiters),
             ("accounts", "Accounts known.", len(parts.book)),
             ("held_blocks", "Saved blocks not yet final, or not yet executed.", tracker["held_blocks"]),

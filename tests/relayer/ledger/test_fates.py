@@ -87,6 +87,18 @@ async def test_what_the_chain_says_nothing_of(books: Books, how: str) -> None:
     for item in (entry, refused):
         books.over(item, how, None)
     assert future.result().state == how and not other.done()
+    books.book.ended(entry.chain_hash, "success", "")
+    assert await books.state(entry) is None, "of a book without a file: it has ended"
+
+
+async def test_what_was_given_up_may_still_end(books: Books) -> None:
+    """When a block has it after all, that is what it came to."""
+    entry, kept = books.sent(), []
+    books.over(entry, "written off", None)
+    assert await books.state(entry) == "written off"
+    books.book.store = type("Store", (), {"put": staticmethod(kept.append)})()  # type: ignore[assignment]
+    books.book.ended(entry.chain_hash, "fail", "why")
+    assert [(fate.state, fate.reason) for fate in kept] == [("fail", "why")]
 
 
 async def test_waits_are_bounded_and_given_back(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,8 +72,13 @@ class Fate(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to be said of it."""
+        """Whether nobody has to wait for more."""
         return self.state not in ("pending", "included")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the chain has said how. What was given up may still run, and end then."""
+        return self.state in ("success", "fail")
 
 
 class FatesUnavailable(Exception):
@@ -291,7 +296,7 @@ class Fates:
                 fate.sdk_hash or None,
                 fate.chain_hash if fate.chain_hash not in (b"", fate.client_hash) else None,
                 fate.time_ms,
-                not fate.is_over,
+                not fate.has_ended,
                 _encode(fate),
             )
             for fate in fates

@@ -37,14 +37,14 @@ class FateBook:
         self._inflight = inflight
         self._wall_ms = wall_ms
         self._open: OrderedDict[bytes, Fate] = OrderedDict()
-        """By chain hash: included, and not ended yet."""
+        """By chain hash: in flight no more, and not ended as far as is known."""
         self._waiting: dict[bytes, list[asyncio.Future[Fate]]] = {}
         """By client hash."""
         self.waiters = 0
 
     @property
     def followed(self) -> int:
-        """Included, and not ended yet."""
+        """In flight no more, and not ended as far as is known."""
         return len(self._open)
 
     def restore(self, fates: Iterable[Fate]) -> None:
@@ -62,7 +62,7 @@ class FateBook:
         fate = self._fate(entry, _ENDED[how], "", fee, place)
         if how == "finished" and entry.end is not None and entry.end.is_final:
             fate = msgspec.structs.replace(fate, state=entry.end.status, reason=entry.end.reason)
-        if not fate.is_over and fate.chain_hash:
+        if fate.chain_hash and not fate.has_ended:
             self._follow(fate)
         self._keep(fate)
 
