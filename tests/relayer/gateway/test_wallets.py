@@ -90,9 +90,11 @@ async def test_relayers_of_a_service_without_keys(world: Any) -> None:
 
 async def test_relayers_say_who_cannot_pay(world: Any) -> None:
     """A paused shard is paused, a key without money short of funds, and the caps are those of the policy."""
+    world.api.set(RELAYERS[0].public, 0, 0)
     await start(world, 'paused_shards = [2]\n[caps]\ngas_price = 3000000000\nfee = "70"', hub_url="")
-    world.service.lifecycle.sponsor.balances |= {RELAYERS[0].public: 0, RELAYERS[1].public: 10**18}
-    known = await get(world, "/v1/relayers")
+    async with asyncio.timeout(10):  # until the chain API has told what the keys hold
+        while (known := await get(world, "/v1/relayers"))["relayers"][0]["state"] != "short of funds":
+            await asyncio.sleep(0.01)
     assert [item["state"] for item in known["relayers"]] == ["short of funds", "ready", "paused"]
     assert (known["caps"]["fee"], known["caps"]["gasPrice"]) == ("70", 3_000_000_000)
     assert {item["maxGasPrice"] for item in known["relayers"]} == {2_000_000_000}, "the floor, while nobody paid more"
