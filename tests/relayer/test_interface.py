@@ -177,6 +177,7 @@ async def test_table_topics_address(world: Any) -> None:
     data = push["data"]
     assert (data["address"], data["nonce"], data["balances"]["EGLD"], data["shardId"]) == (text, 3, "77", 1)
     assert data["blockHash"] == block.blockData.headerHash.hex()
+    assert data["blockNonce"] == 1
 
 
 async def test_table_gas_stats(world: Any) -> None:

@@ -17,6 +17,7 @@ from relayer_support import (
     Chain,
     as_json,
     connected,
+    entry_of,
     settings,
     start,
     submit,
@@ -318,7 +319,7 @@ async def test_row_48_a_journal_that_cannot_be_read(world: Any, monkeypatch: pyt
     await start(world)
     service, tx = world.service, transfer(ALICE)
     assert await submit(world, tx) == ["ok"]
-    service.lifecycle.nonce_moved(ALICE.public, 1)
+    service.lifecycle.included(entry_of(world, tx).chain_hash, 5)
     world.api.set(ALICE.public, 1, 10**18)
     service.book.forget_all()
     really = service.journal._reader

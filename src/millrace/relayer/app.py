@@ -8,7 +8,9 @@ import gc
 import logging
 import signal
 import time
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -22,8 +24,10 @@ from millrace.relayer.gateway.gateway import Gateway
 from millrace.relayer.gateway.limits import TokenBuckets
 from millrace.relayer.gateway.rest import RestApi
 from millrace.relayer.gateway.shared import Shared
+from millrace.relayer.gateway.wallets import WalletApi
 from millrace.relayer.journal import identity, recovery
 from millrace.relayer.journal.audit import Spent
+from millrace.relayer.journal.fates import Fates
 from millrace.relayer.journal.holding import keeper_of
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.leases import LeaseError
@@ -49,6 +53,7 @@ from millrace.relayer.statistics.history import History, flatten
 from millrace.relayer.statistics.history_store import Points, PostgresPoints, SqlitePoints
 from millrace.relayer.statistics.streams import Statistics
 from millrace.relayer.submission.cosigner import Cosigner
+from millrace.relayer.submission.preparer import Preparer
 from millrace.relayer.submission.submitter import Submitter
 from millrace.runtime import http
 from millrace.runtime.doors import Doors, room_for_connections
@@ -122,6 +127,7 @@ class Service:
         identity.check_may_start(data_dir, self.identity)
         self._started.push_async_callback(self.journal.close)
         self.journal.open()
+        await self._open_fates()
         self.leases = keeper_of(settings, self.identity, self.journal)
         self._started.push_async_callback(self.leases.close)
         self.safe_start = self.lifecycle.safe_start = recovery.SafeStart(self.journal, recovery.read(data_dir))
@@ -232,6 +238,14 @@ class Service:
 
     # ---- start
 
+    async def _open_fates(self) -> None:
+        """Know what became of earlier transactions; a file that was not there is filled while the service runs."""
+        self.fates = self.lifecycle.fates.store = Fates(Path(self.settings.data_dir) / "fates.sqlite")
+        self._started.push_async_callback(self.fates.close)
+        self.lifecycle.fates.restore(await self.fates.open(self.journal.path))
+        if self.fates.is_new:
+            self._keep_running(self.fates.fill(self.journal.path))
+
     def _history_store(self) -> Points:
         if self.settings.history_url:
             return PostgresPoints(self.settings.history_url, self.settings.history_schema)
@@ -282,7 +296,11 @@ class Service:
 
     def _sign_missed(self) -> None:
         """A signing process is back: sign what was journalled while there was none."""
-        task = asyncio.ensure_future(self._sign_again())
+        self._keep_running(self._sign_again())
+
+    def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start what ends by itself; the service waits for it when it stops."""
+        task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
@@ -342,6 +360,7 @@ class Service:
         )
         app.middlewares.append(rest.guard)
         app.add_routes(rest.routes(make_registry(self.measured())))
+        app.add_routes(self._wallets(rest).routes())
         self.http = http.HttpServer(app, doors=self.http_doors, origins=Origins(self.settings.allowed_origins))
         self._started.push_async_callback(self.http.stop)
         self._started.push_async_callback(self.gateway.stop)
@@ -359,6 +378,19 @@ class Service:
             },
         )
         self.port, self.http_port = port, http_port
+
+    def _wallets(self, rest: RestApi) -> WalletApi:
+        preparer = Preparer(
+            self.network,
+            self.relayers,
+            self.accounts,
+            self.lifecycle,
+            self.is_ready,
+            self.statistics.gas.p50,
+            lambda: time.time_ns() // 1_000_000,
+        )
+        gap = self.settings.max_nonce_gap
+        return WalletApi(rest, preparer, self.network, self.relayers, self.lifecycle, self.is_ready, gap)
 
     # ---- what runs on
 
@@ -443,6 +475,7 @@ class Service:
         while True:
             retention_ms = int(self.settings.retention_hours * 3_600_000)
             self.journal.prune(time.time_ns() // 1_000_000 - retention_ms)
+            await self.fates.prune(time.time_ns() // 1_000_000 - retention_ms)
             self.lifecycle.sponsor.prune()
             self.lifecycle.drop_given_up(time.time_ns() // 1_000_000 - int(self.settings.lifetime_seconds * 1000))
             await given_up.ask(TIDY_ACCOUNTS)
@@ -471,6 +504,7 @@ class Service:
             api=self.api,
             journal=self.journal,
             policy_rejected=lambda: bool(self._policy_file.rejected),
+            fates=self.fates,
             signer=lambda: self.signer,
             relayers=self.relayers,
             lifecycle=self.lifecycle,

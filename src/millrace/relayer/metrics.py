@@ -17,6 +17,7 @@ from millrace.relayer.events.events import Events
 from millrace.relayer.events.hub_client import HubClient
 from millrace.relayer.gateway.gateway import Gateway
 from millrace.relayer.gateway.shared import Shared
+from millrace.relayer.journal.fates import Fates
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.lease_keeper import LeaseKeeper
 from millrace.relayer.ledger.accounts import AccountBook
@@ -41,6 +42,7 @@ class Measured:
     api: ChainApi | None
     journal: Journal
     policy_rejected: Callable[[], bool]
+    fates: Fates
     signer: Callable[[], SigningProcess | None]
     relayers: Callable[[], Relayers]
     lifecycle: Lifecycle
@@ -93,6 +95,7 @@ class _RelayerCollector(Collector):
         yield refused
         for name, text, value in (
             ("journal_records", "Submissions written to the journal.", parts.journal.records),
+            ("fates_left_out", "Ends of transactions that cannot be asked for.", parts.fates.left_out),
             ("journal_commits", "Groups committed.", parts.journal.commits),
             ("gossip_sent", "Transactions taken by gossip peers, repeats included.", parts.broadcaster.sent),
             ("api_sent", "Transactions taken by the chain API.", parts.broadcaster.sent_to_api),
@@ -158,6 +161,9 @@ class _RelayerCollector(Collector):
             ("in_flight_oldest_seconds", "Age of the oldest of them.", oldest),
             ("broadcast_queue", "Transactions waiting for a batch.", parts.broadcaster.queued),
             ("journal_queue", "Changes waiting for the disk.", parts.journal.waiting),
+            ("fates_unwritten", "Ends of transactions not yet in their file.", parts.fates.unwritten),
+            ("fates_followed", "Transactions in flight no more and not ended.", parts.lifecycle.fates.followed),
+            ("end_waiters", "Requests' waits for the end of a transaction.", parts.lifecycle.fates.waiters),
             ("accounts", "Accounts known.", len(parts.book)),
             ("held_blocks", "Saved blocks not yet final, or not yet executed.", tracker["held_blocks"]),
             ("absent_accounts", "Accounts waiting to be asked for.", len(parts.absent_accounts)),

@@ -168,6 +168,21 @@ async def test_every_answer_is_as_described(world: Any) -> None:
                 assert described.problems(name, await answer.json()) == []
             async with http.post(path, json={"transactions": []}) as answer:
                 assert answer.status == 400 and described.problems("ErrorBody", await answer.json()) == []
+        for path, name in (("/v1/relay?wait=final&timeout=0", "RelayReply"), ("/v1/relay", "RelayReply")):
+            async with http.post(path, json=body) as answer:
+                assert described.problems(name, await answer.json()) == []
+        (entry, *_) = world.service.lifecycle.inflight.entries()
+        wish = {name: body["transactions"][0][name] for name in ("sender", "receiver")}
+        for asked in (wish, wish | {"nonce": 99}):
+            async with http.post("/v1/prepare", json={"transaction": asked}) as answer:
+                assert described.problems("PrepareReply", await answer.json()) == []
+        for path, name in (
+            ("/v1/relayers", "RelayersReply"),
+            (f"/v1/transactions/{entry.client_hash.hex()}", "TransactionReply"),
+            (f"/v1/transactions/{'00' * 32}", "ErrorBody"),
+        ):
+            async with http.get(path) as answer:
+                assert described.problems(name, await answer.json()) == []
         for query, name in (("resolution=1", "History"), ("resolution=2", "ErrorBody")):
             async with http.get(f"/v1/network-stats/history?{query}") as answer:
                 assert described.problems(name, await answer.json()) == []

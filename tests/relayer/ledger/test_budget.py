@@ -36,6 +36,31 @@ def test_windows_hold_to_the_unit_and_slide() -> None:
     reserve(budgets, 10, HOUR + MINUTE, budget)
 
 
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 2), st.floats(0, 40)), max_size=20))
+def test_to_check_is_to_reserve_and_take_nothing(steps: list[tuple[int, int, float]]) -> None:
+    """`check` refuses exactly what `reserve` would, and whatever is checked in between changes nothing."""
+    budget, quotas = Budget(per_minute=20, per_hour=30), Quotas(sender_per_hour=18, ip_per_hour=25)
+    asked, quiet, now = Budgets(capacity=2), Budgets(capacity=2), 0.0
+    for fee, sender, pause in steps:
+        now += pause
+        who = Spender(KEY, bytes([sender]), "i")
+        verdicts = []
+        for _ in range(2):
+            try:
+                asked.check(who, fee, now, budget, quotas)
+                verdicts.append("")
+            except Refused as refusal:
+                verdicts.append(str(refusal.reason))
+        for budgets in (asked, quiet):
+            try:
+                budgets.reserve(who, fee, now, budget, quotas)
+                verdicts.append("")
+            except Refused as refusal:
+                verdicts.append(str(refusal.reason))
+        assert len(set(verdicts)) == 1
+        assert asked.left(KEY, now, budget) == quiet.left(KEY, now, budget)
+
+
 EVERYTHING = dict.fromkeys(Budget.__struct_fields__, 10**9)
 
 

@@ -30,6 +30,7 @@ class Included(msgspec.Struct, frozen=True):
     fee: int | None
     height: int
     """Of the header that brought the block's result."""
+    block: BlockFacts | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -139,7 +140,7 @@ class Tracker:
             assert counted.oldest is not None
             # The first of the unfinished has to be the oldest: what others wait for in blocks not final yet counts too.
             for fact in block.transactions:
-                self._apply(fact, block.order[0], counted.oldest, included, outcomes)
+                self._apply(fact, block, counted.oldest, included, outcomes)
         not_executed = tuple(item for item in counted.unexecutable if not self._was_executed(item.tx_hash))
         return Release(tuple(counted.blocks), counted.saved_at, tuple(included), tuple(outcomes), not_executed)
 
@@ -149,11 +150,12 @@ class Tracker:
         return tx_hash in self._ended or (pending is not None and (pending.fact.included or pending.fact.executed))
 
     def _apply(
-        self, fact: TxFact, height: int, sequence: int, included: list[Included], outcomes: list[Outcome]
+        self, fact: TxFact, block: BlockFacts, sequence: int, included: list[Included], outcomes: list[Outcome]
     ) -> None:
         if fact.included:
             # With results still to be executed elsewhere the block shows only the first part of the fee.
-            included.append(Included(fact.tx_hash, None if fact.results_out else fact.fee, height))
+            fee = None if fact.results_out else fact.fee
+            included.append(Included(fact.tx_hash, fee, block.order[0], block))
         if fact.tx_hash in self._ended:
             return
         pending = self._pending.get(fact.tx_hash)

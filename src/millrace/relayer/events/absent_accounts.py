@@ -30,6 +30,8 @@ class Where(msgspec.Struct, frozen=True):
     block_hash: bytes = b""
     since: float = 0.0
     """When that was heard, on the clock that nobody sets."""
+    block_nonce: int | None = None
+    """Of the block, where it is known which one it was."""
 
 
 class AbsentAccounts:

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from msgspec import UNSET
+
 from millrace.chain import address
 from millrace.relayer.blocks.facts import AccountFact, BlockFacts
 from millrace.relayer.events.absent_accounts import AbsentAccounts, Where
@@ -63,7 +65,7 @@ class AccountFeed:
         if not is_late:
             self._newest[block.shard] = block.order
         self._tell_ledger(block, now)
-        where = Where(block.shard, block.timestamp_ms, block.block_hash, now)
+        where = Where(block.shard, block.timestamp_ms, block.block_hash, now, block.nonce)
         for fact in block.accounts:
             is_newest = self._book.learn_from_event(fact.pubkey, fact.nonce, fact.balance, block.order)
             self._nonce_moved(fact, block)
@@ -138,6 +140,7 @@ class AccountFeed:
                 balances={"EGLD": str(fact.balance)} | fact.tokens,
                 nonce=fact.nonce,
                 block_hash=where.block_hash.hex(),
+                block_nonce=UNSET if where.block_nonce is None else where.block_nonce,
             )
             return messages.encode(messages.AccountMessage(data))
 

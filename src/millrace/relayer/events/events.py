@@ -193,7 +193,7 @@ class Events:
     def _release(self, release: Release, now: float) -> None:
         """Something became final. First what is in flight, then the accounts, then the words to clients."""
         for item in release.included:
-            moved = self._lifecycle.included(item.tx_hash, item.fee, item.height)
+            moved = self._lifecycle.included(item.tx_hash, item.fee, item.height, item.block)
             if moved is not None:
                 self._book.raise_nonce(*moved)
         for block in release.blocks:
@@ -201,6 +201,7 @@ class Events:
             self._accounts.final(block, now)
         for outcome in release.outcomes:
             self._lifecycle.sponsor.ended(outcome.tx_hash, failed=outcome.status == "fail")
+            self._lifecycle.fates.ended(outcome.tx_hash, outcome.status, outcome.reason)
             self._tell(outcome)
         for missed in release.unexecutable:
             self._not_executable(missed)
@@ -215,6 +216,7 @@ class Events:
         if not self._live and not client_hash:
             return  # read again and not in flight: it may have been executed since, which is still to be read
         if client_hash is not None:
+            self._lifecycle.fates.ended(item.tx_hash, "fail", NOT_EXECUTABLE, is_final=False)
             sdk_hash = entry.sdk_hash if entry is not None else item.sdk_hash
             self._tell(Outcome(item.tx_hash, client_hash or item.client_hash, "fail", NOT_EXECUTABLE, sdk_hash))
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from millrace.chain.transaction import TransactionJson
-from millrace.relayer.protocol import messages
+from millrace.relayer.protocol import messages, wallets
 from millrace.relayer.statistics.gas import GasStatsMessage
 from millrace.relayer.statistics.network import NetworkStatsMessage
 
@@ -76,7 +76,18 @@ def asyncapi() -> dict[str, Any]:
 
 def openapi() -> dict[str, Any]:
     """OpenAPI 3.1 of the REST interface."""
-    types: tuple[Any, ...] = (messages.SignReply, messages.SubmissionReply, TransactionJson, ErrorBody, Readiness)
+    types: tuple[Any, ...] = (
+        messages.SignReply,
+        messages.SubmissionReply,
+        wallets.RelayersReply,
+        wallets.PrepareRequest,
+        wallets.PrepareReply,
+        wallets.RelayReply,
+        wallets.TransactionReply,
+        TransactionJson,
+        ErrorBody,
+        Readiness,
+    )
     _, schemas = msgspec.json.schema_components(types, ref_template=_COMPONENTS + "{name}")
     schemas["History"] = _HISTORY
     schemas["Transactions"] = {
@@ -88,6 +99,12 @@ def openapi() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "millrace relayer", "version": version("millrace")},
         "paths": {
+            "/v1/relayers": {"get": _look("Whom to name as relayer, and on what terms.", _json("RelayersReply"))},
+            "/v1/prepare": {
+                "post": _post("What would be sponsored, before it is signed.", "PrepareReply", "PrepareRequest")
+            },
+            "/v1/relay": {"post": _relay()},
+            "/v1/transactions/{hash}": {"get": _transaction()},
             "/v1/sign": {"post": _post("Co-sign transactions without broadcasting them.", "SignReply")},
             "/v1/broadcast": {"post": _post("Broadcast fully signed transactions.", "SubmissionReply")},
             "/v1/network-stats/history": {"get": _history()},
@@ -122,11 +139,35 @@ def _describe_raw(properties: dict[str, Any]) -> None:
     properties["txs"] = {"type": "array", "items": transaction}
 
 
-def _post(summary: str, answer: str) -> dict[str, Any]:
+def _relay() -> dict[str, Any]:
+    wait = {"name": "wait", "in": "query", "schema": {"enum": ["final"]}, "description": "Answer when all has ended."}
+    timeout = {
+        "name": "timeout",
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 0, "maximum": 60, "default": 30},
+        "description": "Seconds to wait; then the answer says what is known.",
+    }
+    return _post("Co-sign and broadcast transactions.", "RelayReply") | {"parameters": [wait, timeout]}
+
+
+def _transaction() -> dict[str, Any]:
+    name = {
+        "name": "hash",
+        "in": "path",
+        "required": True,
+        "schema": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+        "description": "Client hash, SDK hash or chain hash.",
+    }
+    unknown = {"404": _answer("It was not accepted here, or too long ago.", _json("ErrorBody"))}
+    known = {"200": _answer("What is known of it.", _json("TransactionReply"))}
+    return {"summary": "What became of a transaction.", "parameters": [name], "responses": known | unknown | _errors()}
+
+
+def _post(summary: str, answer: str, question: str = "Transactions") -> dict[str, Any]:
     done = {"description": "Done; each transaction is answered by itself.", "content": _json(answer)}
     return {
         "summary": summary,
-        "requestBody": {"required": True, "content": _json("Transactions")},
+        "requestBody": {"required": True, "content": _json(question)},
         "responses": {"200": done} | _errors(),
     }
 

@@ -20,7 +20,7 @@ from millrace.relayer.protocol import large_messages, messages, reasons, strict_
 from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.rules.stages import Kind, Origin
 from millrace.relayer.statistics.history import HistoryError, HistoryUnavailable
-from millrace.relayer.submission.batch import Result
+from millrace.relayer.submission.batch import Announce, Result
 from millrace.relayer.submission.submitter import Submitter
 from millrace.runtime import http
 from millrace.runtime.client_address import ClientAddress, is_local
@@ -103,23 +103,27 @@ class RestApi:
         return self._clients.of(request.remote or "", http.forwarded_for(request))
 
     async def _sign(self, request: web.Request) -> web.Response:
-        return http.json_response(sign_reply(await self._submit(request, "sign")))
+        return http.json_response(sign_reply(await self.submit(request, "sign")))
 
     async def _broadcast(self, request: web.Request) -> web.Response:
-        results = await self._submit(request, "broadcast")
+        results = await self.submit(request, "broadcast")
         return http.json_response(submission_reply("broadcast", results))
 
-    async def _submit(self, request: web.Request, kind: Kind) -> list[Result]:
-        if request.content_type != "application/json":
-            raise Refused(reasons.INVALID_MESSAGE.but("send application/json"))
-        remote = self._client(request)
-        transactions = await self._read(await self._receive(request, remote), remote)
+    def origin(self, request: web.Request, kind: Kind) -> Origin:
+        """Who asks for what. Raises `Refused` for an API key that the policy does not know."""
         person = self._submitter.person_of(request.headers.get("Authorization"))
+        return Origin(kind, self._client(request), person)
+
+    async def submit(self, request: web.Request, kind: Kind, announce: Announce | None = None) -> list[Result]:
+        """Take the transactions of a request through their stages, see `Submitter.take`. Raises `Refused`."""
+        body, marked, remote = await self.read_body(request)
+        transactions = await self._read(body, marked)
+        origin = self.origin(request, kind)
         admission, size, since = self._submitter.admission, len(transactions), time.monotonic()
         wait = admission.wait(remote, size)
         if wait:
             raise Refused(overloaded(wait))
-        _charge(self._submissions, remote, size, "too many transactions from this address")
+        self.charge_submissions(remote, size)
         admission.enter(remote, size)
 
         def given_up() -> Reason | None:
@@ -130,8 +134,7 @@ class RestApi:
 
         unserved = size
         try:
-            origin = Origin(kind, remote, person)
-            batch = await self._submitter.take(origin, transactions, given_up=given_up)
+            batch = await self._submitter.take(origin, transactions, announce, given_up)
             results = await self._submitter.finish(batch)
             unserved = batch.unserved
         finally:
@@ -140,6 +143,22 @@ class RestApi:
             if isinstance(result, Reason):
                 self._count(result)
         return results
+
+    def charge_submissions(self, client: str, size: int) -> None:
+        """Take so many transactions from the client's rate. Raises `Refused` with when to come again."""
+        _charge(self._submissions, client, size, "too many transactions from this address")
+
+    async def read_body(self, request: web.Request) -> tuple[bytes, int, str]:
+        """The body, its `strict_json.marks` and whose it is. Raises `Refused`, also when the client sends too much."""
+        if request.content_type != "application/json":
+            raise Refused(reasons.INVALID_MESSAGE.but("send application/json"))
+        remote = self._client(request)
+        body = await self._receive(request, remote)
+        _charge(self._bytes, remote, len(body), "too many bytes from this address")
+        large = len(body) > large_messages.LARGE
+        marked = await large_messages.marks(body) if large else strict_json.marks(body)
+        _charge(self._bytes, remote, strict_json.cost(b"", marked), "too many values from this address")
+        return body, marked, remote
 
     async def _receive(self, request: web.Request, remote: str) -> bytes:
         """The body. Raises `Refused` when it is too large, or when too much of others' is on its way.
@@ -163,13 +182,9 @@ class RestApi:
         finally:
             self._unfinished.give(remote, held)
 
-    async def _read(self, body: bytes, remote: str) -> list[Raw]:
+    async def _read(self, body: bytes, marked: int) -> list[Raw]:
         """The transactions in a body. Raises `Refused`."""
-        _charge(self._bytes, remote, len(body), "too many bytes from this address")
-        large = len(body) > large_messages.LARGE
-        marked = await large_messages.marks(body) if large else strict_json.marks(body)
-        _charge(self._bytes, remote, strict_json.cost(b"", marked), "too many values from this address")
-        if not large:
+        if len(body) <= large_messages.LARGE:
             return messages.decode_rest_submission(body, self._max_batch, marked)
         typed = partial(messages.typed_rest_submission, max_batch=self._max_batch)
         return await large_messages.decode(body, marked, messages.max_marks(self._max_batch), typed)

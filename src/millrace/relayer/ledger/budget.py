@@ -164,6 +164,17 @@ class Budgets:
         self, who: Spender, fee: int, now: float, budget: Budget, quotas: Quotas, *, sign_only: bool = False
     ) -> Reservation:
         """Take `fee` from the key's budget and every quota, or raise `Refused` and take nothing."""
+        purse, receiver, by_receiver, by_function = self._admit(who, fee, now, budget, quotas, sign_only)
+        return self._take(purse, who, receiver, fee, now, sign_only, by_receiver, by_function)
+
+    def check(self, who: Spender, fee: int, now: float, budget: Budget, quotas: Quotas) -> None:
+        """Raise `Refused` unless `reserve` would grant this now. Takes nothing, and is no use of a quota."""
+        self._admit(who, fee, now, budget, quotas, sign_only=False)
+
+    def _admit(
+        self, who: Spender, fee: int, now: float, budget: Budget, quotas: Quotas, sign_only: bool
+    ) -> tuple[_Purse, _Quota | None, Share | None, Share | None]:
+        """What the fee is to be taken from: purse, receiver's quota, shares of receiver (or person) and function."""
         purse = self._purse_of(who)
         receiver = None if who.receiver is None else self._receivers.find(who.receiver)
         purse.turn(now)
@@ -172,7 +183,7 @@ class Budgets:
         if who.own is not None:
             person = self._shares.find((b"", who.person))
             person.check(f"the budget of {who.person}", fee, now, Rule(who.own, 100, 0), sign_only)
-            return self._take(purse, who, receiver, fee, now, sign_only, person, None)
+            return purse, receiver, person, None
         by_receiver = None if who.receiver is None else self._shares.find((who.key, who.receiver))
         by_function = None if who.call is None else self._shares.find((who.key, who.call))
         if who.strangers is not None:
@@ -183,7 +194,7 @@ class Budgets:
             ):
                 if share is not None and percent < 100:
                     share.check(f"the share of {whose}", fee, now, Rule(budget, percent, who.least), sign_only)
-        return self._take(purse, who, receiver, fee, now, sign_only, by_receiver, by_function)
+        return purse, receiver, by_receiver, by_function
 
     def restore(self, who: Spender, fee: int, time: float, *, sign_only: bool) -> Reservation:
         """Take what the audit log says was taken at `time`, whatever the limits are now. Oldest first."""

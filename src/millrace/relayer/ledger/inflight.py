@@ -14,11 +14,20 @@ import msgspec
 from millrace.chain.transaction import Transaction
 from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.rules.policy import Target
-from millrace.relayer.rules.stages import Kind, cosigned, hash_of
+from millrace.relayer.rules.stages import Examined, Kind, cosigned, hash_of
 
 State = Literal["reserved", "journalled", "signed", "expired", "over"]
 """`reserved`: in memory only; `journalled`: on disk; `signed`: may be on its way; `expired`: sent no more, but can
 still run; `over`: refused, finished or superseded, and no longer in flight."""
+
+
+class End(msgspec.Struct, frozen=True, gc=False):
+    """How the chain says a transaction ended before its sender's shard has been heard of it."""
+
+    status: Literal["success", "fail"]
+    reason: str
+    is_final: bool
+    """Not of what was not executable in its block: it can be sent again, and end otherwise."""
 
 
 class Entry(msgspec.Struct, eq=False, gc=False):
@@ -52,6 +61,7 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """Whether the signing process is being asked for it now."""
     sign_requests: int = 0
     """How often the signing process may have been asked for it; an entry read from disk may have been asked once."""
+    end: End | None = None
     refusal: Reason | None = None
     """Why it is over, if it was never accepted."""
     person: str = ""
@@ -60,6 +70,26 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """How often events had been lost when it began, as `Lifecycle.events_lost` counts."""
     waiters: tuple[asyncio.Future[None], ...] = ()
     """Who waits for its next step: later submissions of the same bytes, replies that wait for a signature."""
+
+    @classmethod
+    def of(cls, examined: Examined, fee: int, created_ms: int, losses: int = 0) -> Entry:
+        """An entry that is not on disk yet."""
+        parsed = examined.parsed
+        return cls(  # in order: names cost as much as the values
+            parsed.tx,
+            parsed.proto,
+            parsed.client_hash,
+            parsed.origin.kind,
+            examined.sender_shard,
+            examined.receiver_shard,
+            fee,
+            created_ms,
+            examined.target,
+            parsed.origin.ip,
+            parsed.sdk_hash,
+            person=parsed.origin.person,
+            losses=losses,
+        )
 
     @property
     def cost_to_sender(self) -> int:

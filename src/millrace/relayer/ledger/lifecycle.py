@@ -13,19 +13,21 @@ from collections.abc import Callable, Sequence
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction, early_hashes
+from millrace.relayer.blocks.facts import BlockFacts
 from millrace.relayer.journal import at_risk, audit
 from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
 from millrace.relayer.journal.recovery import SafeStart
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.ledger.accounts import Account
+from millrace.relayer.ledger.fates import FateBook
 from millrace.relayer.ledger.inflight import Entry, InFlight, next_step
 from millrace.relayer.ledger.sponsor import Sponsor
 from millrace.relayer.ledger.written_off import WrittenOffFee
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.rules.policy import target_of
-from millrace.relayer.rules.stages import Approved, Authenticated, Origin
+from millrace.relayer.rules.stages import Approved, Authenticated, Examined, Origin
 
 _EVENTS_LOST = "events_lost_ms"
 """Entry of the journal's table `meta`: when events were lost last."""
@@ -46,6 +48,7 @@ class Lifecycle:
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.inflight = InFlight()
+        self.fates = FateBook(self.inflight, wall_ms)
         self.sponsor = Sponsor(network, journal, clock, wall_ms)
         self._network = network
         self._journal = journal
@@ -81,7 +84,11 @@ class Lifecycle:
 
         `payer` is the relayer's account where a `broadcast` names one.
         """
-        parsed = item.examined.parsed
+        return Approved(item, self.allowed_fee(item.examined, account, payer))
+
+    def allowed_fee(self, examined: Examined, account: Account, payer: Account | None = None) -> int:
+        """The checks of `approve`, which need no signature; the most it can cost whoever pays. Raises `Refused`."""
+        parsed = examined.parsed
         tx, origin = parsed.tx, parsed.origin
         if tx.nonce < account.nonce:
             raise Refused(reasons.NONCE_TOO_LOW.but(f"the next nonce is {account.nonce}"))
@@ -104,12 +111,13 @@ class Lifecycle:
             owed = self.inflight.committed(tx.relayer, payer.nonce) + self.inflight.owed(tx.relayer)
             if fee + owed > payer.balance:
                 raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it costs its relayer {fee}, which has not as much"))
-        if sponsored:
-            self._check_need(account, origin)
-            fee = self.sponsor.check(item, self.inflight.owed(tx.relayer))
-            if self.safe_start is not None:  # behind the sponsor's checks: it may still be waiting
-                self._check_known(self.safe_start, tx, parsed.client_hash, account)
-        return Approved(item, fee)
+        if not sponsored:
+            return fee
+        self._check_need(account, origin)
+        fee = self.sponsor.check(examined, self.inflight.owed(tx.relayer))
+        if self.safe_start is not None:  # behind the sponsor's checks: it may still be waiting
+            self._check_known(self.safe_start, tx, parsed.client_hash, account)
+        return fee
 
     def _check_known(self, safe_start: SafeStart, tx: Transaction, client_hash: bytes, account: Account) -> None:
         """After a safe start nothing may be signed for which there may be another payload."""
@@ -147,25 +155,8 @@ class Lifecycle:
 
     def reserve(self, approved: Approved) -> Entry:
         """Take (sender, nonce), budget and quotas: all of them, or none and `Refused`."""
-        examined = approved.authenticated.examined
-        parsed = examined.parsed
-        origin = parsed.origin
-        entry = Entry(  # in order: names cost as much as the values
-            parsed.tx,
-            parsed.proto,
-            parsed.client_hash,
-            origin.kind,
-            examined.sender_shard,
-            examined.receiver_shard,
-            approved.fee,
-            self._wall_ms(),
-            examined.target,
-            origin.ip,
-            parsed.sdk_hash,
-            person=origin.person,
-            losses=self._losses,
-        )
-        if origin.is_sponsored:
+        entry = Entry.of(approved.authenticated.examined, approved.fee, self._wall_ms(), self._losses)
+        if approved.origin.is_sponsored:
             self.sponsor.reserve(entry)
         self.inflight.add(entry)
         return entry
@@ -227,6 +218,7 @@ class Lifecycle:
         if entry.state == "over" or (entry.broadcast and entry.state != "expired"):
             return False
         entry.created_ms = self._wall_ms()  # its time on the network begins now
+        entry.end = None
         entry.broadcast, entry.state = True, "signed"
         self._update(entry, "broadcast = 1, state = 'signed', created_ms = ?", entry.created_ms)
         return True
@@ -282,7 +274,9 @@ class Lifecycle:
         """Whether an entry is still to be broadcast."""
         return entry.state == "signed" and self.inflight.by_client_hash(entry.client_hash) is entry
 
-    def included(self, tx_hash: bytes, fee: int | None, height: int | None = None) -> tuple[bytes, int] | None:
+    def included(
+        self, tx_hash: bytes, fee: int | None, height: int | None = None, block: BlockFacts | None = None
+    ) -> tuple[bytes, int] | None:
         """A final block has the transaction: its fee is settled, its nonce is the chain's business now.
 
         `height` is that of the header that brought its result. The sender and the nonce it has at least now, if the
@@ -300,6 +294,7 @@ class Lifecycle:
         if entry.kind == "broadcast" and entry.tx.relayer:  # of a key of ours, if it ever came to that
             self.sponsor.balances.paid(entry.tx.relayer, cost, height)
         self._end(entry, "finished", cost, height=height)
+        self.fates.over(entry, "finished", fee, block)
         return entry.tx.sender, entry.tx.nonce + 1
 
     def nonce_moved(self, sender: bytes, nonce: int) -> None:
@@ -408,6 +403,8 @@ class Lifecycle:
         entry.state = "over"
         _tell(entry)
         line = self.sponsor.close(entry, cost, height=height, written_off=written_off)
+        if state != "finished":
+            self.fates.over(entry, "written off" if written_off else state, None, None)
         # What was written off may still run: as it has not ended, its row is never pruned and keeps its nonce taken.
         ended, row = None if written_off else self._wall_ms(), _row(entry)
 

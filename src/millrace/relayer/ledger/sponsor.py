@@ -28,7 +28,7 @@ from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy
 from millrace.relayer.rules.policy import Budget, Policy, Strangers, Target
-from millrace.relayer.rules.stages import Authenticated
+from millrace.relayer.rules.stages import Examined
 
 MAX_REMEMBERED = 200_000
 MAX_RECEIVERS = 10_000
@@ -96,13 +96,13 @@ class Sponsor:
 
     # ---- before it is signed
 
-    def check(self, item: Authenticated, owed: int = 0) -> int:
+    def check(self, examined: Examined, owed: int = 0) -> int:
         """The most the transaction can cost the key that is to pay. Raises `Refused` when the policy says no.
 
         `owed` is what the key may have to pay beside all that is known here.
         """
-        examined = item.examined
-        tx, target, shard = examined.parsed.tx, item.target, examined.sender_shard
+        tx, target, shard = examined.parsed.tx, examined.target, examined.sender_shard
+        assert target is not None
         rules = self.policy
         reason = self.why_not()
         if reason is not None:
@@ -130,6 +130,10 @@ class Sponsor:
             text = "what it holds may be needed for transactions under way"
             raise Refused(reasons.RELAYER_BALANCE_LOW.but(text, 6_000))
         raise Refused(reasons.RELAYER_BALANCE_LOW.but("its operator has to refill it", 60_000))
+
+    def check_room(self, entry: Entry) -> None:
+        """Raise `Refused` unless `reserve` would take this entry now. Takes nothing."""
+        self.budgets.check(self._spender(entry), entry.fee, self._clock(), self.policy.budget, self.policy.quotas)
 
     # ---- what keys hold
 
@@ -166,6 +170,17 @@ class Sponsor:
 
     def reserve(self, entry: Entry) -> None:
         """Take the entry's fee from budget and quotas: from all of them, or from none and `Refused`."""
+        self._reservations[entry.client_hash] = self.budgets.reserve(
+            self._spender(entry),
+            entry.fee,
+            self._clock(),
+            self.policy.budget,
+            self.policy.quotas,
+            sign_only=entry.kind == "sign",
+        )
+
+    def _spender(self, entry: Entry) -> Spender:
+        """Whom the entry's fee is charged to."""
         tx = entry.tx
         assert entry.target is not None
         target, rules = entry.target, self.policy
@@ -173,21 +188,18 @@ class Sponsor:
         if call is not None:
             call = self.reputation.name_of(call)
         strangers = self._strangers(target)
-        who = Spender(tx.relayer, tx.sender, entry.ip, target.receiver, call, strangers, rules.caps.fee)
         person = rules.people.get(entry.person)
-        if person is not None:
-            own = Budget(
-                per_minute=person.per_minute,
-                per_hour=person.per_hour,
-                per_day=person.per_day,
-                at_risk=person.at_risk,
-                at_risk_sign_only=person.at_risk_sign_only,
-                loss_per_hour=person.loss_per_hour,
-            )
-            who = Spender(tx.relayer, tx.sender, None, None, person=entry.person, own=own)
-        self._reservations[entry.client_hash] = self.budgets.reserve(
-            who, entry.fee, self._clock(), self.policy.budget, self.policy.quotas, sign_only=entry.kind == "sign"
+        if person is None:
+            return Spender(tx.relayer, tx.sender, entry.ip, target.receiver, call, strangers, rules.caps.fee)
+        own = Budget(
+            per_minute=person.per_minute,
+            per_hour=person.per_hour,
+            per_day=person.per_day,
+            at_risk=person.at_risk,
+            at_risk_sign_only=person.at_risk_sign_only,
+            loss_per_hour=person.loss_per_hour,
         )
+        return Spender(tx.relayer, tx.sender, None, None, person=entry.person, own=own)
 
     def _strangers(self, target: Target) -> Strangers:
         """The shares of whoever sends this; what the relayer is run for has none of its own."""

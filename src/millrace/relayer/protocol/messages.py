@@ -346,6 +346,8 @@ class AccountData(msgspec.Struct, frozen=True, rename="camel"):
     balances: dict[str, str]
     nonce: int
     block_hash: str
+    block_nonce: int | UnsetType = UNSET
+    """Of that block; absent, as the hash is empty, where an account is told beside the blocks."""
 
 
 class AccountMessage(msgspec.Struct, frozen=True, tag_field="type", tag="accountDelta"):

@@ -133,6 +133,10 @@ class GasStats:
             if series.forget(now):
                 self._changed(shard)
 
+    def p50(self, shard: int) -> int | None:
+        """The gas price that half of the transactions of a shard do not exceed."""
+        return self.message(shard).data.gas_price.percentiles.p50
+
     def p90(self, shard: int) -> int | None:
         """The gas price that nine in ten transactions of a shard do not exceed."""
         return self.message(shard).data.gas_price.percentiles.p90

@@ -52,7 +52,7 @@ ALONE_SECONDS = 0.25
 """Who has been alone for so long may have longer parts; somebody else's next submission ends that."""
 
 
-_STALE = {
+STALE = {
     reasons.NONCE_TOO_LOW.code,
     reasons.NONCE_TOO_HIGH.code,
     reasons.INSUFFICIENT_BALANCE.code,
@@ -199,7 +199,7 @@ class Submitter:
         try:
             return self._reserve(index, item, account, None)
         except Refused as refusal:
-            if refusal.reason.code in _STALE:
+            if refusal.reason.code in STALE:
                 return None
             raise
 
@@ -211,7 +211,7 @@ class Submitter:
         try:
             return self._reserve(index, item, account, payer)
         except Refused as refusal:
-            if refusal.reason.code not in _STALE:
+            if refusal.reason.code not in STALE:
                 raise
             await self._raise_if_done(item)
             if not await self._accounts.refresh(item.tx.sender):

@@ -1,0 +1,363 @@
+"""What became of transactions, by any of their hashes, for as long as submissions are kept: for clients who ask.
+
+A file of its own, beside the journal: three random keys a row would make its commits several times as large, and nobody
+waits for these. It can be lost: nothing is signed or refused because of it, and what a kill cuts off is taken from the
+journal at the next start. One thread writes and reads, so an answer always knows what was put before the question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from millrace.chain.transaction import TransactionError, early_hashes, from_proto
+from millrace.relayer.journal import submissions
+
+log = logging.getLogger(__name__)
+
+WRITE_SECONDS = 0.25
+"""What ended waits so long for others to be written with."""
+MAX_UNWRITTEN = 50_000
+"""Half of what may be in flight; beyond it the oldest are left out of the file and counted."""
+MAX_QUESTIONS = 64
+"""Questions that wait for their answer at once; further ones are asked to come again."""
+LOADED_AT_ONCE, PRUNED_AT_ONCE = 2_000, 5_000
+OVERLAP_MS = 2_000
+"""What ended so long before the newest in the file may have been cut off by a kill; longer than `WRITE_SECONDS`."""
+MAX_OPEN = 200_000
+"""As many transactions the tracker follows to their end."""
+
+State = Literal["pending", "included", "success", "fail", "superseded", "dropped", "written off"]
+"""`included`: its nonce is used, its end not known yet; `superseded`: its nonce was used by another; `dropped`: sent no
+more, and no block had it; `written off`: its operator gave it up."""
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """The block that executed a transaction in its sender's shard."""
+
+    shard: int
+    nonce: int
+    block_hash: bytes
+    timestamp_ms: int
+
+
+class Fate(msgspec.Struct, frozen=True, gc=False):
+    """What is known of one transaction. Amounts are texts: they can be beyond what the file's integers hold."""
+
+    client_hash: bytes
+    sdk_hash: bytes
+    """Empty unless it names a relayer."""
+    chain_hash: bytes
+    """Empty if it was never signed, as far as is known."""
+    sender: bytes
+    nonce: int
+    kind: str
+    relayer: bytes
+    """Who pays the fee; empty where that is the sender."""
+    max_fee: str
+    state: State
+    reason: str = ""
+    fee: str | None = None
+    place: Place | None = None
+    time_ms: int = 0
+    """When it came to this."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody has to wait for more."""
+        return self.state not in ("pending", "included")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the chain has said how. What was given up may still run, and end then."""
+        return self.state in ("success", "fail")
+
+
+class FatesUnavailable(Exception):
+    """No answer now; asking again later makes sense."""
+
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS fates (
+    id INTEGER PRIMARY KEY,
+    client_hash BLOB NOT NULL UNIQUE,
+    sdk_hash BLOB,
+    chain_hash BLOB,              -- only where it is not the client hash
+    time_ms INTEGER NOT NULL,
+    is_open INTEGER NOT NULL,
+    body BLOB NOT NULL            -- MessagePack of a `Fate`
+);
+CREATE INDEX IF NOT EXISTS fates_by_sdk_hash ON fates (sdk_hash) WHERE sdk_hash IS NOT NULL;
+CREATE INDEX IF NOT EXISTS fates_by_chain_hash ON fates (chain_hash) WHERE chain_hash IS NOT NULL;
+CREATE INDEX IF NOT EXISTS fates_by_time ON fates (time_ms);
+CREATE INDEX IF NOT EXISTS fates_open ON fates (time_ms) WHERE is_open;
+"""
+_PUT = (
+    "INSERT INTO fates (client_hash, sdk_hash, chain_hash, time_ms, is_open, body) VALUES (?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (client_hash) DO UPDATE SET sdk_hash = excluded.sdk_hash, chain_hash = excluded.chain_hash, "
+    "time_ms = excluded.time_ms, is_open = excluded.is_open, body = excluded.body"
+)
+_FIND = (
+    "SELECT body FROM fates WHERE client_hash = :hash UNION ALL SELECT body FROM fates WHERE chain_hash = :hash "
+    "UNION ALL SELECT body FROM fates WHERE sdk_hash = :hash LIMIT 1"
+)
+_ENDED = (
+    f"SELECT {submissions.COLUMNS}, signature, ended_ms, id FROM {submissions.SIGNED} "
+    "WHERE state IN ('finished', 'superseded', 'dropped')"
+)
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Fate).decode
+
+
+class Fates:
+    """The file and its thread. `open` it first, `close` it last."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.left_out = 0
+        """Never written, for want of a disk that takes them."""
+        self._thread = ThreadPoolExecutor(1, "fates")
+        self._connection: sqlite3.Connection | None = None
+        """The thread's own."""
+        self._unwritten: dict[bytes, Fate] = {}
+        """By client hash: what came to another state before it was written is written once."""
+        self._names: dict[bytes, bytes] = {}
+        """The client hashes of these by their other hashes."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Future[None] | None = None
+        self._asked = 0
+        self._failing = ""
+        self.is_new = True
+        """Whether the file had nothing in it when it was opened."""
+
+    @property
+    def unwritten(self) -> int:
+        """What waits to be written."""
+        return len(self._unwritten)
+
+    async def open(self, journal: Path) -> list[Fate]:
+        """Open or make the file, and take from the journal what a kill cut off; what is still open, newest last.
+
+        Damage is no loss: then it begins anew, and is `filled` from the journal as a new one is.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._open, journal)
+
+    async def fill(self, journal: Path) -> None:
+        """Take everything from the journal that ended, where the file has nothing. Takes long when that is much."""
+        after: int | None = 0
+        try:
+            while after is not None:  # others' questions come in between
+                after = await asyncio.get_running_loop().run_in_executor(self._thread, self._fill, journal, after)
+        except sqlite3.Error as error:
+            self._failed(error)
+
+    async def close(self) -> None:
+        """Write what waits, then close the file."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close, self._take())
+        self._thread.shutdown()
+
+    def put(self, fate: Fate) -> None:
+        """Write this, or instead of what was known of the transaction; with the next batch."""
+        self._keep(fate)
+        if self._timer is None and self._writing is None:
+            self._timer = asyncio.get_running_loop().call_later(WRITE_SECONDS, self._write_later)
+
+    async def find(self, tx_hash: bytes) -> Fate | None:
+        """What is known of the transaction with this client, SDK or chain hash. Raises `FatesUnavailable`."""
+        if self._asked >= MAX_QUESTIONS:
+            raise FatesUnavailable("too many questions about transactions: ask again later")
+        self._asked += 1
+        try:
+            found = self._unwritten.get(self._names.get(tx_hash, tx_hash))
+            if found is not None:
+                return found
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._find, tx_hash)
+        except sqlite3.Error as error:
+            raise FatesUnavailable(f"what became of transactions cannot be read ({error}): ask again later") from None
+        finally:
+            self._asked -= 1
+
+    async def prune(self, before_ms: int) -> None:
+        """Forget what ended before a time."""
+        try:
+            while await asyncio.get_running_loop().run_in_executor(self._thread, self._prune, before_ms):
+                pass  # others' questions come in between
+        except sqlite3.Error as error:
+            self._failed(error)
+
+    def _keep(self, fate: Fate) -> None:
+        """Have this wait for the next batch; at the bound the oldest is left out."""
+        name = fate.client_hash
+        self._unwritten[name] = fate
+        for other in (fate.chain_hash, fate.sdk_hash):
+            if other:
+                self._names[other] = name
+        if len(self._unwritten) > MAX_UNWRITTEN:
+            gone = self._unwritten.pop(next(iter(self._unwritten)))
+            for other in (gone.chain_hash, gone.sdk_hash):
+                self._names.pop(other, None)
+            self.left_out += 1
+
+    def _take(self) -> list[Fate]:
+        """What waits, which is written now."""
+        batch = list(self._unwritten.values())
+        self._unwritten, self._names = {}, {}
+        return batch
+
+    def _write_later(self) -> None:
+        self._timer = None
+        batch = self._take()
+        loop = asyncio.get_running_loop()
+        self._writing = loop.run_in_executor(self._thread, self._write, batch)
+        self._writing.add_done_callback(lambda done: self._written(done, batch))
+
+    def _written(self, done: asyncio.Future[None], batch: list[Fate]) -> None:
+        """Write what came meanwhile, or try again what the disk did not take."""
+        self._writing = None
+        error = done.exception()
+        if error is None:
+            self._failing = ""
+        else:
+            self._failed(error)
+            for fate in batch + self._take():
+                self._keep(fate)
+        if self._unwritten and self._timer is None:
+            self._timer = done.get_loop().call_later(WRITE_SECONDS, self._write_later)
+
+    def _failed(self, error: BaseException) -> None:
+        if str(error) != self._failing:
+            log.error("what became of transactions is not written", extra={"error": str(error)})
+        self._failing = str(error)
+
+    # ---- the thread
+
+    def _open(self, journal: Path) -> list[Fate]:
+        try:
+            return self._open_file(journal)
+        except (sqlite3.DatabaseError, msgspec.DecodeError) as error:
+            text = {"file": str(self.path), "error": str(error)}
+            log.error("the file of what became of transactions is damaged and made anew", extra=text)
+        if self._connection is not None:
+            self._connection.close()
+        for suffix in ("", "-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        return self._open_file(journal)
+
+    def _open_file(self, journal: Path) -> list[Fate]:
+        connection = self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.executescript(_SCHEMA)
+        (newest,) = connection.execute("SELECT MAX(time_ms) FROM fates").fetchone()
+        self.is_new = newest is None
+        if not self.is_new:
+            self._load(journal, newest - OVERLAP_MS)
+        rows = connection.execute("SELECT body FROM fates WHERE is_open ORDER BY time_ms DESC LIMIT ?", (MAX_OPEN,))
+        return [_decode(body) for (body,) in rows][::-1]
+
+    def _fill(self, journal: Path, after: int) -> int | None:
+        """Take some rows behind this one from the journal; the last of them, if there may be more."""
+        return self._take_over(journal, "id > ? ORDER BY id LIMIT ?", (after, LOADED_AT_ONCE))
+
+    def _load(self, journal: Path, since_ms: int) -> None:
+        """Take from the journal what ended since then and is not in the file."""
+        self._take_over(journal, "(ended_ms >= ? OR ended_ms IS NULL)", (since_ms,))
+
+    def _take_over(self, journal: Path, which: str, parameters: tuple[int, ...]) -> int | None:
+        last: int | None = None
+        with contextlib.closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as source:
+            failed: dict[bytes, int] = dict(source.execute("SELECT client_hash, failed FROM outcomes").fetchall())
+            rows = source.execute(f"{_ENDED} AND {which}", parameters)
+            while part := rows.fetchmany(LOADED_AT_ONCE):
+                last = part[-1][-1]
+                fates = [_fate_of(submissions.record(row[:-2]), row[-2], failed) for row in part]
+                self._write([fate for fate in fates if fate is not None], keep=True)
+        return last
+
+    def _write(self, fates: Sequence[Fate], *, keep: bool = False) -> None:
+        """Write all or none; `keep` what is known of them already."""
+        assert self._connection is not None
+        sql = _PUT.partition("DO UPDATE")[0] + "DO NOTHING" if keep else _PUT
+        rows = [
+            (
+                fate.client_hash,
+                fate.sdk_hash or None,
+                fate.chain_hash if fate.chain_hash not in (b"", fate.client_hash) else None,
+                fate.time_ms,
+                not fate.has_ended,
+                _encode(fate),
+            )
+            for fate in fates
+        ]
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._connection.executemany(sql, rows)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def _find(self, tx_hash: bytes) -> Fate | None:
+        assert self._connection is not None
+        row = self._connection.execute(_FIND, {"hash": tx_hash}).fetchone()
+        return None if row is None else _decode(row[0])
+
+    def _prune(self, before_ms: int) -> bool:
+        """Forget some; whether there were any."""
+        assert self._connection is not None
+        sql = "DELETE FROM fates WHERE id IN (SELECT id FROM fates WHERE time_ms < ? LIMIT ?)"
+        return self._connection.execute(sql, (before_ms, PRUNED_AT_ONCE)).rowcount > 0
+
+    def _close(self, batch: list[Fate]) -> None:
+        if self._connection is None:
+            return
+        try:
+            if batch:
+                self._write(batch)
+        except sqlite3.Error as error:
+            self._failed(error)
+        self._connection.close()
+
+
+def _fate_of(record: submissions.Record, ended_ms: int | None, failed: Mapping[bytes, int]) -> Fate | None:
+    """What a row that is over says; `None` of what was never accepted. `failed` knows of some whether they did."""
+    if record.state == "superseded" and record.chain_hash is None and record.cost == 0:
+        return None
+    try:
+        tx = from_proto(record.tx)
+    except TransactionError:  # whoever needs it says so
+        return None
+    state: State
+    if record.state == "finished":
+        known = failed.get(record.client_hash)
+        state = "included" if known is None else "fail" if known else "success"
+    elif record.state == "dropped":
+        state = "dropped"
+    else:
+        state = "superseded" if ended_ms is not None else "written off"
+    return Fate(
+        client_hash=record.client_hash,
+        sdk_hash=early_hashes(tx)[1],
+        chain_hash=record.chain_hash or b"",
+        sender=record.sender,
+        nonce=record.nonce,
+        kind=record.kind,
+        relayer=tx.relayer,
+        max_fee=str(record.fee),
+        state=state,
+        fee=None if record.state != "finished" or record.cost is None else str(record.cost),
+        time_ms=ended_ms or record.created_ms,
+    )

@@ -1,0 +1,159 @@
+"""The file of what became of transactions: found by each hash, never ahead of the question, bounded, made anew."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from relayer_support import start, submit, transfer, wallet
+
+from millrace.relayer.journal import fates as module
+from millrace.relayer.journal.fates import Fate, Fates, FatesUnavailable, Place
+
+ALICE = wallet(1)
+
+
+def fate(number: int, **changes: Any) -> Fate:
+    def name(kind: int) -> bytes:
+        return bytes([kind]) + number.to_bytes(31, "big")
+
+    made = Fate(name(1), name(2), name(3), ALICE.public, number, "relay", b"r" * 32, "7", "success", time_ms=number)
+    return msgspec.structs.replace(made, **changes)
+
+
+@pytest.fixture
+async def journal(world: Any) -> Path:
+    """The file of a journal with nothing in it."""
+    await start(world, hub_url="")
+    path: Path = world.service.journal.path
+    await world.stop()
+    (path.parent / "fates.sqlite").unlink()
+    return path
+
+
+@pytest.fixture
+async def store(journal: Path) -> AsyncIterator[Fates]:
+    made = Fates(journal.with_name("fates.sqlite"))
+    assert await made.open(journal) == []
+    yield made
+    await made.close()
+
+
+async def until_written(store: Fates) -> None:
+    async with asyncio.timeout(10):
+        while store.unwritten or store._writing is not None:
+            await asyncio.sleep(0.01)
+
+
+async def test_found_by_each_hash_before_and_after_it_is_written(store: Fates) -> None:
+    """What was put is found at once and later, the newest word of it, whatever its amounts; others are not."""
+    first = fate(1, state="included", max_fee=str(10**40), place=Place(1, 5, b"h" * 32, 6))
+    last = msgspec.structs.replace(first, state="fail", reason="no", fee="5", time_ms=9)
+    plain = fate(2, sdk_hash=b"", chain_hash=fate(2).client_hash)
+    for item in (first, last, plain):
+        store.put(item)
+    for _ in range(2):
+        for known in (last, plain):
+            for name in {known.client_hash, known.sdk_hash, known.chain_hash} - {b""}:
+                assert await store.find(name) == known
+        assert await store.find(b"x" * 32) is None and await store.find(fate(2).sdk_hash) is None
+        await until_written(store)
+    assert store.left_out == 0
+
+
+async def test_open_ones_are_taken_up_again(journal: Path) -> None:
+    """A new start hears of what was open, oldest first, and what waited when the service stopped is written."""
+    store = Fates(journal.with_name("fates.sqlite"))
+    await store.open(journal)
+    for number in (3, 1, 2):
+        store.put(fate(number, state="success" if number == 2 else "included"))
+    await store.close()
+    again = Fates(store.path)
+    assert [item.nonce for item in await again.open(journal)] == [1, 3] and not again.is_new
+    assert (await again.find(fate(2).chain_hash)) == fate(2)
+    await again.close()
+
+
+async def test_forgotten_after_a_time(store: Fates, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ended before the time is forgotten, in steps; the rest stays."""
+    monkeypatch.setattr(module, "PRUNED_AT_ONCE", 2)
+    for number in range(9):
+        store.put(fate(number))
+    await until_written(store)
+    await store.prune(7)
+    found = [await store.find(fate(number).sdk_hash) for number in range(9)]
+    assert [item is not None for item in found] == [False] * 7 + [True] * 2
+
+
+async def test_at_the_bound_the_oldest_are_left_out(store: Fates, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the disk takes nothing the newest wait, as many as there is room for; the rest are counted."""
+    monkeypatch.setattr(module, "MAX_UNWRITTEN", 3)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise sqlite3.OperationalError("disk is full")
+
+    monkeypatch.setattr(store, "_write", full)
+    for number in range(5):
+        store.put(fate(number))
+    assert (store.left_out, store.unwritten) == (2, 3)
+    async with asyncio.timeout(10):
+        while not store._failing:  # a write was tried
+            await asyncio.sleep(0.01)
+    store.put(fate(5))
+    monkeypatch.undo()
+    await until_written(store)
+    assert store.left_out == 3
+    found = [await store.find(fate(number).client_hash) for number in range(6)]
+    assert [item is not None for item in found] == [False] * 3 + [True] * 3
+
+
+async def test_too_many_questions(store: Fates, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound of questions under way the next are told to come again, and those are answered."""
+    monkeypatch.setattr(module, "MAX_QUESTIONS", 2)
+    answers = await asyncio.gather(*(store.find(b"x" * 32) for _ in range(3)), return_exceptions=True)
+    assert answers[:2] == [None, None] and isinstance(answers[2], FatesUnavailable)
+    assert await store.find(b"x" * 32) is None
+
+
+async def test_a_damaged_file_is_made_anew(journal: Path) -> None:
+    """Damage loses nothing that matters: the file begins anew and works."""
+    file = journal.with_name("fates.sqlite")
+    file.write_bytes(b"no database" * 1000)
+    again = Fates(file)
+    assert await again.open(journal) == [] and again.is_new
+    again.put(fate(2))
+    assert await again.find(fate(2).client_hash) == fate(2)
+    await again.close()
+
+
+async def test_what_is_missing_comes_from_the_journal(world: Any) -> None:
+    """Without its file, or with one that a kill cut short, what ended is told as far as the journal knows it."""
+    await start(world, hub_url="")
+    gone, given_up = transfer(ALICE), transfer(wallet(1, 2))
+    assert await submit(world, gone, given_up) == ["ok", "ok"]
+    service = world.service
+    entries = {entry.tx.sender: entry for entry in service.lifecycle.inflight.entries()}
+    names = [entries[tx.sender].chain_hash for tx in (gone, given_up)]
+    service.lifecycle.included(names[0], 5)
+    service.lifecycle.write_off(entries[given_up.sender].client_hash)
+    for cut in (True, False):
+        await world.stop()
+        file = service.fates.path
+        if cut:
+            with sqlite3.connect(file) as connection:
+                connection.execute("DELETE FROM fates WHERE id = (SELECT MAX(id) FROM fates)")
+            connection.close()
+        else:
+            file.unlink()
+        await start(world, hub_url="")
+        service = world.service
+        await asyncio.gather(*service._background)
+        found = [await service.lifecycle.fates.find(name) for name in names]
+        states = [item[0].state if item is not None else None for item in found]
+        assert states == ["included", "written off"], cut
+        assert found[0] is not None and found[0][0].fee == "5"
