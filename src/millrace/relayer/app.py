@@ -282,6 +282,7 @@ class Service:
             self.health,
             self.is_ready,
             self.shared.count,
+            self.shared.judged,
             lambda start, end, step: self.history.query(start, end, step, time.time_ns() // 1_000_000),
         )
         app.middlewares.append(rest.guard)

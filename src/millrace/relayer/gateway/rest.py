@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from aiohttp import web
@@ -54,6 +54,7 @@ class RestApi:
         health: Callable[[], dict[str, object]],
         is_ready: Callable[[], bool],
         count: Callable[[Reason], Reason],
+        judged: Callable[[str, Sequence[object]], None],
         history: Callable[[int | None, int | None, int | None], Awaitable[bytes]],
     ) -> None:
         self._submitter = submitter
@@ -67,6 +68,7 @@ class RestApi:
         self._health = health
         self._is_ready = is_ready
         self._count = count
+        self._judged = judged
         self._history = history
 
     def routes(self, registry: CollectorRegistry) -> list[web.RouteDef]:
@@ -131,6 +133,7 @@ class RestApi:
             batch = await self._submitter.take(Origin(kind, remote), transactions, given_up=given_up)
             results = await self._submitter.finish(batch)
             unserved = batch.unserved
+            self._judged(remote, results)
         finally:
             admission.leave(remote, size, unserved)
         for result in results:
