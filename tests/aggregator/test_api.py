@@ -35,6 +35,7 @@ from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.runtime import settings
 from millrace.runtime.http import HttpServer
 from millrace.runtime.settings import SettingsError
+from millrace.system.ports import free_ports
 
 USDC = "USDC-c76f1f"
 MARKET = make_market(60, seed=11)
@@ -60,8 +61,9 @@ class Upstream:
 class Service:
     """A running aggregator and its upstream."""
 
-    def __init__(self, base: str, upstream: Upstream) -> None:
+    def __init__(self, base: str, upstream: Upstream, operators: str = "") -> None:
         self.base = base
+        self.operators = operators
         self.upstream = upstream
         self.session = aiohttp.ClientSession()
 
@@ -86,15 +88,17 @@ async def start(**changes: Any) -> tuple[Service, asyncio.Event, asyncio.Task[No
     app.router.add_get("/pools", upstream.pools)
     server = HttpServer(app)
     pools_port = await server.start("127.0.0.1", 0)
-    probe = HttpServer(web.Application())
-    port = await probe.start("127.0.0.1", 0)
-    await probe.stop()
+    port, metrics_port = free_ports(2)
     settings = AggregatorSettings(
-        port=port, pools_url=f"http://127.0.0.1:{pools_port}/pools", poll_seconds=0.05, **changes
+        port=port,
+        metrics_port=metrics_port,
+        pools_url=f"http://127.0.0.1:{pools_port}/pools",
+        poll_seconds=0.05,
+        **changes,
     )
     stop = asyncio.Event()
     task = asyncio.create_task(run(settings, stop))
-    service = Service(f"http://127.0.0.1:{port}", upstream)
+    service = Service(f"http://127.0.0.1:{port}", upstream, f"http://127.0.0.1:{metrics_port}")
     while True:
         try:
             await service.get("/health")
@@ -481,7 +485,7 @@ async def test_what_is_in_flight_is_answered_when_the_service_stops() -> None:
     ]
     async with asyncio.timeout(20):
         while True:
-            async with running.session.get(running.base + "/metrics") as answer:
+            async with running.session.get(running.operators + "/metrics") as answer:
                 text = await answer.text()
             found = re.findall(r"^aggregator_quote(?:s_waiting|_seconds_count) (\S+)$", text, re.MULTILINE)
             if sum(map(float, found)) == len(asked):  # those that wait and those that are done
@@ -500,7 +504,7 @@ async def test_a_connection_too_many_is_closed() -> None:
         with pytest.raises(aiohttp.ClientError):
             async with aiohttp.ClientSession() as other, other.get(running.base + "/health"):
                 pass
-        async with running.session.get(running.base + "/metrics") as answer:
+        async with running.session.get(running.operators + "/metrics") as answer:
             refused = re.search(r"^aggregator_connections_refused (\S+)$", await answer.text(), re.MULTILINE)
         assert refused is not None
         assert float(refused[1]) >= 1  # the client may have tried again
@@ -678,7 +682,7 @@ async def test_one_bad_pool_cannot_stop_the_market(service: Service) -> None:
     assert health["pools"] == len(MARKET.pools) - 2
     status, _ = await service.get("/api/v1/quote", **{"from": WRAPPED, "to": USDC, "amountIn": str(EGLD)})
     assert status == 200
-    async with service.session.get(service.base + "/metrics") as answer:
+    async with service.session.get(service.operators + "/metrics") as answer:
         assert "aggregator_quarantined 2.0" in await answer.text()
 
 

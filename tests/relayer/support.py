@@ -351,6 +351,7 @@ def settings(data: Path, **changes: Any) -> RelayerSettings:
     base: dict[str, Any] = {
         "port": 0,
         "http_port": 0,
+        "metrics_port": 0,
         "chain_id": NETWORK.chain_id,
         "data_dir": data / "relayer",
         "key_files": write_keys(data / "keys"),

@@ -183,8 +183,8 @@ async def test_row_34_a_header_of_several_lines(world: Any) -> None:
 
 
 async def test_row_23_http_requests_of_an_address(world: Any) -> None:
-    """One address asks at a bounded rate whatever it asks for, and metrics cost it more; others and this machine do."""
-    await world.start(**PROXY, request_rate=0.001, request_burst=30)
+    """One address asks at a bounded rate whatever it asks for; others do, and this machine at any."""
+    await world.start(**PROXY, request_rate=0.001, request_burst=10)
 
     async def ask(path: str, address: str | None) -> tuple[int, Any]:
         headers = {"X-Forwarded-For": address} if address else {}
@@ -192,14 +192,14 @@ async def test_row_23_http_requests_of_an_address(world: Any) -> None:
             return answer.status, answer.headers.get("Retry-After")
 
     async with aiohttp.ClientSession() as client:
-        statuses = [(await ask(path, "1.2.3.4"))[0] for path in ["/health", "/nowhere"] * 5 + ["/metrics"]]
-        assert statuses == [200, 404] * 5 + [200]
-        for path in ("/health", "/nowhere", "/metrics"):
+        statuses = [(await ask(path, "1.2.3.4"))[0] for path in ["/health", "/nowhere"] * 5]
+        assert statuses == [200, 404] * 5
+        for path in ("/health", "/nowhere", "/v1/sign"):
             status, wait = await ask(path, "1.2.3.4")
             assert status == 429 and int(wait) > 100
         async with client.post(world.http + "/v1/sign", json={}, headers={"X-Forwarded-For": "1.2.3.4"}) as answer:
             assert (answer.status, list(await answer.json())) == (429, ["error"])
-        assert (await ask("/metrics", "5.6.7.8"))[0] == 200
+        assert (await ask("/health", "5.6.7.8"))[0] == 200
         assert [(await ask("/health", None))[0] for _ in range(40)] == [200] * 40
 
 

@@ -34,10 +34,6 @@ _STATUS = {
 }
 
 
-_COSTS = {"/metrics": 20.0}
-"""What a request counts whose answer takes longer than most: that of the metrics is made from a thousand numbers."""
-
-
 class RestApi:
     """Handlers of the service's HTTP port."""
 
@@ -71,7 +67,13 @@ class RestApi:
         self._judged = judged
         self._history = history
 
-    def routes(self, registry: CollectorRegistry) -> list[web.RouteDef]:
+    def operators(self, registry: CollectorRegistry) -> dict[str, Handler]:
+        """What the operators' port answers, by path."""
+        return {
+            "/health": self._get_health, "/ready": self._get_ready, "/metrics": http.metrics_handler(registry)
+        }  # fmt: skip
+
+    def routes(self) -> list[web.RouteDef]:
         """What to add to the application."""
         return [
             web.post("/v1/sign", self._sign),
@@ -79,7 +81,6 @@ class RestApi:
             web.get("/v1/network-stats/history", self._get_history),
             web.get("/health", self._get_health),
             web.get("/ready", self._get_ready),
-            web.get("/metrics", http.metrics_handler(registry)),
             web.get("/openapi.json", _document(openapi.openapi())),
             web.get("/asyncapi.json", _document(openapi.asyncapi())),
         ]
@@ -90,7 +91,7 @@ class RestApi:
         client = self._client(request)
         try:
             if not is_local(client):
-                _charge(self._requests, client, _COSTS.get(request.path, 1.0), "too many requests from this address")
+                _charge(self._requests, client, 1.0, "too many requests from this address")
             return await handler(request)
         except Refused as refusal:
             reason = self._count(refusal.reason)
