@@ -25,12 +25,13 @@ class Relayer(NamedTuple):
 
     port: int
     http_port: int
+    metrics_port: int
     pid: int
 
     async def metric(self, name: str) -> float:
         """The value of a metric without labels."""
         async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://127.0.0.1:{self.http_port}/metrics") as response:
+            async with session.get(f"http://127.0.0.1:{self.metrics_port}/metrics") as response:
                 lines = (await response.text()).splitlines()
         return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name + " "))
 
@@ -38,11 +39,12 @@ class Relayer(NamedTuple):
 @contextlib.asynccontextmanager
 async def relayer(folder: Path, **values: object) -> AsyncIterator[Relayer]:
     """A relayer on `SERVICE_CORE`, its data below `folder`, with these settings; yielded when it is ready."""
-    port, http_port = free_ports(2)
+    port, http_port, metrics_port = free_ports(3)
     if not (folder / "data" / identity.FILE).exists():
         identity.make(folder / "data")
     settings = {
-        "port": port, "http_port": http_port, "hub_url": "", "chain_api_url": "", "gossip": "false",
+        "port": port, "http_port": http_port, "metrics_port": metrics_port,
+        "hub_url": "", "chain_api_url": "", "gossip": "false",
         "data_dir": folder / "data", "lease_dir": folder / "leases", "max_connections": 20_000,
         "max_http_connections": 1_000,  # the files of a machine that allows 20,000 are for WebSockets
     } | values  # fmt: skip
@@ -53,7 +55,7 @@ async def relayer(folder: Path, **values: object) -> AsyncIterator[Relayer]:
     )  # fmt: skip
     try:
         await _ready(process, http_port)
-        yield Relayer(port, http_port, process.pid)
+        yield Relayer(port, http_port, metrics_port, process.pid)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()

@@ -143,7 +143,7 @@ class Service:
 
     def __init__(self, directory: Path, **settings: object) -> None:
         self.port, self.http_port = free_ports(2)
-        given = {"port": self.port, "http_port": self.http_port, "data_dir": directory} | settings
+        given = {"port": self.port, "http_port": self.http_port, "metrics_port": 0, "data_dir": directory} | settings
         arguments = [f"{name}={value}" for name, value in given.items()]
         flags = [word for argument in arguments for word in ("--set", argument)]
         self.process = subprocess.Popen([sys.executable, "-m", "millrace", "notifier", "--log-level", "error", *flags])

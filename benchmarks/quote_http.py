@@ -37,7 +37,8 @@ from millrace.aggregator.app import run
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.runtime.process import run_service
 settings = AggregatorSettings(
-    port=int(sys.argv[1]), pools_url=sys.argv[2], poll_seconds=float(sys.argv[3]), requests_per_second=10**6
+    port=int(sys.argv[1]), pools_url=sys.argv[2], poll_seconds=float(sys.argv[3]), requests_per_second=10**6,
+    metrics_port=int(sys.argv[4]),
 )
 run_service(lambda stop: run(settings, stop), uvloop=True)
 """
@@ -62,12 +63,23 @@ async def measure_http(first: bytes, second: bytes, similar: bytes) -> dict[str,
 async def _measured(first: bytes, second: bytes, similar: bytes) -> dict[str, float]:
     upstream = _Upstream([first])
     port_upstream = await upstream.start()
-    port = free_ports(1)[0]
+    port, metrics_port = free_ports(2)
     started = time.monotonic()
     source = f"http://127.0.0.1:{port_upstream}/pools"
-    command = ("taskset", "-c", str(SERVICE_CORE), sys.executable, "-c", PROGRAM, str(port), source, "0.5")
+    command = (
+        "taskset",
+        "-c",
+        str(SERVICE_CORE),
+        sys.executable,
+        "-c",
+        PROGRAM,
+        str(port),
+        source,
+        "0.5",
+        str(metrics_port),
+    )
     process = await asyncio.create_subprocess_exec(*command)
-    base = f"http://127.0.0.1:{port}"
+    base, operators = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{metrics_port}"
     try:
         await _until_ready(base)
         ready = time.monotonic() - started
@@ -81,13 +93,13 @@ async def _measured(first: bytes, second: bytes, similar: bytes) -> dict[str, fl
             quiet.append(await _load(port, requests, SECONDS))
             cpu += _cpu_seconds(process.pid)
             upstream.documents = [first, second]  # every refresh brings a changed market
-            refreshed -= await _metric(base, "aggregator_refreshes")
+            refreshed -= await _metric(operators, "aggregator_refreshes")
             busy.append(await _load(port, requests, SECONDS))
-            refreshed += await _metric(base, "aggregator_refreshes")
-        build = await _metric(base, "aggregator_build_seconds")
+            refreshed += await _metric(operators, "aggregator_refreshes")
+        build = await _metric(operators, "aggregator_build_seconds")
         upstream.documents = [first, similar]
         await _load(port, requests, SECONDS)
-        similar_build = await _metric(base, "aggregator_build_seconds")
+        similar_build = await _metric(operators, "aggregator_build_seconds")
     finally:
         process.terminate()
         await process.wait()

@@ -407,7 +407,7 @@ async def test_what_is_in_flight_is_answered_when_the_service_stops() -> None:
     ]
     async with asyncio.timeout(20):
         while True:
-            async with running.session.get(running.base + "/metrics") as answer:
+            async with running.session.get(running.operators + "/metrics") as answer:
                 text = await answer.text()
             found = re.findall(r"^aggregator_quote(?:s_waiting|_seconds_count) (\S+)$", text, re.MULTILINE)
             if sum(map(float, found)) == len(asked):  # those that wait and those that are done
@@ -426,7 +426,7 @@ async def test_a_connection_too_many_is_closed() -> None:
         with pytest.raises(aiohttp.ClientError):
             async with aiohttp.ClientSession() as other, other.get(running.base + "/health"):
                 pass
-        async with running.session.get(running.base + "/metrics") as answer:
+        async with running.session.get(running.operators + "/metrics") as answer:
             refused = re.search(r"^aggregator_connections_refused (\S+)$", await answer.text(), re.MULTILINE)
         assert refused is not None
         assert float(refused[1]) >= 1  # the client may have tried again
@@ -604,7 +604,7 @@ async def test_one_bad_pool_cannot_stop_the_market(service: Service) -> None:
     assert health["pools"] == len(MARKET.pools) - 2
     status, _ = await service.get("/api/v1/quote", **{"from": WRAPPED, "to": USDC, "amountIn": str(EGLD)})
     assert status == 200
-    async with service.session.get(service.base + "/metrics") as answer:
+    async with service.session.get(service.operators + "/metrics") as answer:
         assert "aggregator_quarantined 2.0" in await answer.text()
 
 

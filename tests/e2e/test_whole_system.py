@@ -59,7 +59,7 @@ async def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 async def metrics(scene: Scene) -> dict[str, float]:
     """The notifier's metrics, labels left in the names."""
-    url = f"http://127.0.0.1:{scene.plan.ports.notifier_http}/metrics"
+    url = f"http://127.0.0.1:{scene.plan.ports.notifier_metrics}/metrics"
     async with aiohttp.ClientSession() as http, http.get(url) as response:
         lines = [line for line in (await response.text()).splitlines() if line and not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}

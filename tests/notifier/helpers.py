@@ -153,7 +153,7 @@ class Consumer(Peer):
 @asynccontextmanager
 async def notifier(directory: Path, **settings: Any) -> AsyncIterator[Notifier]:
     """A notifier on free ports whose data is in `directory`."""
-    running = Notifier(NotifierSettings(port=0, http_port=0, data_dir=directory, **settings))
+    running = Notifier(NotifierSettings(port=0, http_port=0, metrics_port=0, data_dir=directory, **settings))
     async with AsyncExitStack() as stack:
         await running.start(stack)
         yield running

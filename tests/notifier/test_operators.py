@@ -23,8 +23,9 @@ from millrace.runtime import websocket
 from .helpers import event, notifier, peers, save_block
 
 
-async def get(running: Notifier, path: str) -> tuple[int, Any]:
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{running.http_port}{path}") as answer:
+async def get(running: Notifier, path: str, *, public: bool = False) -> tuple[int, Any]:
+    url = f"http://127.0.0.1:{running.http_port if public else running.metrics_port}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
         json = answer.content_type == "application/json"
         return answer.status, await (answer.json() if json else answer.text())
 
@@ -46,6 +47,14 @@ async def test_health_and_ready(tmp_path: Path) -> None:
         assert "disk full" in body["reasons"][1]
     async with notifier(tmp_path) as running:
         assert (await get(running, "/ready"))[0] == 200
+
+
+async def test_metrics_have_a_port_of_their_own(tmp_path: Path) -> None:
+    """The public port says how the service is, and shows no metrics; the operators' port both."""
+    async with notifier(tmp_path) as running:
+        for public in (True, False):
+            statuses = [(await get(running, path, public=public))[0] for path in ("/health", "/ready", "/metrics")]
+            assert statuses == [200, 503, 404 if public else 200]
 
 
 async def test_metrics(tmp_path: Path) -> None:
@@ -100,11 +109,11 @@ async def test_unknown_path(tmp_path: Path) -> None:
             await websocket.connect(f"ws://127.0.0.1:{running.port}/other", websocket.Session())
 
 
-@pytest.mark.parametrize("field", ["port", "http_port"])
+@pytest.mark.parametrize("field", ["port", "http_port", "metrics_port"])
 async def test_taken_port(tmp_path: Path, field: str) -> None:
     """A taken port fails the start and leaves the journal free for the next one."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        ports = {"port": 0, "http_port": 0} | {field: listener.getsockname()[1]}
+        ports = {"port": 0, "http_port": 0, "metrics_port": 0} | {field: listener.getsockname()[1]}
         with pytest.raises(OSError, match="address already in use"):
             await app.run(NotifierSettings(data_dir=tmp_path, **ports), asyncio.Event())
     async with notifier(tmp_path):
@@ -115,13 +124,15 @@ async def test_directory_that_cannot_be_written(tmp_path: Path) -> None:
     """A data directory that is none fails the start with its name."""
     (tmp_path / "file").write_text("")
     with pytest.raises(JournalUnusable, match="choose a data_dir that can be written"):
-        await app.run(NotifierSettings(port=0, http_port=0, data_dir=tmp_path / "file"), asyncio.Event())
+        await app.run(
+            NotifierSettings(port=0, http_port=0, metrics_port=0, data_dir=tmp_path / "file"), asyncio.Event()
+        )
 
 
 async def test_stop_answers_what_was_sent(tmp_path: Path) -> None:
     """A stop while nodes send writes and answers what had arrived, tells consumers, and closes all with 1001."""
     stop = asyncio.Event()
-    running = Notifier(NotifierSettings(port=0, http_port=0, data_dir=tmp_path))
+    running = Notifier(NotifierSettings(port=0, http_port=0, metrics_port=0, data_dir=tmp_path))
     async with app.AsyncExitStack() as stack:
         await running.start(stack)
         async with peers(running) as connect:

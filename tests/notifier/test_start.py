@@ -19,7 +19,7 @@ from millrace.runtime import websocket
 seen = {}
 
 async def main():
-    running = Notifier(NotifierSettings(port=0, http_port=0, data_dir=Path(sys.argv[1])))
+    running = Notifier(NotifierSettings(port=0, http_port=0, metrics_port=0, data_dir=Path(sys.argv[1])))
     listen = running._serve_websockets
 
     async def serve():

@@ -120,6 +120,7 @@ class Torture:
         settings = NotifierSettings(
             port=self.port,
             http_port=0,
+            metrics_port=0,
             data_dir=self.directory,
             finalized_wait=3600.0,
             tail_bytes=20_000,

@@ -81,6 +81,11 @@ class World:
         assert self.service is not None
         return f"http://127.0.0.1:{self.service.http_port}"
 
+    @property
+    def operators(self) -> str:
+        assert self.service is not None
+        return f"http://127.0.0.1:{self.service.metrics_port}"
+
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:

@@ -380,6 +380,7 @@ def settings(data: Path, **changes: Any) -> RelayerSettings:
     base: dict[str, Any] = {
         "port": 0,
         "http_port": 0,
+        "metrics_port": 0,
         "chain_id": NETWORK.chain_id,
         "lease_dir": str(data / "leases"),
         "key_files": write_keys(data / "keys"),

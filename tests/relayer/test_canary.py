@@ -35,7 +35,7 @@ async def test_row_35_keys_in_logs_and_replies(world: Any, caplog: pytest.LogCap
         await service.rotate()
         key_file.chmod(0o600)
         for path in ("/health", "/metrics"):
-            async with http.get(path) as response:
+            async with http.get(world.operators + path) as response:
                 said.append(await response.text())
     said += [repr(service), repr(service.signer), repr(service.settings), repr(vars(service))]
     said += [record.getMessage() + str(record.__dict__) for record in caplog.records]

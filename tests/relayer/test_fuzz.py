@@ -65,7 +65,8 @@ class Target:
         self.ports = free_ports(2)
         large = 10**9
         values = {
-            "port": self.ports[0], "http_port": self.ports[1], "chain_id": NETWORK.chain_id, "gossip": "false",
+            "port": self.ports[0], "http_port": self.ports[1], "metrics_port": 0, "gossip": "false",
+            "chain_id": NETWORK.chain_id,
             "hub_url": f"ws://127.0.0.1:{await self.hub.start()}/hub/ws", "chain_api_url": await self.api.start(),
             "data_dir": with_identity(self.folder / "data"), "lease_dir": self.folder / "leases",
             "key_files": json.dumps(write_keys(self.folder / "keys")),

@@ -311,7 +311,7 @@ async def test_row_17_fees_by_receiver_are_seen(world: Any) -> None:
     sponsor, chain = world.service.lifecycle.sponsor, Chain(world, 1)
     assert await submit(world, transfer(ALICE)) == ["ok"]
     chain.final([entry_of(world, transfer(ALICE)).tx])
-    async with aiohttp.ClientSession(world.http) as http, http.get("/metrics") as response:
+    async with aiohttp.ClientSession(world.operators) as http, http.get("/metrics") as response:
         text = await response.text()
     receiver = address.encode(transfer(ALICE).receiver)
     assert f'relayer_receiver_fees_total{{receiver="{receiver}"}} {50_000 * GAS_PRICE / 10**18}' in text

@@ -125,7 +125,7 @@ class Torture:
         self.url = f"ws://127.0.0.1:{ports[0]}/ws"
         (self.folder / "policy.toml").write_text(POLICY)
         self.values = {
-            "port": ports[0], "http_port": ports[1], "chain_id": NETWORK.chain_id,
+            "port": ports[0], "http_port": ports[1], "metrics_port": 0, "chain_id": NETWORK.chain_id,
             "hub_url": f"ws://127.0.0.1:{await self.hub.start()}/hub/ws",
             "chain_api_url": await self.api.start(),
             "data_dir": with_identity(self.folder / "data"), "lease_dir": self.folder / "leases",

@@ -395,3 +395,135 @@ async def test_who_has_left_is_forgotten(monkeypatch: pytest.MonkeyPatch, in_pie
         async with asyncio.timeout(5):
             while sessions:
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("version", ["8", "7", "12", "", "13, 8", None])
+async def test_another_version_of_the_handshake_is_refused(version: str | None) -> None:
+    """Whoever speaks another version hears 426 and which one is spoken here; nothing is opened."""
+    async with serving(lambda _: Recorder()) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        line = f"Sec-WebSocket-Version: {version}\r\n" if version is not None else ""
+        writer.write(
+            b"GET /x HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" + line.encode() + b"\r\n"
+        )
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        writer.close()
+        assert head.startswith("http/1.1 426") and "sec-websocket-version: 13\r\n" in head
+        assert not server.sessions
+
+
+@pytest.mark.parametrize("bit", [0x40, 0x20, 0x10])
+@pytest.mark.parametrize("opcode", [0x1, 0x2, 0x9, 0xA])
+@pytest.mark.parametrize("size", [5, 70_000])
+async def test_reserved_bits_are_refused(bit: int, opcode: int, size: int) -> None:
+    """A frame with a bit that was not agreed on closes with 1002, also one that is cut on its way."""
+    if opcode >= 8 and size > 125:
+        return
+
+    class Cut(Recorder):
+        in_pieces = True
+        max_message_size = 100_000
+
+    async with AsyncExitStack() as stack:
+        server = await websocket.serve(lambda _: Cut(), "127.0.0.1", 0, max_message_size=100_000)
+        stack.push_async_callback(server.close)
+        reader, writer = await stack.enter_async_context(raw_client(server.port))
+        head = bytes((0x80 | bit | opcode, 0x80 | size)) if size < 126 else (
+            bytes((0x80 | bit | opcode, 0xFF)) + size.to_bytes(8, "big")
+        )  # fmt: skip
+        writer.write(head + bytes(4) + b"x" * size)
+        assert await close_code_of(reader) == 1002
+
+
+class Rester(Recorder):
+    """Rests after each message that says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bound = 100
+        self.postponed_sizes: list[int] = []
+
+    def on_message(self, kind: websocket.Kind, data: bytes) -> None:
+        super().on_message(kind, data)
+        if data == b"rest":
+            self.rest(3600.0)
+
+    def on_postponed(self, size: int) -> bool:
+        self.postponed_sizes.append(size)
+        return self.postponed <= self.bound
+
+
+def frames_of(*payloads: bytes) -> bytes:
+    return b"".join(bytes((0x81, 0x80 | len(payload))) + bytes(4) + payload for payload in payloads)
+
+
+async def test_a_rest() -> None:
+    """Nothing is read; what was on its way is handed on in its order when the rest is over, up to the next one."""
+    async with serving(lambda _: Rester()) as server, raw_client(server.port) as (_, writer):
+        writer.write(frames_of(b"a", b"rest", b"b", b"rest", b"c"))
+        async with asyncio.timeout(5):
+            while not server.sessions or (session := next(iter(server.sessions))).postponed < 3:  # type: ignore[attr-defined]
+                await asyncio.sleep(0)
+        assert isinstance(session, Rester) and session.messages.qsize() == 2
+        session._read_on()
+        assert session.messages.qsize() == 4 and session.postponed == 1
+        session._read_on()
+        writer.write(frames_of(b"d"))
+        got = [(await session.messages.get())[1] for _ in range(6)]
+        assert got == [b"a", b"rest", b"b", b"rest", b"c", b"d"]
+
+
+async def test_what_comes_during_a_rest_is_bounded() -> None:
+    """Beyond the bound of its owner the connection is closed with 1008."""
+    async with serving(lambda _: Rester()) as server, raw_client(server.port) as (reader, writer):
+        writer.write(frames_of(b"rest", *[b"x"] * 101))
+        assert await close_code_of(reader) == 1008
+
+
+async def test_a_pong_may_be_late_by_a_rest() -> None:
+    """Who is not read cannot be heard to answer a ping: its pong has another deadline, and then it counts."""
+    async with (
+        serving(lambda _: Rester(), ping_interval=0.2, pong_timeout=0.2) as server,
+        raw_client(server.port) as (reader, writer),
+    ):
+        writer.write(frames_of(b"rest"))
+        async with asyncio.timeout(5):
+            while not server.sessions or not next(iter(server.sessions)).rested:
+                await asyncio.sleep(0)
+            (session,) = server.sessions
+            while session.rested:
+                await asyncio.sleep(0.01)
+            assert session.standing, "its first deadline passed while nothing was read"
+        assert await close_code_of(reader) == 4012
+
+
+async def test_a_defect_in_what_was_postponed_closes_its_connection() -> None:
+    """An exception is logged and closes with 1011, as it does in a message that came straight."""
+
+    class Broken(Rester):
+        def on_message(self, kind: websocket.Kind, data: bytes) -> None:
+            super().on_message(kind, data)
+            if data == b"defect":
+                raise RuntimeError("a defect")
+
+    async with serving(lambda _: Broken()) as server, raw_client(server.port) as (reader, writer):
+        writer.write(frames_of(b"rest", b"defect"))
+        async with asyncio.timeout(5):
+            while not server.sessions or not next(iter(server.sessions)).postponed:
+                await asyncio.sleep(0)
+        next(iter(server.sessions))._read_on()
+        assert await close_code_of(reader) == 1011
+
+
+@pytest.mark.parametrize("connection", ["Upgrade", "keep-alive, Upgrade", "upgrade,close"])
+async def test_a_handshake_may_list_other_options_of_its_connection(connection: str) -> None:
+    """`Connection` is a list of which `Upgrade` has to be one: some browsers say more."""
+    async with serving(lambda _: Recorder()) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(
+            b"GET /x HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: " + connection.encode() + b"\r\n"
+            b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+        writer.close()

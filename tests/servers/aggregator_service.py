@@ -15,6 +15,7 @@ from millrace.aggregator.settings import AggregatorSettings
 from millrace.dex.document import encode
 from millrace.routing.synthetic import make_market
 from millrace.runtime.http import HttpServer
+from millrace.system.ports import free_ports
 
 MARKET = make_market(60, seed=11)
 
@@ -37,8 +38,9 @@ class Upstream:
 class Service:
     """A running aggregator and its upstream."""
 
-    def __init__(self, base: str, upstream: Upstream) -> None:
+    def __init__(self, base: str, upstream: Upstream, operators: str = "") -> None:
         self.base = base
+        self.operators = operators
         self.upstream = upstream
         self.session = aiohttp.ClientSession()
 
@@ -63,15 +65,17 @@ async def start(**changes: Any) -> tuple[Service, asyncio.Event, asyncio.Task[No
     app.router.add_get("/pools", upstream.pools)
     server = HttpServer(app)
     pools_port = await server.start("127.0.0.1", 0)
-    probe = HttpServer(web.Application())
-    port = await probe.start("127.0.0.1", 0)
-    await probe.stop()
+    port, metrics_port = free_ports(2)
     settings = AggregatorSettings(
-        port=port, pools_url=f"http://127.0.0.1:{pools_port}/pools", poll_seconds=0.05, **changes
+        port=port,
+        metrics_port=metrics_port,
+        pools_url=f"http://127.0.0.1:{pools_port}/pools",
+        poll_seconds=0.05,
+        **changes,
     )
     stop = asyncio.Event()
     task = asyncio.create_task(run(settings, stop))
-    service = Service(f"http://127.0.0.1:{port}", upstream)
+    service = Service(f"http://127.0.0.1:{port}", upstream, f"http://127.0.0.1:{metrics_port}")
     while True:
         try:
             await service.get("/health")

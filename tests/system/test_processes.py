@@ -26,7 +26,12 @@ async def test_a_service_runs_and_is_ended(tmp_path: Path) -> None:
     service = Service(
         "notifier",
         f"http://127.0.0.1:{ports.notifier_http}/health",
-        {"port": ports.notifier, "http_port": ports.notifier_http, "data_dir": tmp_path / "notifier"},
+        {
+            "port": ports.notifier,
+            "http_port": ports.notifier_http,
+            "metrics_port": 0,
+            "data_dir": tmp_path / "notifier",
+        },
     )
     async with Processes(tmp_path / "logs") as processes:
         await processes.start(service)
@@ -51,7 +56,12 @@ async def test_a_crash_is_noticed(tmp_path: Path) -> None:
     service = Service(
         "notifier",
         f"http://127.0.0.1:{ports.notifier_http}/health",
-        {"port": ports.notifier, "http_port": ports.notifier_http, "data_dir": tmp_path / "notifier"},
+        {
+            "port": ports.notifier,
+            "http_port": ports.notifier_http,
+            "metrics_port": 0,
+            "data_dir": tmp_path / "notifier",
+        },
     )
     async with Processes(tmp_path / "logs") as processes:
         await processes.start(service)

@@ -79,7 +79,7 @@ class Api:
         self._openapi = document(settings)
 
     def application(self) -> web.Application:
-        """The routes. /health and /metrics are for operators and not rate limited."""
+        """The public routes; /health is not rate limited."""
         app = make_app(max_body=1 << 20)
         app.router.add_get("/api/v1/quote", in_turn(self.quote), allow_head=False)
         app.router.add_get("/api/v1/pair-config", self._guarded("pair-config", self.pair_config), allow_head=False)
@@ -99,8 +99,11 @@ class Api:
         app.router.add_get("/openapi.json", self.openapi)
         app.router.add_get("/docs", self.page)
         app.router.add_get("/health", self.health)
-        app.router.add_get("/metrics", metrics_handler(self.metrics.registry))
         return app
+
+    def operators(self) -> dict[str, Handler]:
+        """What the operators' port answers, by path."""
+        return {"/health": self.health, "/metrics": metrics_handler(self.metrics.registry)}
 
     def _guarded(self, route: str, handler: Handler) -> Handler:
         """Rate limit, documented errors and counting around a handler."""

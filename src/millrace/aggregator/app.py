@@ -12,6 +12,7 @@ from millrace.aggregator.api import Api
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.routing.warm import warm
+from millrace.runtime import operators
 from millrace.runtime.http import HttpServer
 from millrace.runtime.origins import Origins
 from millrace.runtime.process import wait_first
@@ -39,12 +40,23 @@ async def run(settings: AggregatorSettings, stop: asyncio.Event) -> None:
     origins = Origins(settings.allowed_origins)
     server = HttpServer(api.application(), at_once=api.at_once, doors=api.doors, origins=origins)
     port = await server.start(settings.host, settings.port)
-    log.info("ready", extra={"port": port, "source": settings.pools_url, "contract": settings.contract})
+    try:
+        watched, metrics_port = await operators.serve(settings.metrics_host, settings.metrics_port, api.operators())
+    except OSError:
+        await server.stop()
+        api.close()
+        feed.close()
+        raise
+    log.info(
+        "ready",
+        extra={"port": port, "metrics_port": metrics_port, "source": settings.pools_url, "contract": settings.contract},
+    )
     try:
         await wait_first(stop, feed.run())
     finally:
         api.streams.close()
         await server.stop()  # what is in flight is answered
+        await watched.stop()
         api.close()
         await api.nonces.close()
         feed.close()

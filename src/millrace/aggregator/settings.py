@@ -32,7 +32,10 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: int = 8100
-    """Port of the REST interface, /health and /metrics; 0 takes any free port."""
+    """Port of the REST interface and /health; 0 takes any free port."""
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = 8101
+    """For operators: /metrics, and /health again; 0 takes any free port."""
     pools_url: str = "http://127.0.0.1:8400/pools"
     """Where the pool document is fetched."""
     poll_seconds: float = 5.0

@@ -37,7 +37,7 @@ class Notifier:
         self.sinks: list[Sink] = []
         self.ingest = Ingest(settings, self.journal, self.metrics)
         self.port = 0
-        self.http_port = 0
+        self.http_port = self.metrics_port = 0
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Open the journal, then the nodes' port, then all else; `stack` undoes it in the right order.
@@ -70,7 +70,7 @@ class Notifier:
 
         operators = Operators(settings, self.metrics, self.journal, self.ingest, self.hub, self.sinks)
         stack.push_async_callback(operators.stop)
-        self.http_port = await operators.start(settings.host, settings.http_port)
+        self.http_port, self.metrics_port = await operators.start()
 
     def _publish(self, entries: list[Entry]) -> None:
         """New events are on disk."""
@@ -129,5 +129,8 @@ async def run(settings: NotifierSettings, stop: asyncio.Event) -> None:
     notifier = Notifier(settings)
     async with AsyncExitStack() as stack:
         await notifier.start(stack)
-        log.info("ready", extra={"port": notifier.port, "http_port": notifier.http_port})
+        log.info(
+            "ready",
+            extra={"port": notifier.port, "http_port": notifier.http_port, "metrics_port": notifier.metrics_port},
+        )
         await notifier.work(stop)

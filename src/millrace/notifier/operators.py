@@ -13,7 +13,7 @@ from millrace.notifier.metrics import Metrics
 from millrace.notifier.nodes import Ingest
 from millrace.notifier.rules.entry import now_ms
 from millrace.notifier.settings import NotifierSettings
-from millrace.runtime import http
+from millrace.runtime import http, operators
 
 
 class Operators:
@@ -35,27 +35,28 @@ class Operators:
         self._hub = hub
         self._sinks = sinks
         self._started_ms = now_ms()
-        self._server = http.HttpServer(self._make_app())
+        self._servers: list[http.HttpServer] = []
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port. Raises `OSError`."""
-        return await self._server.start(host, port)
+    async def start(self) -> tuple[int, int]:
+        """Listen; the port of state, and that of metrics. Raises `OSError`."""
+        settings, state = self._settings, {"/health": self._health, "/ready": self._ready}
+        ports = []
+        for host, port, handlers in (
+            (settings.host, settings.http_port, state),
+            (settings.metrics_host, settings.metrics_port, state | {"/metrics": self._serve_metrics}),
+        ):
+            server, taken = await operators.serve(host, port, handlers)
+            self._servers.append(server)
+            ports.append(taken)
+        return ports[0], ports[1]
 
     async def stop(self) -> None:
-        await self._server.stop()
+        for server in self._servers:
+            await server.stop()
 
-    def _make_app(self) -> web.Application:
-        app = http.make_app()
-        serve_metrics = http.metrics_handler(self._metrics.registry)
-
-        async def metrics(request: web.Request) -> web.Response:
-            self._refresh_gauges()
-            return await serve_metrics(request)
-
-        app.router.add_get("/health", self._health)
-        app.router.add_get("/ready", self._ready)
-        app.router.add_get("/metrics", metrics)
-        return app
+    async def _serve_metrics(self, request: web.Request) -> web.StreamResponse:
+        self._refresh_gauges()
+        return await http.metrics_handler(self._metrics.registry)(request)
 
     async def _health(self, _: web.Request) -> web.Response:
         """The process lives; `degraded` when it does so with a sink in trouble."""

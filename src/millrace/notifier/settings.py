@@ -25,11 +25,14 @@ class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything an operator may choose; times are in seconds, sizes in bytes."""
 
     host: str = "127.0.0.1"
-    """Address that both ports listen on."""
+    """Address that the public ports listen on."""
     port: Port = 8300
     """WebSocket port: nodes on `/save`, consumers on `/hub/ws`. 0: any free port."""
     http_port: Port = 8301
-    """Port of `/health`, `/ready` and `/metrics`. 0: any free port."""
+    """Port of `/health` and `/ready`. 0: any free port."""
+    metrics_host: str = "127.0.0.1"
+    metrics_port: Port = 8302
+    """For operators: `/metrics`, and `/health` and `/ready` again. 0: any free port."""
     data_dir: Path = Path("data/notifier")
     """Directory of the journal and the dead letters. One notifier owns it at a time."""
 

@@ -55,7 +55,7 @@ from millrace.relayer.statistics.streams import Statistics
 from millrace.relayer.submission.cosigner import Cosigner
 from millrace.relayer.submission.preparer import Preparer
 from millrace.relayer.submission.submitter import Submitter
-from millrace.runtime import http
+from millrace.runtime import http, operators
 from millrace.runtime.doors import Doors, room_for_connections
 from millrace.runtime.origins import Origins
 from millrace.runtime.process import wait_first
@@ -356,21 +356,27 @@ class Service:
             self.health,
             self.readiness,
             self.shared.count,
+            self.shared.judged,
             lambda start, end, step: self.history.query(start, end, step, time.time_ns() // 1_000_000),
         )
         app.middlewares.append(rest.guard)
-        app.add_routes(rest.routes(make_registry(self.measured())))
+        app.add_routes(rest.routes())
         app.add_routes(self._wallets(rest).routes())
+        handlers = rest.operators(make_registry(self.measured()))
         self.http = http.HttpServer(app, doors=self.http_doors, origins=Origins(self.settings.allowed_origins))
         self._started.push_async_callback(self.http.stop)
         self._started.push_async_callback(self.gateway.stop)
         port = await self.gateway.start(self.ws_doors)
         http_port = await self.http.start(self.settings.host, self.settings.http_port)
+        settings = self.settings
+        watched, self.metrics_port = await operators.serve(settings.metrics_host, settings.metrics_port, handlers)
+        self._started.push_async_callback(watched.stop)
         log.info(
             "ready",
             extra={
                 "port": port,
                 "http_port": http_port,
+                "metrics_port": self.metrics_port,
                 "profile": self.network.name,
                 "chain_id": self.network.chain_id,
                 "shard_rule": self.network.shard_rule,

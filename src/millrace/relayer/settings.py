@@ -18,7 +18,10 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     port: int = 8200
     """WebSocket: /ws and /ws/stats. 0 takes a free port."""
     http_port: int = 8201
-    """REST: /v1/*, /health, /ready, /metrics. 0 takes a free port."""
+    """REST: /v1/*, /health, /ready. 0 takes a free port."""
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = 8202
+    """For operators: /metrics, and /health and /ready again. 0 takes a free port."""
 
     profile: str = "documented"
     """Network profile: documented, mainnet, devnet or testnet."""
@@ -123,8 +126,7 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     unfinished_bytes: int = 256 * 1024 * 1024
     """Bytes of all messages and bodies that have not wholly come; of one IP address at most `receive_burst`."""
     request_rate: float = 1_000.0
-    """HTTP requests a second of one client address, sustained, `/metrics` as 20; those of this machine are not
-    bounded by it."""
+    """HTTP requests a second of one client address, sustained; those of this machine are not bounded by it."""
     request_burst: int = 4_000
     """HTTP requests one client address may make at once after a pause."""
     control_rate: float = 1_000.0

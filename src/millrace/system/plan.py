@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from millrace.chain.address import encode
@@ -25,11 +25,14 @@ class Ports:
     notifier: int = 8300
     notifier_http: int = 8301
     localnet: int = 8400
+    aggregator_metrics: int = 8101
+    relayer_metrics: int = 8202
+    notifier_metrics: int = 8302
 
     @classmethod
     def free(cls) -> Ports:
-        """Six ports that are free right now."""
-        return cls(*free_ports(6))
+        """As many ports that are free right now."""
+        return cls(*free_ports(len(fields(cls))))
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,12 @@ def services(plan: Plan) -> list[Service]:
         Service(
             "notifier",
             f"{notifier_http}/health",
-            {"port": ports.notifier, "http_port": ports.notifier_http, "data_dir": plan.data / "notifier"},
+            {
+                "port": ports.notifier,
+                "http_port": ports.notifier_http,
+                "metrics_port": ports.notifier_metrics,
+                "data_dir": plan.data / "notifier",
+            },
         ),
         Service(
             "localnet",
@@ -139,6 +147,7 @@ def services(plan: Plan) -> list[Service]:
             {
                 "port": ports.relayer,
                 "http_port": ports.relayer_http,
+                "metrics_port": ports.relayer_metrics,
                 "profile": plan.profile,
                 "chain_id": LOCAL_CHAIN_ID,
                 "hub_url": f"ws://{HOST}:{ports.notifier}/hub/ws",
@@ -154,6 +163,7 @@ def services(plan: Plan) -> list[Service]:
             f"{plan.aggregator_url}/health",
             {
                 "port": ports.aggregator,
+                "metrics_port": ports.aggregator_metrics,
                 "pools_url": f"{plan.chain_url}/pools",
                 "poll_seconds": plan.poll_seconds,
                 "chain_id": LOCAL_CHAIN_ID,

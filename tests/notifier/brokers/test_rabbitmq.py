@@ -228,7 +228,9 @@ async def test_notifier_killed(broker: Broker, tmp_path: Path) -> None:
     context.set_forkserver_preload(["millrace.notifier.app"])
     port = free_ports(1)[0]
     options = amqp(broker, "murdered", amqp_window=8)
-    main = functools.partial(app.run, NotifierSettings(port=port, http_port=0, data_dir=tmp_path, **options))
+    main = functools.partial(
+        app.run, NotifierSettings(port=port, http_port=0, metrics_port=0, data_dir=tmp_path, **options)
+    )
     reach = Torture(tmp_path)
     reach.port = port
     cursor = tmp_path / CURSOR_FILE
@@ -396,7 +398,9 @@ async def test_cursor_beyond_the_journal(broker: Broker, tmp_path: Path) -> None
 async def test_damaged_cursor(tmp_path: Path) -> None:
     """A damaged cursor fails the start with what to do, and leaves the journal free."""
     (tmp_path / CURSOR_FILE).write_text("12")
-    settings = NotifierSettings(port=0, http_port=0, data_dir=tmp_path, amqp_url=Secret("amqp://127.0.0.1:1"))
+    settings = NotifierSettings(
+        port=0, http_port=0, metrics_port=0, data_dir=tmp_path, amqp_url=Secret("amqp://127.0.0.1:1")
+    )
     with pytest.raises(CursorUnusable, match="published again"):
         await app.run(settings, asyncio.Event())
     async with notifier(tmp_path):
@@ -408,7 +412,7 @@ async def test_damaged_cursor(tmp_path: Path) -> None:
 )
 async def test_no_broker(tmp_path: Path, text: str) -> None:
     """What is no URL of a broker fails the start with what is expected, and is not shown."""
-    settings = NotifierSettings(port=0, http_port=0, data_dir=tmp_path, amqp_url=Secret(text))
+    settings = NotifierSettings(port=0, http_port=0, metrics_port=0, data_dir=tmp_path, amqp_url=Secret(text))
     with pytest.raises(OSError, match="amqp_url: expected amqp://") as caught:
         await app.run(settings, asyncio.Event())
     assert "hidden" not in str(caught.value)

@@ -71,7 +71,7 @@ async def test_a_long_damaged_stretch_hides_nothing(tmp_path: Path) -> None:
 
 async def test_damage_while_running_ends_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A database found damaged while running ends the service with words for the operator; no node is answered."""
-    running = Notifier(NotifierSettings(port=0, http_port=0, data_dir=tmp_path))
+    running = Notifier(NotifierSettings(port=0, http_port=0, metrics_port=0, data_dir=tmp_path))
 
     def broken(self: Store) -> None:
         raise sqlite3.DatabaseError("database disk image is malformed")

@@ -138,7 +138,9 @@ async def test_words_for_operators(
     postgres: Postgres, tmp_path: Path, damage: Callable[[str], str], words: str
 ) -> None:
     """A server that cannot be used refuses the start with the reason; no text shows the password."""
-    settings = NotifierSettings(port=0, http_port=0, data_dir=tmp_path, journal_url=Secret(damage(postgres.url)))
+    settings = NotifierSettings(
+        port=0, http_port=0, metrics_port=0, data_dir=tmp_path, journal_url=Secret(damage(postgres.url))
+    )
     running = Notifier(settings)
     with pytest.raises(JournalUnusable, match=words) as refusal:
         await running.journal.start()

@@ -63,6 +63,7 @@ class Session:
         self.replies: list[dict[str, Any]] = []
         self.refused: list[tuple[str | None, str, Any]] = []
         self.told: list[tuple[str, int | None, Any]] = []
+        self.slowed: list[float] = []
         self.unread: list[str] = []
         self.control: list[Any] = []
 
@@ -77,6 +78,9 @@ class Session:
 
     def tell_refused(self, action: str | None, reason: Reason, request_id: Any) -> None:
         self.told.append((reason.code, reason.retry_after_ms, request_id))
+
+    def slow_down(self, wait: float) -> None:
+        self.slowed.append(wait)
 
     def refuse_unread(self, data: bytes, reason: Reason) -> None:
         self.unread.append(reason.reason)
@@ -93,12 +97,14 @@ class Setting:
 
     def __init__(self) -> None:
         self.session, self.submitter = Session(), Submitter()
-        self.wait = self.now = 0.0
+        self.wait = self.now = self.owed = 0.0
+        self.judged: list[Any] = []
         self.counted: list[str] = []
         self.gateway = SimpleNamespace(
             settings=SimpleNamespace(max_batch=100, max_wait=1.0),
             submitter=self.submitter,
-            submissions=SimpleNamespace(take=lambda client, size, now: self.wait),
+            submissions=SimpleNamespace(take=lambda client, size, now: self.wait, owes=lambda client, now: self.owed),
+            judged=lambda client, results: self.judged.append(results),
             clock=lambda: self.now,
             count=lambda reason: self.counted.append(reason.code),
             stopping=False,
@@ -196,7 +202,9 @@ async def test_what_nobody_waits_for_any_more_is_given_up(setting: Setting) -> N
     assert first() is second() is None
     setting.now = 1.1
     assert first().reason == "relayer busy" and first().retry_after_ms == 1_100
-    setting.now, setting.session.closed = 0.5, True
+    setting.now, setting.owed = 0.5, 4.0
+    assert second().reason == "rate limit exceeded" and second().retry_after_ms == 4_000
+    setting.session.closed = True
     assert second() == GONE
 
 

@@ -9,6 +9,13 @@ from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason
 from millrace.runtime.client_address import is_local
 
+DEAREST = 100
+"""Transactions of an address's rate that a wrong signature costs at most: then 500 a second are five."""
+LEAST_REST, REST_SECONDS = 1.0, 5.0
+"""Nothing is read for so long at least, and at most, from who goes on beyond a rate of its address."""
+TOLD, TOLD_RATE = 8, 1.0
+"""So often an address may be beyond its rates, and once a second more, before nothing is read from it for a while: who
+is told once or twice, and heeds it, is read as ever."""
 CONTROL_WINDOW = 5.0
 """Seconds of the sliding window for control messages (a limit of the public interface)."""
 
@@ -83,6 +90,50 @@ class TokenBuckets:
         if granted:
             return 0.0
         return (cost - tokens) / self._rate if self._rate > 0 and cost <= self._burst else math.inf
+
+    def charge(self, name: str, cost: float, now: float) -> None:
+        """Take `cost` tokens also where there are fewer: then as many are owed, a whole burst at most."""
+        tokens, since = self._buckets.pop(name, (self._burst, now))
+        tokens = min(self._burst, tokens + (now - since) * self._rate)
+        self._buckets[name] = max(-self._burst, tokens - cost), now
+        if len(self._buckets) > self._max_names:
+            self._buckets.popitem(last=False)
+
+    def owes(self, name: str, now: float) -> float:
+        """Seconds until nothing is owed any more."""
+        tokens, since = self._buckets.get(name, (0.0, now))
+        return max(0.0, -tokens / self._rate - (now - since)) if tokens < 0 and self._rate > 0 else 0.0
+
+
+class Wrong:
+    """What each client's wrong signatures cost it: the more of them in a row, the more.
+
+    To check one takes as long as to relay a transaction, and brings nothing. What was right takes back as much.
+    """
+
+    def __init__(self, max_names: int = 100_000) -> None:
+        self._max_names = max_names
+        self._prices: OrderedDict[str, int] = OrderedDict()
+        """The price of the next one, in transactions; the client whose last was longest ago is forgotten first."""
+
+    def __len__(self) -> int:
+        return len(self._prices)
+
+    def cost(self, client: str, wrong: int, right: int) -> int:
+        """The tokens a client owes for what came out wrong, beside those it paid for all of it when it asked."""
+        if not wrong and client not in self._prices:
+            return 0
+        price = self._prices.pop(client, 0)
+        total = 0
+        for _ in range(wrong):
+            total += price
+            price = min(price + 1, DEAREST)
+        price = max(0, price - right)
+        if price:
+            self._prices[client] = price
+            if len(self._prices) > self._max_names:
+                self._prices.popitem(last=False)
+        return total
 
 
 GONE = reasons.BUSY.but("its client has gone; send the same bytes again", 100)

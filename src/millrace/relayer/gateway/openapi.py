@@ -115,7 +115,6 @@ def openapi() -> dict[str, Any]:
                     "responses": {status: _answer(text, _json("Readiness")) for status, text in _READY.items()},
                 }
             },
-            "/metrics": {"get": _look("Prometheus metrics.", {"text/plain": {"schema": {"type": "string"}}})},
         },
         "components": {"schemas": schemas},
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from aiohttp import web
@@ -35,10 +35,6 @@ _STATUS = {
 }
 
 
-_COSTS = {"/metrics": 20.0}
-"""What a request counts whose answer takes longer than most: that of the metrics is made from a thousand numbers."""
-
-
 class RestApi:
     """Handlers of the service's HTTP port."""
 
@@ -55,6 +51,7 @@ class RestApi:
         health: Callable[[], dict[str, object]],
         readiness: Callable[[], dict[str, object]],
         count: Callable[[Reason], Reason],
+        judged: Callable[[str, Sequence[object]], None],
         history: Callable[[int | None, int | None, int | None], Awaitable[bytes]],
     ) -> None:
         self._submitter = submitter
@@ -68,9 +65,16 @@ class RestApi:
         self._health = health
         self._readiness = readiness
         self._count = count
+        self._judged = judged
         self._history = history
 
-    def routes(self, registry: CollectorRegistry) -> list[web.RouteDef]:
+    def operators(self, registry: CollectorRegistry) -> dict[str, Handler]:
+        """What the operators' port answers, by path."""
+        return {
+            "/health": self._get_health, "/ready": self._get_ready, "/metrics": http.metrics_handler(registry)
+        }  # fmt: skip
+
+    def routes(self) -> list[web.RouteDef]:
         """What to add to the application."""
         return [
             web.post("/v1/sign", self._sign),
@@ -78,7 +82,6 @@ class RestApi:
             web.get("/v1/network-stats/history", self._get_history),
             web.get("/health", self._get_health),
             web.get("/ready", self._get_ready),
-            web.get("/metrics", http.metrics_handler(registry)),
             web.get("/openapi.json", _document(openapi.openapi())),
             web.get("/asyncapi.json", _document(openapi.asyncapi())),
         ]
@@ -89,7 +92,7 @@ class RestApi:
         client = self._client(request)
         try:
             if not is_local(client):
-                _charge(self._requests, client, _COSTS.get(request.path, 1.0), "too many requests from this address")
+                _charge(self._requests, client, 1.0, "too many requests from this address")
             return await handler(request)
         except Refused as refusal:
             reason = self._count(refusal.reason)
@@ -137,6 +140,7 @@ class RestApi:
             batch = await self._submitter.take(origin, transactions, announce, given_up)
             results = await self._submitter.finish(batch)
             unserved = batch.unserved
+            self._judged(remote, results)
         finally:
             admission.leave(remote, size, unserved)
         for result in results:

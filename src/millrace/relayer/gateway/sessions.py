@@ -7,7 +7,7 @@ conflated: while anything waits they are left out, and the next one, which is ne
 
 from __future__ import annotations
 
-from millrace.relayer.gateway.limits import SlidingWindow, milliseconds
+from millrace.relayer.gateway.limits import LEAST_REST, REST_SECONDS, SlidingWindow, milliseconds
 from millrace.relayer.gateway.shared import Shared
 from millrace.relayer.gateway.submission_lane import SubmissionLane
 from millrace.relayer.gateway.traffic import Meter
@@ -20,6 +20,8 @@ from millrace.runtime.client_address import is_local
 MUST_DELIVER_BYTES = 4 * 1024 * 1024
 FLOOD_MESSAGES, FLOOD_SECONDS = 256, 5.0
 """So many refused messages in so many seconds close a connection with 1008."""
+MAX_POSTPONED = 1_024
+"""Messages that were on their way when a connection began to rest; more can only be tiny ones."""
 PART_BYTES = 64
 """What a part of an unfinished message takes beside its own bytes."""
 
@@ -109,7 +111,9 @@ class PublicSession(_Listener):
         self.authorization: str | None = None
         """What the client said of itself when it connected."""
         self._held = 0
-        """Bytes of an unfinished message."""
+        """Bytes of an unfinished message, …"""
+        self._postponed_bytes = 0
+        """… and of those that wait until this connection is read again."""
         self._control = SlidingWindow(shared.settings.max_control_messages)
         self._flood = SlidingWindow(FLOOD_MESSAGES, FLOOD_SECONDS)
         self._lane: SubmissionLane | None = None
@@ -137,6 +141,7 @@ class PublicSession(_Listener):
         if self.meter is not None and self.meter.is_over:
             self._shared.egress.skipped += 1
             self.refuse(None, reasons.RATE_LIMIT.but("too many bytes are sent to this address", 1_000), None)
+            self.slow_down(1.0)
             return
         is_large = kind == "text" and len(data) > large_messages.LARGE
         marked = 0 if is_large else strict_json.marks(data)
@@ -167,7 +172,23 @@ class PublicSession(_Listener):
         wait = self._shared.bytes.take(self.client, cost, self._shared.clock())
         if wait:
             self.refuse(None, reasons.RATE_LIMIT.but("too many bytes from this address", milliseconds(wait)), None)
+            self.slow_down(wait)
         return not wait
+
+    def slow_down(self, wait: float) -> None:
+        """Read nothing for a while from who has been told that its address is beyond a rate, and does not heed it."""
+        if self._shared.told.take(self.client, 1, self._shared.clock()):
+            self.rest(min(max(wait, LEAST_REST), REST_SECONDS))
+
+    def on_postponed(self, size: int) -> bool:
+        if self.postponed > MAX_POSTPONED or not self._shared.unfinished.take(self.client, size + PART_BYTES):
+            return False
+        self._postponed_bytes += size + PART_BYTES
+        return True
+
+    def on_handed_on(self, size: int) -> None:
+        self._shared.unfinished.give(self.client, size + PART_BYTES)
+        self._postponed_bytes -= size + PART_BYTES
 
     def refuse_unread(self, data: bytes, reason: Reason) -> None:
         """Answer a message that could not be read; it counts as a control message."""
@@ -177,6 +198,9 @@ class PublicSession(_Listener):
     def on_close(self) -> None:
         super().on_close()
         self._let_go()
+        if self._postponed_bytes:
+            self._shared.unfinished.give(self.client, self._postponed_bytes)
+            self._postponed_bytes = 0
         self._shared.subscriptions.drop(self)
         if self._lane is not None:
             self._lane.clear()

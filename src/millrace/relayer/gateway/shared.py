@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from millrace.relayer.gateway.audience import Audience
-from millrace.relayer.gateway.limits import Connections, TokenBuckets
+from millrace.relayer.gateway.limits import TOLD, TOLD_RATE, Connections, TokenBuckets, Wrong
 from millrace.relayer.gateway.subscriptions import Subscriptions
 from millrace.relayer.gateway.traffic import Egress, HeldBytes
-from millrace.relayer.protocol import topics
+from millrace.relayer.protocol import reasons, topics
 from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.submission.submitter import Submitter
 from millrace.runtime import websocket
 from millrace.runtime.client_address import ClientAddress
 
+WRONG_SIGNATURE = frozenset(
+    reason.code
+    for reason in (
+        reasons.INVALID_SIGNATURE,
+        reasons.INVALID_USER_SIGNATURE,
+        reasons.INVALID_GUARDIAN_SIGNATURE,
+        reasons.INVALID_RELAYER_SIGNATURE,
+    )
+)
 Snapshot = Callable[[], bytes]
 
 
@@ -40,6 +49,8 @@ class Shared:
         self.unfinished = HeldBytes(
             int(max(settings.receive_burst, 2 * settings.max_message_bytes)), settings.unfinished_bytes
         )
+        self.wrong = Wrong()
+        self.told = TokenBuckets(TOLD_RATE, TOLD)
         self.control = TokenBuckets(settings.control_rate, settings.control_burst)
         self.egress = Egress(settings.send_rate, settings.send_burst, clock())
         self.clients = ClientAddress(settings.trusted_proxies)
@@ -51,6 +62,18 @@ class Shared:
         self.stopping = False
         self.under_way = 0
         """Submissions not yet answered, of all connections."""
+
+    def judged(self, client: str, results: Sequence[object]) -> None:
+        """Have a client pay for wrong signatures among these results."""
+        wrong = right = 0
+        for result in results:
+            if not isinstance(result, Reason):
+                right += 1
+            elif result.code in WRONG_SIGNATURE:
+                wrong += 1
+        cost = self.wrong.cost(client, wrong, right)
+        if cost:
+            self.submissions.charge(client, cost, self.clock())
 
     def count(self, reason: Reason) -> Reason:
         """Count a refusal by its code, which is one of a fixed set."""

@@ -39,6 +39,7 @@ class Submitting(Protocol):
     def refuse(self, action: str | None, reason: Reason, request_id: messages.RequestId | None) -> None: ...
     def tell_refused(self, action: str | None, reason: Reason, request_id: messages.RequestId | None) -> None: ...
     def refuse_unread(self, data: bytes, reason: Reason) -> None: ...
+    def slow_down(self, wait: float) -> None: ...
     def subscribe(self, topic: topics.Topic) -> bool: ...
     def send_text(self, payload: bytes) -> None: ...
     def close(self, code: int = 1000, reason: str = "") -> None: ...
@@ -111,6 +112,7 @@ class SubmissionLane:
         if wait:
             reason = reasons.RATE_LIMIT.but("too many transactions from this address", milliseconds(wait))
             self._session.refuse(_action(request), reason, request.request_id)
+            self._session.slow_down(wait)
         return not wait
 
     def _has_room(self, action: str | None, request_id: messages.RequestId | None) -> bool:
@@ -191,6 +193,7 @@ class SubmissionLane:
             return
         finally:
             self._done(len(batch.results), batch.unserved)
+        self._shared.judged(self._session.client, results)
         for result in results:
             if isinstance(result, Reason):
                 self._shared.count(result)
@@ -201,8 +204,11 @@ class SubmissionLane:
         """Why a submission that came at this time is worth no work any more, if so."""
         if self._session.closed:
             return GONE
-        waited = self._shared.clock() - since
-        return overloaded(waited) if waited > self._shared.settings.max_wait else None
+        now = self._shared.clock()
+        owed = self._shared.submissions.owes(self._session.client, now)
+        if owed:
+            return reasons.RATE_LIMIT.but("too many wrong signatures from this address", milliseconds(owed))
+        return overloaded(now - since) if now - since > self._shared.settings.max_wait else None
 
     def _done(self, size: int, unserved: int) -> None:
         """A submission of so many transactions is answered, `unserved` of them without work."""

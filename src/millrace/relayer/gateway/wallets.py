@@ -182,7 +182,7 @@ def transaction_reply(asked: str, fate: Fate, entry: Entry | None) -> Transactio
 
 
 def _state_of(sponsor: Sponsor, shard: int, key: bytes, *, is_ready: bool) -> RelayerState:
-    """Whether the key of a shard pays now. Its own lack is said first: a service that nobody can pay for is not ready."""
+    """Whether the key of a shard pays now. Its own lack comes first: it may be why the service is not ready."""
     condition = sponsor.state_of(key).condition
     if condition == "ok":
         return "ready" if is_ready and sponsor.silence(shard) is None else "not ready"

@@ -9,6 +9,7 @@ import msgspec
 
 from millrace.chain.transaction import Transaction
 from millrace.relayer.ledger.inflight import Entry
+from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.rules.stages import Origin, Reserved
 
@@ -46,10 +47,15 @@ class Batch:
         self.given_up = given_up
         """Why what is not in the journal yet is worth no work any more: its client has gone, or has waited too long."""
         self.unserved = 0
-        """How many were given up."""
+        """How many were given up as they waited too long, or their client has gone: the service is no faster for it."""
         self.results: list[Result | None] = [None] * size
         self.taken: list[Taken] = []
         """Of the last part, …"""
         self.stretch = 1
         """… which may be so many times longer than usual."""
         self.under_way: list[asyncio.Task[None]] = []
+
+    def count_given_up(self, reason: Reason, number: int) -> None:
+        """So many were given up for this reason."""
+        if reason.code == reasons.BUSY.code:
+            self.unserved += number

@@ -103,7 +103,7 @@ class Finisher:
             if not item.entry.waiters:
                 self._lifecycle.release(item.entry, reason)
                 batch.results[item.position] = reason
-                batch.unserved += 1
+                batch.count_given_up(reason, 1)
         return [item for item in new if item.entry.waiters]
 
     def _accept(self, signed: Sequence[tuple[Taken, Signed]], batch: Batch) -> None:

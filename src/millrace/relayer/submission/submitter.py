@@ -132,7 +132,7 @@ class Submitter:
                 reason = batch.given_up()
                 if reason is not None:
                     batch.taken, start = [], part.positions.start
-                    batch.unserved += len(raws) - start
+                    batch.count_given_up(reason, len(raws) - start)
                     batch.results[start:] = [reason] * (len(raws) - start)
                     break
                 batch.taken = await self._take_part(raws, part, batch)

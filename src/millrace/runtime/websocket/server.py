@@ -22,6 +22,8 @@ from millrace.runtime.websocket.session import Session
 
 HANDSHAKE_SECONDS = 5.0
 """Time for a connection's handshake."""
+VERSION = "13"
+"""The only one there is (RFC 6455, 4.4); others were drafts."""
 _BACKLOG = 4096
 _CROWD = 1_000  # when half of so many sessions have left, the memory they had is given back
 
@@ -124,13 +126,19 @@ class WsServer:
                 raise Refuse(503, "too many connections")
             if "websocket" not in headers.get("upgrade", "").lower():
                 raise Refuse(426, "this is a WebSocket endpoint")
+            if headers.get("sec-websocket-version") != VERSION:
+                raise Refuse(426, f"this is a WebSocket endpoint of version {VERSION}")
+            if "upgrade" in [option.strip().lower() for option in headers.get("connection", "").split(",")]:
+                # Some browsers list more than this one (`keep-alive, Upgrade`), which picows would not find it in.
+                request.headers["Connection"] = "Upgrade"
             session = self._factory(Request(path, query, headers))
         except Refuse as refusal:
             self.refused += 1
             body = b'{"error":"%s"}' % refusal.text.encode()
-            response = picows.WSUpgradeResponse.create_error_response(
-                refusal.status, body, {"Content-Type": "application/json"}
-            )
+            answer = {"Content-Type": "application/json"}
+            if refusal.status == 426:
+                answer |= {"Upgrade": "websocket", "Sec-WebSocket-Version": VERSION}
+            response = picows.WSUpgradeResponse.create_error_response(refusal.status, body, answer)
             return picows.WSUpgradeResponseWithListener(response, None)
         session.belongs_to(self)
         return session
@@ -172,7 +180,10 @@ class WsServer:
                 self._message_due[session] = now + session.message_timeout
         ping = frame(PING, b"")
         for session in _due(self._pong_due, now):
-            if session.awaiting_pong:
+            if session.awaiting_pong and session.rested:  # its pong may be there and not read
+                session.rested = 0.0
+                self._pong_due[session] = now + self._pong_timeout
+            elif session.awaiting_pong:
                 session.close(NO_PONG, "no pong", abort=True)
         for session in _due(self._ping_due, now):
             session.awaiting_pong = True

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Literal, Protocol, cast
 
@@ -21,12 +23,15 @@ from millrace.runtime.websocket.frames import (
     MESSAGE_TOO_BIG,
     POLICY_VIOLATION,
     PONG,
+    PROTOCOL_ERROR,
     SLOW_READER,
     TEXT,
     close_payload,
     frame,
 )
 from millrace.runtime.websocket.pieces import Pieces
+
+log = logging.getLogger(__name__)
 
 Kind = Literal["text", "binary"]
 
@@ -86,6 +91,12 @@ class Session(picows.WSListener):
         self._pings = 0
         self._pings_since = 0.0
         self._keeper: Keeper | None = None
+        self._resting: asyncio.TimerHandle | None = None
+        """While nothing is read: what ends that."""
+        self._postponed: deque[tuple[Kind, bytes]] = deque()
+        """Messages that were on their way when the rest began."""
+        self.rested = 0.0
+        """Seconds for which nothing was read since the last ping: its pong may be late by as much."""
 
     # What a subclass overrides.
 
@@ -101,6 +112,13 @@ class Session(picows.WSListener):
 
     def on_thrown_away(self) -> None:
         """A message that was thrown away has come to its end."""
+
+    def on_postponed(self, size: int) -> bool:
+        """A message came during a rest, and is postponed until `on_handed_on`; False closes with 1008."""
+        return True
+
+    def on_handed_on(self, size: int) -> None:
+        """A message that was postponed is handed on now."""
 
     def on_close(self) -> None:
         """The connection is gone, see `close_code`. Called once, and only after `on_open`."""
@@ -196,6 +214,19 @@ class Session(picows.WSListener):
                 self.close()
                 raise
 
+    def rest(self, seconds: float) -> None:
+        """Read nothing from the peer for so long; what is on its way is postponed, and handed on after that."""
+        if self.closed or self._raw is None or self._raw.is_closing() or self._resting is not None:
+            return
+        self._raw.pause_reading()
+        self.rested += seconds
+        self._resting = asyncio.get_running_loop().call_later(seconds, self._read_on)
+
+    @property
+    def postponed(self) -> int:
+        """Messages that wait for the end of a rest."""
+        return len(self._postponed)
+
     def limit_send_buffer(self, high: int) -> None:
         """Have `on_full` called when more than `high` bytes wait, and `on_writable` when they have drained."""
         if self._raw is not None:
@@ -226,8 +257,11 @@ class Session(picows.WSListener):
         if self._pieces is not None and self._pieces.early:
             self._pieces.taken(frame.payload_size)
         kind = frame.msg_type
-        if kind == WSMsgType.PONG:
+        if frame.rsv1 or frame.rsv2 or frame.rsv3:  # they mean something only where that was agreed on
+            self.close(PROTOCOL_ERROR, "reserved bits are set", abort=True)
+        elif kind == WSMsgType.PONG:
             self.awaiting_pong = False
+            self.rested = 0.0
         elif kind == WSMsgType.PING:
             self._answer_ping(frame.get_payload_as_bytes())
         elif kind == WSMsgType.CLOSE:
@@ -240,7 +274,10 @@ class Session(picows.WSListener):
         self.closed = True
         self.close_code = self.close_code or 1006
         self._parts.clear()
+        self._postponed.clear()
         self._pieces = None
+        if self._resting is not None:
+            self._resting.cancel()
         if self._keeper is not None:
             self._keeper.gone(self)
         if was_open:
@@ -270,7 +307,7 @@ class Session(picows.WSListener):
         data = part.get_payload_as_bytes()
         if part.msg_type != WSMsgType.CONTINUATION:
             if self._parts_size or self._parts:
-                self.close(1002, "a new message began inside another", abort=True)
+                self.close(PROTOCOL_ERROR, "a new message began inside another", abort=True)
                 return
             self._parts_kind = "text" if part.msg_type == WSMsgType.TEXT else "binary"
             if not part.fin and self._keeper is not None:
@@ -280,10 +317,10 @@ class Session(picows.WSListener):
                 if len(data) > self.max_message_size:
                     self._too_big()
                 else:
-                    self.on_message(self._parts_kind, data)
+                    self._hand_on(self._parts_kind, data)
                 return
         elif not self._parts:
-            self.close(1002, "a continuation without a beginning", abort=True)
+            self.close(PROTOCOL_ERROR, "a continuation without a beginning", abort=True)
             return
         # Empty fragments count too, or endless ones would grow the list without growing the size.
         self._parts.append(data)
@@ -302,7 +339,29 @@ class Session(picows.WSListener):
         if thrown_away:
             self.on_thrown_away()
         else:
-            self.on_message(self._parts_kind, b"".join(parts))
+            self._hand_on(self._parts_kind, b"".join(parts))
+
+    def _hand_on(self, kind: Kind, data: bytes) -> None:
+        if self._resting is None:
+            self.on_message(kind, data)
+            return
+        self._postponed.append((kind, data))
+        if not self.on_postponed(len(data)):
+            self.close(POLICY_VIOLATION, "too many messages beyond the limits", abort=True)
+
+    def _read_on(self) -> None:
+        """The rest is over: first what was postponed, which may be reason for another one."""
+        self._resting = None
+        try:
+            while self._postponed and self._resting is None and not self.closed:
+                kind, data = self._postponed.popleft()
+                self.on_handed_on(len(data))
+                self.on_message(kind, data)
+        except Exception:  # as picows does with one in a frame's callback
+            log.exception("a message was not handled")
+            self.close(1011, "internal error")
+        if self._resting is None and not self.closed and self._raw is not None and not self._raw.is_closing():
+            self._raw.resume_reading()
 
     def _answer_ping(self, payload: bytes) -> None:
         """A server's pong goes through the bounded send buffer; picows answers a client's pings itself."""
