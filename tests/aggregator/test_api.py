@@ -172,6 +172,10 @@ async def test_pair_config(service: Service) -> None:
     """Supported pairs carry decimals and a minimum, unsupported ones a reason; always HTTP 200."""
     status, body = await service.get("/api/v1/pair-config", **{"from": "EGLD", "to": USDC})
     assert (status, body["supported"], body["decimalsIn"], body["decimalsOut"]) == (200, True, 18, 6)
+    assert body["minAmountInShort"] == pytest.approx(int(body["minAmountIn"]) / 10**18)
+    query = {"from": "EGLD", "to": USDC, "amountIn": body["minAmountIn"]}
+    assert (await service.get("/api/v1/quote", **query))[0] == 200
+    status, body = await service.get("/api/v1/pair-config", **{"from": "EGLD", "to": WRAPPED})
     assert body["minAmountIn"] == "1000000000"
     status, body = await service.get("/api/v1/pair-config", **{"from": "EGLD", "to": "NOPE-123456"})
     assert (status, body["supported"], body["error"]) == (200, False, "unknown tokenOut")

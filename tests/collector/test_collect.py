@@ -336,6 +336,12 @@ async def test_the_service_serves_the_last_good_document(standin: Any, tmp_path:
                 await served.round(collector)
             async with session.get(server.make_url("/pools")) as answer:
                 assert await answer.read() == collected.data == (tmp_path / "pools.json").read_bytes()
+                tag = answer.headers["ETag"]
+            for known, status in ((tag, 304), (f'"x", W/{tag}', 304), ("*", 304), ('"x"', 200), ("nonsense", 200)):
+                async with session.get(server.make_url("/pools"), headers={"If-None-Match": known}) as answer:
+                    assert answer.status == status, known
+                    assert answer.headers["ETag"] == tag
+                    assert await answer.read() == (b"" if status == 304 else collected.data)
             async with session.get(server.make_url("/health")) as answer:
                 health = await answer.json()
             assert (health["status"], health["pools"], health["rounds"]) == ("ok", 10, 1)

@@ -28,11 +28,17 @@ class Upstream:
         self.status = 200
         self.served = 0
         self.delay = 0.0
+        self.tag = ""
+        """Entity tag of the document; who sends it gets 304."""
+        self.unchanged = 0
 
-    async def pools(self, _: web.Request) -> web.Response:
+    async def pools(self, request: web.Request) -> web.Response:
         self.served += 1
         await asyncio.sleep(self.delay)
-        return web.Response(body=self.body, status=self.status)
+        if self.tag and request.headers.get("If-None-Match") == self.tag:
+            self.unchanged += 1
+            return web.Response(status=304)
+        return web.Response(body=self.body, status=self.status, headers={"ETag": self.tag} if self.tag else {})
 
 
 class Service:

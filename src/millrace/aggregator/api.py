@@ -24,7 +24,7 @@ from millrace.aggregator.ladder import price_ladder
 from millrace.aggregator.limiter import RateLimiter
 from millrace.aggregator.metrics import Metrics
 from millrace.aggregator.nonces import Nonces
-from millrace.aggregator.openapi import PAGE, document
+from millrace.aggregator.openapi import HTML, document
 from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_pair, parse_quote
 from millrace.aggregator.responses import Health, encode
 from millrace.aggregator.settings import AggregatorSettings
@@ -317,7 +317,7 @@ class Api:
 
     async def page(self, _: web.Request) -> web.Response:
         """GET /docs."""
-        return web.Response(text=PAGE, content_type="text/html")
+        return web.Response(text=HTML, content_type="text/html")
 
     async def health(self, _: web.Request) -> web.Response:
         """GET /health: 200 while quotes are served, else 503 with the same body."""

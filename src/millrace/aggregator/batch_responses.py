@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated
 
 import msgspec
 
@@ -95,7 +94,7 @@ class MultiSwapResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_n
     amount_out_short: float
     amount_out_min: str
     amount_out_min_short: float
-    slippage: Annotated[Decimal, msgspec.Meta(extra_json_schema={"type": "number"})]
+    slippage: Decimal
     fee_bps: int
     fee_amount: str
     fee_amount_short: float

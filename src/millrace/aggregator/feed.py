@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import aiohttp
 
@@ -23,8 +24,16 @@ from millrace.dex.document import DocumentError, PoolDocument
 log = logging.getLogger(__name__)
 
 LOGGED_FAULTS = 10
+LONGEST_TAG = 256  # characters of an entity tag that is worth sending back
 FIRST_PAUSE = 0.25
 """Seconds between two fetches until the first one succeeds."""
+
+
+class _Fetched(NamedTuple):
+    """A document and its entity tag, empty without one."""
+
+    data: bytes
+    etag: str
 
 
 class FeedError(Exception):
@@ -39,6 +48,8 @@ class Feed:
         self._clock = clock
         self.snapshot: Snapshot | None = None
         self.last_error: str | None = None
+        self._etag = ""
+        """The upstream's tag of the present snapshot's document."""
         self.failures = 0
         self.refreshes = 0
         self.build_seconds = 0.0
@@ -82,8 +93,8 @@ class Feed:
         """Fetch once; on any failure note it and keep what there is."""
         try:
             received = self._clock()
-            data = await self._fetch(session)
-            await self._swap(data, received)
+            fetched = await self._fetch(session)
+            await self._swap(fetched, received)
         except TimeoutError:
             self._failed(f"the document was not there after {self._settings.fetch_timeout_seconds:g} s")
         except aiohttp.TooManyRedirects:
@@ -94,9 +105,13 @@ class Feed:
             log.exception("snapshot could not be built")
             self._failed(f"internal error: {type(error).__name__}")
 
-    async def _fetch(self, session: aiohttp.ClientSession) -> bytes:
+    async def _fetch(self, session: aiohttp.ClientSession) -> _Fetched | None:
+        """The document; None if the upstream says that it is the one of the present snapshot."""
         limit = self._settings.max_document_bytes
-        async with session.get(self._settings.pools_url) as answer:
+        known = {"If-None-Match": self._etag} if self._etag else {}
+        async with session.get(self._settings.pools_url, headers=known) as answer:
+            if answer.status == 304 and known:
+                return None
             if answer.status != 200:
                 raise FeedError(f"upstream answered HTTP {answer.status}")
             parts, size = [], 0
@@ -105,12 +120,16 @@ class Feed:
                 if size > limit:
                     raise FeedError(f"the document is larger than {limit} bytes")
                 parts.append(part)
-        return b"".join(parts)
+        tag = answer.headers.get("ETag", "")
+        return _Fetched(b"".join(parts), tag if len(tag) <= LONGEST_TAG else "")
 
-    async def _swap(self, data: bytes, received: float) -> None:
-        current = self.snapshot
-        known = "" if current is None else current.id
-        snapshot = await asyncio.get_running_loop().run_in_executor(self._builder, self._build, data, received, known)
+    async def _swap(self, fetched: _Fetched | None, received: float) -> None:
+        current, snapshot = self.snapshot, None
+        if fetched is not None:
+            known = "" if current is None else current.id
+            loop = asyncio.get_running_loop()
+            snapshot = await loop.run_in_executor(self._builder, self._build, fetched.data, received, known)
+            self._etag = fetched.etag  # only of a document that was taken: one held back has to be told again
         if snapshot is None:  # nothing new: it is fresh again
             assert current is not None
             current.received = received

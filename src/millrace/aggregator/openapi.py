@@ -9,158 +9,228 @@ import msgspec
 from millrace.aggregator.batch import BatchRequest
 from millrace.aggregator.batch_answers import MultiSwapRequest
 from millrace.aggregator.batch_responses import BatchResponse, MultiSwapResponse
-from millrace.aggregator.responses import (
-    ErrorBody,
-    Health,
-    LadderResponse,
-    PairConfig,
-    QuoteResponse,
-)
-from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.catalogue import PoolsResponse, PricesResponse, TokensResponse
+from millrace.aggregator.directory import LONGEST_PAGE, MAX_PRICES, PAGE, ConfigResponse
+from millrace.aggregator.openapi_fields import ADDRESS, describe
+from millrace.aggregator.query import MAX_POOLS, MAX_SPLITS, MOST_AGE_MS
+from millrace.aggregator.responses import ErrorBody, Health, LadderResponse, PairConfig, QuoteResponse
+from millrace.aggregator.settings import MOST_PROFIT_BPS, AggregatorSettings
 from millrace.routing.costs import CALLS_PER_TRANSACTION
 
-AMOUNT = {"type": "string", "pattern": "^[0-9]{1,78}$"}
-TOKEN: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 64}
+Described = dict[str, Any]
+AMOUNT: Described = {"type": "string", "pattern": "^[0-9]{1,78}$"}
+TOKEN: Described = {"type": "string", "minLength": 1, "maxLength": 64}
+TEXT: Described = {"type": "string"}
+ERRORS: dict[str, tuple[str, list[str]]] = {
+    "400": (
+        "The request cannot be answered; the text says why, and clients match a part of it",
+        [
+            "unknown token_in 'INVALID-123456'",
+            "routing failed: no path between tokens",
+            "invalid amount_in: expected unsigned integer amount",
+            "specify either amount_in or amount_out, not both",
+            "simulation failed",
+        ],
+    ),
+    "429": ("More requests than the limit; Retry-After says in how many seconds", ["rate limit exceeded"]),
+    "503": ("No usable market, or too much is waiting; Retry-After says in how many seconds", ["service unavailable"]),
+}
 
 
-def document(settings: AggregatorSettings) -> dict[str, Any]:
+def document(settings: AggregatorSettings) -> Described:
     """The whole document."""
-    batches = [BatchRequest, BatchResponse, MultiSwapRequest, MultiSwapResponse]
-    types = [QuoteResponse, PairConfig, LadderResponse, *batches, Health, ErrorBody]
-    _, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
-    for name in ("BatchRequest", "MultiSwapRequest"):  # they have defaults so that their absence has words of its own
-        components[name]["required"] = ["inputs", "to"]
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "millrace aggregator",
             "version": "1.0.0",
-            "description": "Swap routes over several exchanges, with ready transaction payloads.",
+            "description": "Swap routes over several exchanges, with ready transaction payloads. Amounts are whole "
+            "numbers of smallest units, as decimal strings; fields that end in Short are the same in whole tokens.",
         },
-        "paths": {
-            "/api/v1/quote": {"get": _quote(settings)},
-            "/api/v1/pair-config": {"get": _pair_config()},
-            "/api/v1/price-ladder": {"get": _ladder(settings)},
-            "/api/v1/batch-quote": {"post": _batch("BatchRequest", "BatchResponse", "Many small inputs to one output")},
-            "/api/v1/multi-swap": {
-                "post": _batch("MultiSwapRequest", "MultiSwapResponse", "Many inputs to one output, ready to be sent")
-            },
-            "/api/v1/quote/stream": {"get": _stream(settings)},
-            "/health": {"get": _health()},
-        },
-        "components": {"schemas": components},
+        "servers": [{"url": "/", "description": "The service that serves this document"}],
+        "paths": _paths(settings),
+        "components": {"schemas": _components()},
     }
 
 
-def _quote(settings: AggregatorSettings) -> dict[str, Any]:
-    amounts = [
-        _parameter("amountIn", AMOUNT, "Input in smallest units; either this or amountOut."),
-        _parameter("amountOut", AMOUNT, "Wanted output in smallest units; either this or amountIn."),
-    ]
-    return {
-        "summary": "The best route for a swap, with its transaction payload",
-        "parameters": [*_pair(), *amounts, *_options(settings)],
-        "responses": _responses("QuoteResponse"),
-    }
+def _components() -> Described:
+    batches = [BatchRequest, BatchResponse, MultiSwapRequest, MultiSwapResponse]
+    lists = [TokensResponse, PoolsResponse, PricesResponse, ConfigResponse]
+    types = [QuoteResponse, PairConfig, LadderResponse, *batches, *lists, Health, ErrorBody]
+    _, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    for name in ("BatchRequest", "MultiSwapRequest"):  # they have defaults so that their absence has words of its own
+        components[name]["required"] = ["inputs", "to"]
+        for field in ("inputs", "to"):
+            components[name]["properties"][field].pop("default", None)
+    for schema in components.values():
+        for field in schema.get("properties", {}).values():
+            if field.get("format") == "decimal":  # sent as a number, see `responses.encode`
+                field.update(type="number")
+                del field["format"]
+    describe(components)
+    return components
 
 
-def _pair_config() -> dict[str, Any]:
-    return {
-        "summary": "Whether a pair can be traded, with decimals and a minimum",
-        "parameters": _pair({"type": "string"}),  # any text is answered: it is a known token or it is not
-        "responses": _responses("PairConfig"),
-    }
-
-
-def _ladder(settings: AggregatorSettings) -> dict[str, Any]:
-    amounts = _parameter(
-        "amounts", {"type": "string"}, f"Up to {settings.max_batch} inputs, comma-separated.", required=True
+def _paths(settings: AggregatorSettings) -> Described:
+    text = f"Up to {settings.max_batch} inputs in smallest units, comma-separated."
+    ladder = [*_pair(), _parameter("amounts", TEXT, text, "1000000,2000000", required=True), *_options(settings)]
+    search = _parameter("search", TEXT, "A part of identifier, name or ticker, in capitals or not.", "usd")
+    token = _parameter("token", TOKEN, "Only pools that trade this token.", "EGLD")
+    exchange = _parameter("exchange", TEXT, "Only pools of these exchanges, comma-separated.", "xExchange,JEX")
+    tokens = _parameter(
+        "tokens", TEXT, f"Up to {MAX_PRICES} tokens, comma-separated; without it all.", "EGLD,USDC-c76f1f"
     )
     return {
-        "summary": "The answers for several inputs in one call",
-        "parameters": [*_pair(), amounts, *_options(settings)],
-        "responses": _responses("LadderResponse"),
+        "/api/v1/quote": _get(
+            "getQuote", "The best route for a swap, with its transaction payload", "QuoteResponse", _quote(settings)
+        ),
+        "/api/v1/pair-config": _get(
+            "getPairConfig",
+            "Whether a pair can be traded, with decimals and a minimum",
+            "PairConfig",
+            _pair(TEXT),  # any text is answered: it is a known token or it is not
+        ),
+        "/api/v1/price-ladder": _get(
+            "getPriceLadder", "The answers for several inputs in one call", "LadderResponse", ladder
+        ),
+        "/api/v1/batch-quote": _post(
+            "postBatchQuote", "BatchRequest", "BatchResponse", "Many small inputs to one output"
+        ),
+        "/api/v1/multi-swap": _post(
+            "postMultiSwap", "MultiSwapRequest", "MultiSwapResponse", "Many inputs to one output, ready to be sent"
+        ),
+        "/api/v1/quote/stream": _stream(settings),
+        "/api/v1/tokens": _get("getTokens", "Tokens with prices and liquidity", "TokensResponse", [search, *_page()]),
+        "/api/v1/pools": _get("getPools", "Pools with their reserves", "PoolsResponse", [token, exchange, *_page()]),
+        "/api/v1/prices": _get("getPrices", "Prices of tokens through the market", "PricesResponse", [tokens]),
+        "/api/v1/config": _get("getConfig", "Contract, limits and defaults", "ConfigResponse", []),
+        "/health": {"get": _health()},
     }
 
 
-def _batch(asked: str, answered: str, summary: str) -> dict[str, Any]:
-    schema = {"$ref": f"#/components/schemas/{asked}"}
-    return {
+def _get(operation: str, summary: str, answer: str, parameters: list[Described]) -> Described:
+    described = {
+        "operationId": operation,
         "summary": summary,
-        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
-        "responses": _responses(answered) | {"413": _error("The body is too large")},
+        "parameters": parameters,
+        "responses": _responses(answer),
+    }
+    return {"get": described}
+
+
+def _post(operation: str, asked: str, answered: str, summary: str) -> Described:
+    schema = {"$ref": f"#/components/schemas/{asked}"}
+    too_large = _error("The body is larger than 1 MiB", ["the body is too large"])
+    return {
+        "post": {
+            "operationId": operation,
+            "summary": summary,
+            "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+            "responses": _responses(answered) | {"413": too_large},
+        }
     }
 
 
-def _stream(settings: AggregatorSettings) -> dict[str, Any]:
-    described = _quote(settings)
-    described["summary"] = "The same as /api/v1/quote, pushed as server-sent events at every snapshot"
+def _stream(settings: AggregatorSettings) -> Described:
+    summary = "The same as /api/v1/quote, pushed as server-sent events at every snapshot"
+    described = _get("streamQuotes", summary, "QuoteResponse", _quote(settings))
     content = {"text/event-stream": {"schema": {"type": "string"}}}
-    described["responses"]["200"] = {"description": "Events `quote` and `error`", "content": content}
+    described["get"]["responses"]["200"] = {"description": "Events `quote` and `error`", "content": content}
     return described
 
 
-def _health() -> dict[str, Any]:
+def _health() -> Described:
     schema = {"$ref": "#/components/schemas/Health"}
     answer = {"description": "State of the service", "content": {"application/json": {"schema": schema}}}
-    return {"summary": "Whether quotes are served, and on what", "responses": {"200": answer, "503": answer}}
+    summary = "Whether quotes are served, and on what"
+    return {"operationId": "getHealth", "summary": summary, "responses": {"200": answer, "503": answer}}
 
 
-def _pair(token: dict[str, Any] = TOKEN) -> list[dict[str, Any]]:
+def _quote(settings: AggregatorSettings) -> list[Described]:
+    amounts = [
+        _parameter("amountIn", AMOUNT, "Input in smallest units; either this or amountOut.", "1000000000000000000"),
+        _parameter("amountOut", AMOUNT, "Wanted output in smallest units; either this or amountIn.", "39871234"),
+    ]
+    return [*_pair(), *amounts, *_options(settings)]
+
+
+def _pair(token: Described = TOKEN) -> list[Described]:
     return [
-        _parameter("from", token, "Input token; EGLD for the native coin.", required=True),
-        _parameter("to", token, "Output token; the same as from: arbitrage.", required=True),
+        _parameter("from", token, "Input token; EGLD for the native coin.", "EGLD", required=True),
+        _parameter("to", token, "Output token; the same as from: arbitrage.", "USDC-c76f1f", required=True),
     ]
 
 
-def _options(settings: AggregatorSettings) -> list[dict[str, Any]]:
-    boolean = {"type": "boolean", "default": False}
-    names = {"type": "string"}
+def _page() -> list[Described]:
+    limit = _whole(1, LONGEST_PAGE, PAGE)
+    return [
+        _parameter("offset", _whole(0, None, 0), "Rows before the page.", 100),
+        _parameter("limit", limit, "Most rows on the page.", 20),
+    ]
+
+
+def _options(settings: AggregatorSettings) -> list[Described]:
     algorithms = {"type": "string", "enum": ["greedy", "lagrangian", "hybrid"], "default": "hybrid"}
-    slippage = {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.01}
-    hops = {"type": "integer", "minimum": 1, "maximum": settings.max_hops, "default": settings.max_hops}
-    splits = {"type": "integer", "minimum": 1, "maximum": 50, "default": settings.max_splits}
-    most = CALLS_PER_TRANSACTION
-    calls = {"type": "integer", "minimum": 1, "maximum": most, "default": most}
+    slippage = {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": float(settings.default_slippage)}
+    impact = {"type": "number", "minimum": 0, "maximum": 1}
+    hops = _whole(1, settings.max_hops, settings.max_hops)
+    calls = _whole(1, CALLS_PER_TRANSACTION, CALLS_PER_TRANSACTION)
+    profit = _whole(0, MOST_PROFIT_BPS, settings.min_profit_bps)
+    lp = "Allow LP tokens to be minted and redeemed between other tokens, too."
+    age = "Oldest market to answer from, in milliseconds since it was last seen; an older one is a 503."
     return [
-        _parameter("slippage", slippage, "Accepted loss against the quote, a fraction."),
-        _parameter("algorithm", algorithms, "How the input is split."),
-        _parameter("includePaths", boolean, "Add the path breakdown."),
-        _parameter("includeLpRoutes", boolean, "Allow LP tokens to be minted and redeemed between other tokens, too."),
-        _parameter("maxHops", hops, "Most pools on one path."),
-        _parameter("maxSplits", splits, "Most paths."),
-        _parameter("maxPools", {"type": "integer", "minimum": 1, "maximum": 100}, "Most pools in all."),
-        _parameter("maxBuiltinCalls", calls, "Most built-in calls of the transaction."),
-        _parameter("sender", {"type": "string"}, "bech32 address; adds `transaction`."),
-        _parameter("referralId", {"type": "integer", "minimum": 0, "default": 0}, "The contract's referral."),
-        _parameter("minProfitBps", {"type": "integer", "minimum": 0, "default": 0}, "Arbitrage: least profit."),
-        _parameter("includeExchanges", names, "Only these, comma-separated."),
-        _parameter("excludeExchanges", names, "None of these."),
-        _parameter("includePools", names, "Only these pool ids."),
-        _parameter("excludePools", names, "None of these pool ids."),
+        _parameter("slippage", slippage, "Accepted loss against the quote, a fraction.", 0.01),
+        _parameter("algorithm", algorithms, "How the input is split.", "hybrid"),
+        _parameter("includePaths", _boolean(settings.include_paths), "Add the path breakdown.", True),
+        _parameter("includeLpRoutes", _boolean(False), lp, False),
+        _parameter("maxHops", hops, "Most pools on one path.", 4),
+        _parameter("maxSplits", _whole(1, MAX_SPLITS, settings.max_splits), "Most paths.", 5),
+        _parameter("maxPools", _whole(1, MAX_POOLS, MAX_POOLS), "Most pools in all.", 20),
+        _parameter("maxBuiltinCalls", calls, "Most built-in calls of the transaction.", 60),
+        _parameter("sender", TEXT, "bech32 address; adds `transaction`.", ADDRESS),
+        _parameter("referralId", _whole(0, None, 0), "The contract's referral.", 7),
+        _parameter("minProfitBps", profit, "Arbitrage: least profit, in basis points of the input.", 5),
+        _parameter("maxPriceImpact", impact, "Largest price impact, a fraction; more is refused.", 0.05),
+        _parameter("maxAgeMs", _whole(1, MOST_AGE_MS, None), age, 10000),
+        _parameter("includeExchanges", TEXT, "Only these, comma-separated, in capitals or not.", "xExchange,OneDex"),
+        _parameter("excludeExchanges", TEXT, "None of these.", "JEX"),
+        _parameter("includePools", TEXT, "Only these pool ids, at most 64.", f"x:{ADDRESS}"),
+        _parameter("excludePools", TEXT, "None of these pool ids.", f"x:{ADDRESS}"),
     ]
 
 
-def _parameter(name: str, schema: dict[str, Any], text: str, *, required: bool = False) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": required, "schema": schema, "description": text}
+def _whole(low: int, high: int | None, default: int | None) -> Described:
+    schema = {"type": "integer", "minimum": low, "maximum": high, "default": default}
+    return {name: value for name, value in schema.items() if value is not None}
 
 
-def _responses(name: str) -> dict[str, Any]:
+def _boolean(default: bool) -> Described:
+    return {"type": "boolean", "default": default}
+
+
+def _parameter(name: str, schema: Described, text: str, example: object, *, required: bool = False) -> Described:
+    described = {"name": name, "in": "query", "required": required, "schema": schema}
+    return {**described, "description": text, "example": example}
+
+
+def _responses(name: str) -> Described:
     schema = {"$ref": f"#/components/schemas/{name}"}
-    return {
-        "200": {"description": "The answer", "content": {"application/json": {"schema": schema}}},
-        "400": _error("The request cannot be answered; the text says why"),
-        "429": _error("More requests than the limit; see Retry-After"),
-        "503": _error("No usable market snapshot"),
+    age = {"description": "Seconds since the market was last seen upstream", "schema": {"type": "number"}}
+    answer = {
+        "description": "The answer",
+        "headers": {"X-Snapshot-Age": age},
+        "content": {"application/json": {"schema": schema}},
     }
+    return {"200": answer} | {status: _error(*error) for status, error in ERRORS.items()}
 
 
-def _error(text: str) -> dict[str, Any]:
+def _error(text: str, examples: list[str]) -> Described:
     schema = {"$ref": "#/components/schemas/ErrorBody"}
-    return {"description": text, "content": {"application/json": {"schema": schema}}}
+    shown = {f"example {number}": {"value": {"error": error}} for number, error in enumerate(examples, 1)}
+    return {"description": text, "content": {"application/json": {"schema": schema, "examples": shown}}}
 
 
-PAGE = """<!doctype html>
+HTML = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>millrace aggregator</title>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
 code{background:#8882;padding:.1em .3em;border-radius:.2em}td{padding:.15rem .8rem .15rem 0;vertical-align:top}

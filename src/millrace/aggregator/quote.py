@@ -9,6 +9,7 @@ import msgspec
 
 from millrace.aggregator import errors
 from millrace.aggregator.breakdown import kept_input, path_parts, pool_fees
+from millrace.aggregator.least import least_input
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import PairConfig, QuoteResponse
 from millrace.aggregator.settings import AggregatorSettings
@@ -63,8 +64,10 @@ def pair_config(snapshot: Snapshot, token_in: str, token_out: str) -> PairConfig
     wrapping = inner_in == inner_out and token_in != token_out
     if not wrapping and not snapshot.main.supports(inner_in, inner_out):
         return msgspec.structs.replace(pair, error="no path between tokens")
+    least = least_input(snapshot, token_in, token_out)
+    if least is None:  # connected, but no pool on the way holds as much as a trade needs
+        return msgspec.structs.replace(pair, error="no path between tokens")
     decimals = snapshot.decimals[token_in]
-    least = 10 ** max(decimals - 9, 0) if decimals >= 9 else 10 ** max(decimals - 3, 0)
     return msgspec.structs.replace(
         pair,
         supported=True,

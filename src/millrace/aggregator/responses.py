@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated
 
 import msgspec
 
@@ -90,7 +89,7 @@ class QuoteResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name)
     amount_out_short: float
     amount_out_min: str
     amount_out_min_short: float
-    slippage: Annotated[Decimal, msgspec.Meta(extra_json_schema={"type": "number"})]
+    slippage: Decimal
     price_impact: float
     rate: float
     rate_inverse: float

@@ -46,11 +46,15 @@ class Served:
         """Seconds since the newest document was made, or since the gateway's block last moved, if that is longer."""
         return None if self.latest is None else self._clock() - min(self.collected_at, self.block_at)
 
-    async def _pools(self, _: web.Request) -> web.Response:
+    async def _pools(self, request: web.Request) -> web.Response:
+        """The newest document; 304 to who has it already."""
         age = self.age()
         if self.latest is None or age is None or age > self._settings.max_age_seconds:
             return error_response("service unavailable", 503, {"Retry-After": "5"})
-        return web.Response(body=self.latest.data, content_type="application/json")
+        headers = {"ETag": f'"{self.latest.digest}"', "Cache-Control": "no-cache"}
+        if any(tag.value in (self.latest.digest, "*") for tag in request.if_none_match or ()):
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=self.latest.data, content_type="application/json", headers=headers)
 
     async def _health(self, _: web.Request) -> web.Response:
         latest, age = self.latest, self.age()

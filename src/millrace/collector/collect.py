@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from typing import NamedTuple
 
 import msgspec
@@ -22,11 +23,12 @@ NOTHING = Harvest([], [])
 
 
 class Collected(NamedTuple):
-    """A document as it will be served, and the pools that are not in it."""
+    """A document as it will be served, the pools that are not in it, and a digest of its bytes."""
 
     document: PoolDocument
     data: bytes
     skipped: list[Skipped]
+    digest: str
 
 
 class CollectError(Exception):
@@ -103,7 +105,7 @@ class Collector:
             decode(data)
         except DocumentError as error:
             raise CollectError(f"the collected document would be refused: {error}") from None
-        return Collected(document, data, skipped)
+        return Collected(document, data, skipped, hashlib.blake2b(data, digest_size=16).hexdigest())
 
     async def _xexchange(self, router: bytes) -> Harvest:
         return await self._reader.xexchange(router) if "XExchange" in self._settings.exchanges else NOTHING

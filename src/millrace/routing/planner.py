@@ -119,6 +119,10 @@ class Planner:
         best = max(found, key=lambda route: route.execution.amount_out)
         return best._replace(gap=None)
 
+    def ways(self, token_in: str, token_out: str) -> list[tuple[Pool | None, Pool | None]]:
+        """Pools to redeem the input in, and to mint the output in, if it is LP units; None for neither."""
+        return self._ways(token_in, token_out, Limits())
+
     def _ways(self, token_in: str, token_out: str, limits: Limits) -> list[tuple[Pool | None, Pool | None]]:
         """Pools to redeem the input in, and to mint the output in."""
         before, after = self._issuers.redeems(token_in), self._issuers.mints(token_out)

@@ -8,7 +8,7 @@ import numpy as np
 
 from millrace.routing.calls import call
 from millrace.routing.candidates import Search
-from millrace.routing.net import Floats, Graph
+from millrace.routing.net import Floats, Graph, Ints
 from millrace.routing.potential import is_closed, potentials, source_rate
 from millrace.routing.venue import Trade
 
@@ -81,6 +81,38 @@ class SpotGraph:
             return 0.0
         source, sink, scale = self.index[token_in], self.index[token_out], self._graph.scale
         return float(self.best_rate(source, sink) * scale[source] / scale[sink])
+
+    def short_path(self, token_in: str, token_out: str) -> list[Trade]:
+        """Trades on a path of the fewest pools, the best spot rate at each step; none if there is no path.
+
+        No search: one that pays more may take another way.
+        """
+        if token_in == token_out or not self.connected(token_in, token_out):
+            return []
+        net, at = self._graph.net, self.index[token_in]
+        away = self._pools_to(self.index[token_out])
+        path: list[Trade] = []
+        while away[at] > 0:
+            pairs = slice(net.pptr[at], net.pptr[at + 1])
+            rates = np.where(away[net.pdst[pairs]] == away[at] - 1, net.prate[pairs], 0.0)
+            pair = net.pptr[at] + int(rates.argmax())
+            path.append(self._trades[int(self._graph.original[net.pe0[pair]])])
+            at = int(net.pdst[pair])
+        return path
+
+    def _pools_to(self, sink: int) -> Ints:
+        """Fewest pools from each token to one; -1 where no path leads there."""
+        net = self._graph.net
+        sources = np.repeat(np.arange(len(net.pptr) - 1), np.diff(net.pptr))
+        away = np.full(len(net.pptr) - 1, -1, np.int32)
+        away[sink] = level = 0
+        while True:
+            before = sources[(net.prate > 0.0) & (away[net.pdst] == level)]
+            before = before[away[before] < 0]
+            if not len(before):
+                return away
+            level += 1
+            away[before] = level
 
     def search(self, token_in: str, token_out: str, amount_in: int) -> Search:
         """The question in the kernels' terms."""

@@ -1,0 +1,104 @@
+"""The feed asks for what is new, and only a document that was taken counts as known."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+
+from millrace.aggregator.feed import Feed
+from millrace.aggregator.settings import AggregatorSettings
+from millrace.dex.document import Block, encode
+from millrace.runtime.http import HttpServer
+from servers.aggregator_service import MARKET, Upstream
+
+
+class Bench:
+    """A feed with a clock that the test moves, its upstream, and a session."""
+
+    def __init__(self, upstream: Upstream, feed: Feed, session: aiohttp.ClientSession) -> None:
+        self.upstream = upstream
+        self.feed = feed
+        self.session = session
+        self.now = 0.0
+
+    async def refresh(self, seconds: float = 5.0) -> None:
+        self.now += seconds
+        await self.feed.refresh(self.session)
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    upstream, app = Upstream(), web.Application()
+    app.router.add_get("/pools", upstream.pools)
+    server = HttpServer(app)
+    port = await server.start("127.0.0.1", 0)
+    settings = AggregatorSettings(pools_url=f"http://127.0.0.1:{port}/pools", held_back_fetches=3)
+    async with aiohttp.ClientSession() as session:
+        made: list[Bench] = []
+        feed = Feed(settings, clock=lambda: made[0].now if made else 0.0)
+        made.append(Bench(upstream, feed, session))
+        yield made[0]
+        feed.close()
+    await server.stop()
+
+
+async def test_a_document_that_is_known_is_not_sent_again(bench: Bench) -> None:
+    """The snapshot is as fresh as if it had been; another tag brings another document."""
+    bench.upstream.tag = '"one"'
+    await bench.refresh()
+    first = bench.feed.snapshot
+    assert first is not None
+    await bench.refresh()
+    assert (bench.upstream.served, bench.upstream.unchanged) == (2, 1)
+    assert bench.feed.snapshot is first
+    assert (bench.feed.age(), bench.feed.last_error, bench.feed.refreshes) == (0.0, None, 2)
+    bench.upstream.tag, bench.upstream.body = '"two"', encode(msgspec.structs.replace(MARKET, block=Block(9, 9, 9)))
+    await bench.refresh()
+    assert bench.feed.snapshot is not first
+    await bench.refresh()
+    assert bench.upstream.unchanged == 2
+
+
+async def test_a_document_that_was_not_taken_is_asked_for_in_whole(bench: Bench) -> None:
+    """One held back has to be seen again and again until it is believed; a broken one is never known."""
+    bench.upstream.tag = '"one"'
+    await bench.refresh()
+    lost = msgspec.structs.replace(MARKET, pools=MARKET.pools[:20])
+    bench.upstream.tag, bench.upstream.body = '"two"', encode(lost)
+    for _ in range(2):
+        await bench.refresh()
+        assert "held back" in (bench.feed.last_error or "")
+    await bench.refresh()
+    assert bench.feed.snapshot is not None
+    assert (len(bench.feed.snapshot.document.pools), bench.upstream.unchanged) == (20, 0)
+    bench.upstream.tag, bench.upstream.body = '"three"', b"{"
+    for failures in (3, 4):
+        await bench.refresh()
+        assert bench.feed.failures == failures
+    assert bench.upstream.unchanged == 0
+    # The document of the present snapshot is known still.
+    bench.upstream.tag = '"two"'
+    await bench.refresh()
+    assert (bench.upstream.unchanged, bench.feed.age(), bench.feed.last_error) == (1, 0.0, None)
+
+
+@pytest.mark.parametrize("tag", ["", '"' + "x" * 300 + '"'])
+async def test_without_a_tag_worth_sending_all_of_it_is_fetched(bench: Bench, tag: str) -> None:
+    """An upstream without entity tags, or with one as long as no tag has to be."""
+    bench.upstream.tag = tag
+    await bench.refresh()
+    await bench.refresh()
+    assert (bench.upstream.served, bench.upstream.unchanged, bench.feed.last_error) == (2, 0, None)
+
+
+async def test_an_answer_of_nothing_new_without_a_question_for_it_is_a_fault(bench: Bench) -> None:
+    """304 to who has nothing is no document."""
+    bench.upstream.status = 304
+    bench.upstream.body = b""
+    await bench.refresh()
+    assert bench.feed.snapshot is None
+    assert bench.feed.last_error == "upstream answered HTTP 304"
