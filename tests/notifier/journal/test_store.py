@@ -214,9 +214,9 @@ NONCES = st.one_of(st.integers(0, 4), st.integers(0, 2**64 - 1))
 @given(nonce=NONCES)
 def test_nonces_are_unsigned(place: Place, nonce: int) -> None:
     """Any 64-bit nonce comes back as it was stored."""
-    block = Block(1, State.FINAL, nonce, b"digest", 7, True, 9)
     store = place.open()
     store.begin()
+    block = Block(1, State.FINAL, nonce, b"digest", store.next_sequence, True, 9)
     store.put_block(1, b"hash", block)
     store.set_newest_nonce(1, nonce)
     store.commit()
@@ -227,10 +227,11 @@ def test_nonces_are_unsigned(place: Place, nonce: int) -> None:
     place.close()
 
 
+ORIGIN = 1_700_000_000_000  # the first sequence, when that is the time in ms
 SHARDS, HASHES = st.integers(0, 1), st.sampled_from([b"a", b"b", b"c"])
 BLOCKS = st.builds(
     Block, st.integers(0, 3), st.sampled_from(State), st.none() | st.integers(0, 2), HASHES,
-    st.integers(0, 10**13), st.booleans(), st.integers(0, 3),
+    st.integers(ORIGIN, ORIGIN + 20), st.booleans(), st.integers(0, 3),
 )  # fmt: skip
 STEPS = st.one_of(
     st.tuples(st.just("put_block"), SHARDS, HASHES, BLOCKS),
@@ -248,14 +249,15 @@ STEPS = st.one_of(
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(STEPS, max_size=40), recent=st.sampled_from([1, 3, 4096]))
+@given(steps=st.lists(STEPS, max_size=40), recent=st.sampled_from([1, 3, 4096]), era=st.sampled_from([1, 3, 16]))
 def test_both_stores_agree(
-    postgres: Postgres, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple], recent: int
+    postgres: Postgres, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple], recent: int, era: int
 ) -> None:
     """Whatever is done, in whatever transactions, the server remembers what the file remembers, in rows or tables."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite_store, "_MAX_RECENT", recent)
-        patch.setattr("time.time_ns", lambda: 1_700_000_000_000_000_000)  # both begin at one sequence
+        patch.setattr(sqlite_store, "ERA_BITS", era)
+        patch.setattr("time.time_ns", lambda: ORIGIN * 1_000_000)  # both begin at one sequence
         places = [Place(tmp_path_factory.mktemp("journal"), None), Place(Path(), postgres)]
         try:
             seen = [replay(place, steps) for place in places]

@@ -96,3 +96,18 @@ def test_unknown_header_type() -> None:
     block.blockData.headerType = "HeaderV9"
     assert messages.decode(outport.SAVE_BLOCK, block.SerializeToString()).shard == 1
     assert read_header(block.blockData) is None
+
+
+@pytest.mark.parametrize(("events", "refused"), [(199_999, False), (200_000, True)])
+def test_events_of_a_block_are_bounded(events: int, refused: bool) -> None:
+    """A block with more events and logs than the bound is refused, however small they are."""
+    block = save_block(1, 5)
+    log = block.transactionPool.logs.add()
+    for _ in range(events):
+        log.log.events.add()
+    payload = block.SerializeToString()
+    if refused:
+        with pytest.raises(Undecodable, match="more than 200000 events"):
+            messages.decode(outport.SAVE_BLOCK, payload)
+    else:
+        assert messages.decode(outport.SAVE_BLOCK, payload).block_hash == block.blockData.headerHash

@@ -64,6 +64,7 @@ CREATE TABLE shards (shard BIGINT PRIMARY KEY, nonce BIGINT NOT NULL, saved_ms B
 CREATE TABLE facts (name TEXT PRIMARY KEY, value BIGINT NOT NULL);
 """
 _BLOCK = "generation, state, nonce, digest, first_sequence, announced, held_since"
+_SET_HORIZON = "INSERT INTO facts VALUES ('horizon', $1) ON CONFLICT (name) DO UPDATE SET value = $1"
 _PUT_BLOCK = f"""INSERT INTO blocks (shard, hash, {_BLOCK}) VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9)
     ON CONFLICT (shard, hash) DO UPDATE SET ({_BLOCK}) = ($3,$4,$5,$6,$7,$8,$9)"""
 
@@ -144,6 +145,8 @@ class PostgresStore:
         self._nonces = {row[0]: (unsigned(row[1]), row[2]) for row in self._db.fetch("SELECT * FROM shards")}
         self._undo = self.next_sequence, self.oldest, self.payload_bytes
         self._commits = self._fact("commits")
+        horizon = self._db.fetch("SELECT value FROM facts WHERE name = 'horizon'")  # none before the first
+        self._horizon = int(horizon[0][0]) if horizon else 0
 
     async def _create(self, connection: Connection) -> None:
         schema = _quoted(self._schema)
@@ -243,6 +246,7 @@ class PostgresStore:
                     "DELETE FROM blocks WHERE first_sequence < $1 AND held_since = 0", changes.forget_before
                 )
                 await connection.execute("DELETE FROM contents WHERE sequence < $1", changes.forget_before)
+                await connection.execute(_SET_HORIZON, changes.forget_before)
 
     def _settle(self) -> None:
         """The changes are on disk: they become what is known."""
@@ -357,10 +361,14 @@ class PostgresStore:
 
     def live_at(self, shard: int, nonce: int) -> list[bytes]:
         rows = self._fetch(
-            "SELECT hash FROM blocks WHERE shard = $1 AND nonce = $2 AND state IN (1, 2)", shard, signed(nonce)
+            "SELECT hash FROM blocks WHERE shard = $1 AND nonce = $2 AND state IN (1, 2)"
+            " AND (first_sequence >= $3 OR held_since > 0)",
+            shard,
+            signed(nonce),
+            self._horizon,
         )
         live = dict.fromkeys(row[0] for row in rows)
-        update_live(live, self._changes.blocks, shard, nonce)
+        update_live(live, self._changes.blocks, shard, nonce, self._horizon)
         return list(live)
 
     def newest_nonce(self, shard: int) -> int | None:

@@ -83,11 +83,5 @@ class Recent:
         self.latest.update(latest)
         self.nonces.update(nonces)
 
-    def older_than(self, sequence: int) -> bool:
-        """Whether something here is to be forgotten when everything from before `sequence` is."""
-        return any(at < sequence for at in self.contents.values()) or any(
-            block.first_sequence < sequence and not block.held_since for block in self.blocks.values()
-        )
-
     def __len__(self) -> int:
         return len(self.blocks) + len(self.contents)

@@ -149,12 +149,18 @@ def row_of(block: Block) -> tuple[int, int, int | None, bytes, int, int, int]:
     )
 
 
-def update_live(live: dict[bytes, None], changed: Mapping[tuple[int, bytes], Block], shard: int, nonce: int) -> None:
-    """Bring the hashes of the live blocks of a shard at a nonce up to date with blocks that changed since."""
+def update_live(
+    live: dict[bytes, None], changed: Mapping[tuple[int, bytes], Block], shard: int, nonce: int, horizon: int
+) -> None:
+    """Bring the hashes of the live blocks of a shard at a nonce up to date with blocks that changed since.
+
+    What was first heard of before the sequence `horizon`, and is not held, is forgotten.
+    """
     for (of, block_hash), block in changed.items():
         if of == shard:
             live.pop(block_hash, None)
-            if block.nonce == nonce and block.state in (State.SAVED, State.FINAL):
+            known = block.first_sequence >= horizon or block.held_since
+            if known and block.nonce == nonce and block.state in (State.SAVED, State.FINAL):
                 live[block_hash] = None
 
 

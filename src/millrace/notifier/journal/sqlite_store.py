@@ -4,9 +4,9 @@ WAL with synchronous=FULL: what was committed survives the loss of power. Every 
 its columns. SQLite itself checks the frames of its log and cuts off a torn tail.
 
 A commit writes every page that it touched whole, however small the message. So pages are small; what the rules
-remember is appended to the table `changes`, see `recent`, and moved to its own tables many at a time; and there is no
-index that something else can stand in for: the bytes of all events are counted along, and what is too old is found
-by going round the tables (`_sweep`).
+remember is appended to the table `changes`, see `recent`, and moved to its own tables many at a time; these are in the
+order of eras, so that a move touches the pages of the newest era only; and there is no index that something else can
+stand in for: the bytes of all events are counted along.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import sqlite3
 import time
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -37,15 +36,18 @@ from millrace.notifier.journal.rows import (
     unsigned,
     update_live,
 )
+from millrace.notifier.journal.sqlite_schema import (
+    APPLICATION_ID,
+    ERA_BITS,
+    OLDER,
+    PAGE_SIZE,
+    SCHEMA,
+    SCHEMA_VERSION,
+)
 from millrace.notifier.rules.dedup import Block
 from millrace.notifier.rules.entry import Entry
 
 FILE_NAME = "journal.sqlite3"
-SCHEMA_VERSION = 3
-_APPLICATION_ID = 0x6D696C6C  # "mill"
-# Small commits write a fifth of what they do with 8,192, and large blocks cost 0.24 ms of CPU more; with 1,024 an
-# eighth, but 0.6 ms (266 KB, insert, commit and checkpoint).
-_PAGE_SIZE = 2048
 # What says nothing of the file's content: full, busy, locked, read-only, out of memory, cannot be opened.
 _PASSING = {
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM,
@@ -54,42 +56,15 @@ _PASSING = {
 # Memories in `changes` before they are moved to their tables: that takes 30 ms, and a start reads as many in 10 ms.
 _MAX_RECENT = 4096
 _COUNT_EVERY = 1024  # events, between writes of the count of bytes
-_SWEEP_ROWS = 512  # looked at in one transaction at least
-_SWEEP_SHARE = 4  # … and for each event since the one before; so the tables outgrow the window by a third at most
+_FORGOTTEN_ROWS = 512  # deleted in one transaction at least
+_FORGOTTEN_SHARE = 4  # … and for each event since the one before; so the tables outgrow window and era by little
 
-_SCHEMA = """
-CREATE TABLE events (
-    sequence INTEGER PRIMARY KEY, topic TEXT NOT NULL, shard INTEGER NOT NULL, marks INTEGER NOT NULL,
-    message_id TEXT NOT NULL, received_ms INTEGER NOT NULL, checksum INTEGER NOT NULL, size INTEGER NOT NULL,
-    payload BLOB NOT NULL);
-CREATE TABLE blocks (
-    shard INTEGER NOT NULL, hash BLOB NOT NULL, generation INTEGER NOT NULL, state INTEGER NOT NULL, nonce INTEGER,
-    digest BLOB NOT NULL, first_sequence INTEGER NOT NULL, announced INTEGER NOT NULL, held_since INTEGER NOT NULL,
-    PRIMARY KEY (shard, hash)) WITHOUT ROWID;
-CREATE INDEX blocks_by_nonce ON blocks (shard, nonce) WHERE nonce IS NOT NULL;
-CREATE INDEX blocks_waiting ON blocks (held_since) WHERE held_since > 0;
-CREATE TABLE contents (
-    topic TEXT NOT NULL, shard INTEGER NOT NULL, digest BLOB NOT NULL, sequence INTEGER NOT NULL,
-    PRIMARY KEY (topic, shard, digest)) WITHOUT ROWID;
-CREATE TABLE latest (topic TEXT NOT NULL, shard INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (topic, shard));
-CREATE TABLE shards (shard INTEGER PRIMARY KEY, nonce INTEGER NOT NULL, saved_ms INTEGER NOT NULL);
-CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-"""
-_CHANGES = "CREATE TABLE changes (id INTEGER PRIMARY KEY, change BLOB NOT NULL);"
-_FROM_VERSION_1 = f"""
-INSERT INTO facts SELECT 'counted', coalesce(max(sequence), 0) FROM events;
-INSERT INTO facts SELECT 'bytes', coalesce(sum(size), 0) FROM events;
-DROP INDEX events_sizes;
-DROP INDEX blocks_by_nonce;
-DROP INDEX blocks_by_age;
-DROP INDEX contents_by_age;
-CREATE INDEX blocks_by_nonce ON blocks (shard, nonce) WHERE nonce IS NOT NULL;
-{_CHANGES}
-"""
-_OLDER = {1: _FROM_VERSION_1, 2: _CHANGES}
-"""How a journal of an older version is taken over. Pages keep their size: it is that of a new journal only."""
+_ERAS = """WITH RECURSIVE found (era) AS (
+    SELECT min(era) FROM {table}
+    UNION ALL SELECT (SELECT min(era) FROM {table} WHERE era > found.era) FROM found WHERE found.era IS NOT NULL)
+SELECT era FROM found WHERE era IS NOT NULL"""
+"""Of a table, without a look at every row."""
 _BLOCK = "generation, state, nonce, digest, first_sequence, announced, held_since"
-_KEYS = {"blocks": ("shard", "hash"), "contents": ("topic", "shard", "digest")}
 
 
 class Store:
@@ -127,7 +102,7 @@ class Store:
             return
         empty = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         if empty:
-            self._db.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
+            self._db.execute(f"PRAGMA page_size = {PAGE_SIZE}")
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute("PRAGMA wal_autocheckpoint = 0")  # another connection does it, see Journal
@@ -146,26 +121,25 @@ class Store:
         self.payload_bytes = self._fact("bytes") + int(later)
         self._recent = self._read_recent()
         self._changes, self._moved = Changes(), False
-        self._swept = self.next_sequence
-        self._swept_to: dict[str, tuple[Any, ...] | None] = dict.fromkeys(_KEYS)
+        self._collected = self.next_sequence
+        self._horizon = max(self.origin, self._fact("horizon"))
+        self._read_eras()
 
     def _create(self) -> None:
-        self._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         # A journal begins at the time of its creation, in ms: a consumer that knew another, lost journal names
         # a smaller sequence and so learns of the gap. A journal never writes 1,000 events each second for long.
         origin = time.time_ns() // 1_000_000
         facts = f"INSERT INTO facts VALUES ('origin', {origin}), ('next', {origin + 1}), ('counted', 0), ('bytes', 0);"
-        self._db.executescript(f"BEGIN; {_SCHEMA} {_CHANGES} {facts} COMMIT;")
+        self._db.executescript(f"BEGIN; {SCHEMA} {facts} COMMIT;")
 
     def _require_ours(self) -> None:
-        if self._db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
+        if self._db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             raise JournalUnusable(f"{self.path} is a database of something else: choose another data_dir")
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version in _OLDER:
-            self._db.executescript(
-                f"BEGIN IMMEDIATE; {_OLDER[version]} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
-            )
+        if version in OLDER:
+            self._db.executescript(f"BEGIN IMMEDIATE; {OLDER[version]} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
         elif version != SCHEMA_VERSION:
             raise JournalUnusable(
                 f"{self.path} has format {version}, this version reads {SCHEMA_VERSION}: "
@@ -177,6 +151,12 @@ class Store:
         newest = newest_of(self.path, rows)
         rows.close()
         return newest
+
+    def _read_eras(self) -> None:
+        """Which eras the tables of memories have."""
+        self._eras = {
+            table: {row[0] for row in self._db.execute(_ERAS.format(table=table))} for table in ("blocks", "contents")
+        }
 
     def _read_recent(self) -> Recent:
         try:
@@ -193,7 +173,7 @@ class Store:
     # Transactions.
 
     def begin(self) -> None:
-        self._undo = self.next_sequence, self.oldest, self.payload_bytes, self._counted
+        self._undo = self.next_sequence, self.oldest, self.payload_bytes, self._counted, self._horizon
         self._changes, self._moved = Changes(), False
         self._db.execute("BEGIN IMMEDIATE")
 
@@ -218,12 +198,14 @@ class Store:
         recent, execute = self._recent, self._db.executemany
         marks = ", ".join(f"{name} = excluded.{name}" for name in _BLOCK.split(", "))
         execute(
-            f"INSERT INTO blocks (shard, hash, {_BLOCK}) VALUES (?,?,?,?,?,?,?,?,?)"
-            f" ON CONFLICT (shard, hash) DO UPDATE SET {marks}",
-            [(*key, *row_of(block)) for key, block in sorted(recent.blocks.items())],
+            f"INSERT INTO blocks (era, shard, hash, {_BLOCK}) VALUES (?,?,?,?,?,?,?,?,?,?)"
+            f" ON CONFLICT (era, shard, hash) DO UPDATE SET {marks}",
+            sorted((_era(block.first_sequence), *key, *row_of(block)) for key, block in recent.blocks.items()),
         )
-        contents = [(*key, sequence) for key, sequence in sorted(recent.contents.items())]
-        execute("INSERT OR REPLACE INTO contents VALUES (?,?,?,?)", contents)
+        self._eras["blocks"].update(_era(block.first_sequence) for block in recent.blocks.values())
+        self._eras["contents"].update(map(_era, recent.contents.values()))
+        contents = sorted((_era(sequence), *key, sequence) for key, sequence in recent.contents.items())
+        execute("INSERT OR REPLACE INTO contents VALUES (?,?,?,?,?)", contents)
         latest = [(*key, digest) for key, digest in recent.latest.items()]
         execute("INSERT OR REPLACE INTO latest VALUES (?,?,?)", latest)
         nonces = [(shard, signed(nonce), at) for shard, (nonce, at) in recent.nonces.items()]
@@ -235,7 +217,7 @@ class Store:
         self._changes = Changes()
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
-        self.next_sequence, self.oldest, self.payload_bytes, self._counted = self._undo
+        self.next_sequence, self.oldest, self.payload_bytes, self._counted, self._horizon = self._undo
 
     def landed(self) -> bool:
         """A file's answer is never lost."""
@@ -291,28 +273,19 @@ class Store:
             facts = ("next", self.next_sequence), ("counted", self._counted), ("bytes", self.payload_bytes)
             self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?,?)", facts)
         horizon = self.next_sequence - dedup_window
-        if horizon > self.origin:
-            if self._recent.older_than(horizon):
-                self._move_recent()
-            count = max(_SWEEP_ROWS, _SWEEP_SHARE * (self.next_sequence - self._swept))
-            self._sweep("blocks", "first_sequence < ? AND held_since = 0", horizon, count)
-            self._sweep("contents", "sequence < ?", horizon, count)
-        self._swept = self.next_sequence
+        if horizon > self._horizon:
+            self._read_eras()  # before it deletes: what is deleted may be taken back
+            self._horizon = horizon
+            self._db.execute("UPDATE facts SET value = ? WHERE name = 'horizon'", (horizon,))
+            count = max(_FORGOTTEN_ROWS, _FORGOTTEN_SHARE * (self.next_sequence - self._collected))
+            self._collected = self.next_sequence
+            for table, key, is_old in (
+                ("blocks", "era, shard, hash", "era < ? AND held_since = 0"),
+                ("contents", "era, topic, shard, digest", "era < ?"),
+            ):
+                old = f"SELECT {key} FROM {table} WHERE {is_old} ORDER BY {key} LIMIT ?"
+                self._db.execute(f"DELETE FROM {table} WHERE ({key}) IN ({old})", (_era(horizon), count))
         return gone
-
-    def _sweep(self, table: str, is_old: str, horizon: int, count: int) -> None:
-        """Delete what is too old of the next rows of a table, in the order of its key and round and round."""
-        columns = ", ".join(_KEYS[table])
-        marks = ", ".join("?" * len(_KEYS[table]))
-        first = self._swept_to[table]
-        where = "" if first is None else f"WHERE ({columns}) > ({marks})"
-        ask = f"SELECT {columns} FROM {table} {where} ORDER BY {columns} LIMIT 1 OFFSET ?"
-        last = self._db.execute(ask, (*(first or ()), count - 1)).fetchone()
-        above = "" if first is None else f" AND ({columns}) > ({marks})"
-        below = "" if last is None else f" AND ({columns}) <= ({marks})"
-        delete = f"DELETE FROM {table} WHERE {is_old}{above}{below}"
-        self._db.execute(delete, (horizon, *(first or ()), *(last or ())))
-        self._swept_to[table] = last
 
     def checkpoint(self, mode: str) -> None:
         """Move the write-ahead log into the database file. `mode`: PASSIVE waits for nobody, TRUNCATE does."""
@@ -324,18 +297,29 @@ class Store:
         key = shard, block_hash
         if not self._writer:
             return self._block_as_committed(key)
-        return self._changes.blocks.get(key) or self._recent.blocks.get(key) or self._block_of_table(key)
+        block = self._changes.blocks.get(key) or self._recent.blocks.get(key)
+        block = block or self._block_of_table(key)
+        return None if block is None or self._forgotten(block) else block
+
+    def _forgotten(self, block: Block) -> bool:
+        return block.first_sequence < self._horizon and not block.held_since
 
     def _block_as_committed(self, key: BlockKey) -> Block | None:
         """For a reader, who has to look into the rows of changes; rarely, and at one state of the file."""
         self._db.execute("BEGIN")
         try:
+            self._read_eras()
             return self._read_recent().blocks.get(key) or self._block_of_table(key)
         finally:
             self._db.execute("COMMIT")
 
     def _block_of_table(self, key: BlockKey) -> Block | None:
-        row = self._db.execute(f"SELECT {_BLOCK} FROM blocks WHERE shard = ? AND hash = ?", key).fetchone()
+        eras = self._eras["blocks"]
+        places = ", ".join("?" * len(eras))
+        ask = (
+            f"SELECT {_BLOCK} FROM blocks WHERE era IN ({places}) AND shard = ? AND hash = ? ORDER BY era DESC LIMIT 1"
+        )
+        row = self._db.execute(ask, (*eras, *key)).fetchone()
         return None if row is None else block_of(row)
 
     def put_block(self, shard: int, block_hash: bytes, block: Block) -> None:
@@ -343,11 +327,13 @@ class Store:
 
     def live_at(self, shard: int, nonce: int) -> list[bytes]:
         rows = self._db.execute(
-            "SELECT hash FROM blocks WHERE shard = ? AND nonce = ? AND state IN (1, 2)", (shard, signed(nonce))
+            "SELECT hash FROM blocks WHERE shard = ? AND nonce = ? AND state IN (1, 2)"
+            " AND (first_sequence >= ? OR held_since > 0)",
+            (shard, signed(nonce), self._horizon),
         )
         live = dict.fromkeys(row[0] for row in rows)
         for blocks in (self._recent.blocks, self._changes.blocks):
-            update_live(live, blocks, shard, nonce)
+            update_live(live, blocks, shard, nonce, self._horizon)
         return list(live)
 
     def newest_nonce(self, shard: int) -> int | None:
@@ -377,10 +363,15 @@ class Store:
 
     def add_content(self, topic: str, shard: int, digest: bytes) -> bool:
         key = topic, shard, digest
-        if key in self._changes.contents or key in self._recent.contents:
-            return False
-        ask = "SELECT 1 FROM contents WHERE topic = ? AND shard = ? AND digest = ?"
-        if self._db.execute(ask, key).fetchone() is not None:
+        seen = self._changes.contents.get(key) or self._recent.contents.get(key)
+        if seen is None:
+            eras = self._eras["contents"]
+            places = ", ".join("?" * len(eras))
+            ask = (
+                f"SELECT max(sequence) FROM contents WHERE era IN ({places}) AND topic = ? AND shard = ? AND digest = ?"
+            )
+            seen = self._db.execute(ask, (*eras, *key)).fetchone()[0]
+        if seen is not None and seen >= self._horizon:
             return False
         self._changes.put(self._changes.contents, key, self.next_sequence)
         return True
@@ -395,3 +386,7 @@ class Store:
             return False
         self._changes.put(self._changes.latest, key, digest)
         return True
+
+
+def _era(sequence: int) -> int:
+    return sequence >> ERA_BITS

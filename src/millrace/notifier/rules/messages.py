@@ -13,6 +13,7 @@ from millrace.chain.proto import outport_pb2 as pb
 _HASH_SIZE = 32
 _MAX_RESULTS = 4096  # in a block; nodes bring 20 at most
 _MAX_EVENTS = 200_000  # in a block; several times what a block's gas can pay for, so more is no honest block
+_MIN_EVENT = 2  # bytes that an event takes, or a log, if it holds nothing
 
 
 class Undecodable(ValueError):
@@ -41,8 +42,7 @@ def decode(topic: str, payload: bytes) -> Decoded:
     if isinstance(message, pb.OutportBlock):
         if len(message.blockData.results) > _MAX_RESULTS:
             raise Undecodable(f"a block with more than {_MAX_RESULTS} results")
-        pools = [message.transactionPool, *(result.transactionPool for result in message.blockData.results.values())]
-        if sum(1 + len(log.log.events) for pool in pools for log in pool.logs) > _MAX_EVENTS:
+        if len(payload) > _MIN_EVENT * _MAX_EVENTS and _count_events(message) > _MAX_EVENTS:
             raise Undecodable(f"a block with more than {_MAX_EVENTS} events")
         return Decoded(topic, message, message.shardID, _hash_of_block(message.blockData))
     if isinstance(message, pb.BlockData):
@@ -50,6 +50,12 @@ def decode(topic: str, payload: bytes) -> Decoded:
     if isinstance(message, pb.FinalizedBlock):
         return Decoded(topic, message, message.shardID, _checked(message.headerHash))
     return Decoded(topic, message, outport.shard_of_payload(payload))
+
+
+def _count_events(block: pb.OutportBlock) -> int:
+    """Events, and the logs that they are in."""
+    pools = [block.transactionPool, *(result.transactionPool for result in block.blockData.results.values())]
+    return sum(1 + len(log.log.events) for pool in pools for log in pool.logs)
 
 
 def _unread(payload: bytes, reason: str) -> Decoded:
