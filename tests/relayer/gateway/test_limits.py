@@ -55,7 +55,7 @@ def test_buckets_are_bounded() -> None:
     assert buckets.take("a", 1, 0.0) == 0.0
 
 
-def test_row_50_what_is_owed_has_to_come_in_first() -> None:
+def test_row_51_what_is_owed_has_to_come_in_first() -> None:
     """A charge takes what there is not, a whole burst at most; until that has run in nothing is granted."""
     buckets = TokenBuckets(rate=10.0, burst=20.0)
     assert buckets.owes("a", 0.0) == 0.0
@@ -68,7 +68,7 @@ def test_row_50_what_is_owed_has_to_come_in_first() -> None:
     assert buckets.owes("b", 1.0) == 0.0
 
 
-def test_row_50_wrong_signatures_get_dearer() -> None:
+def test_row_51_wrong_signatures_get_dearer() -> None:
     """Each of them costs more than the one before, up to a bound; right ones take that back, and nothing is left."""
     wrong = Wrong()
     costs = [wrong.cost("a", 1, 0) for _ in range(2 * DEAREST)]
@@ -80,7 +80,7 @@ def test_row_50_wrong_signatures_get_dearer() -> None:
 
 
 @given(st.lists(st.booleans()))
-def test_row_50_who_is_wrong_now_and_then_pays_hardly_more(rights: list[bool]) -> None:
+def test_row_51_who_is_wrong_now_and_then_pays_hardly_more(rights: list[bool]) -> None:
     """Where more is right than wrong nobody pays more than one transaction's rate for each."""
     wrong, total = Wrong(), 0
     for right in rights:
@@ -89,7 +89,7 @@ def test_row_50_who_is_wrong_now_and_then_pays_hardly_more(rights: list[bool]) -
     assert total == 0
 
 
-def test_row_50_those_who_were_wrong_long_ago_are_forgotten() -> None:
+def test_row_51_those_who_were_wrong_long_ago_are_forgotten() -> None:
     """As many are remembered as there is room for."""
     wrong = Wrong(max_names=3)
     for name in "abcd":

@@ -216,7 +216,7 @@ async def test_row_22_bytes_of_an_address_by_http(world: Any) -> None:
     assert statuses == [200, 429, 200]
 
 
-async def test_row_50_wrong_signatures_of_an_address(world: Any) -> None:
+async def test_row_51_wrong_signatures_of_an_address(world: Any) -> None:
     """Who sends one wrong signature after the other soon has no rate left; other addresses notice nothing."""
     await world.start(trusted_proxies=PROXY["trusted_proxies"], submit_rate=0.001, submit_burst=200)
     bad = transfer(wallet(1))
@@ -231,7 +231,7 @@ async def test_row_50_wrong_signatures_of_an_address(world: Any) -> None:
         assert (await other.ask(action="relay", tx=as_json(transfer(wallet(1)))))["status"] == "completed"
 
 
-async def test_row_50_what_waits_of_who_owes_is_not_checked(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_row_51_what_waits_of_who_owes_is_not_checked(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Submissions that were let in before the address had to pay are refused without work."""
     await world.start(trusted_proxies=PROXY["trusted_proxies"])
     service = world.service
@@ -255,7 +255,7 @@ async def test_row_50_what_waits_of_who_owes_is_not_checked(world: Any, monkeypa
     assert "wrong signatures" in replies[0]["failed"][0]["detail"]
 
 
-async def test_row_50_who_does_not_heed_a_limit_is_not_read(world: Any) -> None:
+async def test_row_51_who_does_not_heed_a_limit_is_not_read(world: Any) -> None:
     """Told some times that its address is beyond a rate a connection rests; it is not closed, and read again later."""
     await world.start(trusted_proxies=PROXY["trusted_proxies"], submit_rate=0.5, submit_burst=100)
     service, name = world.service, "1.2.3.4"
