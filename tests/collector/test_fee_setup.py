@@ -11,8 +11,9 @@ import pytest
 from millrace.chain import address
 from millrace.collector import known
 from millrace.collector.collect import Collector
-from millrace.collector.exchanges import FEE_VIEWS, Harvest, Reader
+from millrace.collector.exchanges import FEE_VIEWS, Reader
 from millrace.collector.gateway import Gateway
+from millrace.collector.harvest import Harvest
 from millrace.collector.settings import CollectorSettings
 from millrace.collector.tokens import TokenBook
 from millrace.dex.constant_product import FeeDestination, FeeUse, TrustedPair, XExchangePool

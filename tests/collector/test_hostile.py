@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 
 from millrace.chain import address
 from millrace.chain.abi import nested_biguint, nested_bool, nested_bytes, nested_list, nested_uint, top_uint
-from millrace.collector import app, exchanges, known
+from millrace.collector import app, exchanges, harvest, known
 from millrace.collector.app import Served
 from millrace.collector.collect import Collected, CollectError, Collector
 from millrace.collector.gateway import Gateway, GatewayError
@@ -117,7 +117,7 @@ async def test_an_exchange_of_too_many_pools(
     standin: Any, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond the bound nothing is asked of the pools listed: there is no document."""
-    monkeypatch.setattr(exchanges, "MAX_POOLS", 2)
+    monkeypatch.setattr(harvest, "MAX_POOLS", 2)
     metadata = next(key for key in standin.views if key[1] == "getAllPairContractMetadata")
     (pair,) = standin.views[metadata]
     standin.views[metadata] = [pair[:-1] + bytes((last,)) for last in range(3)]

@@ -134,7 +134,13 @@ def _post(operation: str, asked: str, answered: str, summary: str) -> Described:
 def _stream(settings: AggregatorSettings) -> Described:
     summary = "The same as /api/v1/quote, pushed as server-sent events at every snapshot"
     described = _get("streamQuotes", summary, "QuoteResponse", _quote(settings))
-    content = {"text/event-stream": {"schema": {"type": "string"}}}
+    fields = {
+        "event": {"type": "string", "enum": ["quote", "error"], "description": "What the data is."},
+        "id": {"type": "string", "description": "Id of the market state."},
+        "data": {"type": "string", "contentMediaType": "application/json", "description": "The quote, or the error."},
+    }
+    event = {"type": "object", "properties": fields, "required": list(fields)}
+    content = {"text/event-stream": {"schema": event}}
     described["get"]["responses"]["200"] = {"description": "Events `quote` and `error`", "content": content}
     return described
 

@@ -11,8 +11,9 @@ import msgspec
 from millrace.chain import address
 from millrace.chain.abi import AbiError
 from millrace.chain.shard import shard_by_mask
-from millrace.collector.exchanges import Harvest, Reader, Skipped
+from millrace.collector.exchanges import Reader
 from millrace.collector.gateway import Gateway, GatewayError, gather
+from millrace.collector.harvest import Harvest, Skipped
 from millrace.collector.settings import CollectorSettings
 from millrace.collector.tokens import TokenBook
 from millrace.dex import entries, wire

@@ -10,12 +10,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from millrace.chain import address
 from millrace.chain.abi import AbiError, top_uint
 from millrace.collector import views
 from millrace.collector.gateway import Gateway, GatewayError, LostAnswer, ViewError, gather
+from millrace.collector.harvest import MAX_POOLS, Harvest, NoPool, Skipped, decoded, each, filled, readable
 from millrace.collector.tokens import TokenBook
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
@@ -27,11 +28,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MOST_LOST = 10  # an exchange of which more than one pool in so many (and more than two) got no answer is an error
 PAGE = 200
-MAX_PAGES = 100
-MAX_POOLS = PAGE * MAX_PAGES
-"""Pools of one exchange; one that lists more is not the exchange it should be."""
+MAX_PAGES = MAX_POOLS // PAGE
 
 FEE_VIEWS: dict[str, Callable[[Sequence[bytes]], Any]] = {
     "getFeesCollectorAddress": views.fees_collector,
@@ -43,24 +41,6 @@ TOKEN_ID_KEYS = ("first_token_id", "second_token_id")
 """Storage keys of a pair's tokens, as the aggregator contract reads them."""
 NO_COLLECTOR = "storage decode error (key: feesCollectorAddress)"
 """How a pair without a collector answers: nothing was ever stored there, and nothing is no address."""
-
-
-class Skipped(NamedTuple):
-    """A pool that was left out, and why."""
-
-    pool: str
-    reason: str
-
-
-class Harvest(NamedTuple):
-    """Pools of an exchange, and those left out."""
-
-    pools: list[Pool]
-    skipped: list[Skipped]
-
-
-class NoPool(Exception):
-    """Nothing to trade with: empty, or not set up."""
 
 
 class Reader:
@@ -87,8 +67,8 @@ class Reader:
     async def xexchange(self, router: bytes) -> Harvest:
         """All pairs that the router lists."""
         raw = await self._gateway.view(router, "getAllPairContractMetadata")
-        pairs, broken = _readable(views.xexchange_pair, raw, _id("x", router))
-        harvest = await _each([(_id("x", pair.address), partial(self._xexchange_pair, pair)) for pair in pairs])
+        pairs, broken = readable(views.xexchange_pair, raw, _id("x", router))
+        harvest = await each([(_id("x", pair.address), partial(self._xexchange_pair, pair)) for pair in pairs])
         return Harvest(harvest.pools, broken + harvest.skipped)
 
     async def _xexchange_pair(self, pair: views.XExchangePair) -> Pool:
@@ -112,7 +92,7 @@ class Reader:
             id=_id("x", contract),
             address=contract,
             tokens=pair.tokens,
-            reserves=_filled((first, second)),
+            reserves=filled((first, second)),
             lp_token=lp_token,
             lp_supply=supply,
             state=views.state(state),
@@ -161,7 +141,7 @@ class Reader:
             raw = await self._gateway.view(router, "viewPairsPaginated", top_uint(start), top_uint(PAGE))
             if len(raw) > PAGE:
                 raise GatewayError(f"viewPairsPaginated: {len(raw)} pairs on a page of {PAGE}")
-            listed, unreadable = _readable(views.onedex_pair, raw, _id("o", router), start)
+            listed, unreadable = readable(views.onedex_pair, raw, _id("o", router), start)
             pairs |= {pair.pair_id: pair for pair in listed}
             broken += unreadable
             if start + PAGE > last:
@@ -172,7 +152,7 @@ class Reader:
             (f"{_id('o', router)}:{pair.pair_id}", partial(self._onedex_pair, router, pair, main, fees))
             for pair in pairs.values()
         ]
-        harvest = await _each(work)
+        harvest = await each(work)
         return Harvest(harvest.pools, broken + harvest.skipped), main
 
     async def _onedex_fees(self, router: bytes) -> tuple[int, int, int]:
@@ -196,7 +176,7 @@ class Reader:
             id=f"{_id('o', router)}:{pair.pair_id}",
             address=router,
             tokens=pair.tokens,
-            reserves=_filled(pair.reserves),
+            reserves=filled(pair.reserves),
             lp_token=pair.lp_token,
             lp_supply=pair.lp_supply,
             lp_decimals=pair.lp_decimals,
@@ -213,16 +193,16 @@ class Reader:
         """The pairs and stable pools at the addresses given."""
         work = [(_id("j", item), partial(self._jex_pair, item)) for item in pairs]
         work += [(_id("j", item), partial(self._jex_stable, item, item in restricted)) for item in stable]
-        return await _each(work)
+        return await each(work)
 
     async def _jex_pair(self, contract: bytes) -> Pool:
-        status = _decoded(views.jex_status, await self._gateway.value(contract, "getStatus"))
+        status = decoded(views.jex_status, await self._gateway.value(contract, "getStatus"))
         await self._learn(status.tokens)
         return JexPool(
             id=_id("j", contract),
             address=contract,
             tokens=status.tokens,
-            reserves=_filled(status.reserves),
+            reserves=filled(status.reserves),
             lp_token=status.lp_token,
             lp_supply=status.lp_supply,
             state=PoolState.NO_SWAPS if status.paused else PoolState.ACTIVE,
@@ -250,12 +230,12 @@ class Reader:
         return found == [token.encode() for token in tokens]
 
     async def _jex_stable(self, contract: bytes, restricted: bool) -> Pool:
-        status = _decoded(views.jex_stable_status, await self._gateway.value(contract, "getStatus"))
+        status = decoded(views.jex_stable_status, await self._gateway.value(contract, "getStatus"))
         return JexStablePool(
             id=_id("j", contract),
             address=contract,
             tokens=status.tokens,
-            reserves=_filled(status.reserves),
+            reserves=filled(status.reserves),
             lp_token=status.lp_token,
             lp_supply=status.lp_supply,
             state=PoolState.NO_SWAPS if status.paused else PoolState.ACTIVE,
@@ -277,10 +257,10 @@ class Reader:
             wanted |= dict.fromkeys(listed)
         work = [(_id("a", item), partial(self._ash_stable, item)) for item in wanted]
         work += [(_id("a", item), partial(self._ash_crypto, item)) for item in crypto]
-        return await _each(work)
+        return await each(work)
 
     async def _ash_stable(self, contract: bytes) -> Pool:
-        tokens = _decoded(views.token_list, await self._gateway.value(contract, "getTokens"))
+        tokens = decoded(views.token_list, await self._gateway.value(contract, "getTokens"))
         amp, swap_fee, admin_fee, state, supply, lp_token, *held = await gather(
             [
                 self._number(contract, "getAmpFactor"),
@@ -298,7 +278,7 @@ class Reader:
             id=_id("a", contract),
             address=contract,
             tokens=tokens,
-            reserves=_filled(tuple(held)),
+            reserves=filled(tuple(held)),
             lp_token=lp_token,
             lp_supply=supply,
             state=views.state(state),
@@ -338,8 +318,8 @@ class Reader:
         ann, gamma, d, scale, mid, out, fee_gamma, admin, ramp, supply, tokens_raw, held, lp_token = await gather(
             [*numbers, *lists, self._lp_token(contract)]
         )
-        tokens = _decoded(views.token_list, tokens_raw)
-        reserves = _decoded(views.amount_list, held)
+        tokens = decoded(views.token_list, tokens_raw)
+        reserves = decoded(views.amount_list, held)
         if not len(tokens) == len(reserves) == 2:
             raise GatewayError(f"{len(tokens)} tokens and {len(reserves)} balances for 2")
         first, second = await self._learn(tokens)
@@ -347,7 +327,7 @@ class Reader:
             id=_id("a", contract),
             address=contract,
             tokens=tokens,
-            reserves=_filled(reserves),
+            reserves=filled(reserves),
             lp_token=lp_token,
             lp_supply=supply,
             decimals=(first, second),
@@ -391,60 +371,6 @@ class Reader:
 
 PLAIN = 0
 POOL_TYPES = {0: "plain", 1: "lending", 2: "meta"}
-
-
-async def _each(work: Sequence[tuple[str, Callable[[], Awaitable[Pool]]]]) -> Harvest:
-    """Read every pool, once; those that fail are left out with the reason.
-
-    Raises `GatewayError` when the gateway lost so many that the document would show a market that is not there, or
-    when there are more than any exchange has.
-    """
-    if len(work) > MAX_POOLS:
-        raise GatewayError(f"{len(work)} pools are listed, at most {MAX_POOLS} are read")
-    first = dict(reversed(work))
-    harvest = Harvest([], [Skipped(name, "listed twice") for name, read in work if first[name] is not read])
-    lost: list[str] = []
-
-    async def one(name: str, read: Callable[[], Awaitable[Pool]]) -> None:
-        try:
-            harvest.pools.append(await read())
-        except (GatewayError, AbiError, NoPool) as error:
-            harvest.skipped.append(Skipped(name, str(error)))
-            if isinstance(error, LostAnswer):
-                lost.append(str(error))
-
-    await gather([one(name, read) for name, read in first.items()])
-    if len(lost) > max(2, len(first) // MOST_LOST):
-        raise GatewayError(f"no answer about {len(lost)} of {len(first)} pools: {lost[0]}")
-    harvest.pools.sort(key=lambda pool: pool.id)
-    return harvest
-
-
-def _filled(reserves: tuple[int, ...]) -> Any:
-    if not reserves or min(reserves) <= 0:
-        raise NoPool("empty")
-    return reserves
-
-
-def _readable(
-    decode: Callable[[bytes], Any], items: Sequence[bytes], where: str, first: int = 0
-) -> tuple[list[Any], list[Skipped]]:
-    """The entries of a listing, and those that cannot be read, by their place in it."""
-    found: list[Any] = []
-    broken: list[Skipped] = []
-    for number, item in enumerate(items, first):
-        try:
-            found.append(_decoded(decode, item))
-        except GatewayError as error:
-            broken.append(Skipped(f"{where} #{number}", str(error)))
-    return found, broken
-
-
-def _decoded(decode: Callable[[bytes], Any], data: bytes) -> Any:
-    try:
-        return decode(data)
-    except AbiError as error:
-        raise GatewayError(f"{decode.__name__}: {error}") from None
 
 
 def _id(letter: str, contract: bytes) -> str:
