@@ -41,6 +41,13 @@ HANDSHAKE = (
 )
 
 
+POSTED = ("/v1/sign", "/v1/broadcast", "/v1/relay", "/v1/prepare")
+PATHS = (
+    *POSTED, "/v1/network-stats/history", "/v1/relayers", f"/v1/transactions/{'0a' * 32}", "/v1/transactions/x",
+    "/nowhere", "/health",
+)  # fmt: skip
+
+
 class Target:
     """The relayer process and what it is bombarded with."""
 
@@ -120,8 +127,12 @@ class Target:
             data = json.dumps({"action": "relay", "txs": [tx] * 10_000}).encode()
         return (spoilt(chance, data) if chance.random() < 0.4 else data)[:LARGEST]
 
-    def body(self, chance: random.Random) -> bytes:
-        """One body for /v1/sign and /v1/broadcast."""
+    def body(self, chance: random.Random, path: str) -> bytes:
+        """One body of a request that is posted."""
+        if path == "/v1/prepare":
+            question = {"transaction": mutated(chance, chance.choice(self.transactions))}
+            data = json.dumps(mutated(chance, question)).encode()
+            return spoilt(chance, data) if chance.random() < 0.2 else data
         transactions = [
             mutated(chance, chance.choice(self.transactions)) for _ in range(chance.choice((1, 2, 30, 101)))
         ]
@@ -199,15 +210,17 @@ class Target:
         types = ("application/json", "application/json", "application/json", "text/plain", "application/x", "")
         async with aiohttp.ClientSession() as session:
             while time.monotonic() < self.until:
-                path = chance.choice(("/v1/sign", "/v1/broadcast", "/v1/network-stats/history", "/nowhere", "/health"))
-                usual = "POST" if path in ("/v1/sign", "/v1/broadcast") else "GET"
+                path = chance.choice(PATHS)
+                usual = "POST" if path in POSTED else "GET"
                 method = usual if chance.random() < 0.8 else chance.choice(("GET", "POST", "PUT", "DELETE", "OPTIONS"))
                 words = [str(value) for value in VALUES if isinstance(value, str | int) and len(str(value)) < 500]
                 words = [word.encode("utf-8", "replace").decode() for word in words]
                 query = (
                     {chance.choice(("from", "to", "resolution", "x")): chance.choice(words)} if method == "GET" else {}
                 )
-                body = io.BytesIO(self.body(chance)) if method != "GET" else None
+                if path == "/v1/relay":
+                    query = {"wait": chance.choice(("final", "x")), "timeout": chance.choice(("0", "1", "-1"))}
+                body = io.BytesIO(self.body(chance, path)) if method != "GET" else None
                 headers = {"Content-Type": chance.choice(types)} if body is not None else {}
                 async with session.request(method, base + path, params=query, data=body, headers=headers) as response:
                     text = await response.text()
