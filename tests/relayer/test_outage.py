@@ -28,7 +28,15 @@ from relayer_support import (
 from millrace.chain import address
 from millrace.chain.keys import verify
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.chain.transaction import TransactionJson, chain_hash, client_hash, from_json, signing_message, to_proto
+from millrace.chain.transaction import (
+    TransactionJson,
+    chain_hash,
+    client_hash,
+    early_hashes,
+    from_json,
+    signing_message,
+    to_proto,
+)
 from millrace.relayer import app
 from millrace.relayer.network import publishing
 from millrace.relayer.rules.slices import PART, STRETCH
@@ -142,9 +150,10 @@ async def test_what_waits_for_its_signature_is_pending(world: Any) -> None:
         name = client_hash(tx).hex()
         assert reply == {
             "action": "relay", "requestId": 7, "status": "completed", "hashes": [name], "failed": [],
-            "results": [
-                {"index": 0, "hash": name, "clientHash": name, "topic": f"tx-status/{name}", "state": "pending"}
-            ],
+            "results": [{
+                "index": 0, "hash": name, "clientHash": name, "sdkHash": early_hashes(tx)[1].hex(),
+                "topic": f"tx-status/{name}", "state": "pending",
+            }],
         }  # fmt: skip
         assert await client.ask(**message) == reply, "the same bytes, the same answer"
         await service.rotate()
