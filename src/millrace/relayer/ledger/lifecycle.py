@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import Transaction
 from millrace.relayer.journal import at_risk, audit
 from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
 from millrace.relayer.journal.submissions import Record
+from millrace.relayer.ledger import checks
 from millrace.relayer.ledger.accounts import Account
 from millrace.relayer.ledger.inflight import Entry, InFlight
 from millrace.relayer.ledger.sponsor import Sponsor
@@ -86,8 +86,8 @@ class Lifecycle:
         if tx.nonce > MAX_NONCE:
             raise Refused(reasons.INVALID_NONCE.but(f"at most {MAX_NONCE}"))
         if origin.kind == "sign":
-            self._check_sign_only(tx, account, origin)
-        _check_guardian(tx, account)
+            checks.check_sign_only(tx, account, origin, self.sponsor.policy)
+        checks.check_guardian(tx, account)
         self._check_room(tx.sender, origin)
         sponsored = origin.is_sponsored
         fee = 0 if sponsored else initially_paid_fee(tx, self._network.gas)
@@ -100,15 +100,9 @@ class Lifecycle:
             if fee + owed > payer.balance:
                 raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it costs its relayer {fee}, which has not as much"))
         if sponsored:
-            self._check_need(account, origin)
+            checks.check_need(account, origin, self.sponsor.policy)
             fee = self.sponsor.check(item, self.inflight.owed(tx.relayer))
         return Approved(item, fee)
-
-    def _check_need(self, account: Account, origin: Origin) -> None:
-        """Strangers who can pay for themselves are not sponsored, where the policy says so."""
-        below = self.sponsor.policy.strangers.sponsor_below
-        if below and not origin.person and account.balance >= below:
-            raise Refused(reasons.SENDER_NOT_ALLOWED.but(f"only senders that hold less than {below} are sponsored"))
 
     def _check_room(self, sender: bytes, origin: Origin) -> None:
         """Nobody may fill the table for the others: not a sender, not an address, not what is free of charge."""
@@ -119,15 +113,6 @@ class Lifecycle:
             raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("wait for earlier ones", 1_000))
         if self.inflight.of_ip(origin.ip) >= quotas.ip_in_flight:
             raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("of this address; wait for earlier ones", 1_000))
-
-    def _check_sign_only(self, tx: Transaction, account: Account, origin: Origin) -> None:
-        """A signature to be broadcast by others must not be good for a nonce that lies far ahead."""
-        if not origin.person and not account.nonce and not account.balance:
-            text = "/v1/sign wants an account that has sent or holds something: send it by `relay`"
-            raise Refused(reasons.INSUFFICIENT_BALANCE.but(text))
-        highest = account.nonce + self.sponsor.policy.quotas.sign_only_ahead
-        if tx.nonce > highest:
-            raise Refused(reasons.NONCE_TOO_HIGH.but(f"up to {highest} is signed without being broadcast", 10_000))
 
     def reserve(self, approved: Approved) -> Entry:
         """Take (sender, nonce), budget and quotas: all of them, or none and `Refused`."""
@@ -450,15 +435,6 @@ _ROW = "sender = ? AND nonce = ? AND client_hash = ?"
 def _row(entry: Entry) -> tuple[bytes, int, bytes]:
     """What `_ROW` asks for."""
     return entry.tx.sender, entry.tx.nonce, entry.client_hash
-
-
-def _check_guardian(tx: Transaction, account: Account) -> None:
-    """Raise `Refused` for what nodes call not executable: it would stay signed and at risk for ever."""
-    if account.guardian is None or account.guardian == tx.guardian:
-        return
-    if not account.guardian:
-        raise Refused(reasons.INVALID_GUARDIAN.but("the account has no guardian"))
-    raise Refused(reasons.INVALID_GUARDIAN.but("the account is guarded: set its active guardian, and let it sign"))
 
 
 def _tell(entry: Entry) -> None:
