@@ -349,3 +349,15 @@ async def test_execution_is_paused_and_resumed_over_http(running: Running) -> No
 async def _virtual_nonce(running: Running, address: str) -> int:
     answer = await running.get(f"/transaction/pool/{address}/virtual-nonce")
     return int(answer["data"]["virtualNonce"])
+
+
+async def test_an_account_with_its_block(running: Running) -> None:
+    """A gateway's question tells an account together with the block that was executed last, by height and hash."""
+    address = encode(key_in(1).public)
+    await running.post("/faucet", {"address": address, "token": "EGLD", "amount": "5"})
+    account = await running.get(f"/accounts/{address}")
+    data = (await running.get(f"/address/{address}"))["data"]
+    assert (data["account"]["balance"], data["account"]["nonce"]) == (account["balance"], account["nonce"])
+    executed = (await running.get("/health"))["executed"]["1"]
+    assert 0 < data["blockInfo"]["nonce"] <= executed and len(bytes.fromhex(data["blockInfo"]["hash"])) == 32
+    assert (await running.get("/address/nonsense", 400))["statusCode"] == 400

@@ -136,7 +136,7 @@ async def test_a_policy_file_that_is_cut_lets_nobody_in(world: Any) -> None:
 
 
 async def test_sign_only_for_wallets_without_a_coin(world: Any) -> None:
-    """Wallets that were never heard of get nothing signed to keep, and an address has a share of what may be kept."""
+    """Wallets that were never heard of get nothing signed to keep; one address holds a share of what may be kept."""
     budget = (
         f"[budget]\nat_risk_sign_only = {40 * FEE}\n[caps]\nfee = {FEE}\n[quotas]\nsender_at_risk_sign_only = {FEE}"
     )

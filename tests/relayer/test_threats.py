@@ -155,7 +155,7 @@ async def test_row_6_a_function_that_keeps_failing(world: Any) -> None:
     world.service.lifecycle.included(hash_of, None)
     world.service.lifecycle.sponsor.ended(hash_of, failed=False)
     assert await fail(world, chain, *(call_by(number, b"swap@0%d" % number) for number in range(4))) == ["ok"] * 4
-    calls = call_by(5, b"swap"), call_by(6, b"swap@0"), call_by(8, b"other"), call_by(7, b"claim")
+    calls = [call_by(5, b"swap"), call_by(6, b"swap@0"), call_by(8, b"other"), call_by(7, b"claim")]
     assert await submit(world, *calls) == [
         "call throttled", "call throttled", "call throttled", "ok",
     ]  # fmt: skip

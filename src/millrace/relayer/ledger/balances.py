@@ -101,6 +101,7 @@ class Balances:
     def watch(self, by_shard: Mapping[int, bytes]) -> None:
         """These keys pay, and no others; of a new one nothing is known yet."""
         self._keys = {key: self._keys.get(key) or _Held(shard) for shard, key in by_shard.items()}
+        self.wanted = {key: until for key, until in self.wanted.items() if key in self._keys}
         for key, held in self._keys.items():
             if held.anchor is None:
                 self.want(key)

@@ -19,6 +19,7 @@ from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off,
 from millrace.relayer.journal.recovery import SafeStart
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError
+from millrace.relayer.ledger import checks
 from millrace.relayer.ledger.accounts import Account
 from millrace.relayer.ledger.fates import FateBook
 from millrace.relayer.ledger.inflight import Entry, InFlight, next_step
@@ -98,8 +99,8 @@ class Lifecycle:
         if tx.nonce > MAX_NONCE:
             raise Refused(reasons.INVALID_NONCE.but(f"at most {MAX_NONCE}"))
         if origin.kind == "sign":
-            self._check_sign_only(tx, account, origin)
-        _check_guardian(tx, account)
+            checks.check_sign_only(tx, account, origin, self.sponsor.policy)
+        checks.check_guardian(tx, account)
         self._check_room(tx.sender, origin)
         sponsored = origin.is_sponsored
         fee = 0 if sponsored else initially_paid_fee(tx, self._network.gas)
@@ -113,7 +114,7 @@ class Lifecycle:
                 raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it costs its relayer {fee}, which has not as much"))
         if not sponsored:
             return fee
-        self._check_need(account, origin)
+        checks.check_need(account, origin, self.sponsor.policy)
         fee = self.sponsor.check(examined, self.inflight.owed(tx.relayer))
         if self.safe_start is not None:  # behind the sponsor's checks: it may still be waiting
             self._check_known(self.safe_start, tx, parsed.client_hash, account)
@@ -128,12 +129,6 @@ class Lifecycle:
         if reason is not None:
             raise Refused(reasons.CONFLICTING.but(reason))
 
-    def _check_need(self, account: Account, origin: Origin) -> None:
-        """Strangers who can pay for themselves are not sponsored, where the policy says so."""
-        below = self.sponsor.policy.strangers.sponsor_below
-        if below and not origin.person and account.balance >= below:
-            raise Refused(reasons.SENDER_NOT_ALLOWED.but(f"only senders that hold less than {below} are sponsored"))
-
     def _check_room(self, sender: bytes, origin: Origin) -> None:
         """Nobody may fill the table for the others: not a sender, not an address, not what is free of charge."""
         quotas = self.sponsor.policy.quotas
@@ -143,15 +138,6 @@ class Lifecycle:
             raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("wait for earlier ones", 1_000))
         if self.inflight.of_ip(origin.ip) >= quotas.ip_in_flight:
             raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("of this address; wait for earlier ones", 1_000))
-
-    def _check_sign_only(self, tx: Transaction, account: Account, origin: Origin) -> None:
-        """A signature to be broadcast by others must not be good for a nonce that lies far ahead."""
-        if not origin.person and not account.nonce and not account.balance:
-            text = "/v1/sign wants an account that has sent or holds something: send it by `relay`"
-            raise Refused(reasons.INSUFFICIENT_BALANCE.but(text))
-        highest = account.nonce + self.sponsor.policy.quotas.sign_only_ahead
-        if tx.nonce > highest:
-            raise Refused(reasons.NONCE_TOO_HIGH.but(f"up to {highest} is signed without being broadcast", 10_000))
 
     def reserve(self, approved: Approved) -> Entry:
         """Take (sender, nonce), budget and quotas: all of them, or none and `Refused`."""
@@ -468,15 +454,6 @@ _ROW = "sender = ? AND nonce = ? AND client_hash = ?"
 def _row(entry: Entry) -> tuple[bytes, int, bytes]:
     """What `_ROW` asks for."""
     return entry.tx.sender, entry.tx.nonce, entry.client_hash
-
-
-def _check_guardian(tx: Transaction, account: Account) -> None:
-    """Raise `Refused` for what nodes call not executable: it would stay signed and at risk for ever."""
-    if account.guardian is None or account.guardian == tx.guardian:
-        return
-    if not account.guardian:
-        raise Refused(reasons.INVALID_GUARDIAN.but("the account has no guardian"))
-    raise Refused(reasons.INVALID_GUARDIAN.but("the account is guarded: set its active guardian, and let it sign"))
 
 
 def _tell(entry: Entry) -> None:

@@ -1,0 +1,36 @@
+"""What an account must be for one of our keys to sign: rules of a transaction, its sender's account and the policy."""
+
+from __future__ import annotations
+
+from millrace.chain.transaction import Transaction
+from millrace.relayer.ledger.accounts import Account
+from millrace.relayer.protocol import reasons
+from millrace.relayer.protocol.reasons import Refused
+from millrace.relayer.rules.policy import Policy
+from millrace.relayer.rules.stages import Origin
+
+
+def check_need(account: Account, origin: Origin, rules: Policy) -> None:
+    """Strangers who can pay for themselves are not sponsored, where the policy says so."""
+    below = rules.strangers.sponsor_below
+    if below and not origin.person and account.balance >= below:
+        raise Refused(reasons.SENDER_NOT_ALLOWED.but(f"only senders that hold less than {below} are sponsored"))
+
+
+def check_sign_only(tx: Transaction, account: Account, origin: Origin, rules: Policy) -> None:
+    """A signature to be broadcast by others must not be good for nobody, nor for a nonce that lies far ahead."""
+    if not origin.person and not account.nonce and not account.balance:
+        text = "/v1/sign wants an account that has sent or holds something: send it by `relay`"
+        raise Refused(reasons.INSUFFICIENT_BALANCE.but(text))
+    highest = account.nonce + rules.quotas.sign_only_ahead
+    if tx.nonce > highest:
+        raise Refused(reasons.NONCE_TOO_HIGH.but(f"up to {highest} is signed without being broadcast", 10_000))
+
+
+def check_guardian(tx: Transaction, account: Account) -> None:
+    """Raise `Refused` for what nodes call not executable: it would stay signed and at risk for ever."""
+    if account.guardian is None or account.guardian == tx.guardian:
+        return
+    if not account.guardian:
+        raise Refused(reasons.INVALID_GUARDIAN.but("the account has no guardian"))
+    raise Refused(reasons.INVALID_GUARDIAN.but("the account is guarded: set its active guardian, and let it sign"))
