@@ -15,8 +15,7 @@ from relayer_support import as_json, connected, settings, submit, transfer, wall
 
 from millrace.cli import main
 from millrace.relayer.app import Service
-from millrace.relayer.journal.identity import Identity, IdentityError
-from millrace.relayer.journal.lease_keeper import LeaseKeeper
+from millrace.relayer.journal.identity import IdentityError
 from millrace.relayer.journal.leases import FileLeases, Held, LeaseError
 from millrace.relayer.signing.handle import SignerError
 
@@ -139,33 +138,6 @@ async def test_a_process_that_comes_back_with_a_foreign_key_signs_nothing(world:
     assert reply["failed"][0]["reason"] == "not ready" and "lease" in reply["failed"][0]["detail"]
     assert not service.is_ready()
     other.close()
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-async def test_a_lease_that_cannot_be_renewed_stops_the_signing(tmp_path: Path) -> None:
-    """Two thirds of a lease's time after it was asked for last nothing may be signed, until it is renewed."""
-
-    class Server(FileLeases):
-        seconds = 15.0
-
-    clock = _Clock()
-    keeper = LeaseKeeper(lambda: Server(tmp_path), Identity("a" * 32, 1), "here", lambda: 0, clock)
-    key = b"\1" * 32
-    assert keeper.why_not([key]) is not None and keeper.why_not([]) is None
-    await keeper.take([key])
-    clock.now += 9.9
-    assert keeper.why_not([key]) is None
-    clock.now += 0.2
-    assert "renewed" in str(keeper.why_not([key]))
-    assert "no lease" in str(keeper.why_not([b"\2" * 32]))
-    await keeper.close()
 
 
 async def test_a_relayer_whose_lease_is_gone_ends(world: Any) -> None:

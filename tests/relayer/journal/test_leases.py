@@ -180,6 +180,13 @@ def test_a_server_that_is_away_gives_no_lease(tmp_path: Path) -> None:
         server.close()
 
 
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    """The text names the setting."""
+    (tmp_path / "file").touch()
+    with pytest.raises(LeaseError, match="lease_dir"):
+        FileLeases(tmp_path / "file" / "leases").take([K1], held())
+
+
 def test_default_folder() -> None:
     """Of the user's state, where the base directory specification has it."""
     assert default_folder({"XDG_STATE_HOME": "/s"}) == Path("/s/millrace/leases")

@@ -116,7 +116,13 @@ class FileLeases:
         return {key: held for key in keys if (held := self._read(key)) is not None}
 
     def take(self, keys: Collection[bytes], mine: Held, *, force: bool = False) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise LeaseError(
+                f"{self._folder}: {error.strerror}: set `lease_dir` to a folder that all relayers of this machine "
+                "share and this user can write"
+            ) from None
         fresh = sorted(set(keys) - self._locks.keys())
         try:
             for key in fresh:

@@ -98,15 +98,14 @@ class Lifecycle:
                 raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it costs its relayer {fee}, which has not as much"))
         if sponsored:
             fee = self.sponsor.check(item)
-            self._check_known(tx, parsed.client_hash, account)  # behind it: a safe start may still be waiting
+            if self.safe_start is not None:  # behind the sponsor's checks: it may still be waiting
+                self._check_known(self.safe_start, tx, parsed.client_hash, account)
         return Approved(item, fee)
 
-    def _check_known(self, tx: Transaction, client_hash: bytes, account: Account) -> None:
+    def _check_known(self, safe_start: SafeStart, tx: Transaction, client_hash: bytes, account: Account) -> None:
         """After a safe start nothing may be signed for which there may be another payload."""
-        if self.safe_start is None:
-            return
         try:
-            reason = self.safe_start.why_not_this(tx.sender, tx.nonce, client_hash, account.nonce)
+            reason = safe_start.why_not_this(tx.sender, tx.nonce, client_hash, account.nonce)
         except JournalError:
             raise Refused(reasons.NOT_READY.but("the journal cannot be read", 5_000)) from None
         if reason is not None:
