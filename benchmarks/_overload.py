@@ -126,6 +126,8 @@ class Asker(websocket.Session):
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
         reply = msgspec.json.decode(data)
+        if "requestId" not in reply:  # a goodbye
+            return
         took = time.perf_counter() - self._asked.pop(reply["requestId"])
         (self.taken if reply.get("hashes") else self.refused).append(took)
         if not reply.get("hashes"):
@@ -139,7 +141,7 @@ class Asker(websocket.Session):
 
 
 async def one_by_one(port: int, work: list[bytes], pause: float) -> float:
-    """The median time of a client's answers that waits for each and rests in between; nearly all have to be accepted."""
+    """The median time of a client's answers that waits for each; nearly all have to be accepted."""
     asker = Asker()
     await websocket.connect(f"ws://127.0.0.1:{port}/ws", asker)
     for number, batch in enumerate(work):
