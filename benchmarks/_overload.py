@@ -114,15 +114,20 @@ class Asker(websocket.Session):
         """Seconds of the answers that something was accepted, …"""
         self.refused: list[float] = []
         """… and of the others."""
+        self.last = b""
+        """The latest answer that accepted nothing."""
         self._answered = asyncio.Event()
 
-    def ask(self, number: int, batch: bytes, due: float) -> None:
+    def ask(self, number: int, batch: bytes, due: float, *, subscribe: bool = False) -> None:
         self._asked[number] = due
         self._answered.clear()
-        self.send_text(b'{"action":"relay","requestId":%d,"txs":%b}' % (number, batch))
+        wish = b"true" if subscribe else b"false"
+        self.send_text(b'{"action":"relay","requestId":%d,"autoSubscribe":%b,"txs":%b}' % (number, wish, batch))
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
         reply = msgspec.json.decode(data)
+        if "requestId" not in reply:  # a goodbye
+            return
         took = time.perf_counter() - self._asked.pop(reply["requestId"])
         (self.taken if reply.get("hashes") else self.refused).append(took)
         if not reply.get("hashes"):
@@ -136,7 +141,7 @@ class Asker(websocket.Session):
 
 
 async def one_by_one(port: int, work: list[bytes], pause: float) -> float:
-    """The median time of a client's answers that waits for each and rests in between."""
+    """The median time of a client's answers that waits for each; nearly all have to be accepted."""
     asker = Asker()
     await websocket.connect(f"ws://127.0.0.1:{port}/ws", asker)
     for number, batch in enumerate(work):
@@ -144,7 +149,7 @@ async def one_by_one(port: int, work: list[bytes], pause: float) -> float:
         await asker.all_answered()
         await asyncio.sleep(pause)
     asker.close()
-    assert len(asker.taken) == len(work), asker.last
+    assert len(asker.taken) >= 0.95 * len(work), f"somebody who behaves was refused: {asker.last!r}"
     return statistics.median(asker.taken)
 
 

@@ -66,18 +66,8 @@ async def _measured(first: bytes, second: bytes, similar: bytes) -> dict[str, fl
     port, metrics_port = free_ports(2)
     started = time.monotonic()
     source = f"http://127.0.0.1:{port_upstream}/pools"
-    command = (
-        "taskset",
-        "-c",
-        str(SERVICE_CORE),
-        sys.executable,
-        "-c",
-        PROGRAM,
-        str(port),
-        source,
-        "0.5",
-        str(metrics_port),
-    )
+    arguments = (str(port), source, "0.5", str(metrics_port))
+    command = ("taskset", "-c", str(SERVICE_CORE), sys.executable, "-c", PROGRAM, *arguments)
     process = await asyncio.create_subprocess_exec(*command)
     base, operators = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{metrics_port}"
     try:

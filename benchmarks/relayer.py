@@ -2,8 +2,10 @@
 
 Goals, with the service, its signing and its gossip process on one core and the clients with their gossip peer on
 another: 2,000 relayed transactions a second sustained with 99 of 100 replies within 20 ms; 6,000 a second co-signed by
-/v1/sign. The floor is what cannot be saved: for each transaction one signature verified, one made, and a row committed
-with the others of its request, all on that core and by nothing but the libraries that do it.
+/v1/sign; 350 us of the core for a transaction sent alone, with its status; others' replies at most three times as late
+beside 20 addresses that flood wrong signatures; every answer within 1.5 s at twice what can be served. The floor is
+what cannot be saved: for each transaction one signature verified, one made, and a row committed with the others of its
+request, all on that core and by nothing but the libraries that do it.
 Usage: `python benchmarks/relayer.py [--quick]`.
 """
 
@@ -25,6 +27,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+import _overload
 from _hub import Blocks, Hub
 from _report import Report
 from _service import CLIENT_CORE, SERVICE_CORE, allow_files, cpu_seconds_of_all, relayer
@@ -39,6 +42,10 @@ NETWORK: NetworkProfile = profile("documented", chain_id="local")
 GOAL, RATE, CONNECTIONS, BATCH = 2_000, 2_100, 20, 5
 """More is offered than the goal asks for: what is offered can at best be reached."""
 BLOCK, BLOCK_SECONDS = 50, 0.2
+KNEE = 2_500
+"""What is served at most, of batches."""
+WHOLE_RATE = 600
+"""Transactions a second whose whole life is looked at."""
 POLICY = """
 [budget]
 per_minute = 1000000000000000000000000
@@ -238,6 +245,84 @@ async def tell_statuses(hub: Hub, port: int, count: int) -> list[float]:
     return waits
 
 
+class Whole(_overload.Asker):
+    """A client that is told what became of all it sent, and makes blocks of it."""
+
+    def __init__(self, pending: list[bytes]) -> None:
+        super().__init__()
+        self._pending = pending
+        self.told = 0
+
+    def on_message(self, kind: websocket.Kind, data: bytes) -> None:
+        reply = msgspec.json.decode(data)
+        if reply.get("type") == "tx-status":
+            self.told += 1
+            return
+        super().on_message(kind, data)
+        self._pending += map(bytes.fromhex, reply["hashes"])
+
+
+async def whole_lives(report: Report, folder: Path, seconds: float) -> None:
+    """CPU of a transaction from its message to the word of its block, sent one by one."""
+    relayers, hub, connections = [key_in(shard) for shard in range(3)], Hub(), 6
+    count = int(WHOLE_RATE * seconds / connections)
+    work = batches(relayers, connections, count // BATCH + 1)
+    server, api = await chain_api()
+    url = await hub.start()
+    pending: list[list[bytes]] = [[], [], []]
+    async with network() as peer, relayer(
+        folder, **settings(folder, relayers, api, peer), hub_url=url, max_topics=10**6
+    ) as running:
+        clients = [Whole(pending[number % 3]) for number in range(connections)]
+        for client in clients:
+            await websocket.connect(f"ws://127.0.0.1:{running.port}/ws", client)
+        chains, before = [Blocks(shard) for shard in range(3)], cpu_seconds_of_all(running.pid)
+        lists = [[msgspec.json.decode(batch, type=list[msgspec.Raw]) for batch in mine] for mine in work]
+        singles = [[item for batch in mine for item in batch] for mine in lists]
+        due = time.perf_counter()
+        for number in range(count):
+            for client, mine in zip(clients, singles, strict=True):
+                client.ask(number, b"[%b]" % bytes(mine[number]), time.perf_counter(), subscribe=True)
+            if number % BLOCK == BLOCK - 1 or number == count - 1:
+                await asyncio.gather(*(client.all_answered() for client in clients))
+                for chain, hashes in zip(chains, pending, strict=True):
+                    hub.save(chain.next(list(hashes)))
+                    hashes.clear()
+            due += connections / WHOLE_RATE
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        while any(client.told < count for client in clients):
+            await asyncio.sleep(0.01)
+        spent = cpu_seconds_of_all(running.pid) - before
+    await hub.stop()
+    await server.stop()
+    report.add("CPU of one relayed with its status", spent / count / connections * 1e6, "us", ("<=", 350.0))
+
+
+async def too_much(report: Report, folder: Path, seconds: float) -> None:
+    """A flood of wrong signatures, and twice what can be served."""
+    relayers = [key_in(shard) for shard in range(3)]
+    server, api = await chain_api()
+    async with network() as peer:
+        values = settings(folder, relayers, api, peer) | {"max_nonce_gap": 10**6}
+        offered = {name: values.pop(name) for name in ("submit_rate", "submit_burst", "receive_rate", "receive_burst")}
+        async with relayer(folder, **values) as running:  # with the limits a client has
+            (work,) = batches(relayers, 1, int(50 * seconds))
+            quiet = await _overload.one_by_one(running.port, work[: len(work) // 2], 0.01)
+            message = _overload.wrong(key_in(0), relayers[0].public, NETWORK.chain_id)
+            async with _overload.flooding(CLIENT_CORE, running.port, 60.0, folder, message):
+                await asyncio.sleep(5.0)  # what the addresses may send at once is through
+                loud = await _overload.one_by_one(running.port, work[len(work) // 2 :], 0.01)
+        report.add("reply, median, quiet", quiet * 1000, "ms")
+        report.add(f"beside {_overload.FLOODERS} addresses with wrong signatures", loud / quiet, "times", ("<=", 3.0))
+        async with relayer(folder, **values, **offered) as running:
+            pause = 2 * CONNECTIONS * BATCH / (2 * KNEE)
+            work_of_all = batches(relayers, 2 * CONNECTIONS, int(seconds / pause))
+            taken, refused = await _overload.offer(running.port, work_of_all, pause)
+    await server.stop()
+    report.add(f"twice the knee ({2 * KNEE:,} tx/s): batches taken", len(taken))
+    report.add("longest answer", max(taken + refused), "s", ("<=", 1.5))
+
+
 async def statuses(report: Report, folder: Path, subscribers: int) -> None:
     """From a block to the sockets of those who wait for its transactions."""
     hub = Hub()
@@ -280,10 +365,12 @@ async def main(seconds: float, subscribers: int) -> int:
     allow_files(2 * subscribers + 1_000)
     report = Report("relayer")
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("submissions", "statuses"):
+        for name in ("submissions", "statuses", "whole", "much"):
             (Path(folder) / name).mkdir()
         await submissions(report, Path(folder) / "submissions", seconds)
         await statuses(report, Path(folder) / "statuses", subscribers)
+        await whole_lives(report, Path(folder) / "whole", seconds)
+        await too_much(report, Path(folder) / "much", seconds)
     return report.finish()
 
 

@@ -19,8 +19,6 @@ STANDING_SECONDS = 0.25
 """A queue that has not been short for so long is no burst. Until then the usual pace is believed, not the latest."""
 FIRST_PACE = 2_000.0
 """Transactions a second, until a crowd has shown how many it really is."""
-_MOST = 2.0
-"""With so many times the limit waiting nobody is let in, whoever they are that come with little each."""
 _NEWEST = 0.3
 """Weight of the newest window."""
 _USUAL_LEFT = 0.995
@@ -65,7 +63,7 @@ class Admission:
             return 0.0
         if self._level is None:
             self._level = _level(self._of.values(), self._limit * self._believed(now))
-        if self._of.get(client, 0) + size <= self._level and expected <= _MOST * self._limit:
+        if self._of.get(client, 0) + size <= self._level:
             return 0.0
         self.refused += size
         return expected - self._limit
