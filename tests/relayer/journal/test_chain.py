@@ -118,7 +118,7 @@ def book() -> Iterator[Book]:
         "UPDATE chain SET before = zeroblob(32)",
     ],
 )
-def test_what_nobody_committed_is_told(book: Book, change: str, tmp_path: Path) -> None:
+def test_row_53_what_nobody_committed_is_told(book: Book, change: str, tmp_path: Path) -> None:
     """A change that another connection makes to a row, a trigger or the chain itself does not fit the last link."""
     book.check()
     with sqlite3.connect(tmp_path / "copy") as copy:

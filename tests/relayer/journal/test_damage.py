@@ -76,7 +76,7 @@ async def test_a_folder_that_was_killed_starts(folders: Folders) -> None:
         assert await told(folders.now, before) == ""
 
 
-async def test_row_50_whole_files(folders: Folders, tmp_path: Path) -> None:
+async def test_row_53_whole_files(folders: Folders, tmp_path: Path) -> None:
     """A file that is missing, empty, unreadable or of an earlier time is told if it holds anything, with what to do."""
     results = await try_all(folders, tmp_path / "scratch", whole_files(folders.older))
     assert results.keys() >= MUST_BE_TOLD
@@ -85,7 +85,7 @@ async def test_row_50_whole_files(folders: Folders, tmp_path: Path) -> None:
         assert "millrace relayer" in results[name] or "et this user" in results[name], results[name]
 
 
-async def test_row_50_cut_at_each_page(folders: Folders, tmp_path: Path) -> None:
+async def test_row_53_cut_at_each_page(folders: Folders, tmp_path: Path) -> None:
     """A log or mark that ends too early is told, wherever it was cut, and a journal unless its log has what is cut."""
     results = await try_all(folders, tmp_path / "scratch", cuts(folders.now))
     silent = {name for name, text in results.items() if not text}
@@ -93,7 +93,7 @@ async def test_row_50_cut_at_each_page(folders: Folders, tmp_path: Path) -> None
     assert len(results) > 40 and len(results) - len(silent) > 30
 
 
-async def test_row_50_single_bits(folders: Folders, tmp_path: Path) -> None:
+async def test_row_53_single_bits(folders: Folders, tmp_path: Path) -> None:
     """A bit that a reader could see is told; one in unused space, or that is written anew anyway, may pass."""
     print(f"MILLRACE_DAMAGE_SEED={SEED}")
     results = await try_all(folders, tmp_path / "scratch", flips(folders.now, FLIPS, SEED))
@@ -102,7 +102,7 @@ async def test_row_50_single_bits(folders: Folders, tmp_path: Path) -> None:
     assert sum(count for (_, is_told), count in counts.items() if is_told) > 0, counts
 
 
-async def test_row_50_the_folder_put_back_as_a_whole(tmp_path: Path) -> None:
+async def test_row_53_the_folder_put_back_as_a_whole(tmp_path: Path) -> None:
     """With the mark elsewhere a folder that is of an earlier time as a whole is told; the newest one starts."""
     mark = tmp_path / "elsewhere" / "mark"
     folders = await make(tmp_path, str(mark))
@@ -111,7 +111,7 @@ async def test_row_50_the_folder_put_back_as_a_whole(tmp_path: Path) -> None:
     assert await told(folders.now, contents(folders.now), str(mark)) == ""
 
 
-async def test_row_50_two_folders_mixed(folders: Folders, tmp_path: Path) -> None:
+async def test_row_53_two_folders_mixed(folders: Folders, tmp_path: Path) -> None:
     """A journal, a mark or an identity of another folder is told for what it is."""
     (tmp_path / "more").mkdir()
     other = await make(tmp_path / "more")
@@ -125,7 +125,7 @@ async def test_row_50_two_folders_mixed(folders: Folders, tmp_path: Path) -> Non
         assert word in await told(scratch, contents(scratch))
 
 
-async def test_row_50_what_is_refused_is_left_as_it_is(folders: Folders, tmp_path: Path) -> None:
+async def test_row_53_what_is_refused_is_left_as_it_is(folders: Folders, tmp_path: Path) -> None:
     """A start that refuses changes neither journal nor log, so that a lost log can still be put back."""
     scratch = tmp_path / "scratch"
     shutil.copytree(folders.now, scratch)

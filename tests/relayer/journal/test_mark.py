@@ -100,7 +100,7 @@ SEEN = Seen(5, link(5).head)
         (link(7), "the mark is an older copy"),
     ],
 )
-def test_a_journal_that_is_not_at_its_mark(found: Link | None, word: str) -> None:
+def test_row_53_a_journal_that_is_not_at_its_mark(found: Link | None, word: str) -> None:
     """It ends before, elsewhere, or further on than one commit that nobody was told of."""
     with pytest.raises(MarkError, match=word):
         check_is_newest(SEEN, found)

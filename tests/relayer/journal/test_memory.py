@@ -192,7 +192,7 @@ def test_row_48_a_start_without_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["log deleted", "journal emptied", "journal deleted", "older", "mark older"])
-async def test_row_50_a_whole_relayer(world: Any, harm: str) -> None:
+async def test_row_53_a_whole_relayer(world: Any, harm: str) -> None:
     """A relayer that was killed and lost something does not start, and says what to do."""
     live, mark = world.folder / "relayer", world.folder / "elsewhere"
     await start(world, mark_path=str(mark))
@@ -219,7 +219,7 @@ async def test_row_50_a_whole_relayer(world: Any, harm: str) -> None:
     assert str(live / "journal.sqlite") in str(error.value) and "move" not in str(error.value)
 
 
-async def test_row_50_a_whole_relayer_that_was_killed(world: Any) -> None:
+async def test_row_53_a_whole_relayer_that_was_killed(world: Any) -> None:
     """One that lost nothing starts, gives the same answers, and signs no second payload."""
     await start(world)
     sent = [transfer(ALICE, nonce) for nonce in range(3)]

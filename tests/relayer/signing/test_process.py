@@ -582,7 +582,7 @@ print(*resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(PR_GET_
     assert answer.stdout.split() == ["0", "0", "0"]
 
 
-async def test_row_50_a_journal_that_went_back(desk: Desk, tmp_path: Path) -> None:
+async def test_row_53_a_journal_that_went_back(desk: Desk, tmp_path: Path) -> None:
     """Nothing is signed from a journal that ends before what was acknowledged, or before what was read in it."""
     first, second = transfer(ALICE, 0), transfer(ALICE, 1)
     await desk.journal.append([record(first)])
@@ -603,7 +603,7 @@ async def test_row_50_a_journal_that_went_back(desk: Desk, tmp_path: Path) -> No
         _signed(vault, first)
 
 
-async def test_row_50_without_a_mark(desk: Desk) -> None:
+async def test_row_53_without_a_mark(desk: Desk) -> None:
     """Nothing is signed where it is not known what was acknowledged, or of whom the journal is."""
     tx = transfer(ALICE)
     await desk.journal.append([record(tx)])
