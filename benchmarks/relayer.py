@@ -259,7 +259,8 @@ class Whole(_overload.Asker):
             self.told += 1
             return
         super().on_message(kind, data)
-        self._pending += map(bytes.fromhex, reply["hashes"])
+        if "requestId" in reply:  # else a goodbye
+            self._pending += map(bytes.fromhex, reply["hashes"])
 
 
 async def whole_lives(report: Report, folder: Path, seconds: float) -> None:
@@ -283,8 +284,8 @@ async def whole_lives(report: Report, folder: Path, seconds: float) -> None:
         for number in range(count):
             for client, mine in zip(clients, singles, strict=True):
                 client.ask(number, b"[%b]" % bytes(mine[number]), time.perf_counter(), subscribe=True)
+            await asyncio.gather(*(client.all_answered() for client in clients))
             if number % BLOCK == BLOCK - 1 or number == count - 1:
-                await asyncio.gather(*(client.all_answered() for client in clients))
                 for chain, hashes in zip(chains, pending, strict=True):
                     hub.save(chain.next(list(hashes)))
                     hashes.clear()

@@ -20,7 +20,7 @@ async def test_row_23_who_would_wait_too_long_is_refused_at_once(world: Any) -> 
     """Both interfaces say when to come again, nothing is done, and a connection is not closed for asking on."""
     await start(world)
     admission = world.service.submitter.admission
-    admission.enter("others", 10_000)
+    admission.enter("127.0.0.1", 10_000)
     tx = transfer(wallet(1))
     async with connected(world.ws) as client, aiohttp.ClientSession() as http:
         for number in range(300):  # more than may be refused for a client's own fault
@@ -30,7 +30,7 @@ async def test_row_23_who_would_wait_too_long_is_refused_at_once(world: Any) -> 
         async with http.post(f"{world.http}/v1/sign", json={"transactions": [as_json(tx)]}) as response:
             assert response.status == 503 and int(response.headers["Retry-After"]) >= 1
         assert len(world.service.lifecycle.inflight) == 0
-        admission.leave("others", 10_000)
+        admission.leave("127.0.0.1", 10_000)
         assert (await client.ask(action="relay", tx=as_json(tx)))["status"] == "completed"
         async with http.post(
             f"{world.http}/v1/sign", json={"transactions": [as_json(transfer(wallet(2)))]}

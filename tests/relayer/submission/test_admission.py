@@ -109,8 +109,11 @@ def test_row_50_a_crowd_of_heavy_clients_keeps_nobody_out() -> None:
     """Twenty that have all they may wait with, before they could be measured: who comes with little is let in."""
     service = Counter(600.0)
     for client in range(20):
-        service.admission.enter(f"heavy {client}", 100)
-    service.go_on(WINDOW_SECONDS)
+        assert service.ask(f"heavy {client}", 100)
+    for _ in range(4):
+        service.go_on(WINDOW_SECONDS)
+        service.admission.wait("light", 1)
+    assert service.admission.expected > 2 * LIMIT
     for _ in range(3):
         service.go_on(WINDOW_SECONDS)
         assert not service.admission.wait("light", 5)
