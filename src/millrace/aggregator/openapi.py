@@ -15,7 +15,7 @@ from millrace.aggregator.responses import (
     PairConfig,
     QuoteResponse,
 )
-from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.settings import MIN_GAS_PRICE, MOST_GAS_PRICE, MOST_SPLITS, AggregatorSettings
 from millrace.routing.costs import CALLS_PER_TRANSACTION
 
 AMOUNT = {"type": "string", "pattern": "^[0-9]{1,78}$"}
@@ -112,7 +112,10 @@ def _options(settings: AggregatorSettings) -> list[dict[str, Any]]:
     algorithms = {"type": "string", "enum": ["greedy", "lagrangian", "hybrid"], "default": "hybrid"}
     slippage = {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.01}
     hops = {"type": "integer", "minimum": 1, "maximum": settings.max_hops, "default": settings.max_hops}
-    splits = {"type": "integer", "minimum": 1, "maximum": 50, "default": settings.max_splits}
+    splits: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": MOST_SPLITS}
+    if settings.max_splits is not None:
+        splits["default"] = settings.max_splits
+    price = {"type": "integer", "minimum": MIN_GAS_PRICE, "maximum": MOST_GAS_PRICE, "default": settings.gas_price}
     most = CALLS_PER_TRANSACTION
     calls = {"type": "integer", "minimum": 1, "maximum": most, "default": most}
     return [
@@ -121,7 +124,8 @@ def _options(settings: AggregatorSettings) -> list[dict[str, Any]]:
         _parameter("includePaths", boolean, "Add the path breakdown."),
         _parameter("includeLpRoutes", boolean, "Allow LP tokens to be minted and redeemed between other tokens, too."),
         _parameter("maxHops", hops, "Most pools on one path."),
-        _parameter("maxSplits", splits, "Most paths."),
+        _parameter("maxSplits", splits, "Most paths. Without it: as many as are worth what they add to the fee."),
+        _parameter("gasPrice", price, "Gas price of the transaction, and of that fee."),
         _parameter("maxPools", {"type": "integer", "minimum": 1, "maximum": 100}, "Most pools in all."),
         _parameter("maxBuiltinCalls", calls, "Most built-in calls of the transaction."),
         _parameter("sender", {"type": "string"}, "bech32 address; adds `transaction`."),

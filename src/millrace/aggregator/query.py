@@ -6,25 +6,26 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 
 from millrace.aggregator import errors
 from millrace.aggregator.errors import ApiError, shown
-from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.settings import MIN_GAS_PRICE, MOST_GAS_PRICE, MOST_SPLITS, AggregatorSettings
 from millrace.chain import address
 from millrace.routing.costs import CALLS_PER_TRANSACTION
 from millrace.routing.router import Algorithm
 
 ALGORITHMS = ("greedy", "lagrangian", "hybrid")
-MAX_SPLITS = 50
 MAX_POOLS = 100
 MAX_LIST = 64
 
 _AMOUNT = re.compile(r"[0-9]{1,78}")  # 2^256 has 78 digits
 _DECIMAL = re.compile(r"[0-9]{0,3}(\.[0-9]{0,30})?([eE]-?[0-9]{1,2})?")
 _INTEGER = re.compile(r"[0-9]{1,20}")
+
+Default = TypeVar("Default", int, int | None)
 
 Query = Mapping[str, Sequence[str]]
 
@@ -41,9 +42,11 @@ class QuoteRequest(msgspec.Struct, frozen=True, kw_only=True):
     include_paths: bool = False
     include_lp_routes: bool = False
     max_hops: int = 10
-    max_splits: int = 5
+    max_splits: int | None = None
+    """Most paths; without it, as many as are worth what they add to the fee at `gas_price`."""
     max_pools: int = MAX_POOLS
     max_builtin_calls: int = CALLS_PER_TRANSACTION
+    gas_price: int = MIN_GAS_PRICE
     sender: str = ""
     referral_id: int = 0
     min_profit_bps: int = 0
@@ -66,6 +69,7 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
             slippage=parse_slippage(settings.default_slippage),
             max_hops=settings.max_hops,
             max_splits=settings.max_splits,
+            gas_price=settings.gas_price,
         )
     return QuoteRequest(
         token_in=token_in,
@@ -77,9 +81,10 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
         include_paths=_boolean(query, "includePaths"),
         include_lp_routes=_boolean(query, "includeLpRoutes"),
         max_hops=_integer(query, "maxHops", settings.max_hops, 1, settings.max_hops),
-        max_splits=_integer(query, "maxSplits", settings.max_splits, 1, MAX_SPLITS),
+        max_splits=_integer(query, "maxSplits", settings.max_splits, 1, MOST_SPLITS),
         max_pools=_integer(query, "maxPools", MAX_POOLS, 1, MAX_POOLS),
         max_builtin_calls=_integer(query, "maxBuiltinCalls", CALLS_PER_TRANSACTION, 1, CALLS_PER_TRANSACTION),
+        gas_price=_integer(query, "gasPrice", settings.gas_price, MIN_GAS_PRICE, MOST_GAS_PRICE),
         sender=parse_sender(_one(query, "sender") or ""),
         referral_id=_integer(query, "referralId", 0, 0, (1 << 64) - 1),
         min_profit_bps=_integer(query, "minProfitBps", 0, 0, 1_000_000),
@@ -186,7 +191,7 @@ def _boolean(query: Query, name: str) -> bool:
     raise ApiError(f"invalid {name}: expected true or false")
 
 
-def _integer(query: Query, name: str, default: int, low: int, high: int) -> int:
+def _integer(query: Query, name: str, default: Default, low: int, high: int) -> int | Default:
     text = _one(query, name)
     if text is None:
         return default
