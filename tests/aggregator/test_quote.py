@@ -17,7 +17,7 @@ from millrace.aggregator.errors import ApiError
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.quote import answer
 from millrace.aggregator.responses import BatchResponse, QuoteResponse
-from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.settings import MIN_GAS_PRICE, AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.dex.constant_product import JexPool
 from millrace.dex.document import TokenInfo, encode
@@ -208,7 +208,7 @@ def test_a_batch_past_its_deadline_says_so() -> None:
     assert found.batches == []
 
 
-def asked(token_in: str, token_out: str, calls: int, splits: int = 50) -> QuoteRequest:
+def asked(token_in: str, token_out: str, calls: int, splits: int | None = 50) -> QuoteRequest:
     """A large question with so many built-in calls."""
     return QuoteRequest(
         token_in=token_in, token_out=token_out, amount_in=10**21, max_builtin_calls=calls, max_splits=splits
@@ -310,3 +310,36 @@ def test_a_batch_refuses_built_in_calls_out_of_range(calls: int) -> None:
     request = BatchRequest(inputs=[BatchItem(token=WRAPPED, amount="1")], to=USDC, max_builtin_calls=calls)
     with pytest.raises(ApiError, match="invalid maxBuiltinCalls: expected an integer from 1 to 100"):
         finished(batch_quote(snapshot(), snapshot().main, request, Decimal("0.01"), SETTINGS, LATER))
+
+
+def test_paths_that_were_asked_for_are_not_weighed_against_the_fee() -> None:
+    """With `maxSplits` the gas price changes nothing; without it dear gas makes plans shorter."""
+    for splits in (1, 5, 50, None):
+        question = asked(WRAPPED, USDC, 100, splits)
+        cheap, dear = (
+            answer(snapshot(), msgspec.structs.replace(question, gas_price=price), SETTINGS)
+            for price in (MIN_GAS_PRICE, 10**18)
+        )
+        if splits is None:
+            assert len(dear.pool_fees) < len(cheap.pool_fees)
+        else:
+            assert dear == cheap
+
+
+def test_without_a_price_of_egld_as_many_paths_are_used_as_fit() -> None:
+    """Where the output cannot be bought with EGLD, the default is what the most paths pay."""
+    pools = tuple(pool for pool in MARKET.pools if WRAPPED not in pool.tokens)
+    token_in, token_out = pools[0].tokens[:2]
+    names = tuple(pool.id for pool in pools[:64])
+    for size in (pools[0].reserves[0] // part for part in (10**4, 10**2, 3)):
+        default, most = (
+            answer(
+                snapshot(),
+                QuoteRequest(
+                    token_in=token_in, token_out=token_out, amount_in=size, only_pools=names, max_splits=splits
+                ),
+                SETTINGS,
+            )
+            for splits in (None, 50)
+        )
+        assert default == most

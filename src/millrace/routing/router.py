@@ -392,7 +392,9 @@ class Router(SpotGraph):
         doubtful = single.amount_out * (lost + gained + NEGLIGIBLE)
         if self._plans.net(ask, best) >= self._plans.net(ask, single) + doubtful:
             return 0
-        counts, shows = (SLIGHTLY, SLIGHTLY) if ask.limits.toll > 0.0 else (NEGLIGIBLE, SMALL_GAIN)  # fees are estimates
+        counts, shows = (
+            (SLIGHTLY, SLIGHTLY) if ask.limits.toll > 0.0 else (NEGLIGIBLE, SMALL_GAIN)
+        )  # fees are estimates
         if lost > counts:
             return COARSE_LOOKS if best.amount_out < upper * (1.0 - SLIGHTLY) else HASTY_LOOKS
         return SECOND_LOOKS if gained > shows else self._second_looks
