@@ -45,6 +45,7 @@ HERE = Path(__file__).parent
 Question = tuple[str, str, int]  # token in, token out, amount in
 NO_CAP = Limits(pools=100_000, paths=100_000, hops=16)
 MOST_POOLS, MOST_PATHS = 100, 50  # the largest `maxPools` and `maxSplits`
+FEW_PATHS = 5
 BLOCK = 15  # questions that the peer answers before it is our turn again
 REPEAT = 2  # times each of them is asked in a turn; there is one of ours before and one after the peer's
 TRADED_PART = 0.1  # of the pools, from one document to the next in a quiet market
@@ -152,6 +153,19 @@ class Bench:
         `cold` quotes are the first of their tokens in a snapshot: best rates from and to them are not known yet.
         """
         return sorted(self.fastest(question, limits, algorithm, repeat, cold=cold) for question in self.questions)
+
+    def default(self, question: Question) -> Limits:
+        """The limits of a request that names none: one transaction, and pools that are worth their fee."""
+        settings = AggregatorSettings()
+        table = settings.table()
+        budget = table.room(settings.most(), table.ends(egld_in=False, egld_out=False))
+        toll = settings.gas_price * self.router.rate(self.document.wrapped_native_token, question[1])
+        return Limits(MOST_POOLS, MOST_POOLS, budget=budget, toll=toll)
+
+    def default_latency(self, repeat: int, *, cold: bool = False) -> list[float]:
+        """`latency` of default requests."""
+        asked = [(question, self.default(question)) for question in self.questions]
+        return sorted(self.fastest(question, limits, "hybrid", repeat, cold=cold) for question, limits in asked)
 
     def times(self, start: int, end: int, limits: Limits, algorithm: str, repeat: int) -> list[float]:
         """The same for some questions, in their order."""
@@ -333,7 +347,7 @@ def measure_search(report: Report, seed: int, questions: int) -> None:
             report.add("1000 pools: quote ms, p99", at(times, 0.99), "<=", 1.0)
             measure_default(report, bench, 0.15, 1.0)
             measure_transaction(report, bench)
-    noisy = Bench(1000, seed + 2, questions, noise=0.01).latency(Limits(), "hybrid", 3)
+    noisy = Bench(1000, seed + 2, questions, noise=0.01).default_latency(3)
     report.add("1000 pools, 1 % mispricing: default request ms, median", at(noisy, 0.5))
     report.add("1000 pools, 1 % mispricing: default request ms, p99", at(noisy, 0.99))
     stable = Bench(1000, seed + 1, questions, curved=0.2, crypto=False).optimality()
@@ -356,11 +370,11 @@ def measure_search(report: Report, seed: int, questions: int) -> None:
 
 def measure_default(report: Report, bench: Bench, median: float, slowest: float) -> None:
     """Latency of default requests, and of those that are the first of their tokens in a snapshot."""
-    name = f"{len(bench.document.pools)} pools: default request (hybrid, 5 paths) ms"
-    times = bench.latency(Limits(), "hybrid", 3)
+    name = f"{len(bench.document.pools)} pools: default request (hybrid) ms"
+    times = bench.default_latency(3)
     report.add(f"{name}, median", at(times, 0.5), "<=", median)
     report.add(f"{name}, p99", at(times, 0.99), "<=", slowest)
-    cold = bench.latency(Limits(), "hybrid", 3, cold=True)
+    cold = bench.default_latency(3, cold=True)
     report.add(f"{name}, cold, median", at(cold, 0.5))
     report.add(f"{name}, cold, p99", at(cold, 0.99))
 
@@ -373,7 +387,7 @@ def measure_transaction(report: Report, bench: Bench) -> None:
     settings = AggregatorSettings()
     table = settings.table()
     budget = table.room(settings.most(), table.ends(egld_in=False, egld_out=False))
-    for paths in (settings.max_splits, MOST_PATHS):
+    for paths in (FEW_PATHS, MOST_PATHS):
         free, bound = Limits(MOST_POOLS, paths), Limits(MOST_POOLS, paths, budget=budget)
         lost, times = [], []
         for question in bench.questions:

@@ -15,7 +15,7 @@ from millrace.aggregator.errors import ApiError
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.quote import answer, pair_config
 from millrace.aggregator.responses import QuoteResponse
-from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.settings import MIN_GAS_PRICE, AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.dex.constant_product import JexPool
 from millrace.dex.document import TokenInfo, encode
@@ -168,7 +168,7 @@ def test_a_reverse_quote_pays_what_is_wanted_after_the_referral_fee(token_in: st
     assert int(quote.fee_amount) >= wanted * 50 // 10_000
 
 
-def asked(token_in: str, token_out: str, calls: int, splits: int = 50) -> QuoteRequest:
+def asked(token_in: str, token_out: str, calls: int, splits: int | None = 50) -> QuoteRequest:
     """A large question with so many built-in calls."""
     return QuoteRequest(
         token_in=token_in, token_out=token_out, amount_in=10**21, max_builtin_calls=calls, max_splits=splits
@@ -265,3 +265,36 @@ def test_a_jex_pairs_lp_token_is_offered_only_where_a_deposit_works(seen: bool) 
         question, token_in=pool.lp_token, token_out=WRAPPED, amount_in=pool.lp_supply // 1000
     )
     assert int(answer(market, back, SETTINGS).amount_out) > 0
+
+
+def test_paths_that_were_asked_for_are_not_weighed_against_the_fee() -> None:
+    """With `maxSplits` the gas price changes nothing; without it dear gas makes plans shorter."""
+    for splits in (1, 5, 50, None):
+        question = asked(WRAPPED, USDC, 100, splits)
+        cheap, dear = (
+            answer(snapshot(), msgspec.structs.replace(question, gas_price=price), SETTINGS)
+            for price in (MIN_GAS_PRICE, 10**18)
+        )
+        if splits is None:
+            assert len(dear.pool_fees) < len(cheap.pool_fees)
+        else:
+            assert dear == cheap
+
+
+def test_without_a_price_of_egld_as_many_paths_are_used_as_fit() -> None:
+    """Where the output cannot be bought with EGLD, the default is what the most paths pay."""
+    pools = tuple(pool for pool in MARKET.pools if WRAPPED not in pool.tokens)
+    token_in, token_out = pools[0].tokens[:2]
+    names = tuple(pool.id for pool in pools[:64])
+    for size in (pools[0].reserves[0] // part for part in (10**4, 10**2, 3)):
+        default, most = (
+            answer(
+                snapshot(),
+                QuoteRequest(
+                    token_in=token_in, token_out=token_out, amount_in=size, only_pools=names, max_splits=splits
+                ),
+                SETTINGS,
+            )
+            for splits in (None, 50)
+        )
+        assert default == most

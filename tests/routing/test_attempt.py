@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.dex.constant_product import XExchangePool
-from millrace.routing.attempt import better, longest
+from millrace.dex.market import DictMarket
+from millrace.routing.attempt import Ask, longest
+from millrace.routing.costs import Table
 from millrace.routing.execution import execute_paths
+from millrace.routing.limits import Limits
+from millrace.routing.router import Router
 from millrace.routing.venue import Trade
 
 TOKENS = [f"TOK{letter}-00000{k}" for k, letter in enumerate("ABCDEF")]
@@ -39,6 +44,12 @@ def test_the_longest_path_is_that_of_all_paths(steps: list[tuple[int, int]]) -> 
     assert longest(ordered) == max(pools_from(token) for token in range(6))
 
 
+TABLE = Table()
+ROUTER = Router([trade(0, 1).pool], DictMarket([trade(0, 1).pool], TOKENS[0]), table=TABLE)
+PLANS = ROUTER._plans
+ASK = Ask(TOKENS[0], TOKENS[1], 10**6, ROUTER.search(TOKENS[0], TOKENS[1], 10**6), Limits())
+
+
 def test_the_plan_that_pays_more_is_the_better_one_and_the_first_of_equals() -> None:
     """One unit more decides; between equals the plan found first stays, so that answers do not depend on luck."""
     shallow, deep, other = (
@@ -48,7 +59,24 @@ def test_the_plan_that_pays_more_is_the_better_one_and_the_first_of_equals() -> 
     assert deep is not None
     assert other is not None
     assert shallow.amount_out < deep.amount_out == other.amount_out
+    better = partial(PLANS.better, ASK)
     assert better(shallow, deep) is better(deep, shallow) is deep
     assert better(deep, other) is deep
     assert better(None, deep) is better(deep, None) is deep
     assert better(None, None) is None
+
+
+def test_a_plan_that_pays_less_than_its_fee_more_is_not_the_better_one() -> None:
+    """Where fees count, what is left of the output is compared; a plan of more pools must pay for them."""
+    paths = [[trade(0, 1, 10**8)], [trade(0, 2, 10**8), trade(2, 1, 10**8)]]
+    plain = execute_paths(paths[:1], [1.0], TOKENS[0], TOKENS[1], 10**6)
+    split = execute_paths(paths, [0.6, 0.4], TOKENS[0], TOKENS[1], 10**6)
+    assert plain is not None
+    assert split is not None
+    more = split.amount_out - plain.amount_out
+    fee = 2 * TABLE.fee(paths[0][0].cost(TABLE))
+    for part, best in ((0.0, split), (0.9, split), (1.1, plain)):
+        ask = ASK._replace(limits=Limits(toll=part * more / fee))
+        assert PLANS.better(ask, plain, split) is best
+        assert PLANS.better(ask, split, plain) is best
+        assert PLANS.may_pay(ask, paths, split.amount_out, plain) is (best is split)

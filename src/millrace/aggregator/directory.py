@@ -14,14 +14,13 @@ from millrace.aggregator.errors import ApiError, shown
 from millrace.aggregator.query import (
     ALGORITHMS,
     MAX_POOLS,
-    MAX_SPLITS,
     Query,
     parse_exchanges,
     parse_integer,
     parse_text,
 )
 from millrace.aggregator.responses import SnapshotInfo, wire_name
-from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.settings import MOST_SPLITS, AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
 from millrace.chain.token import NATIVE
 from millrace.routing.costs import CALLS_PER_TRANSACTION
@@ -54,7 +53,8 @@ class ConfigDefaults(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name
     slippage: str
     algorithm: str
     max_hops: int
-    max_splits: int
+    max_splits: int | None
+    """None: as many paths as are worth what they add to the fee."""
     include_paths: bool
     min_profit_bps: int
 
@@ -141,7 +141,7 @@ class Directory:
             poll_seconds=settings.poll_seconds,
             limits=ConfigLimits(
                 max_hops=settings.max_hops,
-                max_splits=MAX_SPLITS,
+                max_splits=MOST_SPLITS,
                 max_pools=MAX_POOLS,
                 max_builtin_calls=CALLS_PER_TRANSACTION,
                 max_gas=settings.max_gas,

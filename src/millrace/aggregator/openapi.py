@@ -12,9 +12,15 @@ from millrace.aggregator.batch_responses import BatchResponse, MultiSwapResponse
 from millrace.aggregator.catalogue import PoolsResponse, PricesResponse, TokensResponse
 from millrace.aggregator.directory import LONGEST_PAGE, MAX_PRICES, PAGE, ConfigResponse
 from millrace.aggregator.openapi_fields import ADDRESS, describe
-from millrace.aggregator.query import MAX_POOLS, MAX_SPLITS, MOST_AGE_MS
+from millrace.aggregator.query import MAX_POOLS, MOST_AGE_MS
 from millrace.aggregator.responses import ErrorBody, Health, LadderResponse, PairConfig, QuoteResponse
-from millrace.aggregator.settings import MOST_PROFIT_BPS, AggregatorSettings
+from millrace.aggregator.settings import (
+    MIN_GAS_PRICE,
+    MOST_GAS_PRICE,
+    MOST_PROFIT_BPS,
+    MOST_SPLITS,
+    AggregatorSettings,
+)
 from millrace.routing.costs import CALLS_PER_TRANSACTION
 
 Described = dict[str, Any]
@@ -180,6 +186,8 @@ def _options(settings: AggregatorSettings) -> list[Described]:
     slippage = {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": float(settings.default_slippage)}
     impact = {"type": "number", "minimum": 0, "maximum": 1}
     hops = _whole(1, settings.max_hops, settings.max_hops)
+    splits = _whole(1, MOST_SPLITS, settings.max_splits)
+    price = _whole(MIN_GAS_PRICE, MOST_GAS_PRICE, settings.gas_price)
     calls = _whole(1, CALLS_PER_TRANSACTION, CALLS_PER_TRANSACTION)
     profit = _whole(0, MOST_PROFIT_BPS, settings.min_profit_bps)
     lp = "Allow LP tokens to be minted and redeemed between other tokens, too."
@@ -190,7 +198,8 @@ def _options(settings: AggregatorSettings) -> list[Described]:
         _parameter("includePaths", _boolean(settings.include_paths), "Add the path breakdown.", True),
         _parameter("includeLpRoutes", _boolean(False), lp, False),
         _parameter("maxHops", hops, "Most pools on one path.", 4),
-        _parameter("maxSplits", _whole(1, MAX_SPLITS, settings.max_splits), "Most paths.", 5),
+        _parameter("maxSplits", splits, "Most paths. Without it: as many as are worth what they add to the fee.", 5),
+        _parameter("gasPrice", price, "Gas price of the transaction, and of that fee.", MIN_GAS_PRICE),
         _parameter("maxPools", _whole(1, MAX_POOLS, MAX_POOLS), "Most pools in all.", 20),
         _parameter("maxBuiltinCalls", calls, "Most built-in calls of the transaction.", 60),
         _parameter("sender", TEXT, "bech32 address; adds `transaction`.", ADDRESS),

@@ -6,19 +6,24 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 
 from millrace.aggregator import errors
 from millrace.aggregator.errors import ApiError, shown
-from millrace.aggregator.settings import MOST_PROFIT_BPS, AggregatorSettings
+from millrace.aggregator.settings import (
+    MIN_GAS_PRICE,
+    MOST_GAS_PRICE,
+    MOST_PROFIT_BPS,
+    MOST_SPLITS,
+    AggregatorSettings,
+)
 from millrace.chain import address
 from millrace.routing.costs import CALLS_PER_TRANSACTION
 from millrace.routing.router import Algorithm
 
 ALGORITHMS = ("greedy", "lagrangian", "hybrid")
-MAX_SPLITS = 50
 MAX_POOLS = 100
 MAX_LIST = 64
 MAX_NAME = 64
@@ -26,7 +31,7 @@ MOST_AGE_MS = 3_600_000
 PARAMETERS = frozenset(
     {
         *("from", "to", "amountIn", "amountOut", "slippage", "algorithm", "includePaths", "includeLpRoutes"),
-        *("maxHops", "maxSplits", "maxPools", "maxBuiltinCalls", "sender", "referralId", "minProfitBps"),
+        *("maxHops", "maxSplits", "maxPools", "maxBuiltinCalls", "gasPrice", "sender", "referralId", "minProfitBps"),
         *("maxAgeMs", "maxPriceImpact", "includeExchanges", "excludeExchanges", "includePools", "excludePools"),
     }
 )
@@ -37,6 +42,8 @@ ANY_REFERRAL = (1 << 64) - 1
 _AMOUNT = re.compile(r"[0-9]{1,78}")  # 2^256 has 78 digits
 _DECIMAL = re.compile(r"[0-9]{0,3}(\.[0-9]{0,30})?([eE]-?[0-9]{1,2})?")
 _INTEGER = re.compile(r"[0-9]{1,20}")
+
+Default = TypeVar("Default", int, int | None)
 
 Query = Mapping[str, Sequence[str]]
 
@@ -53,9 +60,11 @@ class QuoteRequest(msgspec.Struct, frozen=True, kw_only=True):
     include_paths: bool = False
     include_lp_routes: bool = False
     max_hops: int = 10
-    max_splits: int = 5
+    max_splits: int | None = None
+    """Most paths; without it, as many as are worth what they add to the fee at `gas_price`."""
     max_pools: int = MAX_POOLS
     max_builtin_calls: int = CALLS_PER_TRANSACTION
+    gas_price: int = MIN_GAS_PRICE
     sender: str = ""
     referral_id: int = 0
     min_profit_bps: int = 0
@@ -84,6 +93,7 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
             min_profit_bps=settings.min_profit_bps,
             max_hops=settings.max_hops,
             max_splits=settings.max_splits,
+            gas_price=settings.gas_price,
         )
     return QuoteRequest(
         token_in=token_in,
@@ -95,9 +105,10 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
         include_paths=_boolean(query, "includePaths", settings.include_paths),
         include_lp_routes=_boolean(query, "includeLpRoutes", False),
         max_hops=parse_integer(query, "maxHops", settings.max_hops, 1, settings.max_hops),
-        max_splits=parse_integer(query, "maxSplits", settings.max_splits, 1, MAX_SPLITS),
+        max_splits=parse_integer(query, "maxSplits", settings.max_splits, 1, MOST_SPLITS),
         max_pools=parse_integer(query, "maxPools", MAX_POOLS, 1, MAX_POOLS),
         max_builtin_calls=parse_integer(query, "maxBuiltinCalls", CALLS_PER_TRANSACTION, 1, CALLS_PER_TRANSACTION),
+        gas_price=parse_integer(query, "gasPrice", settings.gas_price, MIN_GAS_PRICE, MOST_GAS_PRICE),
         sender=parse_sender(parse_text(query, "sender") or ""),
         referral_id=parse_integer(query, "referralId", 0, 0, ANY_REFERRAL),
         min_profit_bps=parse_integer(query, "minProfitBps", settings.min_profit_bps, 0, MOST_PROFIT_BPS),
@@ -226,7 +237,7 @@ def _boolean(query: Query, name: str, default: bool) -> bool:
     raise ApiError(f"invalid {name}: expected true or false")
 
 
-def parse_integer(query: Query, name: str, default: int, low: int, high: int) -> int:
+def parse_integer(query: Query, name: str, default: Default, low: int, high: int) -> int | Default:
     """A whole number in its range. Raises `ApiError`."""
     text = parse_text(query, name)
     if text is None:

@@ -123,9 +123,14 @@ def _ends(table: Table, request: QuoteRequest) -> Cost:
     return table.ends(egld_in=egld_in, egld_out=egld_out, referral=request.referral_id > 0)
 
 
-def _limits(table: Table, request: QuoteRequest, settings: AggregatorSettings) -> Limits:
-    left = budget(table, settings, _ends(table, request), request.max_builtin_calls)
-    return Limits(request.max_pools, request.max_splits, request.max_hops, request.include_lp_routes, left)
+def _limits(snapshot: Snapshot, planner: Planner, request: QuoteRequest, settings: AggregatorSettings) -> Limits:
+    """Where the number of paths is not asked for, they must be worth what they add to the fee."""
+    left = budget(planner.table, settings, _ends(planner.table, request), request.max_builtin_calls)
+    paths, toll = request.max_splits, 0.0
+    if paths is None:
+        paths = request.max_pools
+        toll = request.gas_price * planner.router.rate(snapshot.wrapped, snapshot.inner(request.token_out))
+    return Limits(request.max_pools, paths, request.max_hops, request.include_lp_routes, left, toll)
 
 
 def _route(
@@ -139,7 +144,7 @@ def _route(
     """Search with the wrapped token in place of EGLD."""
     token_in, token_out = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
     amount = request.amount_in
-    limits = _limits(planner.table, request, settings)
+    limits = _limits(snapshot, planner, request, settings)
     if token_in == token_out and request.token_in != request.token_out:
         given = amount or _gross(request.amount_out or 0, settings.referral_bps(request.referral_id))
         return Route(Execution([], [], given, given), 0.0)
@@ -246,6 +251,7 @@ def _respond(
             value=done.amount_in if request.token_in == NATIVE else 0,
             data=encoded,
             gas_limit=gas,
+            gas_price=request.gas_price,
         )
         if request.sender
         else msgspec.UNSET,

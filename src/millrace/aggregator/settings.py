@@ -22,6 +22,9 @@ NETWORK_LIMITS = {
     "max_storage_reads": READS_PER_TRANSACTION,
 }
 MOST_PROFIT_BPS = 1_000_000  # a hundred times the input
+MOST_SPLITS = 50
+MIN_GAS_PRICE = 1_000_000_000  # the network's
+MOST_GAS_PRICE = 1000 * MIN_GAS_PRICE
 MOST_PER_READ = 1_000_000  # a trie of more than twenty levels
 MAINNET_CONTRACT = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
 
@@ -61,8 +64,8 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     Empty: nobody is asked."""
     chain_api_timeout: float = 1.0
     """Longest wait for it, in seconds; an answer then goes out without."""
-    gas_price: int = 1_000_000_000
-    """`gasPrice` of the transactions in answers."""
+    gas_price: int = MIN_GAS_PRICE
+    """`gasPrice` of transactions in answers, and of the fee that pools must be worth, unless a request names one."""
     max_gas: int = GAS_PER_TRANSACTION
     """Highest `estimatedGasLimit`; a route that needs more is not offered."""
     max_builtin_calls: int = CALLS_PER_TRANSACTION - 2
@@ -101,8 +104,8 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Default of `minProfitBps`: a smaller profit in arbitrage is no answer."""
     max_hops: int = 10
     """Default and bound of `maxHops`."""
-    max_splits: int = 5
-    """Default of `maxSplits`; the bound is 50."""
+    max_splits: int | None = None
+    """Default of `maxSplits`, at most 50; without it there are as many paths as are worth their fee."""
     quote_deadline_seconds: float = 1.0
     """A quote answers with the best found by then."""
     max_waiting_quotes: int = 256
@@ -135,6 +138,8 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"inputs_per_transaction: expected 1 to 100, got {self.inputs_per_transaction}")
         if not 0 < self.held_back_share <= 1:
             raise ValueError(f"held_back_share: expected more than 0 and at most 1, got {self.held_back_share:g}")
+        if self.max_splits is not None and not 1 <= self.max_splits <= MOST_SPLITS:
+            raise ValueError(f"max_splits: expected 1 to {MOST_SPLITS}, got {self.max_splits}")
         if self.held_back_fetches < 1:
             raise ValueError(f"held_back_fetches: expected at least 1, got {self.held_back_fetches}")
         if not 0 <= self.gas_per_read <= MOST_PER_READ:

@@ -16,9 +16,10 @@ def unsigned(
     value: int,
     data: str,
     gas_limit: int,
+    gas_price: int | None = None,
     nonce: int | msgspec.UnsetType = msgspec.UNSET,
 ) -> UnsignedTransaction:
-    """A transaction with `data` in base64."""
+    """A transaction with `data` in base64, at the settings' gas price unless another is given."""
     return UnsignedTransaction(
         nonce=nonce,
         sender=sender,
@@ -26,7 +27,7 @@ def unsigned(
         value=str(value),
         data=data,
         gas_limit=gas_limit,
-        gas_price=settings.gas_price,
+        gas_price=settings.gas_price if gas_price is None else gas_price,
         chain_id=settings.chain_id,
         chain_id_again=settings.chain_id,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from millrace.routing.candidates import Search
@@ -13,7 +13,7 @@ from millrace.routing.flowwalk import FlowWalker
 from millrace.routing.kernelsearch import Flow
 from millrace.routing.limits import Limits
 from millrace.routing.lpedges import LpTrade
-from millrace.routing.plan import Execution, PlanError
+from millrace.routing.plan import Execution, PlanError, cost_of
 from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import Trade
 from millrace.routing.walk import Walker
@@ -95,6 +95,34 @@ class Plans:
         """Whether trades hold the limits."""
         return limits.admit(total(self._table.planned(trade.cost(self._table)) for trade in trades))
 
+    def net(self, ask: Ask, done: Done) -> int:
+        """What a plan pays, less its fee where that counts: floating point may search by it, and compare."""
+        if ask.limits.toll <= 0.0:
+            return done.amount_out
+        if isinstance(done, Walked):
+            fee = self._fee(done.trades)
+        else:
+            fee = self._table.fee(cost_of(done.execution().legs, self._table))
+        return done.amount_out - int(fee * ask.limits.toll)
+
+    def may_pay(self, ask: Ask, paths: list[list[Trade]], upper: float, known: Done | None) -> bool:
+        """Whether paths could pay more, less their fee, than a plan: none pays more than `upper`."""
+        if known is None or ask.limits.toll <= 0.0:
+            return True
+        fee = self._fee({trade for path in paths for trade in path})
+        return upper - fee * ask.limits.toll > self.net(ask, known)
+
+    def _fee(self, trades: Iterable[Trade]) -> int:
+        """What trades add to the fee."""
+        table = self._table
+        return sum([table.fee(trade.cost(table)) for trade in trades])
+
+    def better(self, ask: Ask, one: Done | None, other: Done | None) -> Done | None:
+        """The plan that pays more, less its fee; the first when they are equal."""
+        if one is None or other is None:
+            return one or other
+        return other if self.net(ask, other) > self.net(ask, one) else one
+
     def _of_paths(self, ask: Ask, paths: list[list[Trade]], flows: list[float], known: Done | None) -> Done | None:
         if isinstance(known, Walked) and not ask.search.cycle and len(paths) == 1 and paths[0] == known.trades:
             return known
@@ -114,13 +142,6 @@ class Plans:
 def rounding(done: Done) -> float:
     """What rounding costs a plan at most, relative to its output."""
     return done.rounding() if isinstance(done, Walked) else math.inf
-
-
-def better(one: Done | None, other: Done | None) -> Done | None:
-    """The plan that pays more; the first when they are equal."""
-    if one is None or (other is not None and other.amount_out > one.amount_out):
-        return other
-    return one
 
 
 def longest(trades: Sequence[Trade]) -> int:

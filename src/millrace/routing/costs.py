@@ -157,6 +157,12 @@ DEAR: Final = FeeUse(collector=True, elsewhere=1)
 # amount (65); and those of an empty plan: the transfer, the minimum, the token sold, counts, separators, EGLD's hops.
 BYTES_PER_LEG: Final = 240
 BYTES_PER_PLAN: Final = 400
+# What a leg adds to the fee, in gas at the full price: its data, and a hundredth of the gas that it takes besides
+# (`gas_price_modifier` of mainnet's economics). So many bytes are the slope of data over legs of plans in a market of
+# all four exchanges: 26 in pairs of xExchange and OneDex, which the contract finds by itself, 90 elsewhere.
+USUAL_BYTES_PER_LEG: Final = 45
+FEE_PER_LEG: Final = GAS_PER_DATA_BYTE * USUAL_BYTES_PER_LEG
+PROCESSING_DISCOUNT: Final = 100
 
 
 class Table:
@@ -176,6 +182,7 @@ class Table:
         # Every quote asks for these; there are few different answers.
         self._of_pool = lru_cache(maxsize=4096)(self._work)
         self._of_ends = lru_cache(maxsize=1024)(self._sum_of_ends)
+        self._of_cost = lru_cache(maxsize=4096)(self._fee)
         self._of_limits = lru_cache(maxsize=1024)(self._less_ends)
 
     def cost(self, name: str, *, again: bool = False) -> Cost:
@@ -222,6 +229,13 @@ class Table:
         """The cost of pools with their part of the gas limit, the data of their instructions included, as its gas."""
         gas = -(-11 * (cost.gas + GAS_PER_DATA_BYTE * BYTES_PER_LEG * cost.legs) // 10) + self.per_read * cost.reads
         return cost._replace(gas=gas)
+
+    def fee(self, cost: Cost) -> int:
+        """What pools add to a plan's fee, in gas at the full price."""
+        return self._of_cost(cost)
+
+    def _fee(self, cost: Cost) -> int:
+        return cost.legs * FEE_PER_LEG + self.planned(cost).gas // PROCESSING_DISCOUNT
 
     def room(self, most: Cost, ends: Cost) -> Cost:
         """What is left of the limits for pools, `planned`; OneDex's own first reads are taken off in any case."""

@@ -142,7 +142,7 @@ def _try_instead(
         if i != p:
             run_path(net, pw, x.paths[i], x.length[i], x.flow[i] * scale, True)
     pw.work[0] = 0
-    length = best_path(net, pw, where, q, room, WHOLE - taken, part, hops, 0.0, pw.other)
+    length = best_path(net, pw, where, q, room, WHOLE - taken, part, hops, 0.0, pw.other, 0.0)
     forget(pw.used, x, count)
     if length == 0 or taken + path_share(room, pw.other, length) > WHOLE or _is_there(pw, x, count, length):
         return 0.0

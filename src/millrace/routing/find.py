@@ -8,7 +8,7 @@ from millrace.routing.jit import inlined, kernel
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_beam, split_greedy
-from millrace.routing.shares import Room, path_share
+from millrace.routing.shares import Room, fees_of, path_share
 from millrace.routing.solve import UPPER, UPPER_PATH, extract, grow, solve
 from millrace.routing.work import EDGES, HOLD, Work
 
@@ -55,7 +55,7 @@ def find(
     nor is a split if the bound says that it could not be better, nor one to its end once it is clear that it pays less
     than that part. In a large market where no cycle earns, the split is
     looked for among the pairs of the dual's working set and of the single path. `report` gets what the flow pays, too
-    (scaled).
+    (scaled), fees not taken off; where one is held against others, they are.
     """
     solve(net, w, q, report)
     seeds = w.n[EDGES]
@@ -65,14 +65,14 @@ def find(
     if chunks < 0:
         return count
     report[PAID] = paid_by(w) if count > 0 else 0.0
-    floor = report[PAID] * nearly
+    floor = left_by(w, room, report[PAID]) * nearly
     length = find_single(net, pw, q, room, hops, floor) if report[UPPER_PATH] > floor else 0
     report[LENGTH] = length
     report[SPLIT] = 0
     if count == 0 and length > 0 and path_share(room, pw.single, length) < 1.0 and not q.cycle:
         count = grow(net, w, m, q, pw.single, length, room, paths, edges, flows)
         report[PAID] = paid_by(w) if count > 0 else 0.0
-        floor = report[PAID] * nearly
+        floor = left_by(w, room, report[PAID]) * nearly
     if chunks > 0 and report[PAID] < report[UPPER] * (1.0 - PROVEN):
         where = pw.every
         if q.closed and net.src.size > LARGE:
@@ -95,3 +95,9 @@ def paid_by(w: Work) -> float:
         if w.e_use[e] and w.e_b[e] == 0 and w.e_edge[e] != HOLD:
             total += w.e_y[e]
     return float(total * w.unit[0])
+
+
+@inlined
+def left_by(w: Work, room: Room, paid: float) -> float:
+    """What is left of the flow's output (scaled) after its fee."""
+    return float(max(paid - fees_of(w, room) * w.unit[0], 0.0))

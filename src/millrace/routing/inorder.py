@@ -16,7 +16,7 @@ import numpy as np
 from millrace.routing.candidates import Search
 from millrace.routing.columns import marginal
 from millrace.routing.edge import edge_out
-from millrace.routing.find import LENGTH, PAID, SPLIT, paid_by
+from millrace.routing.find import LENGTH, PAID, SPLIT, left_by, paid_by
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
@@ -215,7 +215,7 @@ def find_in_order(
     report[LEVEL] = marginal(net, w, q)
     count = extract(within, w, m, oq, room, paths, edges, flows)
     report[PAID] = paid_by(w) if count > 0 else 0.0
-    floor = report[PAID] * nearly
+    floor = left_by(w, room, report[PAID]) * nearly
     report[LENGTH] = find_single(within, pw, oq, room, hops, floor) if in_order > floor else 0
     report[SPLIT] = 0
     return count

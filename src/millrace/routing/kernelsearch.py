@@ -79,6 +79,7 @@ class KernelSearch:
     def __init__(self, graph: Graph, trades: Sequence[Trade], costs: Floats) -> None:
         self._net = graph.net
         self._rooms = Rooms(costs[graph.original])
+        self._scales: list[float] = graph.scale.tolist()
         self.trades = [trades[k] for k in graph.original.tolist()]
         """The trade of each edge of the net."""
         self._scratch: tuple[Work, Moves, PathWork] | None = None
@@ -92,7 +93,7 @@ class KernelSearch:
 
         Single paths that pay less than the part `nearly` of what the flow does are not looked for.
         """
-        within = *self._within(limits), CHUNKS if split else 0, nearly
+        within = *self._within(search, limits), CHUNKS if split else 0, nearly
         return self._found(self._find(search, within), search)
 
     def find_in_order(self, search: Search, path: Ints, limits: Limits, nearly: float) -> Found:
@@ -107,7 +108,7 @@ class KernelSearch:
         order, within = self._order
         top = call(arrange, net, within, order, search, path, path.size)
         there = search._replace(ahead=order.ahead, behind=order.behind, top=top, closed=True)
-        limited = *self._within(limits), nearly
+        limited = *self._within(search, limits), nearly
         outputs = self._edges, self._flows, self._report
         return self._found(call(find_in_order, net, within, *memory, search, there, *limited, *outputs), search)
 
@@ -120,7 +121,7 @@ class KernelSearch:
         """A split that begins with this path; empty if it pays less than `floor` (scaled)."""
         work = self._memory()[2]
         work.single[: path.size] = path
-        room, paths, hops = self._within(limits)
+        room, paths, hops = self._within(search, limits)
         within = room, hops, CHUNKS, min(paths, MAX_PATHS - 1), floor, path.size
         return self._split(work, call(split_wide, self._net, wide, work, search, *within), search)
 
@@ -133,7 +134,7 @@ class KernelSearch:
 
     def flow(self, search: Search, limits: Limits) -> Flow:
         """The dual's flow alone, also for several sources."""
-        return self._flow(self._find(search, (*self._within(limits), FLOW_ALONE, 0.0)))
+        return self._flow(self._find(search, (*self._within(search, limits), FLOW_ALONE, 0.0)))
 
     def _find(self, search: Search, within: tuple[Room, int, int, int, float]) -> int:
         """Run the whole search; the number of the flow's trades."""
@@ -142,12 +143,12 @@ class KernelSearch:
     def paths(
         self, search: Search, limits: Limits, floor: float, *, split: bool, strict: bool = False
     ) -> tuple[list[Trade], Split]:
-        """The best single path that pays more than `floor` (scaled), and the greedy split, over all of the net.
+        """The best single path that pays more than `floor` (scaled, less fees), and the greedy split, over all the net.
 
         With `strict` no paths are followed that are too long for the transaction; else the single one may be.
         """
         _, _, work = self._memory()
-        room, *others = self._within(limits)
+        room, *others = self._within(search, limits)
         within = room._replace(strict=strict), *others, CHUNKS if split else 0, floor
         call(find_paths, self._net, work, search, *within, self._report)
         single = self._list(work.single[: int(self._report[LENGTH])])
@@ -165,9 +166,12 @@ class KernelSearch:
         """Whether a single path could be too long for the limits."""
         return self._rooms.narrow(limits)
 
-    def _within(self, limits: Limits) -> tuple[Room, int, int]:
-        """The room, and the most paths, and pools on one path."""
-        return self._rooms.of(limits), limits.paths, path_hops(limits)
+    def _within(self, search: Search, limits: Limits) -> tuple[Room, int, int]:
+        """The room, with the price of fees at the sink, and the most paths, and pools on one path."""
+        room = self._rooms.of(limits)
+        if limits.toll > 0.0:
+            room = room._replace(price=limits.toll * self._scales[search.sink])
+        return room, limits.paths, path_hops(limits)
 
     def _memory(self) -> tuple[Work, Moves, PathWork]:
         if self._scratch is None:

@@ -15,20 +15,22 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from millrace.dex.steps import in_steps
-from millrace.routing.costs import Cost, Table
+from millrace.routing.costs import FEE_PER_LEG, PROCESSING_DISCOUNT, Cost, Table
 from millrace.routing.net import Floats
 from millrace.routing.shares import WHOLE, Room
 from millrace.routing.venue import Trade
 from millrace.routing.work import MAX_HOPS
 
 BOUNDLESS: Final = Cost(*[1 << 60] * 5)
+_LEGS, _GAS = Cost._fields.index("legs"), Cost._fields.index("gas")
 _KEPT = 32  # limits of which the shares are remembered
 
 
 class Limits(NamedTuple):
     """What a route may use: pools, paths, pools per path, and LP units as tokens between others.
 
-    `budget` is what its trades may take of the transaction, `planned`.
+    `budget` is what its trades may take of the transaction, `planned`. `toll` is the worth of a unit of gas at the full
+    price, in smallest units of the output: what earns less than it adds to the fee is left out. At 0 fees do not count.
     """
 
     pools: int = 64
@@ -36,6 +38,7 @@ class Limits(NamedTuple):
     hops: int = 10
     liquidity: bool = False
     budget: Cost = BOUNDLESS
+    toll: float = 0.0
 
     def less(self, cost: Cost) -> Limits:
         """What is left besides a step that takes so much."""
@@ -57,6 +60,7 @@ class Rooms:
 
     def __init__(self, costs: Floats) -> None:
         self._costs = costs
+        self._fees = costs[:, _LEGS] * FEE_PER_LEG + costs[:, _GAS] / PROCESSING_DISCOUNT
         self._known: OrderedDict[tuple[int, Cost], tuple[Room, float]] = OrderedDict()
         self._asked: Limits | None = None
         self._found = Room(np.zeros(0), False), 0.0
@@ -82,7 +86,7 @@ class Rooms:
             whole = limits.budget._replace(legs=min(limits.pools, limits.budget.legs))
             parts = np.array([1.0 / limit if limit > 0 else 1e300 for limit in whole])
             share = (self._costs * parts).max(axis=1, initial=0.0)
-            found = self._known[key] = Room(share, False), float(share.max(initial=0.0))
+            found = self._known[key] = Room(share, False, self._fees), float(share.max(initial=0.0))
             if len(self._known) > _KEPT:
                 self._known.popitem(last=False)
         else:

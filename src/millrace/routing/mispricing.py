@@ -8,11 +8,12 @@ any order, and the search for the best single path. Both end soon where they can
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from millrace.routing.attempt import Ask, Done, Plans, better, rounding
+from millrace.routing.attempt import Ask, Done, Plans, rounding
 from millrace.routing.kernelsearch import CyclePrices, KernelSearch
 from millrace.routing.limits import path_hops
 from millrace.routing.net import Floats
@@ -64,7 +65,7 @@ class Mispricing:
 
     def best(self, ask: Ask, algorithm: Algorithm, deadline: float) -> Best | None:
         """The best plan that sells an amount for another token; None where the first look finds no path at all."""
-        search, limits = ask.search, ask.limits
+        search, limits, better = ask.search, ask.limits, partial(self._plans.better, ask)
         hops = path_hops(limits)
         edges, paid, complete = self._wide.quick(search, hops)
         if not edges:
@@ -95,5 +96,5 @@ class Mispricing:
         return Best(better(plan, single), single, near, upper, level)
 
     def _scaled(self, ask: Ask, plan: Done | None) -> float:
-        """What a plan pays, in the kernels' units."""
-        return 0.0 if plan is None else plan.amount_out * float(self._scale[ask.search.sink])
+        """What a plan pays, less its fee, in the kernels' units."""
+        return 0.0 if plan is None else max(self._plans.net(ask, plan), 0) * float(self._scale[ask.search.sink])

@@ -21,7 +21,8 @@ from millrace.routing.jit import inlined, kernel
 from millrace.routing.linear import inverse_norm, inverse_times
 from millrace.routing.net import Bools, Floats, Ints, Net
 from millrace.routing.newton import factor_hessian
-from millrace.routing.shares import Room, share_of
+from millrace.routing.rows import count_trades, in_a_row, passes, price_between
+from millrace.routing.shares import Room, fee_of, share_of
 from millrace.routing.work import EDGES, HOLD, MAX_EDGES, MAX_TOKENS, TOKENS, Work
 
 MOVES = 16  # listed: those with the largest profits
@@ -36,6 +37,7 @@ class Moves(NamedTuple):
     edge: Ints  # (move, place): local edges that come in, one behind the other
     size: Ints  # how many
     share: Floats  # of the transaction
+    fee: Floats
     start: Ints  # local token sold
     end: Ints  # local token bought
     z: Floats  # square root of the profit
@@ -52,6 +54,8 @@ class Moves(NamedTuple):
     length: Ints  # by first edge: edges of the row
     before: Floats  # by local edge of the route: share of those before it in the row
     whole: Floats  # by first edge: share of the row
+    owed_before: Floats  # by local edge of the route: fee of those before it in the row
+    owed: Floats  # by first edge: fee of the row
 
 
 def make_moves() -> Moves:
@@ -68,8 +72,8 @@ def make_moves() -> Moves:
 
     edge, s, reach = np.zeros((MOVES, LONGEST), np.int32), np.zeros((MOVES, LONGEST)), np.zeros((MOVES, MAX_TOKENS))
     return Moves(
-        edge, i(), f(), i(), i(), f(), f(), f(), s, reach, f(), b(), b(), f(MAX_TOKENS),
-        i(MAX_EDGES), i(MAX_EDGES), i(MAX_EDGES), f(MAX_EDGES), f(MAX_EDGES),
+        edge, i(), f(), f(), i(), i(), f(), f(), f(), s, reach, f(), b(), b(), f(MAX_TOKENS),
+        i(MAX_EDGES), i(MAX_EDGES), i(MAX_EDGES), f(MAX_EDGES), f(MAX_EDGES), f(MAX_EDGES), f(MAX_EDGES),
     )  # fmt: skip
 
 
@@ -179,20 +183,6 @@ def _choose_ways(net: Net, w: Work) -> None:
 
 
 @inlined
-def _in_a_row(first: tuple[float, float], then: tuple[float, float]) -> tuple[float, float]:
-    """The slopes of two edges in a row: two constant products are one."""
-    between = math.sqrt(first[1] * first[1] + then[0] * then[0])
-    return first[0] * then[0] / between, first[1] * then[1] / between
-
-
-@inlined
-def _between(first: tuple[float, float], then: tuple[float, float], sa: float, sb: float) -> float:
-    """The sqrt(price) of the token between two edges in a row at which one pays what the other takes."""
-    given, taken = first[1], then[0]
-    return (first[0] * given * sa + taken * then[1] * sb) / (given * given + taken * taken)
-
-
-@inlined
 def _offer_two(net: Net, w: Work, m: Moves, count: int, e: int, f: int) -> int:
     """Offer the way in and out of a near token as one move."""
     a, t, b = w.e_a[e], w.e_b[e], w.e_b[f]
@@ -200,13 +190,13 @@ def _offer_two(net: Net, w: Work, m: Moves, count: int, e: int, f: int) -> int:
     z2, ca2, cb2 = _slopes(net, w, f, w.t_s[t], w.t_s[b])
     if a == b or z1 <= 0.0 or z2 <= 0.0:
         return count
-    ca, cb = _in_a_row((ca1, cb1), (ca2, cb2))
+    ca, cb = in_a_row((ca1, cb1), (ca2, cb2))
     z = cb * w.t_s[b] - ca * w.t_s[a]
     count, place = _place(m, count, z)
     if place >= 0:
         _write(m, place, 2, a, b, z, ca, cb)
         m.edge[place, 0], m.edge[place, 1] = e, f
-        m.s[place, 0] = _between((ca1, cb1), (ca2, cb2), w.t_s[a], w.t_s[b])
+        m.s[place, 0] = price_between((ca1, cb1), (ca2, cb2), w.t_s[a], w.t_s[b])
     return count
 
 
@@ -219,15 +209,15 @@ def _offer_three(net: Net, w: Work, m: Moves, count: int, e: int, f: int, g: int
     _, ca3, cb3 = _slopes(net, w, g, w.t_s[u], w.t_s[b])
     if a == b or cb1 <= 0.0 or cb2 <= 0.0 or cb3 <= 0.0:
         return count
-    two = _in_a_row((ca1, cb1), (ca2, cb2))
-    ca, cb = _in_a_row(two, (ca3, cb3))
+    two = in_a_row((ca1, cb1), (ca2, cb2))
+    ca, cb = in_a_row(two, (ca3, cb3))
     z = cb * w.t_s[b] - ca * w.t_s[a]
     count, place = _place(m, count, z)
     if place >= 0:
         _write(m, place, 3, a, b, z, ca, cb)
         m.edge[place, 0], m.edge[place, 1], m.edge[place, 2] = e, f, g
-        m.s[place, 1] = _between(two, (ca3, cb3), w.t_s[a], w.t_s[b])
-        m.s[place, 0] = _between((ca1, cb1), (ca2, cb2), w.t_s[a], m.s[place, 1])
+        m.s[place, 1] = price_between(two, (ca3, cb3), w.t_s[a], w.t_s[b])
+        m.s[place, 0] = price_between((ca1, cb1), (ca2, cb2), w.t_s[a], m.s[place, 1])
     return count
 
 
@@ -253,13 +243,14 @@ def _write(m: Moves, i: int, size: int, a: int, b: int, z: float, ca: float, cb:
 
 @kernel
 def weigh_moves(w: Work, m: Moves, room: Room, count: int) -> None:
-    """Factor the Hessian at the route's prices, and write `M c`, `c' M c` and the share of every listed move."""
+    """Factor the Hessian at the route's prices, and write `M c`, `c' M c`, share and fee of every listed move."""
     size = w.n[TOKENS]
     factor_hessian(w)
     for i in range(count):
-        m.share[i] = 0.0
+        m.share[i], m.fee[i] = 0.0, 0.0
         for h in range(m.size[i]):
             m.share[i] += share_of(w, room, m.edge[i, h])
+            m.fee[i] += fee_of(w, room, m.edge[i, h])
         for t in range(size):
             w.t_step[t] = 0.0
         a, b = m.start[i], m.end[i]
@@ -274,10 +265,10 @@ def weigh_moves(w: Work, m: Moves, room: Room, count: int) -> None:
 
 @kernel
 def best_addition(m: Moves, count: int, left: float) -> int:
-    """The move that gains most of those that take at most the share `left`; -1 if there is none."""
+    """The move that gains most beyond its fee of those that take at most the share `left`; -1 if there is none."""
     best, choice = 0.0, -1
     for i in range(count):
-        gain = m.z[i] * m.z[i] / (1.0 + m.norm[i])
+        gain = m.z[i] * m.z[i] / (1.0 + m.norm[i]) - m.fee[i]
         if gain > best and m.share[i] <= left:
             best, choice = gain, i
     return choice
@@ -289,54 +280,52 @@ def _find_rows(w: Work, m: Moves, room: Room, sources: int) -> None:
 
     Of a token between them `t_list` is the first edge of the row, of others it is -1.
     """
+    count_trades(w)
     for t in range(w.n[TOKENS]):
-        w.t_in[t], w.t_out[t], w.t_list[t], w.t_queue[t] = 0, 0, -1, -1
+        w.t_list[t] = -1
     for e in range(w.n[EDGES]):
         if w.e_use[e]:
-            w.t_in[w.e_b[e]] += 1
-            w.t_out[w.e_a[e]] += 1
-            w.t_queue[w.e_a[e]] = e
             m.row[e], m.place[e], m.length[e] = e, 0, 1
             m.before[e], m.whole[e] = 0.0, share_of(w, room, e)
+            m.owed_before[e], m.owed[e] = 0.0, fee_of(w, room, e)
     for e in range(w.n[EDGES]):
-        if not w.e_use[e] or _passes(w, w.e_a[e], sources):
+        if not w.e_use[e] or passes(w, w.e_a[e], sources):
             continue
         last = e
-        while _passes(w, w.e_b[last], sources):
+        while passes(w, w.e_b[last], sources):
             w.t_list[w.e_b[last]] = e
             last = w.t_queue[w.e_b[last]]
             m.row[last], m.place[last], m.before[last] = e, m.length[e], m.whole[e]
+            m.owed_before[last] = m.owed[e]
             m.length[e] += 1
             m.whole[e] += share_of(w, room, last)
+            m.owed[e] += fee_of(w, room, last)
 
 
 @inlined
-def _freed(w: Work, m: Moves, e: int, i: int) -> float:
-    """The share that goes with an edge if move `i` comes: its row's, up to where the move begins or ends in it."""
+def _freed(w: Work, m: Moves, e: int, i: int) -> tuple[float, float]:
+    """The share and the fee that go with an edge if move `i` comes: its row's, from and to where the move meets it."""
     row = m.row[e]
-    first, last = 0.0, m.whole[row]
+    first, last, owed_first, owed_last = 0.0, m.whole[row], 0.0, m.owed[row]
     if w.t_list[m.start[i]] == row:
         begins = w.t_queue[m.start[i]]
-        first = m.before[begins] if m.place[begins] <= m.place[e] else 0.0
+        if m.place[begins] <= m.place[e]:
+            first, owed_first = m.before[begins], m.owed_before[begins]
     if w.t_list[m.end[i]] == row:
         ends = w.t_queue[m.end[i]]
-        last = m.before[ends] if m.place[ends] > m.place[e] else last
-    return float(last - first)
-
-
-@inlined
-def _passes(w: Work, t: int, sources: int) -> bool:
-    """Whether a token is bought in one pool and sold in one other."""
-    return bool(t > sources and w.t_in[t] == 1 and w.t_out[t] == 1)
+        if m.place[ends] > m.place[e]:
+            last, owed_last = m.before[ends], m.owed_before[ends]
+    return last - first, owed_last - owed_first
 
 
 @kernel
 def best_exchange(
     net: Net, w: Work, m: Moves, sources: int, room: Room, count: int, free: float, spare: int
 ) -> tuple[float, int, int, int]:
-    """The exchange that gains most: its gain, the edge that goes, the move that comes, and another one or -1.
+    """The exchange that gains most: its gain, the edge that goes (-1: none), the moves that come for it, or -1.
 
     `free` is the share of the transaction and `spare` the number of paths free besides. With an edge goes its row.
+    Where fees count, gains are those beyond the fee, and an edge may go for nothing but its fee.
     """
     best, out, choice, also = 0.0, -1, -1, -1
     _find_rows(w, m, room, sources)
@@ -352,14 +341,18 @@ def best_exchange(
         w.t_step[b] = cb
         w.t_step[0] = 0.0
         p, row = min(inverse_norm(w.hess, max(a, b), w.t_step) - 1.0, BRIDGE), m.row[e]
+        if e == row and m.owed[row] + z * z / p > best:
+            best, out, choice, also = m.owed[row] + z * z / p, e, -1, -1
         for i in range(count):
             if e != row and w.t_list[m.start[i]] != row and w.t_list[m.end[i]] != row:
                 continue  # the same as with the first edge of the row
-            left = free + _freed(w, m, e, i) - m.share[i]
+            freed, saved = _freed(w, m, e, i)
+            left = free + freed - m.share[i]
             if left < 0.0:
                 continue
             q, r = cb * m.reach[i, b] - ca * m.reach[i, a], 1.0 + m.norm[i]
             gain, j = (r * z * z - 2.0 * q * z * m.z[i] + p * m.z[i] * m.z[i]) / (p * r - q * q), -1
+            gain += saved - m.fee[i]
             if spare > 0:
                 more, j = _best_besides(m, count, left, i, a, b, z, ca, cb, p)
                 gain += more
@@ -383,7 +376,7 @@ def _best_besides(
         v = m.cb[i] * m.reach[j, m.end[i]] - m.ca[i] * m.reach[j, m.start[i]]
         x, y = (r * u - q * v) / determinant, (p * v - q * u) / determinant
         rest = m.z[j] - x * z - y * m.z[i]
-        gain = rest * rest / max(1.0 + m.norm[j] - x * u - y * v, 1e-9)
+        gain = rest * rest / max(1.0 + m.norm[j] - x * u - y * v, 1e-9) - m.fee[j]
         if rest > 0.0 and gain > best:
             best, choice = gain, j
     return best, choice

@@ -17,7 +17,7 @@ from millrace.routing.edge import best_of_pair, edge_gain, edge_out
 from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Bools, Floats, Ints, Net
 from millrace.routing.parts import FEW, Parts, make_parts
-from millrace.routing.shares import WHOLE, Room, path_share
+from millrace.routing.shares import WHOLE, Room, path_fee, path_share
 from millrace.routing.work import MAX_EDGES, MAX_HOPS
 
 MAX_PATHS = 64
@@ -152,8 +152,11 @@ def best_path(
     hops: int,
     floor: float,
     path: Ints,
+    price: float,
 ) -> int:
     """The path of at most `hops` pools with the most output for `x`, if it beats `floor`; its length or 0.
+
+    Of what an edge pays its fee is taken off, at `price`: of a token on the way what is worth as much at the sink.
 
     In a strict room it takes no more than the share `left` of the transaction: of the paths to a token by so many pools
     the one that brings most is followed, of those that leave something.
@@ -182,6 +185,8 @@ def best_path(
                 pw.work[0] += looked
                 if room.strict and edge >= 0 and pw.taken[level, u] + room.share[edge] > left:
                     continue
+                if price > 0.0 and edge >= 0:
+                    out -= room.fee[edge] * price / (1.0 if ends else behind[v])
                 if ends:
                     if out > best:
                         best, found, last = out, level + 1, edge
@@ -259,7 +264,7 @@ def most_of_ends(net: Net, q: Search) -> float:
 
 @kernel
 def find_single(net: Net, pw: PathWork, q: Search, room: Room, hops: int, floor: float) -> int:
-    """Leave the best single path in `pw.single` if it pays more than `floor`; its length or 0."""
+    """Leave the best single path in `pw.single` if it pays more than `floor`, less its fee; its length or 0."""
     source, amount = q.sources[0], q.amounts[0]
     floor = max(floor, amount) if q.cycle else floor
     pw.work[0] = 0
@@ -267,8 +272,9 @@ def find_single(net: Net, pw: PathWork, q: Search, room: Room, hops: int, floor:
     if room.strict and path_share(room, pw.single, length) > WHOLE:
         length = 0
     if length > 0:  # what the spot path pays is where the search starts from
-        floor = max(floor, run_path(net, pw, pw.single, length, amount, False) * BARELY_LESS)
-    return best_path(net, pw, pw.every, q, room, WHOLE, amount, hops, floor, pw.single)
+        paid = run_path(net, pw, pw.single, length, amount, False) - path_fee(room, pw.single, length)
+        floor = max(floor, paid * BARELY_LESS)
+    return best_path(net, pw, pw.every, q, room, WHOLE, amount, hops, floor, pw.single, room.price)
 
 
 @kernel
@@ -305,7 +311,7 @@ def split_greedy(
             if count == 0:
                 known, best = _known_path(net, pw, q, room, hops, chunk, best)
             best *= 1.0 + 1e-12 if count > 0 else BARELY_LESS
-            length = best_path(net, pw, where, q, room, WHOLE - taken, chunk, hops, best, pw.paths[count])
+            length = best_path(net, pw, where, q, room, WHOLE - taken, chunk, hops, best, pw.paths[count], 0.0)
             length = length if length > 0 else known
             share = path_share(room, pw.paths[count], length)
             if length > 0 and taken + share <= WHOLE:

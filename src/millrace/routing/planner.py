@@ -13,7 +13,7 @@ from millrace.dex.pool import Pool
 from millrace.routing import reverse
 from millrace.routing.costs import NOTHING, Table
 from millrace.routing.liquidity import Desk, Issuers, sell_everything, ways, within
-from millrace.routing.plan import AnyLeg, Execution, PlanError
+from millrace.routing.plan import AnyLeg, Execution, PlanError, cost_of
 from millrace.routing.router import Algorithm, Limits, NoRoute, Route, Router
 from millrace.routing.venue import CurveCache
 from millrace.routing.walk import Walker
@@ -116,12 +116,16 @@ class Planner:
             ):
                 raise NoRoute("no path between tokens within the limits")
             raise PlanError("no plan executes this amount")
-        best = max(found, key=lambda route: route.execution.amount_out)
+        best = max(found, key=lambda route: self._net(route.execution, limits.toll))
         return best._replace(gap=None)
 
     def ways(self, token_in: str, token_out: str) -> list[tuple[Pool | None, Pool | None]]:
         """Pools to redeem the input in, and to mint the output in, if it is LP units; None for neither."""
         return self._ways(token_in, token_out, Limits())
+
+    def _net(self, done: Execution, toll: float) -> int:
+        """What a plan pays, less its fee where that counts."""
+        return done.amount_out - int(self.table.fee(cost_of(done.legs, self.table)) * toll)
 
     def _ways(self, token_in: str, token_out: str, limits: Limits) -> list[tuple[Pool | None, Pool | None]]:
         """Pools to redeem the input in, and to mint the output in."""
@@ -149,13 +153,14 @@ class Planner:
     ) -> list[Route]:
         """Plans that redeem the input, mint the output, or both."""
         routers = self._routers(limits)
+        apart = limits._replace(toll=0.0)  # their parts end in tokens in which the fee is not priced
         found: list[Route] = []
         for first, last in self._ways(token_in, token_out, limits):
             shares: Sequence[float] = ()
             for router in routers:
                 if (found or answered) and time.monotonic() > deadline:
                     return found
-                desk = Desk(router, limits, limits, algorithm)
+                desk = Desk(router, apart, apart, algorithm)
                 with contextlib.suppress(PlanError):
                     if last is not None and not shares:  # one division will do for all
                         shares = desk.divide(token_in, amount_in, first, last)

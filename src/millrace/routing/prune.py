@@ -8,12 +8,14 @@ from millrace.routing.linear import inverse_norm
 from millrace.routing.net import Net
 from millrace.routing.newton import factor_hessian, minimise, settle_flows
 from millrace.routing.ranking import nth_largest
-from millrace.routing.shares import WHOLE, Room, share_of, taken_by
+from millrace.routing.rows import count_trades, passes
+from millrace.routing.shares import WHOLE, Room, fee_of, share_of, taken_by
 from millrace.routing.work import EDGES, HOLD, TOKENS, Work
 
 LEAST_FLOW = 1e-9  # of the total value; thinner edges are dropped
 KEEP = 0.7  # part of the edges that stays in one round of pruning
 KEEP_FAR = 0.5  # the same while the route has more than four times the edges wanted
+ROUNDS = 60
 EXACT_LOSSES_UP_TO = 96  # edges; with more, edges are ranked by profit alone
 
 
@@ -208,15 +210,18 @@ def count_paths(w: Work, sources: int, used: int) -> int:
 def prune(net: Net, w: Work, sources: int, room: Room, paths: int) -> bool:
     """Drop the least useful edges until those that carry flow fit into one transaction, in at most `paths` paths.
 
-    Optimises again after every round. False when the limits leave no route.
+    Then those go whose loss is less than the fee that goes with them. Optimises again after every round. False when the
+    limits leave no route.
     """
-    for attempt in range(60):
+    for attempt in range(ROUNDS):
         settle_flows(w)
         used = mark_carrying(w)
         if used == 0:
             return False
-        taken, more = taken_by(w, room), count_paths(w, sources, used) - paths
-        if taken <= WHOLE and more <= 0:
+        taken, apart = taken_by(w, room), count_paths(w, sources, used)
+        more = apart - paths
+        fits = taken <= WHOLE and more <= 0
+        if fits and (room.price <= 0.0 or apart <= sources or attempt == ROUNDS - 1):
             return True
         wanted = used - max(more, 0)
         if taken > WHOLE:  # so many would fit if all took the same
@@ -231,8 +236,16 @@ def prune(net: Net, w: Work, sources: int, room: Room, paths: int) -> bool:
             _profits(w)
         if taken > WHOLE:
             _weigh(w, room)
+        elif fits:
+            paying = _weigh_by_fees(w, room, sources)
+            if paying >= used:
+                return True
+            target = max(paying, keep) if used > 16 and attempt <= 30 else used - 1
         _keep_best(w, target)
         trim(w, sources)
+        if fits and not _any_used(w):  # they were the way of all others
+            mark_carrying(w)
+            return True
         for e in range(w.n[EDGES]):
             w.e_alive[e] = w.e_use[e]
         minimise(net, w, TOLERANCE, NEWTON_STEPS)
@@ -245,6 +258,40 @@ def _weigh(w: Work, room: Room) -> None:
     for e in range(w.n[EDGES]):
         if w.e_use[e] and w.e_edge[e] != HOLD:
             w.e_loss[e] /= share_of(w, room, e)
+
+
+@inlined
+def _weigh_by_fees(w: Work, room: Room, sources: int) -> int:
+    """Rank edges by what they earn for the fee that goes with their row; how many earn it."""
+    count_trades(w)
+    paying = 0
+    for e in range(w.n[EDGES]):
+        if w.e_use[e] and not passes(w, w.e_a[e], sources):
+            fee, last = fee_of(w, room, e), e
+            while passes(w, w.e_b[last], sources):
+                last = w.t_queue[w.e_b[last]]
+                fee += fee_of(w, room, last)
+            last = e
+            paying += _earns(w, last, fee)
+            while passes(w, w.e_b[last], sources):
+                last = w.t_queue[w.e_b[last]]
+                paying += _earns(w, last, fee)
+    return paying
+
+
+@inlined
+def _earns(w: Work, e: int, fee: float) -> bool:
+    """Divide an edge's loss by its fee; whether it is worth that."""
+    w.e_loss[e] = w.e_loss[e] / fee if fee > 0.0 else 1e300
+    return bool(w.e_loss[e] >= 1.0)
+
+
+@inlined
+def _any_used(w: Work) -> bool:
+    used = False
+    for e in range(w.n[EDGES]):
+        used = used or w.e_use[e]
+    return used
 
 
 @kernel

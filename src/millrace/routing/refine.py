@@ -10,7 +10,7 @@ from millrace.routing.net import Net
 from millrace.routing.newton import evaluate, minimise, settle_flows
 from millrace.routing.profitable import list_profitable
 from millrace.routing.prune import count_paths, mark_carrying, prune, trim
-from millrace.routing.shares import WHOLE, Room, share_of
+from millrace.routing.shares import WHOLE, Room, fees_of, share_of
 from millrace.routing.work import EDGES, TOKENS, Work, compact
 
 STEPS = 64  # additions and exchanges tried in one climb
@@ -24,10 +24,10 @@ HELPS = 1e-9  # relative gain that is worth a step
 def refine(net: Net, w: Work, m: Moves, q: Search, room: Room, paths: int) -> None:
     """Improve the route of the live edges by local search, within the limits.
 
-    At the optimum of a set of edges the dual value is its output, so values compare routes directly. Where what a
-    transaction may do is what binds, the route reached is pushed off its summit once.
+    At the optimum of a set of edges the dual value is its output, so values, less fees, compare routes directly. Where
+    what a transaction may do is what binds, the route reached is pushed off its summit once.
     """
-    best = -1.0
+    best = 0.0
     sources = q.sources.size
     following, _ = settle_route(w, room, sources)
     if count_paths(w, sources, following) < paths:
@@ -35,7 +35,7 @@ def refine(net: Net, w: Work, m: Moves, q: Search, room: Room, paths: int) -> No
     _widen(net, w, room, q)
     for attempt in range(2):
         value, used, taken = _climb(net, w, m, sources, room, paths)
-        if value > best * (1.0 + HELPS):
+        if attempt == 0 or value > best + abs(best) * HELPS:
             best = value
             for e in range(w.n[EDGES]):
                 m.summit[e] = w.e_best[e]
@@ -77,17 +77,19 @@ def _widen(net: Net, w: Work, room: Room, q: Search) -> None:
 
 @kernel
 def _climb(net: Net, w: Work, m: Moves, sources: int, room: Room, paths: int) -> tuple[float, int, float]:
-    """Add and exchange edges until nothing helps; returns the dual value, the number of edges and their share.
+    """Add and exchange edges until nothing helps; returns the value less fees, the number of edges and their share.
 
     The route reached is what is remembered, too.
     """
-    value, used, refused, taken = -1.0, 0, 0, 0.0
+    value, used, refused, taken = 0.0, 0, 0, 0.0
     reached, out = evaluate(net, w), -1
     m.refused[:] = False
     for _ in range(STEPS):
         following, with_it = settle_route(w, room, sources)
         spare = paths - count_paths(w, sources, following)
-        if value < 0.0 or (with_it <= WHOLE and spare >= 0 and reached > value * (1.0 + HELPS)):
+        reached -= fees_of(w, room)
+        helps = following > 0 and reached > value + abs(value) * HELPS
+        if used == 0 or (with_it <= WHOLE and spare >= 0 and helps):
             value, used, taken = reached, following, with_it
             _remember(w)
             if refused > 0:
@@ -101,7 +103,7 @@ def _climb(net: Net, w: Work, m: Moves, sources: int, room: Room, paths: int) ->
             if out < 0 or refused > REFUSALS:
                 break
             m.refused[out] = True
-        promising, out = _take_step(net, w, m, sources, room, WHOLE - taken, spare, value * HELPS)
+        promising, out = _take_step(net, w, m, sources, room, WHOLE - taken, spare, abs(value) * HELPS)
         if not promising:
             break
         reached = minimise(net, w, TOLERANCE, NEWTON_STEPS)
@@ -119,7 +121,7 @@ def _take_step(
     `left` is the share that nothing takes yet. False if nothing gains more than `least`.
     """
     count = list_moves(net, w, m, sources)
-    if count == 0:
+    if count == 0 and room.price <= 0.0:
         return False, -1
     weigh_moves(w, m, room, count)
     choice = best_addition(m, count, left) if spare > 0 else -1
@@ -127,10 +129,11 @@ def _take_step(
         make_move(w, m, choice)
         return True, -1
     gain, out, choice, also = best_exchange(net, w, m, sources, room, count, left, spare)
-    if choice < 0 or gain <= least:
+    if out < 0 or gain <= least:
         return False, -1
     w.e_alive[out] = False
-    make_move(w, m, choice)
+    if choice >= 0:
+        make_move(w, m, choice)
     if also >= 0:
         make_move(w, m, also)
     return True, out

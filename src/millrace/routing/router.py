@@ -15,7 +15,7 @@ import numpy as np
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing import net as nets
-from millrace.routing.attempt import Ask, Done, Plans, better, longest, rounding
+from millrace.routing.attempt import Ask, Done, Plans, longest, rounding
 from millrace.routing.candidates import Search
 from millrace.routing.costs import Table
 from millrace.routing.dust import Dust
@@ -287,12 +287,14 @@ class Router(SpotGraph):
                 return _proven(best, upper)  # no other plan can pay a unit more
         path, split = self._paths(ask, best, found, split=algorithm != "lagrangian")
         # The best single path is the floor of every algorithm.
+        may_pay = self._plans.may_pay
+        path = path if path and may_pay(ask, [path], upper, best) else []
         single = self._plans.of_paths(ask, [path], [1.0], best) if path else None
-        best = better(best, single)
-        if split.paths and (best is None or time.monotonic() < deadline):
-            best = better(best, self._plans.of_paths(ask, *split, single))
+        best = self._plans.better(ask, best, single)
+        if split.paths and (best is None or time.monotonic() < deadline) and may_pay(ask, split.paths, upper, best):
+            best = self._plans.better(ask, best, self._plans.of_paths(ask, *split, single))
         if self.mispriced and (best is None or time.monotonic() < deadline):
-            best = better(best, self._by_wide_path(ask, best))
+            best = self._plans.better(ask, best, self._by_wide_path(ask, best))
         budget = self._doubts(ask, best, single, upper) if path or best is None else 0
         if single is None and self._plans.too_long:
             budget = 0  # no doubt about what the best path pays: it is too long
@@ -302,9 +304,9 @@ class Router(SpotGraph):
         """The answer, after another look in integers of `budget` trades. Raises like `forward`."""
         allowed = HASTY_LOOKS if hurry else BUDGET
         if budget and (best is None or time.monotonic() < deadline):
-            best = better(best, self._by_exact_path(ask, best, budget, allowed))
+            best = self._plans.better(ask, best, self._by_exact_path(ask, best, budget, allowed))
         if self._plans.too_long > (0 if best is None else best.amount_out):
-            best = better(best, self._by_shorter_paths(ask, best, allowed))
+            best = self._plans.better(ask, best, self._by_shorter_paths(ask, best, allowed))
         if ask.search.cycle and (best is None or best.amount_out <= ask.amount_in):
             raise NoRoute("no profitable cycle")
         if best is None and not self.reaches(ask.token_in, ask.token_out, ask.limits):
@@ -338,8 +340,10 @@ class Router(SpotGraph):
         if paid >= found.paid * (1.0 - self._slightly) and gained < self._clearly / 4.0:
             return found.single, found.split
         again = split and not found.split.paths and (len(self._trades) <= LARGE_NET or paid < nearly)
-        floor = paid * (1.0 - self._slightly) / (1.0 + gained)
-        settled = floor <= nearly if found.single else floor >= min(nearly, found.upper_path)
+        fee = (flow.amount_out - self._plans.net(ask, flow)) * self._scales[ask.search.sink]
+        floor = max((paid - fee) * (1.0 - self._slightly) / (1.0 + gained), 0.0)
+        asked = max((found.paid - fee) * (1.0 - self._clearly), 0.0)
+        settled = floor <= asked if found.single else floor >= min(asked, found.upper_path)
         if settled and not again:
             return found.single, found.split
         single, other = self._kernels.paths(ask.search, ask.limits, floor, split=again)
@@ -361,6 +365,7 @@ class Router(SpotGraph):
 
         Raises `NeedsTime`.
         """
+        better = partial(self._plans.better, ask)
         room = self._kernels.room(ask.limits)._replace(strict=True)
         path, split = self._kernels.paths(ask.search, ask.limits, 0.0, split=ask.limits.paths > 1, strict=True)
         found = self._plans.of_paths(ask, [path], [1.0]) if path else None
@@ -372,7 +377,7 @@ class Router(SpotGraph):
 
     def _floor(self, ask: Ask, best: Done | None) -> float:
         """What a path has to pay more than, scaled."""
-        floor = 0.0 if best is None else best.amount_out * self._scales[ask.search.sink]
+        floor = 0.0 if best is None else max(self._plans.net(ask, best), 0) * self._scales[ask.search.sink]
         return max(floor, float(ask.search.amounts[0])) if ask.search.cycle else floor
 
     def _doubts(self, ask: Ask, best: Done | None, single: Done | None, upper: float) -> int:
@@ -384,11 +389,15 @@ class Router(SpotGraph):
         if best is None or not isinstance(single, Walked):
             return BUDGET
         lost, gained = rounding(single), self._gained(ask, best)
-        if best.amount_out >= single.amount_out * (1.0 + lost + gained + NEGLIGIBLE):
+        doubtful = single.amount_out * (lost + gained + NEGLIGIBLE)
+        if self._plans.net(ask, best) >= self._plans.net(ask, single) + doubtful:
             return 0
-        if lost > NEGLIGIBLE:
+        counts, shows = (
+            (SLIGHTLY, SLIGHTLY) if ask.limits.toll > 0.0 else (NEGLIGIBLE, SMALL_GAIN)
+        )  # fees are estimates
+        if lost > counts:
             return COARSE_LOOKS if best.amount_out < upper * (1.0 - SLIGHTLY) else HASTY_LOOKS
-        return SECOND_LOOKS if gained > SMALL_GAIN else self._second_looks
+        return SECOND_LOOKS if gained > shows else self._second_looks
 
     def _by_exact_path(self, ask: Ask, best: Done | None, budget: int, allowed: int) -> Done | None:
         """The best single path in integers, if it pays more than `best`. Raises `NeedsTime`."""

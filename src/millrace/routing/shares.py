@@ -1,8 +1,10 @@
-"""Shares of a transaction in the kernels: how much of it edges, paths and routes take. See `limits.py`."""
+"""What edges, paths and routes take, in the kernels: shares of a transaction, and its fee. See `limits.py`."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+import numpy as np
 
 from millrace.routing.jit import inlined
 from millrace.routing.net import Floats, Ints
@@ -11,20 +13,43 @@ from millrace.routing.work import EDGES, HOLD, Work
 WHOLE = 1.0 + 1e-10  # what shares may add up to: 1 and what adding may be off, far less than a unit of gas (1.7e-9)
 
 
+NO_FEES = np.zeros(1)
+
+
 class Room(NamedTuple):
     """The limits of one question: each edge's share of them, and whether paths that are longer are not even followed.
 
-    Where they are, what is found first may be too long: most questions then are answered sooner.
+    Where they are not strict, what is found first may be too long: most questions then are answered sooner.
+    An edge's fee is the gas that it adds to the fee, at `price` of the sink (scaled) for one; at 0 fees do not count.
     """
 
     share: Floats  # (edge of the net)
     strict: bool
+    fee: Floats = NO_FEES  # (edge of the net); nobody looks at it where the price is 0
+    price: float = 0.0
 
 
 @inlined
 def share_of(w: Work, room: Room, e: int) -> float:
     """The share of an edge of the working set; keeping the input takes nothing."""
     return 0.0 if w.e_edge[e] == HOLD else float(room.share[w.e_edge[e]])
+
+
+@inlined
+def fee_of(w: Work, room: Room, e: int) -> float:
+    """The fee of an edge of the working set, in units of the dual's value."""
+    counts = room.price > 0.0 and w.e_edge[e] != HOLD
+    return float(room.fee[w.e_edge[e]] * room.price / w.unit[0]) if counts else 0.0
+
+
+@inlined
+def fees_of(w: Work, room: Room) -> float:
+    """The fee of the route of the used edges, in units of the dual's value."""
+    total = 0.0
+    for e in range(w.n[EDGES]):
+        if w.e_use[e]:
+            total += fee_of(w, room, e)
+    return total
 
 
 @inlined
@@ -43,4 +68,14 @@ def path_share(room: Room, path: Ints, length: int) -> float:
     total = 0.0
     for h in range(length):
         total += room.share[path[h]]
+    return total
+
+
+@inlined
+def path_fee(room: Room, path: Ints, length: int) -> float:
+    """The fee of a path, in units of the sink (scaled)."""
+    total = 0.0
+    if room.price > 0.0:
+        for h in range(length):
+            total += room.fee[path[h]] * room.price
     return total
