@@ -123,7 +123,7 @@ async def test_a_policy_file_that_is_cut_lets_nobody_in(world: Any) -> None:
     for size in (0, len("[budget]\n"), denied.index("[lists]"), len(denied) - 3):
         file.write_text(denied[:size])
         with contextlib.suppress(PolicyError):
-            world.service._read_policy()
+            world.service.policy_keeper.read()
         policy = world.service.lifecycle.sponsor.policy
         assert policy.budget.per_minute == FEE and policy.lists.deny_senders
         assert b"relayer_policy_rejected 1.0" in generate_latest(make_registry(world.service.measured()))
@@ -161,12 +161,12 @@ async def test_what_was_only_signed_is_broadcast_at_last(world: Any) -> None:
     assert await submit(world, transfer(alice), transfer(alice, 1), kind="sign") == ["ok", "ok"]
     for entry in service.lifecycle.inflight.entries():
         entry.created_ms -= 1
-    await service._broadcast_overdue()
+    await service.tidier.broadcast_overdue()
     (sent,) = await world.api.wait_submitted(1)
     assert sent["nonce"] == 0, "the other one cannot run yet"
     world.service.lifecycle.nonce_moved(alice.public, 1)
     service.book.raise_nonce(alice.public, 1)
-    await service._broadcast_overdue()
+    await service.tidier.broadcast_overdue()
     assert (await world.api.wait_submitted(2))[1]["nonce"] == 1
 
 

@@ -37,7 +37,7 @@ from millrace.chain.transaction import (
     signing_message,
     to_proto,
 )
-from millrace.relayer import app
+from millrace.relayer import app, upkeep
 from millrace.relayer.network import publishing
 from millrace.relayer.rules.slices import PART, STRETCH
 from millrace.relayer.signing.handle import SignerError
@@ -339,8 +339,8 @@ async def test_row_48_a_journal_that_cannot_be_read(world: Any, monkeypatch: pyt
 
     monkeypatch.setattr(service.journal, "_reader", Broken())
     assert await submit(world, tx, transfer(ALICE, 1)) == ["not ready", "ok"]
-    monkeypatch.setattr(app, "POLICY_SECONDS", 0)
-    keeper = asyncio.create_task(service._keep_policy())
+    monkeypatch.setattr(upkeep, "POLICY_SECONDS", 0)
+    keeper = asyncio.create_task(service.policy_keeper.run())
     for _ in range(10):
         await asyncio.sleep(0)
     assert not keeper.done()

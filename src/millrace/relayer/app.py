@@ -39,11 +39,9 @@ from millrace.relayer.metrics import Measured, make_registry
 from millrace.relayer.network.account_source import AccountSource
 from millrace.relayer.network.broadcaster import Broadcaster
 from millrace.relayer.network.chain_api import ChainApi
-from millrace.relayer.network.expired_senders import ExpiredSenders
 from millrace.relayer.network.gossip_peer import Peer
 from millrace.relayer.network.key_balances import KeyBalances
 from millrace.relayer.protocol import topics
-from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy
 from millrace.relayer.rules.policy_file import PolicyFile
 from millrace.relayer.rules.stages import Relayers
@@ -55,6 +53,7 @@ from millrace.relayer.statistics.streams import Statistics
 from millrace.relayer.submission.cosigner import Cosigner
 from millrace.relayer.submission.preparer import Preparer
 from millrace.relayer.submission.submitter import Submitter
+from millrace.relayer.upkeep import PolicyKeeper, Tidier
 from millrace.runtime import http, operators
 from millrace.runtime.doors import Doors, room_for_connections
 from millrace.runtime.origins import Origins
@@ -63,11 +62,7 @@ from millrace.runtime.process import wait_first
 log = logging.getLogger(__name__)
 
 CURSOR_SECONDS = 1.0
-POLICY_SECONDS = 1.0
 HISTORY_SECONDS = 1.0
-TIDY_SECONDS = 60.0
-WRITE_OFFS_AT_ONCE = 200
-TIDY_ACCOUNTS = 64
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 HANDSHAKES, HANDSHAKES_PER_CLIENT = 1_000, 100
 """WebSocket connections without a finished handshake, beside as many sessions as there may be."""
@@ -109,9 +104,9 @@ class Service:
         self.tracker = Tracker()
         self.book = AccountBook()
         kept = Path(settings.data_dir) / policy.KEPT
-        self._policy_file = PolicyFile(settings.policy_file, kept, keeps=True)
+        file = PolicyFile(settings.policy_file, kept, keeps=True)
+        self.policy_keeper = PolicyKeeper(file, settings.policy_file, self.lifecycle, self.journal)
         self._keys = where_keys_are(settings, self.journal.path)
-        self._overdue_turn = 0
         self._background: set[asyncio.Task[None]] = set()
         self._started = contextlib.AsyncExitStack()
         """How each part that was started is stopped, the last one first."""
@@ -121,7 +116,7 @@ class Service:
     async def start(self) -> None:
         """Bring everything up, in the order of need."""
         settings = self.settings
-        self._begin_policy()
+        self.policy_keeper.begin()
         data_dir = Path(settings.data_dir)
         self.identity = identity.read(data_dir)
         identity.check_may_start(data_dir, self.identity)
@@ -167,6 +162,15 @@ class Service:
         )
         self._started.push_async_callback(self.broadcaster.stop)
         self.cosigner = Cosigner(self.lifecycle, lambda: self.signer, self._send)
+        self.tidier = Tidier(
+            self.lifecycle,
+            self.journal,
+            self.fates,
+            self.accounts,
+            self.cosigner,
+            retention_ms=int(settings.retention_hours * HOUR_MS),
+            lifetime_ms=int(settings.lifetime_seconds * 1000),
+        )
         self.submitter = Submitter(
             self.network,
             self.relayers,
@@ -208,10 +212,10 @@ class Service:
         work = [
             self.broadcaster.run(),
             self._keep_cursor(),
-            self._keep_policy(),
+            self.policy_keeper.run(),
             self._keep_keys(),
             self.key_balances.run(),
-            self._tidy(),
+            self.tidier.run(),
             self._keep_history(),
             self.statistics.run(
                 self.shared.audiences[topics.GAS_STATS],
@@ -416,23 +420,6 @@ class Service:
         if last is not None:
             self.journal.keep_cursor(last)
 
-    async def _keep_policy(self) -> None:
-        wrong = self._policy_file.rejected
-        while True:
-            await asyncio.sleep(POLICY_SECONDS)
-            try:
-                self._write_off()
-            except JournalError as error:  # the next second asks again
-                log.error("what is to be written off cannot be read", extra={"error": str(error)})
-            try:
-                if self._policy_file.is_changed and await asyncio.to_thread(self._policy_file.refresh):
-                    self._take_policy()
-                wrong = ""
-            except policy.PolicyError as error:
-                if str(error) != wrong:
-                    log.error("the policy file is not used: the last good one holds", extra={"error": str(error)})
-                wrong = str(error)
-
     async def _keep_keys(self) -> None:
         """Read the key files again when that is asked for, once at a time however often it is asked."""
         while True:
@@ -440,67 +427,11 @@ class Service:
             self.keys_changed.clear()
             await self.rotate()
 
-    def _read_policy(self) -> None:
-        """Take over the policy file if it changed. Raises `PolicyError` when it cannot be used."""
-        if self._policy_file.refresh():
-            self._take_policy()
-
-    def _begin_policy(self) -> None:
-        """The policy of the file, or the last good one where that cannot be used. Raises `PolicyError` without one."""
-        self._policy_file.begin()
-        if self._policy_file.rejected:
-            log.error(
-                "the policy file is not used: the last good one holds", extra={"error": self._policy_file.rejected}
-            )
-        self._take_policy()
-
-    def _take_policy(self) -> None:
-        self.lifecycle.sponsor.policy = self._policy_file.policy
-        if self.settings.policy_file:
-            log.info("policy read", extra={"file": self.settings.policy_file})
-
-    def _write_off(self) -> None:
-        """Write off what an operator asked for by `millrace policy write-off`."""
-        done = 0
-        for client_hash in self.journal.write_offs():
-            if self.lifecycle.write_off(client_hash):
-                log.warning("written off", extra={"client_hash": client_hash.hex()})
-                done += 1
-            if done == WRITE_OFFS_AT_ONCE:
-                return  # the next second goes on
-
     async def _keep_history(self) -> None:
         while True:
             await asyncio.sleep(HISTORY_SECONDS)
             numbers = flatten(self.statistics.payload(len(self.shared.stats_sessions)))
             await self.history.add(time.time_ns() // 1_000_000, numbers)
-
-    async def _tidy(self) -> None:
-        """Forget what is long over, and find out what became of transactions that were given up."""
-        given_up = ExpiredSenders(self.lifecycle.inflight, self.accounts, self.lifecycle.sponsor.written_off.senders)
-        while True:
-            retention_ms = int(self.settings.retention_hours * 3_600_000)
-            self.journal.prune(time.time_ns() // 1_000_000 - retention_ms)
-            await self.fates.prune(time.time_ns() // 1_000_000 - retention_ms)
-            self.lifecycle.sponsor.prune()
-            self.lifecycle.drop_given_up(time.time_ns() // 1_000_000 - int(self.settings.lifetime_seconds * 1000))
-            await given_up.ask(TIDY_ACCOUNTS)
-            await self._broadcast_overdue()
-            await asyncio.sleep(TIDY_SECONDS)
-
-    async def _broadcast_overdue(self) -> None:
-        """Send what was only signed and can run now, once its time is over: what is signed is not hoarded for ever."""
-        seconds = self.lifecycle.sponsor.policy.strangers.sign_only_seconds
-        overdue = self.lifecycle.overdue(time.time_ns() // 1_000_000 - int(seconds * 1000))
-        first = self._overdue_turn if self._overdue_turn < len(overdue) else 0
-        self._overdue_turn = first + TIDY_ACCOUNTS  # in turns: some may never be able to run
-        for entry in overdue[first : first + TIDY_ACCOUNTS]:
-            try:
-                account = await self.accounts.know(entry.tx.sender)
-            except Refused:  # the chain API does not answer: the next round asks again
-                return
-            if account.nonce == entry.tx.nonce and account.balance >= entry.tx.value:
-                self.cosigner.send(entry)
 
     # ---- looking in
 
@@ -509,7 +440,7 @@ class Service:
         return Measured(
             api=self.api,
             journal=self.journal,
-            policy_rejected=lambda: bool(self._policy_file.rejected),
+            policy_rejected=lambda: bool(self.policy_keeper.rejected),
             fates=self.fates,
             signer=lambda: self.signer,
             relayers=self.relayers,

@@ -34,7 +34,7 @@ async def test_row_11_write_off(world: Any) -> None:
     assert wrong.exit_code == 1 and "at risk" in wrong.output
     done = await asyncio.to_thread(CliRunner().invoke, cli.main, ["policy", "write-off", name, *options])
     assert done.exit_code == 0 and ledger.at_risk(key) == fee, "asked for"
-    service._write_off()
+    service.policy_keeper.write_off()
     assert ledger.at_risk(key) == 0 and len(service.lifecycle.inflight) == 0
     assert ledger.left(key, time.monotonic(), Budget(per_minute=fee)) == 0, "it counts as spent"
     await service.journal.flush()
@@ -65,7 +65,7 @@ async def test_row_11_write_off_is_one_step(world: Any) -> None:
         really(look)
 
     service.journal.change = one_by_one
-    service._write_off()
+    service.policy_keeper.write_off()
     await service.journal.flush()
     assert seen[0] == (1, 0) and set(seen[1:]) == {(0, 1)}
 
@@ -78,12 +78,12 @@ async def test_row_11_write_off_of_nothing(world: Any) -> None:
     ask_write_off(service.journal.path, name.hex())
     entry = service.lifecycle.inflight.by_client_hash(name)
     entry.state = "reserved"
-    service._write_off()
+    service.policy_keeper.write_off()
     await service.journal.flush()
     assert service.journal.write_offs() == [name] and len(service.lifecycle.inflight) == 1
     entry.state = "signed"
     service.lifecycle.nonce_moved(ALICE.public, 1)
-    service._write_off()
+    service.policy_keeper.write_off()
     await service.journal.flush()
     assert service.journal.write_offs() == []
     assert service.journal.read("SELECT COUNT(*) FROM audit WHERE event = 'write-off'") == [(0,)]
@@ -113,7 +113,7 @@ async def test_row_11_write_off_of_many(world: Any) -> None:
 
     async def write_off(*options: str) -> tuple[int, str]:
         done = await asyncio.to_thread(CliRunner().invoke, cli.main, [*base, *options])
-        service._write_off()
+        service.policy_keeper.write_off()
         return done.exit_code, done.output
 
     assert (await write_off("--older-than", "3600"))[1].startswith("0 will be written off")

@@ -360,10 +360,10 @@ async def test_policy_is_read_again(world: Any) -> None:
     service, file = world.service, world.folder / "policy.toml"
     file.write_text("[caps]\nvalue = ")
     with pytest.raises(PolicyError, match="policy"):
-        service._read_policy()
+        service.policy_keeper.read()
     assert service.lifecycle.sponsor.policy.caps.value == 5
     file.write_text(seal("[caps]\nvalue = 6"))
-    service._read_policy()
+    service.policy_keeper.read()
     assert service.lifecycle.sponsor.policy.caps.value == 6
 
 

@@ -1,0 +1,138 @@
+"""What a running relayer does every second or minute beside its work: the policy file, write-offs, forgetting."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from millrace.relayer.journal.fates import Fates
+from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.writer import JournalError
+from millrace.relayer.ledger.lifecycle import Lifecycle
+from millrace.relayer.network.account_source import AccountSource
+from millrace.relayer.network.expired_senders import ExpiredSenders
+from millrace.relayer.protocol.reasons import Refused
+from millrace.relayer.rules.policy import PolicyError
+from millrace.relayer.rules.policy_file import PolicyFile
+from millrace.relayer.submission.cosigner import Cosigner
+
+log = logging.getLogger(__name__)
+
+POLICY_SECONDS = 1.0
+WRITE_OFFS_AT_ONCE = 200
+TIDY_SECONDS = 60.0
+TIDY_ACCOUNTS = 64
+
+
+class PolicyKeeper:
+    """Takes over the policy file when it changes, and writes off what an operator asked for."""
+
+    def __init__(self, file: PolicyFile, name: str, lifecycle: Lifecycle, journal: Journal) -> None:
+        """`name`: of the file, as it is set; empty without one."""
+        self._file = file
+        self._name = name
+        self._lifecycle = lifecycle
+        self._journal = journal
+
+    @property
+    def rejected(self) -> str:
+        """Why the file as it is now is not the policy, if so."""
+        return self._file.rejected
+
+    def begin(self) -> None:
+        """The policy of the file, or the last good one where that cannot be used. Raises `PolicyError` without one."""
+        self._file.begin()
+        if self._file.rejected:
+            log.error("the policy file is not used: the last good one holds", extra={"error": self._file.rejected})
+        self._take()
+
+    def read(self) -> None:
+        """Take over the policy file if it changed. Raises `PolicyError` when it cannot be used."""
+        if self._file.refresh():
+            self._take()
+
+    def write_off(self) -> None:
+        """Write off what an operator asked for by `millrace policy write-off`."""
+        done = 0
+        for client_hash in self._journal.write_offs():
+            if self._lifecycle.write_off(client_hash):
+                log.warning("written off", extra={"client_hash": client_hash.hex()})
+                done += 1
+            if done == WRITE_OFFS_AT_ONCE:
+                return  # the next second goes on
+
+    async def run(self) -> None:
+        """Look at both every second, for ever."""
+        wrong = self._file.rejected
+        while True:
+            await asyncio.sleep(POLICY_SECONDS)
+            try:
+                self.write_off()
+            except JournalError as error:  # the next second asks again
+                log.error("what is to be written off cannot be read", extra={"error": str(error)})
+            try:
+                if self._file.is_changed and await asyncio.to_thread(self._file.refresh):
+                    self._take()
+                wrong = ""
+            except PolicyError as error:
+                if str(error) != wrong:
+                    log.error("the policy file is not used: the last good one holds", extra={"error": str(error)})
+                wrong = str(error)
+
+    def _take(self) -> None:
+        self._lifecycle.sponsor.policy = self._file.policy
+        if self._name:
+            log.info("policy read", extra={"file": self._name})
+
+
+class Tidier:
+    """Forgets what is long over, and finds out what became of transactions that were given up."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        journal: Journal,
+        fates: Fates,
+        accounts: AccountSource,
+        cosigner: Cosigner,
+        *,
+        retention_ms: int,
+        lifetime_ms: int,
+    ) -> None:
+        """`retention_ms`: for how long what is over is kept; `lifetime_ms`: for how long what no block has is sent."""
+        self._lifecycle = lifecycle
+        self._journal = journal
+        self._fates = fates
+        self._accounts = accounts
+        self._cosigner = cosigner
+        self._retention_ms = retention_ms
+        self._lifetime_ms = lifetime_ms
+        self._given_up = ExpiredSenders(lifecycle.inflight, accounts, lifecycle.sponsor.written_off.senders)
+        self._overdue_turn = 0
+
+    async def run(self) -> None:
+        """Once a minute, for ever."""
+        while True:
+            kept_since = time.time_ns() // 1_000_000 - self._retention_ms
+            self._journal.prune(kept_since)
+            await self._fates.prune(kept_since)
+            self._lifecycle.sponsor.prune()
+            self._lifecycle.drop_given_up(time.time_ns() // 1_000_000 - self._lifetime_ms)
+            await self._given_up.ask(TIDY_ACCOUNTS)
+            await self.broadcast_overdue()
+            await asyncio.sleep(TIDY_SECONDS)
+
+    async def broadcast_overdue(self) -> None:
+        """Send what was only signed and can run now, once its time is over: what is signed is not hoarded for ever."""
+        seconds = self._lifecycle.sponsor.policy.strangers.sign_only_seconds
+        overdue = self._lifecycle.overdue(time.time_ns() // 1_000_000 - int(seconds * 1000))
+        first = self._overdue_turn if self._overdue_turn < len(overdue) else 0
+        self._overdue_turn = first + TIDY_ACCOUNTS  # in turns: some may never be able to run
+        for entry in overdue[first : first + TIDY_ACCOUNTS]:
+            try:
+                account = await self._accounts.know(entry.tx.sender)
+            except Refused:  # the chain API does not answer: the next round asks again
+                return
+            if account.nonce == entry.tx.nonce and account.balance >= entry.tx.value:
+                self._cosigner.send(entry)
