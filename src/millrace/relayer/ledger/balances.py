@@ -259,6 +259,7 @@ class Balances:
             if held.counts(height, block, reading) or block.at > reading.asked - KEPT_SECONDS:
                 break
             del held.blocks[height]
+            held.folded_height, held.folded_at = max(held.folded_height, height), max(held.folded_at, block.at)
         held.reckon()
 
 
