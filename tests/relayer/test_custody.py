@@ -60,7 +60,7 @@ class Custody(Torture):
     def __init__(self, folder: Path, lease: dict[str, Any]) -> None:
         super().__init__(folder)
         self.lease = lease
-        self.blows = BLOWS if "lease_dir" in lease else max(6, BLOWS // 2)
+        self.blows = BLOWS if "lease_dir" in lease else max(4, BLOWS // 2 - 1)
         self.chance = random.Random(SEED)
         self.folders: list[Path] = []
         """Of which a journal may have signed."""

@@ -491,10 +491,10 @@ async def test_what_is_kept_of_a_transaction_is_not_walked_by_the_collector(worl
     await start(world)
     data = call.encode("ESDTTransfer", b"ABC-123456", b"\5", b"function", b"argument")
     calls = [transfer(ALICE, nonce, data=data, gas_limit=1_000_000) for nonce in range(90)]
-    before = 0
-    for part in (calls[:10], calls[10:]):  # the first ones make what all of them need
+    counts = []
+    for part in (calls[:10], calls[10:50], calls[50:]):  # the first ones make what all of them need
         assert await submit(world, *part, kind="sign") == ["ok"] * len(part)
         await world.service.journal.flush()
         gc.collect()
-        before, walked = len(gc.get_objects()), len(gc.get_objects()) - before
-    assert walked < 80
+        counts.append(len(gc.get_objects()))
+    assert min(counts[1] - counts[0], counts[2] - counts[1]) < 40, "other work makes something now and then, not twice"
