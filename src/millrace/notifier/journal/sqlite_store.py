@@ -53,7 +53,7 @@ _PASSING = {
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_CANTOPEN,
 }  # fmt: skip
-# Memories in `changes` before they are moved to their tables: that takes 30 ms, and a start reads as many in 10 ms.
+# Memories in `changes` before they are moved to their tables: that takes some 50 ms, and a start reads as many in 10.
 _MAX_RECENT = 4096
 _COUNT_EVERY = 1024  # events, between writes of the count of bytes
 _FORGOTTEN_ROWS = 512  # deleted in one transaction at least
