@@ -169,7 +169,7 @@ async def test_an_answer_does_not_fail_for_a_nonce(chain: tuple[Service, ChainAp
     assert status == 200
     assert "nonce" not in body["transaction"]
     assert (await answered(service)).batches[0].transaction.nonce == 0
-    async with service.session.get(service.base + "/metrics") as metrics:
+    async with service.session.get(service.operators + "/metrics") as metrics:
         assert "aggregator_nonces_missed 2.0" in await metrics.text()
 
 
