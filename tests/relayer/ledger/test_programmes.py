@@ -74,7 +74,7 @@ STEPS = st.lists(
 def test_never_over_budget_or_count(
     steps: list[tuple[str, int, int, int]], budget: int, per_user: int, capacity: int
 ) -> None:
-    """What is paid and may have to be paid stays within both, refused is only what would not, and restarts change nothing."""
+    """What is paid or may be stays within both, only what would not is refused, and restarts change nothing."""
     desk = Desk({"launch": programme(budget * UNIT, per_user)}, capacity)
     under_way: dict[int, tuple[bytes, int]] = {}
     paid: list[tuple[bytes, int]] = []
@@ -131,7 +131,7 @@ def test_a_new_policy_counts_what_was_paid() -> None:
 
 
 def test_what_the_policy_names_no_more_is_forgotten_late() -> None:
-    """A programme that is gone keeps what it paid for thirty days, for as long as anything of it may run, and in the policy for ever."""
+    """What it paid is kept for thirty days, while anything of it may run, and for ever in the policy."""
     desk = Desk({"launch": programme(), "other": programme()})
     desk.submit(1, b"s", UNIT, 1000)
     late = 1001 + FORGET_MS

@@ -103,7 +103,9 @@ def test_every_entry_is_compared() -> None:
     """No entry of a programme can be changed without `policy apply` showing it."""
     old = Programme(datetime(2027, 1, 1, tzinfo=UTC), 5, 5, ("a",), ("b",), ("c",))
     for field in Programme.__struct_fields__:
-        value = datetime(2028, 1, 1, tzinfo=UTC) if field == "until" else 6 if field in ("budget", "per_user") else ("z",)
+        value = (
+            datetime(2028, 1, 1, tzinfo=UTC) if field == "until" else 6 if field in ("budget", "per_user") else ("z",)
+        )
         new = msgspec.structs.replace(old, **{field: value})
         (change,) = changes(Policy(programmes={"x": old}), Policy(programmes={"x": new}))
         assert change.name == f"programmes.x.{field}"

@@ -253,6 +253,7 @@ class Sponsor:
         reservation = self._reservations.pop(entry.client_hash, None)
         if reservation is not None:
             self.budgets.refund(reservation, self._clock())
+        self.programmes.close(entry.client_hash, 0)
 
     def close(
         self, entry: Entry, cost: int | None, *, height: int | None = None, written_off: bool = False
