@@ -13,6 +13,7 @@ from relayer_support import GAS_PRICE, RELAYERS, Chain, Client, as_json, entry_o
 
 from millrace.chain import address
 from millrace.chain.transaction import Transaction, chain_hash
+from millrace.relayer.journal import programmes as rows
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.rules.policy import CallName, PolicyError, hash_of_key
@@ -387,3 +388,18 @@ async def test_what_did_not_get_to_the_disk_is_given_back_to_the_programme(
     programmes = world.service.lifecycle.sponsor.programmes
     assert programmes.users("launch") == 0
     assert await submit(world, shopping(0)) == ["ok"] and programmes.users("launch") == 1
+
+
+async def test_a_charge_whose_transaction_is_followed_no_more_counts_as_paid(world: Any) -> None:
+    """What a safe start has ended may have run: the next start counts all of it, once, and leaves nothing open."""
+    await start(world, programme())
+    charge = rows.Charge(b"h" * 32, "launch", b"s" * 32, FEE)
+    world.service.journal.change(lambda connection: rows.write(connection, [charge]))
+    for _ in range(2):
+        await world.service.journal.flush()
+        await world.stop()
+        await start(world, programme())
+        sponsor = world.service.lifecycle.sponsor
+        assert sponsor.programmes.left("launch", sponsor.policy.programmes["launch"], 0) == 99 * FEE
+    assert rows.charges(world.service.journal.read) == []
+    assert [user[:4] for user in rows.users(world.service.journal.read)] == [("launch", b"s" * 32, 1, FEE)]
