@@ -10,6 +10,8 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from millrace.relayer.journal.chain import Kind
 
 SCHEMA = """
@@ -37,7 +39,7 @@ KINDS = (
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 
 
-class Charge(NamedTuple):
+class Charge(msgspec.Struct, frozen=True, gc=False):
     """A transaction that may still run, and the programme that pays for it."""
 
     client_hash: bytes
@@ -58,9 +60,8 @@ class User(NamedTuple):
 
 def write(connection: sqlite3.Connection, charges: Sequence[Charge]) -> None:
     """Keep charges, in the commit of their submissions. What was given back may be charged again."""
-    connection.executemany(
-        "INSERT OR REPLACE INTO programme_charges VALUES (?, ?, ?, ?)", [(*item[:3], str(item.fee)) for item in charges]
-    )
+    values = [(item.client_hash, item.programme, item.sender, str(item.fee)) for item in charges]
+    connection.executemany("INSERT OR REPLACE INTO programme_charges VALUES (?, ?, ?, ?)", values)
 
 
 def end(connection: sqlite3.Connection, client_hash: bytes, cost: int, time_ms: int) -> None:
