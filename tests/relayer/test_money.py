@@ -7,13 +7,18 @@ import time
 from typing import Any
 
 import aiohttp
+import pytest
 from prometheus_client import generate_latest
-from relayer_support import GAS_PRICE, RELAYERS, Chain, Client, as_json, entry_of, start, submit, transfer, wallet
+from relayer_support import GAS_PRICE, RELAYERS, Chain, Client, as_json, entry_of, raw, start, submit, transfer, wallet
 
 from millrace.chain import address
 from millrace.chain.transaction import Transaction, chain_hash
+from millrace.relayer.journal import programmes as rows
+from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.rules.policy import CallName, PolicyError, hash_of_key
+from millrace.relayer.rules.stages import Origin
+from millrace.relayer.submission.batch import Accepted
 
 FEE = 100_000 * GAS_PRICE
 """What a transfer can cost; blocks charge half of it."""
@@ -283,3 +288,118 @@ async def test_what_was_written_off_has_to_be_payable_until_its_nonce_is_used(wo
     assert world.service.lifecycle.sponsor.committed(KEY) == 0
     assert chain_hash(entry.tx) == entry.chain_hash
     assert world.service.lifecycle.sponsor.balances.lower_bound(KEY) == FEE, "it ran after all, and is paid"
+
+
+SHOP = wallet(1, 60).public
+"""Who a programme pays transfers to."""
+
+
+def programme(**entries: object) -> str:
+    """A policy in which hardly any stranger is sponsored, with a programme for transfers to the shop."""
+    lines = {
+        "receivers": f'["{address.encode(SHOP)}"]',
+        "functions": '[""]',
+        "until": "2999-01-01T00:00:00Z",
+        "budget": 100 * FEE,
+        "per_user": 100,
+    } | entries
+    table = "\n".join(f"{name} = {value}" for name, value in lines.items())
+    return (
+        f"[budget]\nper_minute = {40 * FEE}\n[caps]\nfee = {FEE}\n"
+        f"[strangers]\nreceiver_percent = 10\nsponsor_below = 1\n[programmes.launch]\n{table}\n"
+    )
+
+
+def shopping(number: int, nonce: int = 0) -> Transaction:
+    return transfer(wallet(1, number), nonce, receiver=SHOP)
+
+
+async def test_a_programme_pays_what_strangers_do_not_get(world: Any) -> None:
+    """What matches is bound by no share of its receiver and by no need; the same to somebody else is."""
+    await start(world, programme())
+    answers = await submit(world, *map(shopping, range(8)))
+    assert answers == ["ok"] * 8, "a share of its receiver is four"
+    assert await submit(world, transfer(wallet(1, 9))) == ["sender not allowed"], "no programme pays it"
+    metrics = generate_latest(make_registry(world.service.measured())).decode()
+    assert f'relayer_programme_left{{programme="launch"}} {92 * FEE / EGLD}' in metrics
+    assert 'relayer_programme_users{programme="launch"} 8.0' in metrics
+
+
+async def test_a_programme_that_has_ended_pays_nothing(world: Any) -> None:
+    """After its end a programme's transactions are judged as strangers'."""
+    await start(world, programme(until="2020-01-01T00:00:00Z"))
+    assert await submit(world, shopping(0)) == ["sender not allowed"]
+    assert world.service.lifecycle.sponsor.programmes.users("launch") == 0
+
+
+async def test_the_bounds_of_a_programme_hold_over_restarts(world: Any) -> None:
+    """Count and budget are what they were, whether a transaction was over or under way when the service stopped."""
+    policy = programme(per_user=2, budget=3 * FEE)
+    await start(world, policy)
+    sponsor, left = world.service.lifecycle.sponsor, []
+
+    def note() -> int:
+        sponsor = world.service.lifecycle.sponsor
+        left.append(sponsor.programmes.left("launch", sponsor.policy.programmes["launch"], 0))
+        return left[-1]
+
+    assert await submit(world, *(shopping(0, nonce) for nonce in range(3))) == ["ok", "ok", "sender not allowed"]
+    Chain(world, 1).final([entry_of(world, shopping(0)).tx])
+    assert note() == 3 * FEE - FEE // 2 - FEE
+    for _ in range(2):
+        await world.service.journal.flush()
+        await world.stop()
+        await start(world, policy)
+        assert note() == left[0] and world.service.lifecycle.sponsor is not sponsor
+        world.api.set(wallet(1).public, 1, EGLD)
+        assert await submit(world, shopping(0, 2)) == ["sender not allowed"], "its count is used up"
+    assert await submit(world, shopping(1), shopping(2)) == ["ok", "sender not allowed"], "half a fee is left"
+    world.service.lifecycle.nonce_moved(wallet(1, 1).public, 1)
+    assert note() == left[0], "what was superseded cost nothing"
+    assert await submit(world, shopping(2)) == ["ok"]
+
+
+async def test_what_is_not_paid_by_the_key_is_not_charged_to_the_programme(world: Any) -> None:
+    """A refusal takes nothing of a programme, nor what a person pays; what is written off counts as paid."""
+    await start(world, programme().replace(f"per_minute = {40 * FEE}", f"per_minute = {2 * FEE}") + "[people.wallet]\n")
+    submitter, lifecycle = world.service.submitter, world.service.lifecycle
+    batch = await submitter.take(Origin("relay", "ip", "wallet"), [raw(shopping(2))])
+    assert isinstance((await submitter.finish(batch))[0], Accepted)
+    assert lifecycle.sponsor.programmes.users("launch") == 0
+    assert await submit(world, shopping(0), shopping(1)) == ["ok", "budget exhausted"]
+    assert lifecycle.sponsor.programmes.users("launch") == 1
+    entry = entry_of(world, shopping(0))
+    assert lifecycle.write_off(entry.client_hash)
+    assert lifecycle.sponsor.programmes.left("launch", lifecycle.sponsor.policy.programmes["launch"], 0) == 99 * FEE
+
+
+async def test_what_did_not_get_to_the_disk_is_given_back_to_the_programme(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A submission whose row cannot be written takes neither budget nor count, and may come again."""
+    await start(world, programme(per_user=1, budget=FEE))
+
+    async def full(*_: object) -> None:
+        raise JournalError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.service.journal, "append", full)
+        assert await submit(world, shopping(0)) != ["ok"]
+    programmes = world.service.lifecycle.sponsor.programmes
+    assert programmes.users("launch") == 0
+    assert await submit(world, shopping(0)) == ["ok"] and programmes.users("launch") == 1
+
+
+async def test_a_charge_whose_transaction_is_followed_no_more_counts_as_paid(world: Any) -> None:
+    """What a safe start has ended may have run: the next start counts all of it, once, and leaves nothing open."""
+    await start(world, programme())
+    charge = rows.Charge(b"h" * 32, "launch", b"s" * 32, FEE)
+    world.service.journal.change(lambda connection: rows.write(connection, [charge]))
+    for _ in range(2):
+        await world.service.journal.flush()
+        await world.stop()
+        await start(world, programme())
+        sponsor = world.service.lifecycle.sponsor
+        assert sponsor.programmes.left("launch", sponsor.policy.programmes["launch"], 0) == 99 * FEE
+    assert rows.charges(world.service.journal.read) == []
+    assert [user[:4] for user in rows.users(world.service.journal.read)] == [("launch", b"s" * 32, 1, FEE)]

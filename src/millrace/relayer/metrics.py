@@ -22,6 +22,7 @@ from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.lease_keeper import LeaseKeeper
 from millrace.relayer.ledger.accounts import AccountBook
 from millrace.relayer.ledger.lifecycle import Lifecycle
+from millrace.relayer.ledger.sponsor import Sponsor
 from millrace.relayer.network.account_source import AccountSource
 from millrace.relayer.network.broadcaster import Broadcaster
 from millrace.relayer.network.chain_api import ChainApi
@@ -203,6 +204,7 @@ class _RelayerCollector(Collector):
                 low.add_metric(labels, int(state.is_low))
                 empty.add_metric(labels, state.seconds_to_empty)
         yield from (left, risk, balance, low, written_off, pays, empty)
+        yield from _programmes(sponsor)
         receivers = CounterMetricFamily(
             "relayer_receiver_fees", "EGLD paid for transactions to a receiver; the largest.", labels=["receiver"]
         )
@@ -252,3 +254,16 @@ class _RelayerCollector(Collector):
         ):
             yield CounterMetricFamily(f"relayer_gossip_{name}", text, value=value)
         yield GaugeMetricFamily("relayer_gossip_peers", "Connected peers.", value=stats.connected_peers)
+
+
+def _programmes(sponsor: Sponsor) -> Iterator[Metric]:
+    """What is left of the policy's programmes."""
+    left = GaugeMetricFamily("relayer_programme_left", "EGLD a programme may still pay.", labels=["programme"])
+    users = GaugeMetricFamily(
+        "relayer_programme_users", "Senders a programme has paid for; 100000 at most.", labels=["programme"]
+    )
+    now_ms = time.time_ns() // 1_000_000
+    for name, programme in sponsor.policy.programmes.items():
+        left.add_metric([name], sponsor.programmes.left(name, programme, now_ms) / 10**18)
+        users.add_metric([name], sponsor.programmes.users(name))
+    yield from (left, users)

@@ -14,7 +14,7 @@ import msgspec
 from relayer_support import transfer, wallet, with_identity
 
 from millrace.chain.transaction import client_hash, to_proto
-from millrace.relayer.journal import audit, memory, outcomes
+from millrace.relayer.journal import audit, memory, outcomes, programmes
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.submissions import Record
 
@@ -34,6 +34,11 @@ def row(nonce: int, data: bytes = b"", **changes: object) -> Record:
     return msgspec.structs.replace(made, **changes)
 
 
+def charge(nonce: int) -> programmes.Charge:
+    """What a programme is charged for a row."""
+    return programmes.Charge(row(nonce).client_hash, "launch", ALICE.public, 10)
+
+
 def over(nonce: int) -> Callable[[sqlite3.Connection], None]:
     """What the end of a transaction writes."""
     item = row(nonce)
@@ -45,6 +50,7 @@ def over(nonce: int) -> Callable[[sqlite3.Connection], None]:
             (item.sender, nonce),
         )
         audit.write(connection, [(5000, "settle", item.relayer or b"", item.sender, nonce, item.client_hash, 7)])
+        programmes.end(connection, item.client_hash, 7, 5000)
         outcomes.write(
             connection, outcomes.Outcome(item.client_hash, 5000, item.relayer or b"", item.sender, None, 7, False)
         )
@@ -67,7 +73,7 @@ async def make(folder: Path, mark_path: str = "") -> Folders:
     journal.open()
     try:
         for start in (OPEN, OVER):
-            await journal.append([row(nonce) for nonce in start])
+            await journal.append([row(nonce) for nonce in start], [charge(nonce) for nonce in start])
             journal.cosigned([(ALICE.public, nonce, b"%064d" % nonce) for nonce in start])
         for nonce in OVER:
             journal.change(over(nonce))
@@ -78,7 +84,7 @@ async def make(folder: Path, mark_path: str = "") -> Folders:
         other.execute("PRAGMA wal_checkpoint(PASSIVE)")
         shutil.copytree(live, folder / "older")
         for nonce in LATER:
-            await journal.append([row(nonce)])
+            await journal.append([row(nonce)], [charge(nonce)])
         journal.cosigned([(ALICE.public, nonce, b"%064d" % nonce) for nonce in LATER])
         await journal.flush()
         shutil.copytree(live, folder / "now")

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from relayer_damage import contents, make, row
+from relayer_damage import charge, contents, make, row
 from relayer_support import start, submit, transfer, wallet, with_identity
 
-from millrace.relayer.journal import chain, identity, journal, memory
+from millrace.relayer.journal import chain, identity, journal, memory, programmes
 from millrace.relayer.journal.identity import Identity, State
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.mark import NOTHING, Mark
@@ -232,3 +232,38 @@ async def test_row_53_a_whole_relayer_that_was_killed(world: Any) -> None:
     assert await submit(world, *sent) == ["ok"] * 3
     for nonce in range(3):
         assert await submit(world, transfer(ALICE, nonce, data=b"x")) != ["ok"]
+
+
+async def test_a_journal_without_programmes_gets_their_tables(tmp_path: Path) -> None:
+    """A chained journal of version 4 is whole without them, may be amended, and goes on in the same chain with them."""
+    folder = (await make(tmp_path)).now
+    path, owner = folder / "journal.sqlite", identity.read(folder)
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        "DROP TABLE programme_charges; DROP TABLE programme_users; UPDATE meta SET value = '4' WHERE name = 'schema'"
+    )
+    connection.close()
+    mark = Mark(memory.mark_place(path, ""), owner.id)
+    memory.accept(path, mark, owner)
+    with memory.amended(path, mark, owner) as changed:
+        changed.execute("INSERT INTO imported_claims VALUES (x'01', 5, x'02')")
+    before = memory.recall(path, mark, owner)
+    assert before is not None
+    for nonce in (200, 201):  # the second time nothing is left to be done
+        again = opened(path)
+        assert again.read("SELECT value FROM meta WHERE name = 'schema'") == [("5",)]
+        assert len(programmes.charges(again.read)) == nonce - 200
+        await again.append([row(nonce)], [charge(nonce)])
+        await again.close()
+    after = memory.recall(path, mark, owner)
+    assert after is not None and after.sequence > before.sequence
+
+
+async def test_a_lost_table_of_programmes_is_told(tmp_path: Path) -> None:
+    """Who takes a whole table out of the file is found out like who takes out a row."""
+    folder = (await make(tmp_path)).now
+    connection = sqlite3.connect(folder / "journal.sqlite")
+    connection.execute("DROP TABLE programme_charges")
+    connection.close()
+    with pytest.raises(JournalError, match="changed, lost or put in"):
+        Journal(folder / "journal.sqlite").open()

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from millrace.chain import address
 from millrace.chain.transaction import Transaction, TransactionError, from_proto
-from millrace.relayer.journal import audit, chain, claims, identity, memory, outcomes
+from millrace.relayer.journal import audit, chain, claims, identity, memory, outcomes, programmes
 from millrace.relayer.journal import submissions as rows
 from millrace.relayer.journal.chain import Chain, Chained, Link
 from millrace.relayer.journal.checkpoints import Checkpoints
@@ -39,6 +39,7 @@ _SCHEMA = f"""
 {rows.SCHEMA}
 {chain.SCHEMA}
 {claims.SCHEMA}
+{programmes.SCHEMA}
 CREATE TABLE IF NOT EXISTS write_offs (client_hash BLOB PRIMARY KEY, time_ms INTEGER NOT NULL) WITHOUT ROWID;
 """
 
@@ -132,8 +133,8 @@ class Journal:
         """Groups committed, or tried."""
         return 0 if self._writer is None else self._writer.commits
 
-    async def append(self, records: Sequence[Record]) -> None:
-        """Write new rows; returns when they are on disk.
+    async def append(self, records: Sequence[Record], charges: Sequence[programmes.Charge] = ()) -> None:
+        """Write new rows, and what programmes are charged for them; returns when they are on disk.
 
         Raises `JournalFull`, or `JournalError` when the disk fails or a row's (sender, nonce) is held by
         another that may still run; then none of them is there.
@@ -148,6 +149,8 @@ class Journal:
             if rows.insert(connection, records) != len(records):
                 raise NonceTaken("a nonce of this sender is taken")
             audit.write(connection, lines)
+            if charges:
+                programmes.write(connection, charges)
 
         self.records += len(records)
         await self._open_writer().commit(write)
@@ -282,19 +285,25 @@ def drop_write_off(connection: sqlite3.Connection, client_hash: bytes) -> None:
 def _begin(connection: Chained, owner: identity.Identity, last: Link | None) -> Link:
     """Make the tables that are missing, bring earlier versions up to date; the last link after that, in one commit."""
     to_this_version = bring_up_to_date(connection)
-    before = chain.schema_sum(connection, memory.KINDS, owner.id)
+    before = _unwatched(connection, owner)
     connection.executescript(f"BEGIN IMMEDIATE;{to_this_version}{_SCHEMA}")
     try:
         if last is None:
             identity.bind(connection, owner)
             last = chain.begin(connection, memory.KINDS, owner.id)
-        elif (after := chain.schema_sum(connection, memory.KINDS, owner.id)) != before:
+        elif (after := _unwatched(connection, owner)) != before:
             last = chain.extend(connection, owner.id, last, after - before)
     except BaseException:
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
     return last
+
+
+def _unwatched(connection: sqlite3.Connection, owner: identity.Identity) -> int:
+    """The sum over what bringing a file up to date changes: tables, and the version in `meta`."""
+    rows = connection.execute(memory.META.query).fetchall()
+    return chain.schema_sum(connection, memory.KINDS, owner.id) + chain.sum_of(map(chain.content, rows), owner.id)
 
 
 def _advice(error: Exception) -> str:

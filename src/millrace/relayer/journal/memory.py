@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from millrace.chain import address
-from millrace.relayer.journal import audit, chain, outcomes, submissions
+from millrace.relayer.journal import audit, chain, outcomes, programmes, submissions
 from millrace.relayer.journal.chain import Chain, Chained, ChainError, Kind, Link
 from millrace.relayer.journal.identity import Identity
 from millrace.relayer.journal.mark import FILE, NOTHING, Mark, MarkError, Seen, check_holds, check_is_newest
@@ -23,13 +23,15 @@ from millrace.relayer.journal.versions import check_known
 
 log = logging.getLogger(__name__)
 
+META = Kind("meta", "meta", (), ("{}name", "{}value"))
 KINDS = (
     *submissions.KINDS,
     audit.KIND,
     outcomes.KIND,
-    Kind("meta", "meta", (), ("{}name", "{}value")),
+    META,
     Kind("claim", "imported_claims", ("{}sender", "{}client_hash"), ("{}nonce",)),
     Kind("first", "first_seen", ("{}sender",), ("{}epoch", "{}nonce")),
+    *programmes.KINDS,
 )
 """What may not be lost or changed. Wishes (`write_offs`) are put in by other processes; one that was changed or lost is
 none, as it names a transaction by its hash, and its operator sees that its fee is still at risk."""

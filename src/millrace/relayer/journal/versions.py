@@ -9,9 +9,9 @@ from millrace.relayer.journal import submissions
 
 log = logging.getLogger(__name__)
 
-VERSION = 4
-"""1 kept the hash of the bytes to be signed; 1 and 2 kept rows by sender, with our signature inside the transaction; 3
-had no chain."""
+VERSION = 5
+"""1 kept the hash of the bytes to be signed; 1 and 2 kept rows by sender, with our signature inside the transaction;
+3 had no chain; 4 no programmes."""
 
 _META = "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 
@@ -26,7 +26,7 @@ class UnknownVersion(sqlite3.DatabaseError):
 
 
 def bring_up_to_date(connection: sqlite3.Connection) -> str:
-    """Make a file of version 1 or 2 one of version 3, in one commit; what makes one of this from what is there now.
+    """Make a file of version 1 or 2 one of version 3, in one commit; what makes one of this version from that or 4.
 
     Raises `sqlite3.Error`. `check_known` comes first.
     """
@@ -39,7 +39,7 @@ def bring_up_to_date(connection: sqlite3.Connection) -> str:
             _mend_signed_twice(connection)
         connection.executescript(_FROM_2)
         found = "3"
-    return _FROM_3 if found == "3" else ""
+    return {"3": _FROM_3, "4": _FROM_4}.get(found, "")
 
 
 def check_known(connection: sqlite3.Connection) -> None:
@@ -53,9 +53,10 @@ def check_known(connection: sqlite3.Connection) -> None:
             )
 
 
+_FROM_4 = f"UPDATE meta SET value = '{VERSION}' WHERE name = 'schema';"
 _FROM_3 = f"""
 DROP TRIGGER IF EXISTS signatures_go_with_submissions;
-UPDATE meta SET value = '{VERSION}' WHERE name = 'schema';
+{_FROM_4}
 """
 _FROM_2 = f"""
 BEGIN IMMEDIATE;

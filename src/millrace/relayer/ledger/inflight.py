@@ -66,6 +66,8 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """Why it is over, if it was never accepted."""
     person: str = ""
     """Who asked, if that was told by an API key."""
+    programme: str = ""
+    """Which of the policy's programmes pays, until its row is written; then the journal tells."""
     losses: int = 0
     """How often events had been lost when it began, as `Lifecycle.events_lost` counts."""
     waiters: tuple[asyncio.Future[None], ...] = ()

@@ -14,7 +14,7 @@ from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction, early_hashes
 from millrace.relayer.blocks.facts import BlockFacts
-from millrace.relayer.journal import at_risk, audit
+from millrace.relayer.journal import at_risk, audit, programmes
 from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
 from millrace.relayer.journal.recovery import SafeStart
 from millrace.relayer.journal.submissions import Record
@@ -114,7 +114,8 @@ class Lifecycle:
                 raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it costs its relayer {fee}, which has not as much"))
         if not sponsored:
             return fee
-        checks.check_need(account, origin, self.sponsor.policy)
+        if not self.sponsor.programme_for(examined):
+            checks.check_need(account, origin, self.sponsor.policy)
         fee = self.sponsor.check(examined, self.inflight.owed(tx.relayer))
         if self.safe_start is not None:  # behind the sponsor's checks: it may still be waiting
             self._check_known(self.safe_start, tx, parsed.client_hash, account)
@@ -389,6 +390,7 @@ class Lifecycle:
         entry.state = "over"
         _tell(entry)
         line = self.sponsor.close(entry, cost, height=height, written_off=written_off)
+        charged, at = self.sponsor.programmes.close(entry.client_hash, cost or 0), self._wall_ms()
         if state != "finished":
             self.fates.over(entry, "written off" if written_off else state, None, None)
         # What was written off may still run: as it has not ended, its row is never pruned and keeps its nonce taken.
@@ -401,6 +403,8 @@ class Lifecycle:
             )
             if line is not None:
                 audit.write(connection, [line])
+            if charged is not None:
+                programmes.end(connection, entry.client_hash, charged, at)
             if written_off:
                 drop_write_off(connection, entry.client_hash)
 
@@ -446,6 +450,11 @@ def record_of(entry: Entry) -> Record:
         state="journalled",
         broadcast=entry.kind != "sign",
     )
+
+
+def charge_of(entry: Entry) -> programmes.Charge:
+    """What the journal keeps of an entry that a programme pays for."""
+    return programmes.Charge(entry.client_hash, entry.programme, entry.tx.sender, entry.fee)
 
 
 _ROW = "sender = ? AND nonce = ? AND client_hash = ?"

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from millrace.chain import address
+from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction
 from millrace.relayer.journal import audit, outcomes
+from millrace.relayer.journal import programmes as programme_rows
 from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.journal import Journal, transaction_of
 from millrace.relayer.journal.outcomes import Outcome
@@ -21,6 +23,7 @@ from millrace.relayer.journal.submissions import Record
 from millrace.relayer.ledger.balances import LAG_SECONDS, Balances
 from millrace.relayer.ledger.budget import Budgets, Reservation, Spender, Undecided
 from millrace.relayer.ledger.inflight import Entry
+from millrace.relayer.ledger.programmes import Programmes
 from millrace.relayer.ledger.reputation import Reputation
 from millrace.relayer.ledger.windows import HOUR
 from millrace.relayer.ledger.written_off import WrittenOff, WrittenOffFee
@@ -93,6 +96,7 @@ class Sponsor:
         self._reservations: dict[bytes, Reservation] = {}
         self._sponsored: OrderedDict[bytes, _Sponsored] = OrderedDict()
         self.written_off = WrittenOff()
+        self.programmes = Programmes()
 
     # ---- before it is signed
 
@@ -133,7 +137,8 @@ class Sponsor:
 
     def check_room(self, entry: Entry) -> None:
         """Raise `Refused` unless `reserve` would take this entry now. Takes nothing."""
-        self.budgets.check(self._spender(entry), entry.fee, self._clock(), self.policy.budget, self.policy.quotas)
+        who = self._spender(entry, self._programme_of(entry))
+        self.budgets.check(who, entry.fee, self._clock(), self.policy.budget, self.policy.quotas)
 
     # ---- what keys hold
 
@@ -169,17 +174,38 @@ class Sponsor:
         return math.inf if spendable is None or rate <= 0 else max(0, spendable) / rate
 
     def reserve(self, entry: Entry) -> None:
-        """Take the entry's fee from budget and quotas: from all of them, or from none and `Refused`."""
+        """Take the entry's fee from budget, quotas and programme: from all of them, or from none and `Refused`."""
+        entry.programme = self._programme_of(entry)
         self._reservations[entry.client_hash] = self.budgets.reserve(
-            self._spender(entry),
+            self._spender(entry, entry.programme),
             entry.fee,
             self._clock(),
             self.policy.budget,
             self.policy.quotas,
             sign_only=entry.kind == "sign",
         )
+        if entry.programme:
+            charge = programme_rows.Charge(entry.client_hash, entry.programme, entry.tx.sender, entry.fee)
+            self.programmes.take(charge, self._wall_ms())
 
-    def _spender(self, entry: Entry) -> Spender:
+    def programme_for(self, examined: Examined) -> str:
+        """Which programme would pay for it now; empty without one. Takes nothing."""
+        if not self.policy.programmes:
+            return ""
+        return self._programme_of(Entry.of(examined, initially_paid_fee(examined.parsed.tx, self._network.gas), 0))
+
+    def _programme_of(self, entry: Entry) -> str:
+        """The same of an entry. Who is known by an API key has a budget of their own, and is in no programme."""
+        rules = self.policy
+        if not rules.programmes or entry.person in rules.people:
+            return ""
+        assert entry.target is not None
+        target = entry.target
+        return self.programmes.paying(
+            rules.programmes, entry.tx.sender, target.receiver, target.function, entry.fee, self._wall_ms()
+        )
+
+    def _spender(self, entry: Entry, programme: str) -> Spender:
         """Whom the entry's fee is charged to."""
         tx = entry.tx
         assert entry.target is not None
@@ -187,7 +213,7 @@ class Sponsor:
         call = outcomes.call_of(target)
         if call is not None:
             call = self.reputation.name_of(call)
-        strangers = self._strangers(target)
+        strangers = self._strangers(target, is_paid=bool(programme))
         person = rules.people.get(entry.person)
         if person is None:
             return Spender(tx.relayer, tx.sender, entry.ip, target.receiver, call, strangers, rules.caps.fee)
@@ -201,11 +227,11 @@ class Sponsor:
         )
         return Spender(tx.relayer, tx.sender, None, None, person=entry.person, own=own)
 
-    def _strangers(self, target: Target) -> Strangers:
-        """The shares of whoever sends this; what the relayer is run for has none of its own."""
+    def _strangers(self, target: Target, *, is_paid: bool) -> Strangers:
+        """The shares of whoever sends this; what the relayer is run for, or a programme pays, has none of its own."""
         rules = self.policy
         listed = rules.lists.allow_receivers + rules.lists.allow_contracts
-        if listed and address.encode(target.receiver) in listed:
+        if is_paid or (listed and address.encode(target.receiver) in listed):
             return msgspec.structs.replace(rules.strangers, receiver_percent=100, function_percent=100)
         return rules.strangers
 
@@ -227,6 +253,7 @@ class Sponsor:
         reservation = self._reservations.pop(entry.client_hash, None)
         if reservation is not None:
             self.budgets.refund(reservation, self._clock())
+        self.programmes.close(entry.client_hash, 0)
 
     def close(
         self, entry: Entry, cost: int | None, *, height: int | None = None, written_off: bool = False
@@ -284,11 +311,14 @@ class Sponsor:
         return over
 
     def prune(self) -> None:
-        """Forget outcomes that count nowhere any more."""
+        """Forget outcomes that count nowhere any more, and programmes long gone."""
         before = self._wall_ms() - OUTCOMES_MS
+        gone = self.programmes.forget(self.policy.programmes, self._wall_ms())
 
         def write(connection: sqlite3.Connection) -> None:
             outcomes.prune(connection, before)
+            for name in gone:
+                programme_rows.forget(connection, name)
 
         self._journal.change(write)
 
@@ -322,6 +352,7 @@ class Sponsor:
         ]
         for item in sorted([*older, *spent], key=lambda item: item.time_ms):
             self._take_over(item, opened.get(item.client_hash) if item.cost is None else None, ips)
+        self._restore_programmes(opened)
         for outcome in ended:
             at = self._monotonic(outcome.time_ms)
             self.reputation.learn(outcome.sender, outcome.call, outcome.failed, at, self.policy.quotas)
@@ -337,6 +368,21 @@ class Sponsor:
             tx = transaction_of(record)
             followed = self._follow(record.chain_hash or b"", record.client_hash, tx, policy.target_of(tx), cost)
             followed.undecided = self.budgets.undecided(record.relayer or b"", cost, self._clock())
+
+    def _restore_programmes(self, opened: Container[bytes]) -> None:
+        """A charge of what a safe start has ended stays, as nobody knows whether it ran."""
+        charges, now_ms = programme_rows.charges(self._journal.read), self._wall_ms()
+        self.programmes.restore(charges, programme_rows.users(self._journal.read), now_ms)
+        over = [charge for charge in charges if charge.client_hash not in opened]
+        for charge in over:
+            self.programmes.close(charge.client_hash, charge.fee)
+
+        def write(connection: sqlite3.Connection) -> None:
+            for charge in over:
+                programme_rows.end(connection, charge.client_hash, charge.fee, now_ms)
+
+        if over:
+            self._journal.change(write)
 
     def _take_over(self, item: Spent, record: Record | None, ips: Mapping[bytes, str]) -> None:
         sign_only = record is not None and record.kind == "sign"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,7 +11,8 @@ from msgspec import Raw
 from millrace.chain.network import NetworkProfile
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy, stages
-from millrace.relayer.rules.policy import Policy
+from millrace.relayer.rules.policy import Policy, Target
+from millrace.relayer.rules.programmes import matchers
 from millrace.relayer.rules.stages import Origin, Relayers
 
 
@@ -30,6 +32,7 @@ def explain(
     p90: int | None = None,
     *,
     person: str = "",
+    now_ms: int | None = None,
 ) -> Iterator[Step]:
     """Each check in the order the relayer makes them; the first that fails is the last.
 
@@ -54,6 +57,9 @@ def explain(
         target = authenticated.target
         policy.check_lists(tx, target, rules.lists)
         yield Step("lists", True, f"function {target.function!r}")
+        if not person:
+            at = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+            yield from _programmes(rules, tx.sender, target, fee, at)
         for name, limit in _limits(rules, person):
             yield Step(name, fee <= limit, f"{fee} of {limit} atomic units, if nothing of it is used")
             if fee > limit:
@@ -61,6 +67,24 @@ def explain(
     except Refused as refusal:
         detail = f": {refusal.reason.detail}" if refusal.reason.detail else ""
         yield Step("parse" if tx is None else "refused", False, refusal.reason.reason + detail)
+
+
+def _programmes(rules: Policy, sender: bytes, target: Target, fee: int, now_ms: int) -> Iterator[Step]:
+    """What each programme for such a transaction says; where none pays, a stranger's bounds hold."""
+    for item in matchers(rules.programmes):
+        if not item.matches(sender, target.receiver, target.function):
+            continue
+        programme = item.programme
+        if now_ms >= item.until_ms:
+            text = f"ended {programme.until.isoformat()}: judged as a stranger's"
+        elif fee > programme.budget or not programme.per_user:
+            text = f"has no room for {fee}: judged as a stranger's"
+        else:
+            text = (
+                f"pays {fee} of {programme.budget} until {programme.until.isoformat()}, {programme.per_user} "
+                "transactions of each sender, if nothing of it is used"
+            )
+        yield Step(f"programme {item.name}", True, text)
 
 
 def _limits(rules: Policy, person: str) -> list[tuple[str, int]]:

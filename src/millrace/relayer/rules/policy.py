@@ -20,6 +20,8 @@ from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
+from millrace.relayer.rules import programmes
+from millrace.relayer.rules.programmes import Programme
 
 EGLD = 10**18
 SHARDS = 3
@@ -157,11 +159,15 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     strangers: Strangers = Strangers()
     people: dict[str, Person] = {}
     """By name."""
+    programmes: dict[str, Programme] = {}
+    """By name; the first that matches and has something left pays."""
     paused_shards: tuple[int, ...] = ()
     """Shards whose key signs nothing for now."""
 
 
 _OPEN = Lists()
+_NAMED: dict[str, type[msgspec.Struct]] = {"people": Person, "programmes": Programme}
+"""Tables of tables with names that their operator chooses."""
 _WHOLE = "; amounts are whole numbers of atomic units (10^-18 EGLD), as 50000000000000000 for 0.05 EGLD"
 
 
@@ -169,6 +175,9 @@ def loads(text: str) -> Policy:
     """The policy in a TOML text. Raises `PolicyError`."""
     document = _parsed(text)
     _check_entries(document, Policy, "")
+    listed = document.get("programmes")
+    if isinstance(listed, dict) and (wrong := next(programmes.mistakes(listed, MOST), None)):
+        raise PolicyError(wrong)
     try:
         policy = msgspec.convert(document, Policy, strict=False)
     except msgspec.ValidationError as error:
@@ -203,10 +212,10 @@ def _check_entries(table: dict[str, Any], kind: type[msgspec.Struct], path: str)
             known = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(fields)}"
             raise PolicyError(f"{f'[{path}] has' if path else 'there is'} no `{name}`: {known}")
         inner = fields[name]
-        if name == "people" and isinstance(value, dict):
-            for person, entries in value.items():
+        if name in _NAMED and isinstance(value, dict):
+            for whose, entries in value.items():
                 if isinstance(entries, dict):
-                    _check_entries(entries, Person, f"people.{person}")
+                    _check_entries(entries, _NAMED[name], f"{name}.{whose}")
         if isinstance(value, dict) and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
             _check_entries(value, inner, name)
         elif inner is int and isinstance(value, float | str) and not str(value).isdecimal():

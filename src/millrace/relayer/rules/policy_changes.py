@@ -54,7 +54,7 @@ def changes(old: Policy, new: Policy) -> list[Change]:
                 found.append(Change(f"{table}.{name}", f"{before} -> {after}", (after - before) * direction > 0))
     for name in old.lists.__struct_fields__:
         found += _listed(f"lists.{name}", getattr(old.lists, name), getattr(new.lists, name), name.startswith("allow"))
-    found += _people(old, new)
+    found += _people(old, new) + _programmes(old, new)
     shards = tuple(map(str, old.paused_shards)), tuple(map(str, new.paused_shards))
     return found + _listed("paused_shards", *shards, is_allowing=False)
 
@@ -78,6 +78,27 @@ def _people(old: Policy, new: Policy) -> list[Change]:
             was, now = getattr(before, field), getattr(after, field)
             if was != now:
                 found.append(Change(f"people.{name}.{field}", f"{was} -> {now}", now > was))
+    return found
+
+
+def _programmes(old: Policy, new: Policy) -> list[Change]:
+    """Which were added, are gone, or pay for other things, for longer or for more."""
+    found = []
+    for name in sorted({*old.programmes, *new.programmes}):
+        before, after = old.programmes.get(name), new.programmes.get(name)
+        if before is None or after is None:
+            found.append(Change(f"programmes.{name}", "added" if before is None else "gone", before is None))
+            continue
+        if before.until != after.until:
+            words = f"{before.until.isoformat()} -> {after.until.isoformat()}"
+            found.append(Change(f"programmes.{name}.until", words, after.until > before.until))
+        for field in ("budget", "per_user"):
+            was, now = getattr(before, field), getattr(after, field)
+            if was != now:
+                found.append(Change(f"programmes.{name}.{field}", f"{was} -> {now}", now > was))
+        for field in ("receivers", "functions", "senders"):
+            lists = getattr(before, field), getattr(after, field)
+            found += _listed(f"programmes.{name}.{field}", *lists, is_allowing=True)
     return found
 
 

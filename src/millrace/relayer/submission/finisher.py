@@ -14,7 +14,7 @@ from millrace.relayer.journal.at_risk import is_written_off
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
 from millrace.relayer.ledger.inflight import next_step
-from millrace.relayer.ledger.lifecycle import Lifecycle, record_of
+from millrace.relayer.ledger.lifecycle import Lifecycle, charge_of, record_of
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.rules.slices import PART, cost_of
@@ -123,7 +123,10 @@ class Finisher:
         if not items:
             return []
         try:
-            await self._journal.append([record_of(item.entry) for item in items])
+            await self._journal.append(
+                [record_of(item.entry) for item in items],
+                [charge_of(item.entry) for item in items if item.entry.programme],
+            )
         except NonceTaken:
             if len(items) > 1:  # one of them; each alone
                 return [done for item in items for done in await self._write([item], batch)]
