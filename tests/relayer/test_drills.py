@@ -1,4 +1,4 @@
-"""The drills of docs/relayer.md, performed: backup and restore, move, a lost folder, claims kept elsewhere, upgrade."""
+"""The drills of docs/relayer-operating.md: backup and restore, move, a lost folder, claims kept elsewhere, upgrade."""
 
 from __future__ import annotations
 

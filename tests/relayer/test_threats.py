@@ -485,7 +485,7 @@ def test_row_39_every_dependency_is_locked_by_hash() -> None:
 def test_rows_have_the_tests_the_page_names() -> None:
     """Each row of the page's table of threats has a test with the row's number in its name, in every file it names."""
     root = Path(__file__).parents[2]
-    table = (root / "docs" / "relayer.md").read_text().partition("## Threats")[2].partition("\n## ")[0]
+    table = (root / "docs" / "relayer-inside.md").read_text().partition("## Threats")[2].partition("\n## ")[0]
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("| ")
     ]
@@ -585,7 +585,7 @@ async def test_row_7_broadcasts_leave_room_for_what_is_paid_for(world: Any) -> N
 def test_the_page_shows_the_default_policy() -> None:
     """The policy file on the relayer's page is the default, entry by entry."""
     root = Path(__file__).parents[2]
-    text = (root / "docs" / "relayer.md").read_text().partition("```toml\n")[2].partition("```")[0]
+    text = (root / "docs" / "relayer-operating.md").read_text().partition("```toml\n")[2].partition("```")[0]
     shown = loads(text)
     assert shown == Policy()
     for table in ("caps", "budget", "quotas", "strangers", "lists"):

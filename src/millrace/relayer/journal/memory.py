@@ -1,7 +1,7 @@
 """Whether a data directory still has what its relayer remembered: asked at each start before anything is changed.
 
-What is found out is in docs/relayer.md, "Memory". The journal is read by a connection that cannot write: one that can
-would copy what is left of a damaged log into the database when it is closed, and delete the log.
+What is found out is in docs/relayer-operating.md, "Memory". The journal is read by a connection that cannot write: one
+that can would copy what is left of a damaged log into the database when it is closed, and delete the log.
 """
 
 from __future__ import annotations
