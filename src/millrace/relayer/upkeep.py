@@ -49,8 +49,11 @@ class PolicyKeeper:
 
     def read(self) -> None:
         """Take over the policy file if it changed. Raises `PolicyError` when it cannot be used."""
-        if self._file.refresh():
-            self._take()
+        try:
+            self._file.refresh()
+        finally:
+            if self._lifecycle.sponsor.policy is not self._file.policy:
+                self._take()
 
     def write_off(self) -> None:
         """Write off what an operator asked for by `millrace policy write-off`."""
@@ -71,19 +74,22 @@ class PolicyKeeper:
                 self.write_off()
             except JournalError as error:  # the next second asks again
                 log.error("what is to be written off cannot be read", extra={"error": str(error)})
+            failure = ""
             try:
-                if self._file.is_changed and await asyncio.to_thread(self._file.refresh):
-                    self._take()
-                wrong = ""
-            except PolicyError as error:
-                if str(error) != wrong:
-                    log.error("the policy file is not used: the last good one holds", extra={"error": str(error)})
-                wrong = str(error)
+                if self._file.is_changed:
+                    await asyncio.to_thread(self._file.refresh)
+            except PolicyError as refused:
+                failure = str(refused)
+            if self._lifecycle.sponsor.policy is not self._file.policy:
+                self._take()
+            elif failure and failure != wrong:
+                log.error("the policy file is not used: the last good one holds", extra={"error": failure})
+            wrong = failure
 
     def _take(self) -> None:
         self._lifecycle.sponsor.policy = self._file.policy
         if self._name:
-            log.info("policy read", extra={"file": self._name})
+            log.info("policy read", extra={"file": self._name, "rejected": self._file.rejected})
 
 
 class Tidier:

@@ -70,11 +70,16 @@ def write(path: Path, text: str) -> None:
 
 
 def in_force(path: Path, kept: Path) -> Policy:
-    """What holds now, as far as files tell: the last good one, else that of the file, else the default."""
-    for file in (kept, path):
+    """What holds, or will at the next start, as far as files tell: a whole file, else the last good one, else the file.
+
+    The last good one is older than a whole file that nobody has taken over yet.
+    """
+    for file, must_be_whole in ((path, True), (kept, False), (path, False)):
         try:
             if file.exists():
-                return loads(_text_of(file))
+                text = _text_of(file)
+                if is_whole(text) or not must_be_whole:
+                    return loads(text)
         except PolicyError:
             continue
     return Policy()
@@ -110,7 +115,7 @@ class PolicyFile:
         """Read the file if it is another than the last that was read; whether there is a new policy.
 
         Raises `PolicyError` when it does not hold, as while somebody is still writing it: the policy stays the last
-        good one, and the next call tries again.
+        good one, and the next call tries again. One that cannot be kept holds at once if it is in nothing looser.
         """
         if self._path is None:
             return False
@@ -167,6 +172,8 @@ class PolicyFile:
                 self._kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write(self._kept, text)
             except OSError as error:
+                if self._known and not looser(self.policy, policy):  # what pays for less need not wait for a disk
+                    self.policy = policy
                 raise PolicyError(f"cannot be kept as the last good one ({error})") from None
         self.policy, self._known, self._seen = policy, True, seen
         return True

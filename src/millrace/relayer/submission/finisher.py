@@ -65,17 +65,13 @@ class Finisher:
 
     async def finish(self, taken: list[Taken], stretch: int, batch: Batch) -> None:
         """Write, sign and send a part."""
-        new: list[Taken] = []
         late: list[tuple[Taken, Journalled]] = []
-        for item in taken:
-            if item.is_new and item.entry.state == "over":  # its nonce passed meanwhile: a row would never end
-                batch.results[item.position] = item.entry.refusal or reasons.NONCE_TOO_LOW
-            elif item.is_new:
-                new.append(item)
+        new = [item for item in taken if item.is_new]
         if new:
             size = _size(new, stretch)
             await self._shares.take(batch.origin.ip, size)
             try:
+                new = _not_over(new, batch)
                 reason = batch.given_up()
                 if reason is not None:
                     new = self._give_up(new, reason, batch)
@@ -238,6 +234,14 @@ class Finisher:
                     entry.broadcast, entry.state = broadcast, state  # so that the next one waits for the disk again
             return []
         return signed
+
+
+def _not_over(new: list[Taken], batch: Batch) -> list[Taken]:
+    """Those whose nonce has not passed since they were taken: the row of such a one would never end."""
+    for item in new:
+        if item.entry.state == "over":
+            batch.results[item.position] = item.entry.refusal or reasons.NONCE_TOO_LOW
+    return [item for item in new if item.entry.state != "over"]
 
 
 def _size(items: Sequence[Taken], stretch: int) -> int:
