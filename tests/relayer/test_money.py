@@ -18,6 +18,7 @@ from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.rules.policy import CallName, PolicyError, hash_of_key
 from millrace.relayer.rules.stages import Origin
+from millrace.relayer.signing.handle import SignerError
 from millrace.relayer.submission.batch import Accepted
 
 FEE = 100_000 * GAS_PRICE
@@ -173,6 +174,25 @@ async def test_what_was_only_signed_is_broadcast_at_last(world: Any) -> None:
     service.book.raise_nonce(alice.public, 1)
     await service.tidier.broadcast_overdue()
     assert (await world.api.wait_submitted(2))[1]["nonce"] == 1
+
+
+async def test_what_was_only_signed_and_not_handed_out_is_not_broadcast(world: Any) -> None:
+    """Who was told that nothing was signed has nothing sent, though it was signed later."""
+    await start(world, "[strangers]\nsign_only_seconds = 0.0", sign_wait=0)
+    service, tx = world.service, transfer(wallet(1))
+    really, service.signer.sign = service.signer.sign, _unanswered
+    assert await submit(world, tx, kind="sign") == ["signer unavailable"]
+    service.signer.sign = really
+    await service.cosigner.sign_missed()
+    (entry,) = service.lifecycle.inflight.entries()
+    entry.created_ms -= 1
+    assert entry.state == "signed" and service.lifecycle.overdue(entry.created_ms + 1) == []
+    assert await submit(world, tx, kind="sign") == ["ok"]
+    assert service.lifecycle.overdue(entry.created_ms + 1) == [entry]
+
+
+async def _unanswered(transactions: list[bytes]) -> Any:
+    raise SignerError("gone")
 
 
 async def test_failing_calls_under_invented_names_from_one_address(world: Any) -> None:

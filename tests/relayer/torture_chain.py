@@ -47,6 +47,8 @@ class Chain:
         """What each of them proposed last, and has not executed."""
         self.payloads: dict[tuple[bytes, int], bytes] = {}
         self.nonces: dict[bytes, int] = {}
+        self.moved: dict[int, set[bytes]] = {shard: set() for shard in range(NETWORK.shards)}
+        """Who used nonces without the relayer, and no block has told yet, by shard."""
         self.waiting: dict[bytes, dict[int, Transaction]] = {}
         self.pushed_at: dict[bytes, float] = {}
         """When a transaction's block was pushed, by each of its hashes."""
@@ -84,6 +86,7 @@ class Chain:
         """The sender itself pays for transactions up to this nonce."""
         self.nonces[sender] = max(self.nonces.get(sender, 0), nonce + 1)
         self.api.set(sender, self.nonces[sender], 10**18)
+        self.moved[NETWORK.shard_of(sender)].add(sender)
 
     async def produce(self) -> None:
         """Blocks for ever: of the earlier format at first, then such as are executed with the next one."""
@@ -93,7 +96,7 @@ class Chain:
                 ready = [tx for sender in list(self.waiting) for tx in self._next_of(sender, shard)]
                 if shard in self.later:
                     self._propose(shard, ready)
-                elif ready:
+                elif ready or self.moved[shard]:
                     self._push(shard, ready)
 
     def _next_of(self, sender: bytes, shard: int) -> list[Transaction]:
@@ -108,9 +111,13 @@ class Chain:
         self.nonces[sender] = nonce
         return ready
 
-    def _accounts(self, ready: list[Transaction]) -> dict[bytes, tuple[int, int]]:
-        """Transactions are executed: how their senders are, what was proposed since then included."""
-        accounts = {tx.sender: (self.nonces[tx.sender], 10**18) for tx in ready}
+    def _accounts(self, shard: int, ready: list[Transaction]) -> dict[bytes, tuple[int, int]]:
+        """Transactions are executed: how their senders are, what was proposed since then included.
+
+        So are those who paid for something themselves since the last block.
+        """
+        moved, self.moved[shard] = self.moved[shard], set()
+        accounts = {sender: (self.nonces[sender], 10**18) for sender in [*moved, *(tx.sender for tx in ready)]}
         for sender, (nonce, balance) in accounts.items():
             self.api.set(sender, nonce, balance)
         now = time.monotonic()
@@ -123,7 +130,7 @@ class Chain:
     def _push(self, shard: int, ready: list[Transaction]) -> None:
         """A block that was executed when it was made; the shard's last one is followed by such as are not."""
         maker = self.makers[shard]
-        block = maker.block(ready, accounts=self._accounts(ready))
+        block = maker.block(ready, accounts=self._accounts(shard, ready))
         if maker.nonce % REVERTS == 0:
             fork = pb.OutportBlock.FromString(block.SerializeToString())
             fork.blockData.headerHash = b"f" + block.blockData.headerHash[1:]
@@ -140,11 +147,11 @@ class Chain:
         """A block that brings what was executed of the one before; some are replaced, which bring it again."""
         maker = self.later[shard]
         before, proposed = self.proposed.pop(shard, (None, []))
-        if before is None and not ready:
+        if before is None and not ready and not self.moved[shard]:
             return
         results = []
         if before is not None:
-            results.append(maker.execute(before, proposed, accounts=self._accounts(proposed)))
+            results.append(maker.execute(before, proposed, accounts=self._accounts(shard, proposed)))
         told = False
         if maker.nonce % REVERTS == 0:
             fork = maker.propose(ready, results, fork=1)
@@ -154,7 +161,7 @@ class Chain:
         block = maker.propose(ready, results)
         self._save(block, told)
         self.hub.finalise(block)
-        if ready:
+        if ready or self.moved[shard]:
             self.proposed[shard] = block, ready
 
     def _save(self, block: pb.OutportBlock, told: bool) -> None:

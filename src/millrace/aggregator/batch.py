@@ -201,7 +201,8 @@ def sell(
             groups[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
         else:
             given = group[0]
-            desk.fail(BatchItem(token=given.token, amount=str(given.amount)), given.amount, "zero_liquidity")
+            why = "zero_liquidity" if desk.has_time else "out_of_time"  # with time it would have been planned anew
+            desk.fail(BatchItem(token=given.token, amount=str(given.amount)), given.amount, why)
     return Sold(order, desk.sales, desk.failures)
 
 
@@ -276,12 +277,17 @@ class _Desk:
             return router.distance(source, sink) <= self._order.hops
         return planner.supports(source, sink)
 
+    @property
+    def has_time(self) -> bool:
+        """Whether inputs can be planned anew."""
+        return time.monotonic() + len(self._market.pools) * PLANNER_SECONDS < self._deadline
+
     def sell(self, group: Sequence[_Given]) -> bool:
         """Make a transaction of inputs, if they go together on the pools as they are by now."""
         done = self._run(group)
         alone = sum(given.alone for given in group)
         moved = self.sales and (done is None or (alone - _gross(done)) * MOVED > alone)
-        if moved and time.monotonic() + len(self._market.pools) * PLANNER_SECONDS < self._deadline:
+        if moved and self.has_time:
             again = self._find_again(group)
             other = None if again is None else self._run(again)
             if again is not None and other is not None and (done is None or _gross(other) > _gross(done)):

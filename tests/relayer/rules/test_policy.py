@@ -19,6 +19,7 @@ from millrace.relayer.rules.policy import (
     SHARDS,
     Caps,
     Lists,
+    Person,
     Policy,
     PolicyError,
     Target,
@@ -27,6 +28,7 @@ from millrace.relayer.rules.policy import (
     check_lists,
     gas_price_cap,
     loads,
+    name_of,
     target_of,
 )
 from millrace.relayer.rules.policy_file import PolicyFile
@@ -249,3 +251,8 @@ def test_each_list_of_addresses_is_checked(name: str) -> None:
     assert getattr(loads(f'[lists]\n{name} = ["{good}"]').lists, name) == (good,)
     with pytest.raises(PolicyError, match=rf"lists\.{name}: .*{bad}"):
         loads(f'[lists]\n{name} = ["{good}", "{bad}"]')
+
+
+def test_an_api_key_of_any_bytes_is_looked_up() -> None:
+    """A header may hold bytes that are no text: the key is wrong then, and nothing else."""
+    assert name_of(b"\xff\xfe".decode("ascii", "surrogateescape"), {"a": Person()}) is None

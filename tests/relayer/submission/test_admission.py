@@ -181,3 +181,21 @@ def test_nothing_is_kept_of_who_has_nothing_waiting(asked: list[tuple[str, int]]
     while there:
         admission.leave(*there.pop())
     assert not admission._of and admission.waiting == 0 and admission.expected == 0
+
+
+@pytest.mark.parametrize("served", [0, 1])
+def test_a_long_stall_is_not_learnt_for_ever(served: int) -> None:
+    """After minutes in which next to nothing was served a crowd is let in that is large enough to be measured anew."""
+    now = 0.0
+    admission = Admission(LIMIT, clock=lambda: now)
+    admission.enter("crowd", 100)
+    for _ in range(3_000):
+        now += WINDOW_SECONDS
+        admission.wait("other", 1)
+        admission.leave("crowd", served)
+        admission.enter("crowd", served)
+    admission.leave("crowd", 100)
+    now += WINDOW_SECONDS
+    admission.wait("other", 1)
+    admission.enter("crowd", SATURATED)
+    assert admission.wait("other", 1) == 0

@@ -71,13 +71,13 @@ async def test_each_entry_is_signed_or_withdrawn() -> None:
     assert [(item.sign_requests, item.asking) for item in (good, bad)] == [(1, False)] * 2
 
 
-async def test_who_got_no_answer_may_have_been_signed() -> None:
-    """An entry stays journalled, counts as asked for, and is not being asked for any more."""
+async def test_who_got_no_answer_has_no_signature() -> None:
+    """What nobody has read is in nobody's hands: the entry stays journalled, as if it had not been asked for."""
     item = entry(0)
     around = Around(Signer(questions=0))
     with pytest.raises(SignerError):
         await around.cosigner.sign([item])
-    assert (item.state, item.sign_requests, item.asking) == ("journalled", 1, False)
+    assert (item.state, item.sign_requests, item.asking) == ("journalled", 0, False)
 
 
 async def test_without_a_signing_process_nothing_was_asked() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from google.protobuf.message import DecodeError
@@ -222,13 +223,11 @@ class Events:
 
     def tell_refused(self, entry: Entry) -> None:
         """An accepted transaction will never run: nobody signed it, and nobody will."""
-
-        def make() -> bytes:
-            reason = UNSET if entry.refusal is None else entry.refusal.reason
-            data = messages.StatusData(hash=entry.client_hash.hex(), status="fail", reason=reason)
-            return messages.encode(messages.StatusMessage(data))
-
-        self.statuses_told += self._publisher.tell_status(TxStatusTopic(entry.client_hash), make)
+        reason = UNSET if entry.refusal is None else entry.refusal.reason
+        for tx_hash in {entry.client_hash, entry.sdk_hash} - {b""}:
+            data = messages.StatusData(hash=tx_hash.hex(), status="fail", reason=reason)
+            make = partial(messages.encode, messages.StatusMessage(data))
+            self.statuses_told += self._publisher.tell_status(TxStatusTopic(tx_hash), make)
 
     def _tell(self, outcome: Outcome) -> None:
         """Tell the subscribers of each hash; each hears the one it asked for."""

@@ -70,6 +70,8 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """Which of the policy's programmes pays, until its row is written; then the journal tells."""
     losses: int = 0
     """How often events had been lost when it began, as `Lifecycle.events_lost` counts."""
+    handed_out: bool = False
+    """Whether somebody may have its signature; of what is only signed nothing is sent before that."""
     waiters: tuple[asyncio.Future[None], ...] = ()
     """Who waits for its next step: later submissions of the same bytes, replies that wait for a signature."""
 

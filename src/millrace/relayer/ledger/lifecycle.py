@@ -246,6 +246,7 @@ class Lifecycle:
             for entry in self.inflight.entries()
             if entry.kind == "sign"
             and entry.state == "signed"
+            and entry.handed_out
             and not entry.broadcast
             and not entry.person
             and entry.created_ms < before_ms
@@ -378,6 +379,7 @@ class Lifecycle:
             state="signed" if record.kind == "broadcast" and record.state == "journalled" else record.state,  # type: ignore[arg-type]
             broadcast=record.broadcast,
             sign_requests=1,  # its row says nothing of signatures that left a moment before the process died
+            handed_out=True,
         )
 
     # ---- insides

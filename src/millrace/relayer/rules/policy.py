@@ -286,7 +286,7 @@ def name_of(api_key: str, people: dict[str, Person]) -> str | None:
 
 def hash_of_key(api_key: str) -> str:
     """What the policy file holds of an API key. They are long and random, so one hash is enough."""
-    return blake2b(api_key.encode(), digest_size=32).hexdigest()
+    return blake2b(api_key.encode(errors="surrogateescape"), digest_size=32).hexdigest()  # as headers bring it
 
 
 def gas_price_cap(caps: Caps, p90: int | None) -> int:

@@ -91,10 +91,13 @@ class Admission:
                 self._short_at = self._clock()
 
     def _believed(self, now: float) -> float:
-        return self._pace if now - self._short_at >= STANDING_SECONDS else max(self._pace, self._usual)
+        pace = self._pace if now - self._short_at >= STANDING_SECONDS else max(self._pace, self._usual)
+        return max(pace, 2 * SATURATED / self._limit)  # less than it takes to measure would never be measured again
 
     def _end_window(self, now: float) -> None:
-        if self._least >= SATURATED:
+        if self._least >= SATURATED and not self._served:
+            pass  # a stall says nothing of the pace
+        elif self._least >= SATURATED:
             pace = max(1.0, self._served / (now - self._window_since))
             self._pace = (1 - _NEWEST) * self._pace + _NEWEST * pace if self._is_measured else pace
             self._usual = max(pace, _USUAL_LEFT * self._usual) if self._is_measured else pace

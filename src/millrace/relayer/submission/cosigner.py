@@ -100,6 +100,10 @@ async def _ask(signer: SigningProcess, entries: list[Entry]) -> list[Answer]:
         entry.asking = True
     try:
         return await signer.sign([entry.proto for entry in entries])
+    except SignerError:
+        for entry in entries:
+            entry.sign_requests -= 1  # what nobody has read is in nobody's hands
+        raise
     finally:
         for entry in entries:
             entry.asking = False

@@ -111,6 +111,7 @@ class Finisher:
 
     def _answer_accepted(self, item: Taken, tx: Transaction, batch: Batch) -> None:
         entry = item.entry
+        entry.handed_out = True
         if batch.announce is not None:
             batch.announce(entry)
         batch.results[item.position] = Accepted(tx, entry.client_hash, entry.chain_hash, entry.sdk_hash)
