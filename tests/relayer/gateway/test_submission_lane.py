@@ -245,7 +245,9 @@ async def test_a_large_message_is_read_in_its_turn(setting: Setting) -> None:
     body = b'{"action":"relay","requestId":7,"tx":' + TX + b"}"
     setting.lane.read_later(body)
     setting.lane.read_later(b'{"action":"subscribe","topic":"accounts"}')
-    await settle()
+    async with asyncio.timeout(5):
+        while not setting.submitter.taken:
+            await asyncio.sleep(0)
     assert setting.submitter.taken == [1] and not setting.session.control
     setting.submitter.may_take.release()
     async with asyncio.timeout(5):
