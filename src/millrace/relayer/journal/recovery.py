@@ -110,7 +110,7 @@ def _accept(data_dir: Path, ours: Identity, mark_path: str) -> bool:
     journal = data_dir / identity.JOURNAL
     mark = Mark(memory.mark_place(journal, mark_path), ours.id)
     try:
-        if journal.exists() and memory.is_begun(journal):
+        if memory.is_begun(journal):
             memory.accept(journal, mark, ours)
             return True
     except sqlite3.Error as error:
