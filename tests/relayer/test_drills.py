@@ -7,10 +7,12 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
+import aiohttp
 import pytest
 from click.testing import CliRunner
 from relayer_support import as_json, connected, settings, submit, transfer, wallet
 
+from millrace.chain import address
 from millrace.cli import main
 from millrace.relayer.app import Service
 from millrace.relayer.journal.identity import IdentityError
@@ -109,6 +111,23 @@ async def test_a_safe_start_waits(world: Any) -> None:
     reason, text = await detail(world, transfer(ALICE, 0))
     assert reason == "not ready" and "safe start" in text
     assert not service.is_ready()
+
+
+async def test_after_a_safe_start_questions_are_not_written_down(world: Any) -> None:
+    """Whoever asks for an unsigned transaction leaves no row; a sender that signs one leaves its own."""
+    await world.start()
+    await world.stop()
+    command(world, "recover", "--yes", "--wait", "0", "--forget-spending")
+    service = await world.start()
+    async with aiohttp.ClientSession(world.http) as http:
+        for pair in (ALICE, BOB):
+            wish = {"sender": address.encode(pair.public), "receiver": address.encode(BOB.public), "value": "1"}
+            async with http.post("/v1/prepare", json={"transaction": wish}) as answer:
+                prepared = await answer.json()
+            assert not prepared["sponsored"] and "memory" in prepared["detail"], prepared
+    assert await submit(world, transfer(ALICE, 0)) == ["conflicting transaction"]
+    await service.journal.flush()
+    assert service.journal.read("SELECT sender FROM first_seen") == [(ALICE.public,)]
 
 
 async def test_an_unsigned_row_of_a_copy_is_never_signed(world: Any) -> None:

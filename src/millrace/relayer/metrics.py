@@ -97,6 +97,11 @@ class _RelayerCollector(Collector):
         for name, text, value in (
             ("journal_records", "Submissions written to the journal.", parts.journal.records),
             ("fates_left_out", "Ends of transactions that cannot be asked for.", parts.fates.left_out),
+            (
+                "first_nonces_left_out",
+                "First nonces after a safe start not written down, for want of room.",
+                0 if parts.lifecycle.safe_start is None else parts.lifecycle.safe_start.left_out,
+            ),
             ("journal_commits", "Groups committed.", parts.journal.commits),
             ("gossip_sent", "Transactions taken by gossip peers, repeats included.", parts.broadcaster.sent),
             ("api_sent", "Transactions taken by the chain API.", parts.broadcaster.sent_to_api),
@@ -162,6 +167,8 @@ class _RelayerCollector(Collector):
             ("in_flight_oldest_seconds", "Age of the oldest of them.", oldest),
             ("broadcast_queue", "Transactions waiting for a batch.", parts.broadcaster.queued),
             ("journal_queue", "Changes waiting for the disk.", parts.journal.waiting),
+            ("first_nonces_unwritten", "First nonces after a safe start on their way to the disk.",
+             0 if parts.lifecycle.safe_start is None else parts.lifecycle.safe_start.noting),
             ("fates_unwritten", "Ends of transactions not yet in their file.", parts.fates.unwritten),
             ("fates_followed", "Transactions in flight no more and not ended.", parts.lifecycle.fates.followed),
             ("end_waiters", "Requests' waits for the end of a transaction.", parts.lifecycle.fates.waiters),

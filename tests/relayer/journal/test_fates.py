@@ -131,6 +131,54 @@ async def test_a_damaged_file_is_made_anew(journal: Path) -> None:
     await again.close()
 
 
+@pytest.mark.parametrize("code", ["SQLITE_FULL", "SQLITE_BUSY", "SQLITE_IOERR_WRITE"])
+async def test_a_fault_that_passes_leaves_the_file(journal: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """The service starts without the file, answers what is new, and finds all that was in it at the next start."""
+    store = Fates(journal.with_name("fates.sqlite"))
+    await store.open(journal)
+    store.put(fate(1))
+    await store.close()
+
+    def fails(*_: Any) -> None:
+        error = sqlite3.OperationalError("it passes")
+        error.sqlite_errorcode = getattr(sqlite3, code)
+        raise error
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Fates, "_load", fails)
+        store = Fates(store.path)
+        assert await store.open(journal) == [] and not store.is_new
+        store.put(fate(2))
+        assert await store.find(fate(2).sdk_hash) == fate(2) and store.unwritten == 1
+        with pytest.raises(FatesUnavailable):
+            await store.find(fate(1).sdk_hash)
+        await store.prune(10)
+        await store.close()
+    store = Fates(store.path)
+    await store.open(journal)
+    assert await store.find(fate(1).sdk_hash) == fate(1)
+    await store.close()
+
+
+async def test_a_damaged_file_that_cannot_be_made_anew(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no room for another file the service starts without one."""
+    file = journal.with_name("fates.sqlite")
+    file.write_bytes(b"no database" * 1000)
+    real = Fates._open_file
+
+    def once(self: Fates, source: Path) -> list[Fate]:
+        if not file.exists():
+            raise sqlite3.OperationalError("database or disk is full")
+        return real(self, source)
+
+    monkeypatch.setattr(Fates, "_open_file", once)
+    store = Fates(file)
+    assert await store.open(journal) == []
+    store.put(fate(2))
+    assert await store.find(fate(2).client_hash) == fate(2)
+    await store.close()
+
+
 async def test_what_is_missing_comes_from_the_journal(world: Any) -> None:
     """Without its file, or with one that a kill cut short, what ended is told as far as the journal knows it."""
     await start(world, hub_url="")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -86,6 +87,23 @@ async def test_it_may_sign_for_two_thirds_of_the_time_it_asked_for() -> None:
         assert keeper.why_not([KEY]) is None
         await keeper.give_back([KEY])
         assert "no lease" in str(keeper.why_not([KEY]))
+
+
+async def test_a_lease_ends_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What counts is the time since boot: the clock that stops meanwhile would let a lease outlive its row."""
+    real, slept = time.clock_gettime, 0.0
+    monkeypatch.setattr(
+        time, "clock_gettime", lambda clock: real(clock) + (slept if clock == time.CLOCK_BOOTTIME else 0.0)
+    )
+    store = Store(3_000.0)
+    keeper = LeaseKeeper(lambda: store, Identity("a" * 32, 3), "here", lambda: 0)
+    try:
+        await keeper.take([KEY])
+        assert keeper.why_not([KEY]) is None
+        slept = 2_000.0
+        assert keeper.why_not([KEY]) == "the leases of the keys cannot be renewed"
+    finally:
+        await keeper.close()
 
 
 async def test_what_a_killed_process_left_is_waited_for_once() -> None:

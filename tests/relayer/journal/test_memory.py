@@ -267,3 +267,86 @@ async def test_a_lost_table_of_programmes_is_told(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(JournalError, match="changed, lost or put in"):
         Journal(folder / "journal.sqlite").open()
+
+
+async def killed_before_its_mark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The journal of version 4 of a folder whose relayer was killed between a commit and the mark's write."""
+    path, owner = folder / "journal.sqlite", identity.read(folder)
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        "DROP TABLE programme_charges; DROP TABLE programme_users; UPDATE meta SET value = '4' WHERE name = 'schema'"
+    )
+    connection.close()
+    mark = Mark(memory.mark_place(path, ""), owner.id)
+    memory.accept(path, mark, owner)
+    with monkeypatch.context() as killed, memory.amended(path, mark, owner) as changed:
+        killed.setattr(mark, "write", lambda link: None)
+        changed.execute("INSERT INTO imported_claims VALUES (x'01', 5, x'02')")
+    return path
+
+
+@pytest.mark.parametrize("cut_at", [1, 2])
+async def test_an_upgrade_that_is_cut_behind_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_at: int
+) -> None:
+    """However a start ends behind a kill, the journal is one commit past its mark at most, and the next one opens."""
+    path = await killed_before_its_mark((await make(tmp_path)).now, monkeypatch)
+    real, writes = Mark.write, 0
+
+    def write(self: Mark, link: chain.Link) -> None:
+        nonlocal writes
+        writes += 1
+        if writes == cut_at:
+            raise OSError(errno.EIO, "cut here")
+        real(self, link)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Mark, "write", write)
+        cut = Journal(path)
+        with pytest.raises(JournalError, match="cut here"):
+            cut.open()
+        await cut.close()
+    await opened(path).close()
+
+
+async def test_what_is_amended_without_its_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may not write the mark amends nothing, however often: the journal stays one that opens."""
+    folder = (await make(tmp_path)).now
+    path, owner = folder / "journal.sqlite", identity.read(folder)
+    before = contents(folder)
+
+    def refused(self: Mark) -> None:
+        raise PermissionError(errno.EACCES, "not yours")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Mark, "open", refused)
+        for _ in range(3):
+            with (
+                pytest.raises(PermissionError),
+                memory.amended(path, Mark(folder / "mark", owner.id), owner) as connection,
+            ):
+                connection.execute("INSERT INTO imported_claims VALUES (x'01', 5, x'02')")
+    assert contents(folder) == before
+    await opened(path).close()
+
+
+async def test_amended_where_the_first_start_was_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal that was begun is amended in its chain, also while the identity does not say so yet."""
+    folder = with_identity(tmp_path)
+    path, owner = folder / "journal.sqlite", identity.read(folder)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(identity, "write", full)
+        cut = Journal(path)
+        with pytest.raises(JournalError, match="no room"):
+            cut.open()
+        await cut.close()
+    assert identity.read(folder).state == "new"
+    with memory.amended(path, Mark(folder / "mark", owner.id), owner) as connection:
+        connection.execute("INSERT INTO imported_claims VALUES (x'01', 5, x'02')")
+    again = opened(path)
+    assert again.read("SELECT nonce FROM imported_claims") == [(5,)]
+    await again.close()

@@ -106,7 +106,7 @@ def _arrived(destination: Path, ours: Identity) -> Identity:
     else:
         manifest = verified(destination)
         journal = destination / identity.JOURNAL
-        is_begun = journal.exists() and memory.is_begun(journal)
+        is_begun = memory.is_begun(journal)
         there = identity.raised(Identity(manifest.id, manifest.epoch), state="ready" if is_begun else "new")
         identity.write(destination, there)
     (destination / MANIFEST).unlink(missing_ok=True)

@@ -113,6 +113,8 @@ _ENDED = (
     f"SELECT {submissions.COLUMNS}, signature, ended_ms, id FROM {submissions.SIGNED} "
     "WHERE state IN ('finished', 'superseded', 'dropped')"
 )
+_PRIMARY = 0xFF
+"""These bits of an extended result code of SQLite say the kind of error."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Fate).decode
 
@@ -137,6 +139,7 @@ class Fates:
         self._failing = ""
         self.is_new = True
         """Whether the file had nothing in it when it was opened."""
+        self._has_file = True
 
     @property
     def unwritten(self) -> int:
@@ -146,7 +149,9 @@ class Fates:
     async def open(self, journal: Path) -> list[Fate]:
         """Open or make the file, and take from the journal what a kill cut off; what is still open, newest last.
 
-        Damage is no loss: then it begins anew, and is `filled` from the journal as a new one is.
+        Damage is no loss: then it begins anew, and is `filled` from the journal as a new one is. A fault that may pass
+        leaves the file as it is: until the next start, which takes what is missing from the journal, nothing is
+        written and what ended before is not told.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._open, journal)
 
@@ -171,7 +176,7 @@ class Fates:
     def put(self, fate: Fate) -> None:
         """Write this, or instead of what was known of the transaction; with the next batch."""
         self._keep(fate)
-        if self._timer is None and self._writing is None:
+        if self._has_file and self._timer is None and self._writing is None:
             self._timer = asyncio.get_running_loop().call_later(WRITE_SECONDS, self._write_later)
 
     async def find(self, tx_hash: bytes) -> Fate | None:
@@ -246,14 +251,31 @@ class Fates:
     def _open(self, journal: Path) -> list[Fate]:
         try:
             return self._open_file(journal)
-        except (sqlite3.DatabaseError, msgspec.DecodeError) as error:
+        except (sqlite3.Error, msgspec.DecodeError) as error:
+            if not _is_damage(error):
+                return self._go_without(error)
             text = {"file": str(self.path), "error": str(error)}
             log.error("the file of what became of transactions is damaged and made anew", extra=text)
+        self._close_file()
+        try:
+            for suffix in ("", "-wal", "-shm"):
+                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+            return self._open_file(journal)
+        except (sqlite3.Error, OSError) as error:
+            return self._go_without(error)
+
+    def _go_without(self, error: Exception) -> list[Fate]:
+        """Nothing is signed or refused because of the file: the service starts without it."""
+        text = {"file": str(self.path), "error": str(error)}
+        log.error("the file of what became of transactions cannot be used before the next start", extra=text)
+        self._close_file()
+        self._has_file = self.is_new = False
+        return []
+
+    def _close_file(self) -> None:
         if self._connection is not None:
             self._connection.close()
-        for suffix in ("", "-wal", "-shm"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-        return self._open_file(journal)
+            self._connection = None
 
     def _open_file(self, journal: Path) -> list[Fate]:
         connection = self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
@@ -311,13 +333,15 @@ class Fates:
             raise
 
     def _find(self, tx_hash: bytes) -> Fate | None:
-        assert self._connection is not None
+        if self._connection is None:
+            raise FatesUnavailable("what became of transactions cannot be read: ask again later")
         row = self._connection.execute(_FIND, {"hash": tx_hash}).fetchone()
         return None if row is None else _decode(row[0])
 
     def _prune(self, before_ms: int) -> bool:
         """Forget some; whether there were any."""
-        assert self._connection is not None
+        if self._connection is None:
+            return False
         sql = "DELETE FROM fates WHERE id IN (SELECT id FROM fates WHERE time_ms < ? LIMIT ?)"
         return self._connection.execute(sql, (before_ms, PRUNED_AT_ONCE)).rowcount > 0
 
@@ -329,7 +353,15 @@ class Fates:
                 self._write(batch)
         except sqlite3.Error as error:
             self._failed(error)
-        self._connection.close()
+        self._close_file()
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether a file will never be read again: a full disk, a lock or a fault of the disk may pass."""
+    if isinstance(error, sqlite3.Error):
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)  # none where Python itself complains
+        return code & _PRIMARY in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return isinstance(error, msgspec.DecodeError)
 
 
 def _fate_of(record: submissions.Record, ended_ms: int | None, failed: Mapping[bytes, int]) -> Fate | None:

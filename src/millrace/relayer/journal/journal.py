@@ -71,10 +71,10 @@ class Journal:
             self._take_lock()
             self._mark = Mark(memory.mark_place(self.path, self._mark_path), owner.id)
             last = memory.recall(self.path, self._mark, owner)
+            memory.catch_up(self._mark, last)
             connection = _connect(self.path, Chained)
             assert isinstance(connection, Chained)
             link = _begin(connection, owner, last)
-            self._mark.open()
             self._mark.write(link)
             if owner.state == "new":
                 identity.write(self.path.parent, identity.started(owner))

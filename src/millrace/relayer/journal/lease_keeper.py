@@ -27,6 +27,11 @@ MARGIN = 1 / 3
 _WAIT_MORE = 0.2
 
 
+def seconds_since_boot() -> float:
+    """A clock that nobody sets and that goes on while the machine is suspended, as the server's does."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class LeaseKeeper:
     """`take` before anything is signed, `run` as long as the service does, `close` when nothing is signed any more.
 
@@ -39,7 +44,7 @@ class LeaseKeeper:
         identity: Identity,
         place: str,
         position: Callable[[], int],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = seconds_since_boot,
     ) -> None:
         self._make_store = store
         self._store: LeaseStore | None = None

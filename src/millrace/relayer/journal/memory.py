@@ -58,8 +58,8 @@ def recall(journal: Path, mark: Mark, identity: Identity) -> Link | None:
     """
     if journal.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    there = journal.exists() and journal.stat().st_size > 0
-    is_first = identity.state == "new" and not mark.path.exists() and not (there and is_begun(journal))
+    there = _has_content(journal)
+    is_first = identity.state == "new" and not mark.path.exists() and not is_begun(journal)
     try:
         if is_first:
             mark.make(NOTHING)
@@ -77,6 +77,16 @@ def recall(journal: Path, mark: Mark, identity: Identity) -> Link | None:
         raise MemoryLost(f"a row is damaged: {error}. {WHAT_TO_DO}") from None
 
 
+def catch_up(mark: Mark, link: Link | None) -> None:
+    """Open the mark, and have what was recalled acknowledged, before a further commit is begun. Raises `OSError`.
+
+    The journal may be one commit past its mark, not two: a process that ends behind the next commit would leave that.
+    """
+    mark.open()
+    if link is not None:
+        mark.write(link)
+
+
 def _last_link(connection: sqlite3.Connection, seen: Seen, writer: str) -> Link | None:
     """The last link of a journal that holds all that it says and all that was acknowledged."""
     link = chain.last(connection, writer)
@@ -88,9 +98,15 @@ def _last_link(connection: sqlite3.Connection, seen: Seen, writer: str) -> Link 
 
 
 def is_begun(journal: Path) -> bool:
-    """Whether a chain was begun in it, by whomever."""
+    """Whether there is a journal, and a chain was begun in it, by whomever."""
+    if not _has_content(journal):
+        return False
     with contextlib.closing(read_only(journal)) as connection:
         return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'chain'").fetchone())
+
+
+def _has_content(journal: Path) -> bool:
+    return journal.exists() and journal.stat().st_size > 0
 
 
 def _check_names(connection: sqlite3.Connection) -> None:
@@ -134,10 +150,13 @@ def amended(journal: Path, mark: Mark, identity: Identity) -> Iterator[sqlite3.C
 
     An error undoes all of it. Raises `MemoryLost`, `sqlite3.Error` or `OSError`.
     """
-    link = recall(journal, mark, identity) if identity.state == "ready" else None
+    has_chain = identity.state == "ready" or is_begun(journal)  # begun by a start that ended before it said so
+    link = recall(journal, mark, identity) if has_chain else None
     connection = sqlite3.connect(journal, isolation_level=None, factory=Chained)
     assert isinstance(connection, Chained)
-    with contextlib.closing(connection):
+    with contextlib.closing(mark), contextlib.closing(connection):
+        if link is not None:
+            catch_up(mark, link)
         connection.execute("PRAGMA synchronous = FULL")
         kept = Chain(connection, KINDS, identity.id, link) if link is not None else None
         connection.execute("BEGIN IMMEDIATE")
@@ -147,9 +166,7 @@ def amended(journal: Path, mark: Mark, identity: Identity) -> Iterator[sqlite3.C
         is_sealed = kept is not None and kept.seal()
         connection.execute("COMMIT")
         if kept is not None and is_sealed:
-            mark.open()
             mark.write(kept.committed())
-            mark.close()
 
 
 def still_holds(connection: sqlite3.Connection, mark: Mark) -> None:

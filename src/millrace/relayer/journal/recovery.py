@@ -26,6 +26,9 @@ from millrace.relayer.journal.mark import NOTHING, Mark
 from millrace.relayer.rules.policy import Budget, Quotas
 
 FILE = "recovery"
+MAX_NOTING = 256
+"""First nonces on their way to the disk: more senders than come for the first time in one group of the journal, and
+looked up again in some 2 ms."""
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
 
@@ -110,7 +113,7 @@ def _accept(data_dir: Path, ours: Identity, mark_path: str) -> bool:
     journal = data_dir / identity.JOURNAL
     mark = Mark(memory.mark_place(journal, mark_path), ours.id)
     try:
-        if journal.exists() and memory.is_begun(journal):
+        if memory.is_begun(journal):
             memory.accept(journal, mark, ours)
             return True
     except sqlite3.Error as error:
@@ -155,6 +158,17 @@ class SafeStart:
         self._journal = journal
         self.recovery = recovery
         self._has_claims = False
+        self._noting: dict[bytes, int] = {}
+        """First nonces by sender, as far as their rows have not been seen on disk."""
+        self._looked_at = -1
+        """How many groups the journal had written when these were looked for."""
+        self.left_out = 0
+        """First nonces that were not noted for want of room."""
+
+    @property
+    def noting(self) -> int:
+        """First nonces not yet known to be on disk."""
+        return len(self._noting)
 
     async def apply(self) -> None:
         """Once, at the first start after it: nothing is signed that was not signed, events are read from now on.
@@ -178,7 +192,7 @@ class SafeStart:
         return f"safe start: nothing is signed before {when(self.recovery.until_ms)}"
 
     def why_not_this(self, sender: bytes, nonce: int, client_hash: bytes, account_nonce: int) -> str | None:
-        """Why this nonce may have another payload that is signed; `None` if there can be none.
+        """Why this nonce may have another payload that is signed; `None` if there can be none. Changes nothing.
 
         Raises `JournalError`.
         """
@@ -189,18 +203,45 @@ class SafeStart:
             return f"nonces up to {claim.nonce} were signed by an earlier copy of this relayer"
         if self.recovery is None or self.recovery.ahead == 0:
             return None
-        first = self._first_seen(sender, account_nonce, self.recovery.epoch) + self.recovery.ahead
+        noted = self._noted(sender, self.recovery.epoch)
+        if noted is None:
+            noted = self._noting.get(sender, account_nonce)
+        first = noted + self.recovery.ahead
         if nonce >= first:
             return None
         return f"what was signed for nonces below {first} was lost with this relayer's memory"
 
-    def _first_seen(self, sender: bytes, nonce: int, epoch: int) -> int:
-        found = self._journal.read("SELECT nonce FROM first_seen WHERE sender = ? AND epoch = ?", (sender, epoch))
-        if found:
-            return int(found[0][0])
+    def note(self, sender: bytes, account_nonce: int) -> None:
+        """A sender's own signature came: write down its account's nonce, if this is the first time.
+
+        Without room it is left out and noted when it comes again; the nonce is no lower then, so that no more is signed
+        because of it. Raises `JournalError`.
+        """
+        recovery = self.recovery
+        if recovery is None or recovery.ahead == 0 or sender in self._noting:
+            return
+        if self._noted(sender, recovery.epoch) is not None:
+            return
+        if len(self._noting) >= MAX_NOTING:
+            self._forget_written(recovery.epoch)
+        if len(self._noting) >= MAX_NOTING:
+            self.left_out += 1
+            return
+        self._noting[sender] = account_nonce
         # It lies in the queue before the row of what is let through by it.
-        self._journal.change(lambda connection: _note_first(connection, sender, nonce, epoch))
-        return nonce
+        self._journal.change(lambda connection: _note_first(connection, sender, account_nonce, recovery.epoch))
+
+    def _forget_written(self, epoch: int) -> None:
+        """Make room, once for each group of the journal: a disk that fails is not asked by everybody."""
+        if self._journal.commits != self._looked_at:
+            self._looked_at = self._journal.commits
+            self._noting = {
+                sender: nonce for sender, nonce in self._noting.items() if self._noted(sender, epoch) is None
+            }
+
+    def _noted(self, sender: bytes, epoch: int) -> int | None:
+        found = self._journal.read("SELECT nonce FROM first_seen WHERE sender = ? AND epoch = ?", (sender, epoch))
+        return int(found[0][0]) if found else None
 
     def charges(self, keys: Collection[bytes], budget: Budget) -> list[Spent]:
         """The most that each key may have spent without our knowing it."""

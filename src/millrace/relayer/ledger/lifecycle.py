@@ -85,10 +85,15 @@ class Lifecycle:
 
         `payer` is the relayer's account where a `broadcast` names one.
         """
-        return Approved(item, self.allowed_fee(item.examined, account, payer))
+        return Approved(item, self.allowed_fee(item.examined, account, payer, is_signed=True))
 
-    def allowed_fee(self, examined: Examined, account: Account, payer: Account | None = None) -> int:
-        """The checks of `approve`, which need no signature; the most it can cost whoever pays. Raises `Refused`."""
+    def allowed_fee(
+        self, examined: Examined, account: Account, payer: Account | None = None, *, is_signed: bool = False
+    ) -> int:
+        """The checks of `approve`, which need no signature; the most it can cost whoever pays. Raises `Refused`.
+
+        `is_signed`: by its sender, who is remembered after a safe start. For what anybody can ask nothing is written.
+        """
         parsed = examined.parsed
         tx, origin = parsed.tx, parsed.origin
         if tx.nonce < account.nonce:
@@ -118,12 +123,16 @@ class Lifecycle:
             checks.check_need(account, origin, self.sponsor.policy)
         fee = self.sponsor.check(examined, self.inflight.owed(tx.relayer))
         if self.safe_start is not None:  # behind the sponsor's checks: it may still be waiting
-            self._check_known(self.safe_start, tx, parsed.client_hash, account)
+            self._check_known(self.safe_start, tx, parsed.client_hash, account, is_signed)
         return fee
 
-    def _check_known(self, safe_start: SafeStart, tx: Transaction, client_hash: bytes, account: Account) -> None:
+    def _check_known(
+        self, safe_start: SafeStart, tx: Transaction, client_hash: bytes, account: Account, is_signed: bool
+    ) -> None:
         """After a safe start nothing may be signed for which there may be another payload."""
         try:
+            if is_signed:
+                safe_start.note(tx.sender, account.nonce)
             reason = safe_start.why_not_this(tx.sender, tx.nonce, client_hash, account.nonce)
         except JournalError:
             raise Refused(reasons.NOT_READY.but("the journal cannot be read", 5_000)) from None
