@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import generate_latest
 from relayer_support import GAS_PRICE, RELAYERS, Chain, Client, as_json, entry_of, raw, start, submit, transfer, wallet
 
-from millrace.chain import address
+from millrace.chain import address, outport
 from millrace.chain.transaction import Transaction, chain_hash
 from millrace.relayer.journal import programmes as rows
 from millrace.relayer.journal.writer import JournalError
@@ -282,6 +282,23 @@ async def test_what_was_paid_a_moment_before_a_restart_is_not_forgotten(world: A
     await world.stop()
     await start(world)
     assert world.service.lifecycle.sponsor.spendable(KEY) == 3 * FEE - 50_000 * GAS_PRICE
+
+
+async def test_a_fee_of_a_block_without_a_height_is_taken_off(world: Any) -> None:
+    """A header that cannot be read gives no height, and height 0 would be older than any reading."""
+    world.api.set(KEY, 0, 3 * FEE)
+    world.api.blocks[1] = 9, b"h" * 32
+    await start(world)
+    balances = world.service.lifecycle.sponsor.balances
+    chain, alice = Chain(world, 1), wallet(1)
+    assert await submit(world, transfer(alice)) == ["ok"]
+    chain.final()
+    block = chain.maker.block([entry_of(world, transfer(alice)).tx], accounts={KEY: (0, 9 * FEE)})
+    block.blockData.headerBytes = b"no header"
+    chain.tell(outport.SAVE_BLOCK, block)
+    chain.finalise(block)
+    assert balances.lower_bound(KEY) == 3 * FEE - 50_000 * GAS_PRICE
+    assert KEY in balances.wanted, "what it says of the key cannot be placed"
 
 
 async def test_what_was_written_off_has_to_be_payable_until_its_nonce_is_used(world: Any) -> None:

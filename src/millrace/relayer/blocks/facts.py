@@ -82,6 +82,7 @@ class BlockFacts(msgspec.Struct, frozen=True):
     """Of the block that was executed, whichever header brought its result."""
     prev_hash: bytes
     nonce: int
+    """0 where its header cannot be read: no height that anything may be compared with."""
     timestamp_ms: int
     transactions: tuple[TxFact, ...] = ()
     accounts: tuple[AccountFact, ...] = ()

@@ -28,8 +28,8 @@ class Included(msgspec.Struct, frozen=True):
 
     tx_hash: bytes
     fee: int | None
-    height: int
-    """Of the header that brought the block's result."""
+    height: int | None
+    """Of the header that brought the block's result; `None` where that cannot be read."""
     block: BlockFacts | None = None
 
 
@@ -155,7 +155,7 @@ class Tracker:
         if fact.included:
             # With results still to be executed elsewhere the block shows only the first part of the fee.
             fee = None if fact.results_out else fact.fee
-            included.append(Included(fact.tx_hash, fee, block.order[0], block))
+            included.append(Included(fact.tx_hash, fee, block.order[0] or None, block))
         if fact.tx_hash in self._ended:
             return
         pending = self._pending.get(fact.tx_hash)

@@ -83,6 +83,10 @@ class AccountFeed:
         sponsor = self._lifecycle.sponsor
         if block.proposes:
             return
+        if not block.nonce:  # nobody knows what came after it
+            for key in {key for key, _ in block.credits} | {fact.pubkey for fact in block.accounts}:
+                sponsor.balances.want(key)
+            return
         sponsor.balances.final(block.shard, block.nonce, block.block_hash)
         for key, amount in block.credits:
             sponsor.balances.got(key, amount, block.nonce)
