@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from millrace.relayer.ledger.balances import LAG_SECONDS, MAX_HEIGHTS, Balances, Reading
+from millrace.relayer.ledger.balances import LAG_SECONDS, MAX_HEIGHTS, MAX_LOOSE, Balances, Reading
 
 KEY, SHARD = b"key", 1
 AMOUNTS = st.integers(0, 50)
@@ -187,6 +187,30 @@ def test_a_reading_without_a_block_may_lack_the_last_seconds() -> None:
     clock[0] += LAG_SECONDS
     balances.read(KEY, Reading(990, clock[0]))
     assert balances.lower_bound(KEY) == 990
+
+
+def test_fees_without_a_height_leave_one_by_one() -> None:
+    """Under steady traffic a reading settles those of long before it, though there are some of the last seconds."""
+    clock, holds = [100.0], 10_000
+    balances = held(clock, balance=holds, height=None)
+    for _ in range(600):
+        clock[0] += 1.0
+        holds -= 1
+        balances.paid(KEY, 1, None)
+        balances.read(KEY, Reading(holds, clock[0]))
+        bound = balances.lower_bound(KEY)
+        assert bound is not None and holds - LAG_SECONDS - 1 <= bound <= holds
+
+
+def test_fees_without_a_height_are_bounded() -> None:
+    """While no reading comes the oldest seconds become one, and nothing of what was paid is forgotten."""
+    clock = [100.0]
+    balances = held(clock, balance=10**6)
+    for _ in range(2 * MAX_LOOSE):
+        clock[0] += 1.0
+        balances.paid(KEY, 1, None)
+    assert len(balances._keys[KEY].loose) == MAX_LOOSE
+    assert balances.lower_bound(KEY) == 10**6 - 2 * MAX_LOOSE
 
 
 def test_blocks_that_are_kept_are_bounded() -> None:

@@ -8,6 +8,7 @@ enough alone. What a reading may hold already is not taken off a second time, wh
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
@@ -19,6 +20,8 @@ MAX_HEIGHTS = 1024
 """Blocks with fees or transfers that are kept for each key; rounds of 600 ms with one in each take ten minutes."""
 KEPT_SECONDS = 60.0
 """Blocks that the anchor holds are kept for so long: a reading without a block may come after one with."""
+MAX_LOOSE = 1024
+"""Seconds with fees of blocks of unknown height that are kept for each key; at the bound the two oldest become one."""
 MAX_FINAL = 256
 """Final blocks of a shard whose hash is remembered: two minutes and a half of rounds of 600 ms."""
 WAIT_SECONDS = 60.0
@@ -51,7 +54,7 @@ class _Held:
     """One key."""
 
     __slots__ = (
-        "anchor", "blocks", "bound", "candidate", "folded_at", "folded_height", "loose", "loose_at", "shard", "told",
+        "anchor", "blocks", "bound", "candidate", "folded_at", "folded_height", "loose", "shard", "told",
     )  # fmt: skip
 
     def __init__(self, shard: int) -> None:
@@ -66,8 +69,8 @@ class _Held:
         """Of the newest block that is not kept any more: what is older than that cannot become the anchor."""
         self.told: Reading | None = None
         """What a final block told last: a reading of before the key sent something itself is older."""
-        self.loose, self.loose_at = 0, float("-inf")
-        """Paid in a block whose height is not known, and when that was heard last."""
+        self.loose: dict[int, int] = {}
+        """Paid in blocks whose height is not known, by the whole second by whose end that was heard."""
 
     def counts(self, height: int, block: _Block, anchor: Reading) -> int:
         """What a block changes beyond what the anchor holds."""
@@ -81,8 +84,7 @@ class _Held:
         if anchor is None:
             return
         self.bound = anchor.balance + sum(self.counts(height, block, anchor) for height, block in self.blocks.items())
-        if self.loose_at > anchor.asked - LAG_SECONDS:
-            self.bound -= self.loose
+        self.bound -= sum(amount for second, amount in self.loose.items() if second > anchor.asked - LAG_SECONDS)
 
 
 class Balances:
@@ -206,8 +208,11 @@ class Balances:
         held = self._keys.get(key)
         if held is None:
             return
-        held.loose += amount
-        held.loose_at = max(held.loose_at, at)
+        second = math.ceil(at)
+        held.loose[second] = held.loose.get(second, 0) + amount
+        if len(held.loose) > MAX_LOOSE:
+            oldest, next_one = sorted(held.loose)[:2]
+            held.loose[next_one] += held.loose.pop(oldest)
         held.reckon()
 
     def got(self, key: bytes, amount: int, height: int) -> None:
@@ -252,8 +257,7 @@ class Balances:
 
     def _anchor(self, held: _Held, reading: Reading) -> None:
         held.anchor = reading
-        if held.loose_at <= reading.asked - LAG_SECONDS:
-            held.loose = 0
+        held.loose = {second: amount for second, amount in held.loose.items() if second > reading.asked - KEPT_SECONDS}
         while held.blocks:
             height, block = next(iter(held.blocks.items()))
             if held.counts(height, block, reading) or block.at > reading.asked - KEPT_SECONDS:
