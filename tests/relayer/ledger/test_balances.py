@@ -45,6 +45,8 @@ class World(RuleBasedStateMachine):
         self.tail: list[Made] = []
         self.forks = 0
         self.under_way: list[Reading] = []
+        self.has_heard = True
+        """Whether a block became final since the last restart: before that any reading counts."""
 
     @rule(paid=AMOUNTS, got=AMOUNTS, sent=st.sampled_from([0, 0, 0, 7]))
     def execute(self, paid: int, got: int, sent: int) -> None:
@@ -63,6 +65,7 @@ class World(RuleBasedStateMachine):
     def finalise(self, ahead: int) -> None:
         block = self.tail.pop(0)
         self.final.append(block)
+        self.has_heard = True
         self.final_at.append(self.now)
         self.balances.paid(KEY, block.paid, block.height + self.later)
         self.balances.final(SHARD, block.height, block.name)
@@ -104,8 +107,28 @@ class World(RuleBasedStateMachine):
     def lose_events(self) -> None:
         self.balances.forget_all()
 
+    @precondition(lambda self: self.was_only_paid_lately)
+    @rule()
+    def restart(self) -> None:
+        """Fees of the last seconds are in the journal; nothing else is known, and the next block is the first."""
+        self.balances = Balances(lambda: self.now)
+        self.balances.watch({SHARD: KEY})
+        for block, at in zip(self.final, self.final_at, strict=True):
+            if at > self.now - LAG_SECONDS:
+                self.balances.paid_at(KEY, block.paid, at)
+        self.under_way.clear()
+        self.has_heard = False
+
+    @property
+    def was_only_paid_lately(self) -> bool:
+        """Whether its operator took nothing away in the last seconds, which no journal has."""
+        blocks = zip(self.final, self.final_at, strict=True)
+        return not any(block.sent for block, at in blocks if at > self.now - LAG_SECONDS)
+
     @invariant()
     def never_more_than_it_holds(self) -> None:
+        if not self.has_heard:
+            return
         bound = self.balances.lower_bound(KEY)
         assert bound is None or bound <= self.final[-1].holds
 
@@ -187,6 +210,15 @@ def test_a_reading_without_a_block_may_lack_the_last_seconds() -> None:
     clock[0] += LAG_SECONDS
     balances.read(KEY, Reading(990, clock[0]))
     assert balances.lower_bound(KEY) == 990
+
+
+def test_a_reading_of_before_the_first_block_does_not_count() -> None:
+    """A chain API that is behind at a start lacks fees of long ago: what it says ends with the first final block."""
+    balances = held([100.0], height=500)
+    balances.final(SHARD, 1000, b"1000")
+    assert balances.lower_bound(KEY) is None and KEY in balances.wanted
+    assert not balances.read(KEY, Reading(1000, 101.0, 500, b"5")) and balances.lower_bound(KEY) is None
+    assert balances.read(KEY, Reading(40, 102.0, 1000, b"1000")) and balances.lower_bound(KEY) == 40
 
 
 def test_fees_without_a_height_leave_one_by_one() -> None:

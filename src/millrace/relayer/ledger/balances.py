@@ -95,6 +95,8 @@ class Balances:
         self._keys: dict[bytes, _Held] = {}
         self._final: dict[int, OrderedDict[int, bytes]] = {}
         """Hashes of the last executed final blocks of each shard, by height."""
+        self._first: dict[int, int] = {}
+        """Of each shard the first height that was heard to be final: of blocks before it nothing is known."""
         self.on_wanted: Callable[[], None] = lambda: None
         """Told when a key should be asked for at once."""
         self.wanted: dict[bytes, float] = {}
@@ -134,6 +136,8 @@ class Balances:
         held = self._keys.get(key)
         if held is None or not _is_newer(held, reading):
             return False
+        if reading.height is not None and reading.height < self._first.get(held.shard, -1):
+            return False  # it lacks fees that nobody here has heard of, as after a restart
         if reading.height is None or self._is_final(held.shard, reading):
             self._anchor(held, reading)
             if self.wanted.get(key, float("inf")) <= reading.asked:
@@ -169,6 +173,9 @@ class Balances:
         """A block was executed and is final: readings up to it count."""
         final = self._final.setdefault(shard, OrderedDict())
         final[height] = block_hash
+        if shard not in self._first:
+            self._first[shard] = height
+            self._drop_older(shard, height)
         if len(final) > MAX_FINAL:
             final.popitem(last=False)
         for key, held in self._keys.items():
@@ -179,6 +186,14 @@ class Balances:
             if self._is_final(shard, waits) and _is_newer(held, waits):
                 self._anchor(held, waits)
             else:  # another block is final at its height
+                self.want(key)
+
+    def _drop_older(self, shard: int, height: int) -> None:
+        """Readings of before the first block that was heard of counted while nothing was known, and do no more."""
+        for key, held in self._keys.items():
+            anchor = held.anchor
+            if held.shard == shard and anchor is not None and anchor.height is not None and anchor.height < height:
+                held.anchor = None
                 self.want(key)
 
     def forget_all(self) -> None:
