@@ -91,6 +91,22 @@ async def test_what_the_chain_says_nothing_of(books: Books, how: str) -> None:
     assert await books.state(entry) is None, "of a book without a file: it has ended"
 
 
+@pytest.mark.parametrize(
+    ("refusal", "state"), [(reasons.NONCE_TOO_LOW, "superseded"), (reasons.SIGNER_REFUSED, "dropped")]
+)
+async def test_what_was_accepted_and_ends_unsigned(books: Books, refusal: reasons.Reason, state: str) -> None:
+    """Its wait ends and it is kept, with the reason; nobody waits for the chain to say more of it."""
+    entry, kept = books.sent(), []
+    entry.chain_hash, entry.broadcast, entry.refusal = b"", True, refusal
+    books.book.store = type("Store", (), {"put": staticmethod(kept.append)})()  # type: ignore[assignment]
+    future = books.book.wait(entry.client_hash)
+    books.book.over(entry, "superseded", None, None)
+    assert future is not None and kept == [await future]
+    assert (kept[0].state, kept[0].reason, kept[0].may_end) == (state, refusal.reason, False)
+    books.book.restore(kept)
+    assert books.book.followed == 0
+
+
 async def test_what_was_given_up_may_still_end(books: Books) -> None:
     """When a block has it after all, that is what it came to."""
     entry, kept = books.sent(), []

@@ -16,6 +16,7 @@ import msgspec
 from millrace.relayer.blocks.facts import BlockFacts
 from millrace.relayer.journal.fates import MAX_OPEN, Fate, Fates, Place, State
 from millrace.relayer.ledger.inflight import End, Entry, InFlight
+from millrace.relayer.protocol import reasons
 
 MAX_WAITERS = 1_000
 """Futures that wait for an end, of all clients; who comes when there are so many is told what is known at once."""
@@ -50,19 +51,24 @@ class FateBook:
     def restore(self, fates: Iterable[Fate]) -> None:
         """Go on following these."""
         for fate in fates:
-            self._follow(fate)
+            if fate.may_end:
+                self._follow(fate)
 
     # ---- what happens
 
     def over(self, entry: Entry, how: str, fee: int | None, block: BlockFacts | None) -> None:
         """An entry is in flight no more: its row's new state, and as far as known what it cost and in which block."""
-        if entry.refusal is not None:
-            return  # never accepted
+        if entry.refusal is not None and not entry.broadcast:
+            return  # never accepted, or only to be signed
         place = None if block is None else Place(block.shard, block.nonce, block.block_hash, block.timestamp_ms)
-        fate = self._fate(entry, _ENDED[how], "", fee, place)
+        state, reason = _ENDED[how], ""
+        if entry.refusal is not None:
+            reason = entry.refusal.reason
+            state = state if entry.refusal.code == reasons.NONCE_TOO_LOW.code else "dropped"
+        fate = self._fate(entry, state, reason, fee, place)
         if how == "finished" and entry.end is not None and entry.end.is_final:
             fate = msgspec.structs.replace(fate, state=entry.end.status, reason=entry.end.reason)
-        if fate.chain_hash and not fate.has_ended:
+        if fate.may_end:
             self._follow(fate)
         self._keep(fate)
 
