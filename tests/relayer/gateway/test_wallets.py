@@ -244,6 +244,18 @@ async def test_relay_that_ends_unsigned(world: Any) -> None:
         assert (known["state"], known["reason"], known["sending"]) == ("superseded", "nonce too low", False)
 
 
+async def test_relay_of_a_client_that_hung_up(world: Any) -> None:
+    """Its wait ends long before its timeout, and the room is another's."""
+    await start(world, hub_url="")
+    body = {"transactions": [as_json(transfer(ALICE))]}
+    asking = asyncio.create_task(post(world, "/v1/relay?wait=final&timeout=60", body))
+    await until_waiting(world, 1)
+    asking.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asking
+    await until_waiting(world, 0)
+
+
 async def test_relay_that_waits_no_longer(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the timeout, or where too many wait, the answer says what is known; waits that are none are refused."""
     await start(world, hub_url="")

@@ -7,7 +7,7 @@ the sender's shard to the end of everything the transaction caused, it is follow
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Literal
 
@@ -20,6 +20,8 @@ from millrace.relayer.protocol import reasons
 
 MAX_WAITERS = 1_000
 """Futures that wait for an end, of all clients; who comes when there are so many is told what is known at once."""
+CLIENT_PART = 10
+"""Of these one client address may have as much as the total divided by this."""
 
 _ENDED: dict[str, State] = {
     "finished": "included",
@@ -42,6 +44,8 @@ class FateBook:
         self._waiting: dict[bytes, list[asyncio.Future[Fate]]] = {}
         """By client hash."""
         self.waiters = 0
+        self._waiters_of: Counter[str] = Counter()
+        """Of each client address."""
 
     @property
     def followed(self) -> int:
@@ -105,20 +109,27 @@ class FateBook:
             fate = await self.store.find(tx_hash)
         return None if fate is None else (fate, None)
 
-    def wait(self, client_hash: bytes) -> asyncio.Future[Fate] | None:
-        """A future of the end of a transaction, `None` when too many wait. Give it back with `forget`."""
-        if self.waiters >= MAX_WAITERS:
+    def wait(self, client_hash: bytes, client: str) -> asyncio.Future[Fate] | None:
+        """A future of the end of a transaction, `None` when too many wait, of this client address or of all.
+
+        Give it back with `forget`.
+        """
+        if self.waiters >= MAX_WAITERS or self._waiters_of[client] * CLIENT_PART >= MAX_WAITERS:
             return None
+        self._waiters_of[client] += 1
         future: asyncio.Future[Fate] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client_hash, []).append(future)
         self.waiters += 1
         return future
 
-    def forget(self, client_hash: bytes, future: asyncio.Future[Fate]) -> None:
+    def forget(self, client_hash: bytes, client: str, future: asyncio.Future[Fate]) -> None:
         """Nobody waits for this future any more."""
         waiting = self._waiting[client_hash]
         waiting.remove(future)
         self.waiters -= 1
+        self._waiters_of[client] -= 1
+        if not self._waiters_of[client]:
+            del self._waiters_of[client]
         if not waiting:
             del self._waiting[client_hash]
 
