@@ -23,6 +23,7 @@ from millrace.chain.transaction import (
     signing_message,
 )
 from millrace.relayer.ledger import fates
+from millrace.relayer.signing.handle import SignerError
 
 ALICE, BOB = wallet(1), wallet(1, 20).public
 CONTRACT = b"\0" * 8 + b"\5\0" + b"swap" * 5 + b"\0\1"
@@ -215,6 +216,44 @@ async def test_relay_that_waits_for_the_end(world: Any) -> None:
     again = await post(world, "/v1/relay?wait=final", {"transactions": [as_json(good)]})
     assert again["results"][0]["transaction"]["state"] == "success", "of what is over at once"
     assert world.service.lifecycle.fates.waiters == 0
+
+
+async def until_waiting(world: Any, waiters: int) -> None:
+    """Until so many wait for ends."""
+    async with asyncio.timeout(10):
+        while world.service.lifecycle.fates.waiters != waiters:
+            await asyncio.sleep(0.01)
+
+
+async def test_relay_that_ends_unsigned(world: Any) -> None:
+    """Who waits for what was accepted is told when it ends without a signature, and it can still be asked for."""
+    await start(world, hub_url="", sign_wait=0)
+
+    async def lost(_: list[bytes]) -> list[Any]:
+        raise SignerError("lost")
+
+    world.service.signer.sign = lost
+    tx = transfer(ALICE)
+    asking = asyncio.create_task(post(world, "/v1/relay?wait=final&timeout=60", {"transactions": [as_json(tx)]}))
+    await until_waiting(world, 1)
+    world.service.lifecycle.nonce_moved(ALICE.public, 1)
+    async with asyncio.timeout(10):
+        (result,) = (await asking)["results"]
+    found = await get(world, f"/v1/transactions/{early_hashes(tx)[0].hex()}")
+    for known in (result["transaction"], found):
+        assert (known["state"], known["reason"], known["sending"]) == ("superseded", "nonce too low", False)
+
+
+async def test_relay_of_a_client_that_hung_up(world: Any) -> None:
+    """Its wait ends long before its timeout, and the room is another's."""
+    await start(world, hub_url="")
+    body = {"transactions": [as_json(transfer(ALICE))]}
+    asking = asyncio.create_task(post(world, "/v1/relay?wait=final&timeout=60", body))
+    await until_waiting(world, 1)
+    asking.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asking
+    await until_waiting(world, 0)
 
 
 async def test_relay_that_waits_no_longer(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:

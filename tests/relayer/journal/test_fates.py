@@ -12,8 +12,10 @@ import msgspec
 import pytest
 from relayer_support import start, submit, transfer, wallet
 
+from millrace.chain.transaction import client_hash
 from millrace.relayer.journal import fates as module
 from millrace.relayer.journal.fates import Fate, Fates, FatesUnavailable, Place
+from millrace.relayer.signing.handle import SignerError
 
 ALICE = wallet(1)
 
@@ -205,3 +207,29 @@ async def test_what_is_missing_comes_from_the_journal(world: Any) -> None:
         states = [item[0].state if item is not None else None for item in found]
         assert states == ["included", "written off"], cut
         assert found[0] is not None and found[0][0].fee == "5"
+
+
+async def test_what_ended_unsigned_comes_from_the_journal(world: Any) -> None:
+    """What was accepted and ended unsigned is known without the file; what was only to be signed never was."""
+    await start(world, hub_url="", sign_wait=0)
+
+    async def lost(_: list[bytes]) -> list[Any]:
+        raise SignerError("lost")
+
+    world.service.signer.sign = lost
+    tx, only_signed = transfer(ALICE), transfer(wallet(1, 2))
+    await submit(world, tx)
+    await submit(world, only_signed, kind="sign")
+    for sender in (ALICE, wallet(1, 2)):
+        assert len(world.service.lifecycle.inflight.of_sender(sender.public)) == 1
+        world.service.lifecycle.nonce_moved(sender.public, 1)
+    found = await world.service.lifecycle.fates.find(client_hash(tx))
+    assert found is not None and (found[0].state, found[0].reason) == ("superseded", "nonce too low")
+    file = world.service.fates.path
+    await world.stop()
+    file.unlink()
+    await start(world, hub_url="")
+    await asyncio.gather(*world.service._background)
+    found = await world.service.lifecycle.fates.find(client_hash(tx))
+    assert found is not None and found[0].state == "dropped"
+    assert await world.service.lifecycle.fates.find(client_hash(only_signed)) is None

@@ -46,7 +46,7 @@ async def test_included_first(books: Books) -> None:
     """In flight, included, ended: each is told from the moment it is known, the wait ends with the last."""
     entry = books.sent()
     assert await books.state(entry) == "pending"
-    future = books.book.wait(entry.client_hash)
+    future = books.book.wait(entry.client_hash, "a")
     assert future is not None
     books.over(entry)
     assert await books.state(entry) == "included" and not future.done() and books.book.followed == 1
@@ -61,7 +61,7 @@ async def test_included_first(books: Books) -> None:
 async def test_ended_first(books: Books) -> None:
     """The receiver's shard may be heard of before the sender's: the end is known, and stays when it is included."""
     entry = books.sent()
-    future = books.book.wait(entry.client_hash)
+    future = books.book.wait(entry.client_hash, "a")
     books.book.ended(entry.chain_hash, "fail", "why")
     assert await books.state(entry) == "fail" and future is not None and future.result().reason == "why"
     books.over(entry)
@@ -81,7 +81,7 @@ async def test_not_executable_is_no_end(books: Books) -> None:
 async def test_what_the_chain_says_nothing_of(books: Books, how: str) -> None:
     """What is given up ends the wait, too; what was never accepted is not spoken of at all."""
     entry, refused = books.sent(), books.sent(1)
-    future, other = books.book.wait(entry.client_hash), books.book.wait(refused.client_hash)
+    future, other = books.book.wait(entry.client_hash, "a"), books.book.wait(refused.client_hash, "a")
     assert future is not None and other is not None
     refused.refusal = reasons.SIGNER_REFUSED
     for item in (entry, refused):
@@ -89,6 +89,22 @@ async def test_what_the_chain_says_nothing_of(books: Books, how: str) -> None:
     assert future.result().state == how and not other.done()
     books.book.ended(entry.chain_hash, "success", "")
     assert await books.state(entry) is None, "of a book without a file: it has ended"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "state"), [(reasons.NONCE_TOO_LOW, "superseded"), (reasons.SIGNER_REFUSED, "dropped")]
+)
+async def test_what_was_accepted_and_ends_unsigned(books: Books, refusal: reasons.Reason, state: str) -> None:
+    """Its wait ends and it is kept, with the reason; nobody waits for the chain to say more of it."""
+    entry, kept = books.sent(), []
+    entry.chain_hash, entry.broadcast, entry.refusal = b"", True, refusal
+    books.book.store = type("Store", (), {"put": staticmethod(kept.append)})()  # type: ignore[assignment]
+    future = books.book.wait(entry.client_hash, "a")
+    books.book.over(entry, "superseded", None, None)
+    assert future is not None and kept == [await future]
+    assert (kept[0].state, kept[0].reason, kept[0].may_end) == (state, refusal.reason, False)
+    books.book.restore(kept)
+    assert books.book.followed == 0
 
 
 async def test_what_was_given_up_may_still_end(books: Books) -> None:
@@ -104,14 +120,26 @@ async def test_what_was_given_up_may_still_end(books: Books) -> None:
 async def test_waits_are_bounded_and_given_back(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound nobody waits; each wait that is given back makes room for another."""
     monkeypatch.setattr(module, "MAX_WAITERS", 2)
-    first, second = books.book.wait(b"a"), books.book.wait(b"a")
-    assert first is not None and second is not None and books.book.wait(b"b") is None
-    books.book.forget(b"a", first)
-    third = books.book.wait(b"b")
+    monkeypatch.setattr(module, "CLIENT_PART", 1)
+    first, second = books.book.wait(b"a", "a"), books.book.wait(b"a", "a")
+    assert first is not None and second is not None and books.book.wait(b"b", "a") is None
+    books.book.forget(b"a", "a", first)
+    third = books.book.wait(b"b", "a")
     assert third is not None and books.book.waiters == 2
-    books.book.forget(b"a", second)
-    books.book.forget(b"b", third)
+    books.book.forget(b"a", "a", second)
+    books.book.forget(b"b", "a", third)
     assert books.book.waiters == 0 and not vars(books.book)["_waiting"]
+
+
+async def test_waits_of_one_client_are_bounded(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One client address gets no more than its part, whatever is free for others."""
+    monkeypatch.setattr(module, "MAX_WAITERS", 20)
+    futures = [books.book.wait(b"a", "greedy") for _ in range(3)]
+    assert [future is None for future in futures] == [False, False, True]
+    assert books.book.wait(b"a", "other") is not None
+    assert futures[0] is not None
+    books.book.forget(b"a", "greedy", futures[0])
+    assert books.book.wait(b"a", "greedy") is not None
 
 
 async def test_what_is_followed_is_bounded(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ class RestApi:
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Bound the requests of each client, of paths that there are not too; refusals are the error body."""
-        client = self._client(request)
+        client = self.client(request)
         try:
             if not is_local(client):
                 _charge(self._requests, client, 1.0, "too many requests from this address")
@@ -101,7 +101,7 @@ class RestApi:
             headers = {"Retry-After": str(math.ceil(wait / 1000))} if wait else None
             return http.error_response(text, _STATUS.get(reason.code, 400), headers)
 
-    def _client(self, request: web.Request) -> str:
+    def client(self, request: web.Request) -> str:
         """Whom limits count."""
         return self._clients.of(request.remote or "", http.forwarded_for(request))
 
@@ -115,7 +115,7 @@ class RestApi:
     def origin(self, request: web.Request, kind: Kind) -> Origin:
         """Who asks for what. Raises `Refused` for an API key that the policy does not know."""
         person = self._submitter.person_of(request.headers.get("Authorization"))
-        return Origin(kind, self._client(request), person)
+        return Origin(kind, self.client(request), person)
 
     async def submit(self, request: web.Request, kind: Kind, announce: Announce | None = None) -> list[Result]:
         """Take the transactions of a request through their stages, see `Submitter.take`. Raises `Refused`."""
@@ -156,7 +156,7 @@ class RestApi:
         """The body, its `strict_json.marks` and whose it is. Raises `Refused`, also when the client sends too much."""
         if request.content_type != "application/json":
             raise Refused(reasons.INVALID_MESSAGE.but("send application/json"))
-        remote = self._client(request)
+        remote = self.client(request)
         body = await self._receive(request, remote)
         _charge(self._bytes, remote, len(body), "too many bytes from this address")
         large = len(body) > large_messages.LARGE

@@ -39,6 +39,8 @@ from millrace.runtime import http
 
 PATIENCE, LONGEST_PATIENCE = 30.0, 60.0
 """Seconds that `wait=final` waits by default, and at most."""
+GONE_SECONDS = 1.0
+"""After so long at most the room of a client that hung up while it waited is another's."""
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,3}", re.ASCII)
 
@@ -121,21 +123,21 @@ class WalletApi:
     async def _relay(self, request: web.Request) -> web.Response:
         patience = _patience(request)
         waiting: dict[bytes, asyncio.Future[Fate]] = {}
-        fates = self._lifecycle.fates
+        fates, client = self._lifecycle.fates, self._rest.client(request)
 
         def announce(entry: Entry) -> None:
             if patience is not None and entry.end is None and entry.client_hash not in waiting:
-                future = fates.wait(entry.client_hash)
+                future = fates.wait(entry.client_hash, client)
                 if future is not None:
                     waiting[entry.client_hash] = future
 
         try:
             reply = submission_reply("relay", await self._rest.submit(request, "relay", announce))
-            if waiting:
-                await asyncio.wait(waiting.values(), timeout=patience)
+            if patience is not None:
+                await _wait(request, set(waiting.values()), patience)
         finally:
             for client_hash, future in waiting.items():
-                fates.forget(client_hash, future)
+                fates.forget(client_hash, client, future)
         results = [await self._relayed(item, waiting, known=patience is not None) for item in reply.results]
         return http.json_response(RelayReply(reply.action, reply.status, reply.hashes, reply.failed, results))
 
@@ -157,6 +159,14 @@ class WalletApi:
         if found is None:
             return relayed
         return msgspec.structs.replace(relayed, transaction=transaction_reply(item.hash, *found))
+
+
+async def _wait(request: web.Request, ends: set[asyncio.Future[Fate]], patience: float) -> None:
+    """Wait for these, for so many seconds at most, and no longer than the client does."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + patience
+    while ends and request.transport is not None and (left := until - loop.time()) > 0:
+        _, ends = await asyncio.wait(ends, timeout=min(left, GONE_SECONDS))
 
 
 def transaction_reply(asked: str, fate: Fate, entry: Entry | None) -> TransactionReply:

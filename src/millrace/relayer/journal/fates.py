@@ -80,6 +80,11 @@ class Fate(msgspec.Struct, frozen=True, gc=False):
         """Whether the chain has said how. What was given up may still run, and end then."""
         return self.state in ("success", "fail")
 
+    @property
+    def may_end(self) -> bool:
+        """Whether the chain may say more of it: it never does of what was not signed."""
+        return bool(self.chain_hash) and not self.has_ended
+
 
 class FatesUnavailable(Exception):
     """No answer now; asking again later makes sense."""
@@ -318,7 +323,7 @@ class Fates:
                 fate.sdk_hash or None,
                 fate.chain_hash if fate.chain_hash not in (b"", fate.client_hash) else None,
                 fate.time_ms,
-                not fate.has_ended,
+                fate.may_end,
                 _encode(fate),
             )
             for fate in fates
@@ -366,7 +371,8 @@ def _is_damage(error: Exception) -> bool:
 
 def _fate_of(record: submissions.Record, ended_ms: int | None, failed: Mapping[bytes, int]) -> Fate | None:
     """What a row that is over says; `None` of what was never accepted. `failed` knows of some whether they did."""
-    if record.state == "superseded" and record.chain_hash is None and record.cost == 0:
+    unsigned = record.state == "superseded" and record.chain_hash is None and record.cost == 0
+    if unsigned and not record.broadcast:
         return None
     try:
         tx = from_proto(record.tx)
@@ -376,7 +382,7 @@ def _fate_of(record: submissions.Record, ended_ms: int | None, failed: Mapping[b
     if record.state == "finished":
         known = failed.get(record.client_hash)
         state = "included" if known is None else "fail" if known else "success"
-    elif record.state == "dropped":
+    elif record.state == "dropped" or unsigned:  # the row of the latter does not say whether another took its nonce
         state = "dropped"
     else:
         state = "superseded" if ended_ms is not None else "written off"

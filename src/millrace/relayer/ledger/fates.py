@@ -7,7 +7,7 @@ the sender's shard to the end of everything the transaction caused, it is follow
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Literal
 
@@ -16,9 +16,12 @@ import msgspec
 from millrace.relayer.blocks.facts import BlockFacts
 from millrace.relayer.journal.fates import MAX_OPEN, Fate, Fates, Place, State
 from millrace.relayer.ledger.inflight import End, Entry, InFlight
+from millrace.relayer.protocol import reasons
 
 MAX_WAITERS = 1_000
 """Futures that wait for an end, of all clients; who comes when there are so many is told what is known at once."""
+CLIENT_PART = 10
+"""Of these one client address may have as much as the total divided by this."""
 
 _ENDED: dict[str, State] = {
     "finished": "included",
@@ -41,6 +44,8 @@ class FateBook:
         self._waiting: dict[bytes, list[asyncio.Future[Fate]]] = {}
         """By client hash."""
         self.waiters = 0
+        self._waiters_of: Counter[str] = Counter()
+        """Of each client address."""
 
     @property
     def followed(self) -> int:
@@ -50,19 +55,24 @@ class FateBook:
     def restore(self, fates: Iterable[Fate]) -> None:
         """Go on following these."""
         for fate in fates:
-            self._follow(fate)
+            if fate.may_end:
+                self._follow(fate)
 
     # ---- what happens
 
     def over(self, entry: Entry, how: str, fee: int | None, block: BlockFacts | None) -> None:
         """An entry is in flight no more: its row's new state, and as far as known what it cost and in which block."""
-        if entry.refusal is not None:
-            return  # never accepted
+        if entry.refusal is not None and not entry.broadcast:
+            return  # never accepted, or only to be signed
         place = None if block is None else Place(block.shard, block.nonce, block.block_hash, block.timestamp_ms)
-        fate = self._fate(entry, _ENDED[how], "", fee, place)
+        state, reason = _ENDED[how], ""
+        if entry.refusal is not None:
+            reason = entry.refusal.reason
+            state = state if entry.refusal.code == reasons.NONCE_TOO_LOW.code else "dropped"
+        fate = self._fate(entry, state, reason, fee, place)
         if how == "finished" and entry.end is not None and entry.end.is_final:
             fate = msgspec.structs.replace(fate, state=entry.end.status, reason=entry.end.reason)
-        if fate.chain_hash and not fate.has_ended:
+        if fate.may_end:
             self._follow(fate)
         self._keep(fate)
 
@@ -99,20 +109,27 @@ class FateBook:
             fate = await self.store.find(tx_hash)
         return None if fate is None else (fate, None)
 
-    def wait(self, client_hash: bytes) -> asyncio.Future[Fate] | None:
-        """A future of the end of a transaction, `None` when too many wait. Give it back with `forget`."""
-        if self.waiters >= MAX_WAITERS:
+    def wait(self, client_hash: bytes, client: str) -> asyncio.Future[Fate] | None:
+        """A future of the end of a transaction, `None` when too many wait, of this client address or of all.
+
+        Give it back with `forget`.
+        """
+        if self.waiters >= MAX_WAITERS or self._waiters_of[client] * CLIENT_PART >= MAX_WAITERS:
             return None
+        self._waiters_of[client] += 1
         future: asyncio.Future[Fate] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client_hash, []).append(future)
         self.waiters += 1
         return future
 
-    def forget(self, client_hash: bytes, future: asyncio.Future[Fate]) -> None:
+    def forget(self, client_hash: bytes, client: str, future: asyncio.Future[Fate]) -> None:
         """Nobody waits for this future any more."""
         waiting = self._waiting[client_hash]
         waiting.remove(future)
         self.waiters -= 1
+        self._waiters_of[client] -= 1
+        if not self._waiters_of[client]:
+            del self._waiters_of[client]
         if not waiting:
             del self._waiting[client_hash]
 

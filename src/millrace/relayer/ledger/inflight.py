@@ -63,7 +63,7 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """How often the signing process may have been asked for it; an entry read from disk may have been asked once."""
     end: End | None = None
     refusal: Reason | None = None
-    """Why it is over, if it was never accepted."""
+    """Why it is over without a signature, accepted or not."""
     person: str = ""
     """Who asked, if that was told by an API key."""
     programme: str = ""
