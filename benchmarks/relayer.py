@@ -271,9 +271,10 @@ async def whole_lives(report: Report, folder: Path, seconds: float) -> None:
     server, api = await chain_api()
     url = await hub.start()
     pending: list[list[bytes]] = [[], [], []]
-    async with network() as peer, relayer(
-        folder, **settings(folder, relayers, api, peer), hub_url=url, max_topics=10**6
-    ) as running:
+    async with (
+        network() as peer,
+        relayer(folder, **settings(folder, relayers, api, peer), hub_url=url, max_topics=10**6) as running,
+    ):
         clients = [Whole(pending[number % 3]) for number in range(connections)]
         for client in clients:
             await websocket.connect(f"ws://127.0.0.1:{running.port}/ws", client)
