@@ -98,18 +98,20 @@ def test_the_last_good_policy_outlives_a_restart(tmp_path: Path) -> None:
     assert rules.policy == loads(TEXT) and loads(kept.read_text()) == rules.policy
 
 
-def test_what_cannot_be_kept_does_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A policy holds once it is on disk as the last good one, so that no restart goes back behind it."""
+def test_what_cannot_be_kept_holds_only_if_it_pays_for_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A looser policy waits until it is on disk as the last good one; a pause does not wait for a disk."""
     file, rules = started(tmp_path, TEXT, tmp_path / "data" / "kept.toml")
 
     def full(*_: object) -> None:
         raise OSError("no space left")
 
     monkeypatch.setattr(policy_file, "write", full)
-    file.write_text(TEXT.replace("fee = 10000000000000000", "fee = 5"))
-    with pytest.raises(PolicyError, match="no space left"):
-        rules.refresh()
-    assert rules.policy == loads(TEXT)
+    looser, tighter = (TEXT.replace("fee = 10000000000000000", f"fee = {fee}") for fee in (2 * 10**16, 5))
+    for text, holds in ((looser, TEXT), (tighter, tighter)):
+        file.write_text(seal(text))
+        with pytest.raises(PolicyError, match="no space left"):
+            rules.refresh()
+        assert rules.policy == loads(holds) and "no space left" in rules.rejected
 
 
 def test_a_policy_file_is_read_when_it_is_another(tmp_path: Path) -> None:
