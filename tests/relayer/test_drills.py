@@ -174,6 +174,18 @@ async def test_move(world: Any) -> None:
     assert str(world.folder / "new") in await refused(world)
 
 
+async def test_a_copy_of_before_a_move_is_refused_though_the_new_folder_never_ran(world: Any) -> None:
+    """What was copied when the journal was at its end cannot start in place of the folder that was moved."""
+    await world.start()
+    assert await submit(world, transfer(ALICE, 0)) == ["ok"]
+    await world.stop()
+    shutil.copytree(world.folder / "relayer", world.folder / "copy")
+    command(world, "move", str(world.folder / "new"))
+    assert "older copy" in await refused(world, data_dir=world.folder / "copy")
+    await world.start(data_dir=world.folder / "new")
+    assert await submit(world, transfer(ALICE, 1)) == ["ok"]
+
+
 async def test_a_lost_folder(world: Any) -> None:
     """A new folder is refused by the leases; after its safe start it signs beyond what may have been signed."""
     await world.start()

@@ -110,10 +110,16 @@ def restore(source: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
 def move(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
     """Have the data directory live in a new folder; the relayer must be stopped, and the old folder starts no more."""
     from millrace.relayer.journal import backup as copies
+    from millrace.relayer.journal import holding, leases
+    from millrace.relayer.signing import keystore
 
-    folder = Path(_settings(config, pairs).data_dir)
-    with _shown(copies.BackupError):
+    settings = _settings(config, pairs)
+    folder = Path(settings.data_dir)
+    with _shown(copies.BackupError, leases.LeaseError, keystore.KeyStoreError, OSError):
         moved = copies.move(folder, destination)
+        keys = keystore.public_keys(settings.key_files, settings.key_env)
+        with holding.opened(settings) as store:  # else a copy of before could start as long as the new one has not
+            leases.hand_over(store, keys, leases.Held(moved.id, moved.epoch, 0, holding.place_of(destination)))
     click.echo(f"{folder} lives in {destination} now (epoch {moved.epoch}): start the relayer with that data_dir.")
 
 

@@ -408,8 +408,9 @@ async def test_a_row_read_from_disk_is_never_given_back(world: Any) -> None:
     assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["conflicting transaction"]
 
 
-async def test_only_the_first_refusal_gives_back(world: Any) -> None:
-    """A fresh row that the signing process refuses is given back; one it may have signed before is not."""
+async def test_a_refusal_gives_back_what_nobody_has_a_signature_of(world: Any) -> None:
+    """A row that the signing process refuses is given back, also after an answer that nobody read; one read from disk,
+    whose signature may have left before a restart, is not."""
     await start(world, sign_wait=0)
     service, key = world.service, RELAYERS[1].public
     sign_really = service.signer.sign
@@ -428,9 +429,14 @@ async def test_only_the_first_refusal_gives_back(world: Any) -> None:
     assert await submit(world, transfer(ALICE)) == ["pending"]
     service.signer.sign = refuse
     assert await submit(world, transfer(ALICE)) == ["signer refused"]
-    assert (
-        service.lifecycle.sponsor.budgets.at_risk(key) == 100_000 * GAS_PRICE and len(service.lifecycle.inflight) == 1
-    )
+    assert service.lifecycle.sponsor.budgets.at_risk(key) == 0 and len(service.lifecycle.inflight) == 0
+    service.signer.sign = lose
+    assert await submit(world, transfer(ALICE)) == ["pending"]
+    service.lifecycle.inflight.of_sender(ALICE.public)[0].sign_requests = 1  # as of an entry that was read from disk
+    service.signer.sign = refuse
+    assert await submit(world, transfer(ALICE)) == ["signer refused"]
+    assert service.lifecycle.sponsor.budgets.at_risk(key) == 100_000 * GAS_PRICE
+    assert len(service.lifecycle.inflight) == 1
 
 
 @pytest.mark.parametrize("kind", ["relay", "sign"])

@@ -89,6 +89,13 @@ def check(key: bytes, remembered: Held | None, mine: Held) -> None:
         )
 
 
+def hand_over(store: LeaseStore, keys: Collection[bytes], to: Held) -> None:
+    """Have it remembered that a folder which is not running yet is the holder of these keys. Raises `LeaseError`."""
+    if keys:
+        store.take(keys, to)
+        store.give_back(keys, to)
+
+
 def when(time_ms: int) -> str:
     """A time for people, UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time_ms / 1000)) + " UTC"
