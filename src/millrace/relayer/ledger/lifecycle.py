@@ -183,8 +183,8 @@ class Lifecycle:
     def withdraw(self, entry: Entry, reason: Reason) -> None:
         """The signing process refused a journalled entry.
 
-        It is given back only when this was the first time anybody asked: else its signature may have left, and it
-        keeps (sender, nonce) and its fee at risk until the chain is past it.
+        It is given back only when nobody has read an earlier answer: else its signature may have left, and it keeps
+        (sender, nonce) and its fee at risk until the chain is past it.
         """
         if entry.sign_requests == 1 and entry.state == "journalled":
             entry.refusal = reason
