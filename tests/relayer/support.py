@@ -255,6 +255,9 @@ class FakeChainApi:
         self.down = False
         self.blocks: dict[int, tuple[int, bytes]] = {}
         """Height and hash of the block of each shard that accounts are read at; without one nothing is said of it."""
+        self.simulated: list[dict[str, Any]] = []
+        self.outcome: dict[str, Any] | None = {"status": "success"}
+        """Of every simulation; `None` answers none."""
         self._server: http.HttpServer | None = None
 
     async def start(self) -> str:
@@ -264,6 +267,7 @@ class FakeChainApi:
                 web.get("/accounts/{address}", self._account),
                 web.get("/address/{address}", self._address),
                 web.post("/transactions", self._submit),
+                web.post("/transaction/simulate", self._simulate),
             ]
         )
         self._server = http.HttpServer(app)
@@ -301,6 +305,12 @@ class FakeChainApi:
         self.submitted.append(await request.json())
         self.arrived.set()
         return http.json_response({"txHash": ""}, 201)
+
+    async def _simulate(self, request: web.Request) -> web.Response:
+        self.simulated.append(await request.json())
+        if self.outcome is None:
+            return http.error_response("down", 503)
+        return http.json_response({"data": {"result": self.outcome}, "error": "", "code": "successful"})
 
     async def wait_submitted(self, count: int) -> list[dict[str, Any]]:
         """Wait until so many transactions came."""

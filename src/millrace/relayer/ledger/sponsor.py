@@ -119,7 +119,8 @@ class Sponsor:
         if tx.gas_price > rules.caps.gas_price_floor:
             policy.check_gas_price(tx, rules, self.p90(shard))
         policy.check_lists(tx, target, rules.lists)
-        self.reputation.check(tx.sender, outcomes.call_of(target), self._clock(), rules.quotas)
+        call, client_hash = outcomes.call_of(target), examined.parsed.client_hash
+        self.reputation.check(tx.sender, call, self._clock(), rules.quotas, client_hash)
         self._check_balance(tx.relayer, fee, owed)
         return fee
 
@@ -292,7 +293,7 @@ class Sponsor:
         outcome = Outcome(
             followed.client_hash, self._wall_ms(), followed.relayer, followed.sender, call, followed.cost, failed
         )
-        self.reputation.learn(outcome.sender, outcome.call, failed, now, self.policy.quotas)
+        self.reputation.learn(outcome.sender, outcome.call, failed, now, self.policy.quotas, outcome.client_hash)
         if followed.undecided is not None:
             self.budgets.decide(followed.undecided, now, failed=failed)
         elif failed:  # the receiver's shard was heard of first: what its sender's will charge is lost already
