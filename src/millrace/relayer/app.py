@@ -248,12 +248,11 @@ class Service:
     # ---- start
 
     async def _open_fates(self) -> None:
-        """Know what became of earlier transactions; a file that was not there is filled while the service runs."""
+        """Know what became of earlier transactions; what a new file lacks is filled in while the service runs."""
         self.fates = self.lifecycle.fates.store = Fates(Path(self.settings.data_dir) / "fates.sqlite")
         self._started.push_async_callback(self.fates.close)
         self.lifecycle.fates.restore(await self.fates.open(self.journal.path))
-        if self.fates.is_new:
-            self._keep_running(self.fates.fill(self.journal.path))
+        self.fates.fill(self.journal.path)
 
     def _history_store(self) -> Points:
         if self.settings.history_url:
