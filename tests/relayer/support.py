@@ -349,10 +349,10 @@ async def killed_now(world: Any, *folders: Path) -> Path:
     return made
 
 
-async def submit(world: Any, *txs: Any, kind: Any = "relay", ip: str = "ip") -> list[str]:
+async def submit(world: Any, *txs: Any, kind: Any = "relay", ip: str = "ip", person: str = "") -> list[str]:
     """Submit a batch; for each transaction its reason, `ok` or `pending`."""
     submitter = world.service.submitter
-    batch = await submitter.take(Origin(kind, ip), [raw(tx) for tx in txs])
+    batch = await submitter.take(Origin(kind, ip, person), [raw(tx) for tx in txs])
     results = await submitter.finish(batch)
     return [_outcome(result) for result in results]
 

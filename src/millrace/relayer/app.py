@@ -328,7 +328,7 @@ class Service:
             self.lifecycle.sponsor.restore(
                 records,
                 self.journal.spent_since(now - DAY_MS) + self._unknown_since(now - DAY_MS),
-                self.journal.ips_since(now - HOUR_MS),
+                self.journal.origins_since(now - DAY_MS, now - HOUR_MS),
                 self.journal.outcomes_since(now - HOUR_MS),
                 self.journal.undecided_since(now - HOUR_MS),
             )
