@@ -21,6 +21,7 @@ from millrace.chain.transaction import Transaction, chain_hash, client_hash, sig
 from millrace.dex import document
 from millrace.localnet import app
 from millrace.localnet.settings import NEVER, LocalnetSettings
+from millrace.relayer.network.chain_api import ChainApi
 from millrace.runtime import websocket
 
 EGLD = 10**18
@@ -349,6 +350,27 @@ async def test_execution_is_paused_and_resumed_over_http(running: Running) -> No
 async def _virtual_nonce(running: Running, address: str) -> int:
     answer = await running.get(f"/transaction/pool/{address}/virtual-nonce")
     return int(answer["data"]["virtualNonce"])
+
+
+async def test_a_simulation_over_http(running: Running) -> None:
+    """What would come of a transaction, in one shard or in two; nobody hears of it afterwards."""
+    key = key_in(0)
+    await running.post("/faucet", {"address": encode(key.public), "token": "EGLD", "amount": str(EGLD)})
+    near, far = (signed(key, receiver=key_in(shard, 50).public, relayer=RELAYER.public) for shard in (0, 1))
+    unsigned = msgspec.structs.replace(near, relayer_signature=b"")
+    path = "/transaction/simulate?checkSignature=false"
+    assert (await running.post(path, to_json(unsigned)))["data"]["result"]["status"] == "success"
+    both = (await running.post(path, to_json(far)))["data"]["result"]
+    assert [both[name]["status"] for name in ("senderShard", "receiverShard")] == ["success", "success"]
+    broke = signed(key, receiver=key_in(0, 50).public, value=2 * EGLD, relayer=RELAYER.public)
+    result = (await running.post(path, to_json(broke)))["data"]["result"]
+    assert (result["status"], result["failReason"]) == ("fail", "insufficient funds")
+    api = ChainApi(running.url, 5.0)
+    assert [await api.simulate(tx) for tx in (unsigned, far, broke)] == [True, True, False], "as a relayer reads it"
+    await api.close()
+    refused = await running.post("/transaction/simulate", to_json(unsigned), 400)
+    assert "transaction generation failed" in refused["message"]
+    await running.get(f"/transactions/{chain_hash(near).hex()}", 404)
 
 
 async def test_an_account_with_its_block(running: Running) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +255,9 @@ class FakeChainApi:
         self.down = False
         self.blocks: dict[int, tuple[int, bytes]] = {}
         """Height and hash of the block of each shard that accounts are read at; without one nothing is said of it."""
+        self.simulated: list[dict[str, Any]] = []
+        self.outcome: dict[str, Any] | None = {"status": "success"}
+        """Of every simulation; `None` answers none."""
         self._server: http.HttpServer | None = None
 
     async def start(self) -> str:
@@ -262,6 +267,7 @@ class FakeChainApi:
                 web.get("/accounts/{address}", self._account),
                 web.get("/address/{address}", self._address),
                 web.post("/transactions", self._submit),
+                web.post("/transaction/simulate", self._simulate),
             ]
         )
         self._server = http.HttpServer(app)
@@ -300,6 +306,12 @@ class FakeChainApi:
         self.arrived.set()
         return http.json_response({"txHash": ""}, 201)
 
+    async def _simulate(self, request: web.Request) -> web.Response:
+        self.simulated.append(await request.json())
+        if self.outcome is None:
+            return http.error_response("down", 503)
+        return http.json_response({"data": {"result": self.outcome}, "error": "", "code": "successful"})
+
     async def wait_submitted(self, count: int) -> list[dict[str, Any]]:
         """Wait until so many transactions came."""
         async with asyncio.timeout(10):
@@ -322,10 +334,25 @@ async def start(world: Any, policy: str = "", **changes: Any) -> None:
     await world.start(**changes)
 
 
-async def submit(world: Any, *txs: Any, kind: Any = "relay", ip: str = "ip") -> list[str]:
+async def killed_now(world: Any, *folders: Path) -> Path:
+    """Copies of folders as `kill -9` would leave them at this moment, each under its name in one that is returned.
+
+    Files are copied one after the other, so nothing may be written meanwhile: all that was begun is on disk, and the
+    event loop, where everything begins, stands still until the copy is made.
+    """
+    async with asyncio.timeout(10):
+        while world.service.journal.waiting:
+            await asyncio.sleep(0.001)
+    made = Path(tempfile.mkdtemp(prefix="killed", dir=world.folder))
+    for folder in folders:
+        shutil.copytree(folder, made / folder.name)
+    return made
+
+
+async def submit(world: Any, *txs: Any, kind: Any = "relay", ip: str = "ip", person: str = "") -> list[str]:
     """Submit a batch; for each transaction its reason, `ok` or `pending`."""
     submitter = world.service.submitter
-    batch = await submitter.take(Origin(kind, ip), [raw(tx) for tx in txs])
+    batch = await submitter.take(Origin(kind, ip, person), [raw(tx) for tx in txs])
     results = await submitter.finish(batch)
     return [_outcome(result) for result in results]
 

@@ -251,6 +251,29 @@ async def test_known_people_have_budgets_of_their_own(world: Any) -> None:
         assert (await client.ask(action="relay", tx=as_json(strangers[0])))["reason"] == "invalid api key"
 
 
+async def test_what_known_people_spent_is_theirs_after_a_restart(world: Any) -> None:
+    """It counts in their budget, and not against the address it came from; what they signed only is not broadcast."""
+    policy = (
+        f"[budget]\nper_minute = {40 * FEE}\n[caps]\nfee = {FEE}\n[strangers]\naddress_percent = 10\n"
+        f"[people.wallet]\nper_minute = {4 * FEE}\nloss_per_hour = {4 * FEE}\n"
+    )
+    await start(world, policy)
+    theirs = [transfer(wallet(1, number)) for number in range(4)]
+    assert await submit(world, *theirs, kind="sign", person="wallet") == ["ok"] * 4
+    whole = entry_of(world, theirs[0]).tx
+    Chain(world, 1).final([whole], failing={chain_hash(whole): "no"})
+    assert await submit(world, transfer(wallet(1, 9)), person="wallet") == ["quota exhausted"]
+    await world.stop()
+    await start(world, policy)
+    assert await submit(world, transfer(wallet(1, 9)), person="wallet") == ["quota exhausted"]
+    assert world.service.lifecycle.overdue(2**62) == []
+    strangers = [transfer(wallet(1, 10 + number)) for number in range(6)]
+    assert (await submit(world, *strangers)).count("ok") == 4, "the share of their address is as it was"
+    await world.stop()
+    await start(world, policy.partition("[people")[0])
+    assert await submit(world, strangers[5]) == ["quota exhausted"], "whom the policy names no more is a stranger"
+
+
 async def test_only_who_needs_it_is_sponsored(world: Any) -> None:
     """Where the policy says so, who holds enough pays for itself."""
     await start(world, "[strangers]\nsponsor_below = 1000")

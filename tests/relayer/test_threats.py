@@ -161,6 +161,51 @@ async def test_row_6_a_function_that_keeps_failing(world: Any) -> None:
     ]  # fmt: skip
 
 
+async def throttled(world: Any, **settings: Any) -> Chain:
+    """A relayer that simulates, and Alice, whose two transactions have failed."""
+    await start(world, "[quotas]\nfailures = 2", simulate=True, **settings)
+    chain = Chain(world, 1)
+    for nonce in range(2):
+        assert await fail(world, chain, transfer(ALICE, nonce)) == ["ok"]
+    world.api.set(ALICE.public, 2, 10**18)
+    assert world.api.simulated == [], "only who keeps failing is simulated"
+    return chain
+
+
+async def test_row_6_who_keeps_failing_is_simulated(world: Any) -> None:
+    """What would fail waits; what would succeed is let in, one of a sender at a time, and only what is sent at once."""
+    await throttled(world)
+    world.api.outcome = {"status": "fail", "failReason": "execution failed"}
+    assert await submit(world, transfer(ALICE, 2)) == ["sender throttled"]
+    assert [item["nonce"] for item in world.api.simulated] == [2]
+    assert await submit(world, transfer(ALICE, 2)) == ["sender throttled"]
+    assert len(world.api.simulated) == 1, "what was said a moment ago is not asked again"
+    world.api.outcome = {"status": "success"}
+    other = transfer(ALICE, 2, data=b"x")
+    assert await submit(world, other, kind="sign") == ["sender throttled"]
+    assert await submit(world, other, transfer(ALICE, 3)) == ["ok", "sender throttled"]
+    assert len(world.api.simulated) == 2
+    assert dict(world.service.simulator.counts) == {"fail": 1, "success": 1}
+
+
+async def test_row_6_nobody_says_what_would_come_of_it(world: Any) -> None:
+    """Without an answer, and for a moment after that, who keeps failing waits as without simulations."""
+    await throttled(world)
+    world.api.outcome = None
+    assert await submit(world, transfer(ALICE, 2)) == ["sender throttled"]
+    world.api.outcome = {"status": "success"}
+    assert await submit(world, transfer(ALICE, 2)) == ["sender throttled"]
+    assert dict(world.service.simulator.counts) == {"unanswered": 1, "busy": 1}
+
+
+async def test_row_6_a_contract_that_behaves_while_it_is_simulated(world: Any) -> None:
+    """Whose transaction fails although its simulation did not is let in by no further one until the wait is over."""
+    chain = await throttled(world)
+    assert await fail(world, chain, transfer(ALICE, 2)) == ["ok"]
+    world.api.set(ALICE.public, 3, 10**18)
+    assert await submit(world, transfer(ALICE, 3)) == ["sender throttled"]
+
+
 async def test_row_6_reputations_and_losses_survive_a_restart(world: Any) -> None:
     """Who was throttled before a restart is throttled after it, what was lost is not forgotten."""
     policy = "[quotas]\nfailures = 2"

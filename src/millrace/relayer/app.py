@@ -41,6 +41,7 @@ from millrace.relayer.network.broadcaster import Broadcaster
 from millrace.relayer.network.chain_api import ChainApi
 from millrace.relayer.network.gossip_peer import Peer
 from millrace.relayer.network.key_balances import KeyBalances
+from millrace.relayer.network.simulator import Simulator
 from millrace.relayer.protocol import topics
 from millrace.relayer.rules import policy
 from millrace.relayer.rules.policy_file import PolicyFile
@@ -171,6 +172,9 @@ class Service:
             retention_ms=int(settings.retention_hours * HOUR_MS),
             lifetime_ms=int(settings.lifetime_seconds * 1000),
         )
+        self.simulator = Simulator(self.api, settings.simulation_timeout) if self.api and settings.simulate else None
+        if self.simulator is not None:
+            self.lifecycle.sponsor.reputation.would_run = self.simulator.said_so
         self.submitter = Submitter(
             self.network,
             self.relayers,
@@ -180,6 +184,7 @@ class Service:
             self.cosigner,
             settings.sign_wait,
             settings.max_wait,
+            self.simulator,
         )
         self.shared = Shared(settings, self.submitter, self.statistics.snapshots())
         self.gateway = Gateway(self.shared)
@@ -243,12 +248,11 @@ class Service:
     # ---- start
 
     async def _open_fates(self) -> None:
-        """Know what became of earlier transactions; a file that was not there is filled while the service runs."""
+        """Know what became of earlier transactions; what a new file lacks is filled in while the service runs."""
         self.fates = self.lifecycle.fates.store = Fates(Path(self.settings.data_dir) / "fates.sqlite")
         self._started.push_async_callback(self.fates.close)
         self.lifecycle.fates.restore(await self.fates.open(self.journal.path))
-        if self.fates.is_new:
-            self._keep_running(self.fates.fill(self.journal.path))
+        self.fates.fill(self.journal.path)
 
     def _history_store(self) -> Points:
         if self.settings.history_url:
@@ -324,7 +328,7 @@ class Service:
             self.lifecycle.sponsor.restore(
                 records,
                 self.journal.spent_since(now - DAY_MS) + self._unknown_since(now - DAY_MS),
-                self.journal.ips_since(now - HOUR_MS),
+                self.journal.origins_since(now - DAY_MS, now - HOUR_MS),
                 self.journal.outcomes_since(now - HOUR_MS),
                 self.journal.undecided_since(now - HOUR_MS),
             )
@@ -461,6 +465,7 @@ class Service:
             http_doors=self.http_doors,
             is_ready=self.is_ready,
             leases=self.leases,
+            simulator=self.simulator,
         )
 
     def is_ready(self) -> bool:

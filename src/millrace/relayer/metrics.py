@@ -27,6 +27,7 @@ from millrace.relayer.network.account_source import AccountSource
 from millrace.relayer.network.broadcaster import Broadcaster
 from millrace.relayer.network.chain_api import ChainApi
 from millrace.relayer.network.gossip_peer import Peer
+from millrace.relayer.network.simulator import Simulator
 from millrace.relayer.rules.stages import Relayers
 from millrace.relayer.signing.handle import SigningProcess
 from millrace.relayer.statistics.streams import Statistics
@@ -63,6 +64,7 @@ class Measured:
     http_doors: Doors
     is_ready: Callable[[], bool]
     leases: LeaseKeeper
+    simulator: Simulator | None
 
 
 def make_registry(parts: Measured) -> CollectorRegistry:
@@ -94,6 +96,11 @@ class _RelayerCollector(Collector):
         for code, count in sorted(parts.shared.refused.items()):
             refused.add_metric([code], count)
         yield refused
+        simulations = CounterMetricFamily("relayer_simulations", "Simulations asked for.", labels=["answer"])
+        if parts.simulator is not None:
+            for answer in ("success", "fail", "unanswered", "busy"):
+                simulations.add_metric([answer], parts.simulator.counts[answer])
+        yield simulations
         for name, text, value in (
             ("journal_records", "Submissions written to the journal.", parts.journal.records),
             ("fates_left_out", "Ends of transactions that cannot be asked for.", parts.fates.left_out),

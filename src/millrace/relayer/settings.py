@@ -36,6 +36,11 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     outgoing_private: bool = True
     """Whether the chain API may be on this machine or a private network; false refuses such addresses, also when the
     name of a public host resolves to one."""
+    simulate: bool = False
+    """Whether a transaction that would have to wait, as its sender or function keeps failing, is simulated by the chain
+    API (`POST /transaction/simulate`) and let in if it would succeed; else they wait."""
+    simulation_timeout: float = 1.0
+    """Seconds that one submission may wait for simulations."""
     stale_seconds: float = 60.0
     """A shard that has sent no block for so long is not sponsored (`not ready`) until it sends one."""
 

@@ -76,7 +76,7 @@ async def test_open_ones_are_taken_up_again(journal: Path) -> None:
         store.put(fate(number, state="success" if number == 2 else "included"))
     await store.close()
     again = Fates(store.path)
-    assert [item.nonce for item in await again.open(journal)] == [1, 3] and not again.is_new
+    assert [item.nonce for item in await again.open(journal)] == [1, 3]
     assert (await again.find(fate(2).chain_hash)) == fate(2)
     await again.close()
 
@@ -127,7 +127,7 @@ async def test_a_damaged_file_is_made_anew(journal: Path) -> None:
     file = journal.with_name("fates.sqlite")
     file.write_bytes(b"no database" * 1000)
     again = Fates(file)
-    assert await again.open(journal) == [] and again.is_new
+    assert await again.open(journal) == []
     again.put(fate(2))
     assert await again.find(fate(2).client_hash) == fate(2)
     await again.close()
@@ -149,7 +149,7 @@ async def test_a_fault_that_passes_leaves_the_file(journal: Path, monkeypatch: p
     with monkeypatch.context() as failing:
         failing.setattr(Fates, "_load", fails)
         store = Fates(store.path)
-        assert await store.open(journal) == [] and not store.is_new
+        assert await store.open(journal) == []
         store.put(fate(2))
         assert await store.find(fate(2).sdk_hash) == fate(2) and store.unwritten == 1
         with pytest.raises(FatesUnavailable):
@@ -202,7 +202,9 @@ async def test_what_is_missing_comes_from_the_journal(world: Any) -> None:
             file.unlink()
         await start(world, hub_url="")
         service = world.service
-        await asyncio.gather(*service._background)
+        assert (service.fates.filling is None) == cut
+        if not cut:
+            await service.fates.filling
         found = [await service.lifecycle.fates.find(name) for name in names]
         states = [item[0].state if item is not None else None for item in found]
         assert states == ["included", "written off"], cut
@@ -229,7 +231,38 @@ async def test_what_ended_unsigned_comes_from_the_journal(world: Any) -> None:
     await world.stop()
     file.unlink()
     await start(world, hub_url="")
-    await asyncio.gather(*world.service._background)
+    await world.service.fates.filling
     found = await world.service.lifecycle.fates.find(client_hash(tx))
     assert found is not None and found[0].state == "dropped"
     assert await world.service.lifecycle.fates.find(client_hash(only_signed)) is None
+
+
+async def test_filling_goes_on_where_it_was_cut(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop waits for one part only; the next start takes what is missing, and the one after that nothing."""
+    await start(world, hub_url="")
+    txs = [transfer(wallet(1, number)) for number in range(5)]
+    assert await submit(world, *txs) == ["ok"] * 5
+    for entry in world.service.lifecycle.inflight.entries():
+        world.service.lifecycle.included(entry.chain_hash, 5)
+    journal: Path = world.service.journal.path
+    await world.stop()
+    (journal.parent / "fates.sqlite").unlink()
+    monkeypatch.setattr(module, "LOADED_AT_ONCE", 2)
+    taken: list[int] = []
+    real = Fates._fill
+
+    def fill(self: Fates, source: Path, after: int) -> int | None:
+        taken.append(after)
+        self._ends = self._ends or len(taken) == 1
+        return real(self, source, after)
+
+    monkeypatch.setattr(Fates, "_fill", fill)
+    for begun in ([0], [0, 2, 4, 5], [0, 2, 4, 5]):
+        store = Fates(journal.with_name("fates.sqlite"))
+        await store.open(journal)
+        store.fill(journal)
+        if store.filling is not None:
+            await store.filling
+        known = [await store.find(client_hash(tx)) is not None for tx in txs]
+        assert sum(known) == (2 if len(begun) == 1 else 5) and taken == begun
+        await store.close()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from relayer_damage import charge, contents, make, row
-from relayer_support import start, submit, transfer, wallet, with_identity
+from relayer_support import killed_now, start, submit, transfer, wallet, with_identity
 
 from millrace.relayer.journal import chain, identity, journal, memory, programmes
 from millrace.relayer.journal.identity import Identity, State
@@ -197,14 +197,14 @@ async def test_row_53_a_whole_relayer(world: Any, harm: str) -> None:
     live, mark = world.folder / "relayer", world.folder / "elsewhere"
     await start(world, mark_path=str(mark))
     assert await submit(world, transfer(ALICE, 0)) == ["ok"]
-    shutil.copytree(live, world.folder / "older")
+    older = await killed_now(world, live)
     for nonce in range(1, 11):
         assert await submit(world, transfer(ALICE, nonce)) == ["ok"]
-    shutil.copytree(live, world.folder / "killed")
+    killed = await killed_now(world, live)
     acknowledged = mark.read_bytes()
     await world.stop()
     shutil.rmtree(live)
-    shutil.copytree(world.folder / ("older" if harm == "older" else "killed"), live)
+    shutil.copytree((older if harm == "older" else killed) / live.name, live)
     mark.write_bytes(acknowledged)
     if harm == "log deleted":
         (live / "journal.sqlite-wal").unlink()
@@ -221,13 +221,15 @@ async def test_row_53_a_whole_relayer(world: Any, harm: str) -> None:
 
 async def test_row_53_a_whole_relayer_that_was_killed(world: Any) -> None:
     """One that lost nothing starts, gives the same answers, and signs no second payload."""
+    live, leases = world.folder / "relayer", world.folder / "leases"
     await start(world)
     sent = [transfer(ALICE, nonce) for nonce in range(3)]
     assert await submit(world, *sent) == ["ok"] * 3
-    shutil.copytree(world.folder / "relayer", world.folder / "killed")
+    killed = await killed_now(world, leases, live)
     await world.stop()
-    shutil.rmtree(world.folder / "relayer")
-    (world.folder / "killed").rename(world.folder / "relayer")
+    for folder in (leases, live):  # whose end raised the epoch, which a kill does not
+        shutil.rmtree(folder)
+        (killed / folder.name).rename(folder)
     await start(world)
     assert await submit(world, *sent) == ["ok"] * 3
     for nonce in range(3):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from relayer_support import transfer, wallet
@@ -117,3 +119,42 @@ async def test_a_list_of_peers_that_is_none(answering: tuple[ChainApi, Serve]) -
             await api.gossip_peers(f"{api._base_url}/peers")
     serve(200, '{"peers":["/ip4/1.2.3.4"]}')
     assert await api.gossip_peers(f"{api._base_url}/peers") == ("/ip4/1.2.3.4",)
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ({"status": "success"}, True),
+        ({"status": "success", "failReason": "", "logs": {"events": [{"identifier": "writeLog"}]}}, True),
+        ({"status": "success", "logs": {"events": None}}, True),
+        ({"status": "fail", "failReason": "higher nonce in transaction"}, False),
+        ({"status": "success", "failReason": "out of gas"}, False),
+        ({"status": "success", "logs": {"events": [{"identifier": "signalError"}]}}, False),
+        ({"senderShard": {"status": "success"}, "receiverShard": {"status": "success"}}, True),
+        ({"senderShard": {"status": "success"}, "receiverShard": {"status": "fail"}}, False),
+        ({"senderShard": {"status": "fail"}, "receiverShard": {"status": "success"}}, False),
+    ],
+)
+async def test_what_a_simulation_says(answering: tuple[ChainApi, Serve], answer: Any, verdict: bool) -> None:
+    """A transaction would succeed when every shard that is asked says so, and no call of it failed."""
+    api, serve = answering
+    serve(200, msgspec.json.encode({"data": {"result": answer}, "code": "successful"}).decode())
+    assert await api.simulate(transfer(ALICE)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("status", "text"), [(404, "Cannot POST"), (503, "down"), (200, "{}"), (200, '{"data":{"result":{}}}'), (429, "")]
+)
+async def test_no_simulation(answering: tuple[ChainApi, Serve], status: int, text: str) -> None:
+    """An answer that speaks of the API, or of nothing, says nothing of the transaction."""
+    api, serve = answering
+    serve(status, text)
+    with pytest.raises(ChainApiError):
+        await api.simulate(transfer(ALICE))
+
+
+async def test_what_no_node_would_take_would_not_run(answering: tuple[ChainApi, Serve]) -> None:
+    """A refusal of the transaction itself is an answer."""
+    api, serve = answering
+    serve(400, "transaction generation failed: transaction is not executable and gas will not be consumed")
+    assert not await api.simulate(transfer(ALICE))

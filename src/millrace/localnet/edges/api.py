@@ -16,15 +16,14 @@ from aiohttp import web
 
 from millrace.chain import address, amount
 from millrace.chain.shard import METACHAIN
-from millrace.chain.transaction import TransactionError, TransactionJson, client_hash, from_json, to_json
+from millrace.chain.transaction import TransactionError, TransactionJson, from_json
 from millrace.dex import document
 from millrace.localnet.chain.admission import Refused
-from millrace.localnet.chain.content import Log, Result
-from millrace.localnet.chain.index import Record
 from millrace.localnet.chain.machine import Chain
 from millrace.localnet.contracts.execution import QueryError, stored
 from millrace.localnet.contracts.execution import query as view
 from millrace.localnet.edges.control import Control, ControlError
+from millrace.localnet.edges.views import simulation_view, transaction_view
 from millrace.localnet.market.faucet import FaucetError
 from millrace.runtime.http import json_response, make_app
 
@@ -74,6 +73,7 @@ class Api:
         app.router.add_get("/address/{address}/key/{key}", _errors(self._key))
         app.router.add_get("/transactions/{hash}", _errors(self._transaction))
         app.router.add_post("/transactions", _errors(self._submit))
+        app.router.add_post("/transaction/simulate", _errors(self._simulate))
         app.router.add_get("/accounts/{address}", _errors(self._account))
         app.router.add_get("/address/{address}", _errors(self._address_view))
         app.router.add_get("/accounts/{address}/tokens", _errors(self._tokens))
@@ -195,7 +195,7 @@ class Api:
             record = None
         if record is None:
             raise ApiError(404, "Transaction not found")
-        return json_response(_transaction_view(self._chain, record))
+        return json_response(transaction_view(self._chain, record))
 
     async def _submit(self, request: web.Request) -> web.Response:
         try:
@@ -212,6 +212,19 @@ class Api:
             "status": "Pending",
         }
         return json_response(body, 201)
+
+    async def _simulate(self, request: web.Request) -> web.Response:
+        """What a transaction would come to, in a gateway's words: of one shard, or of sender's and receiver's."""
+        try:
+            tx = from_json(msgspec.json.decode(await request.read(), type=TransactionJson))
+            checks = request.query.get("checkSignature", "true") != "false"
+            outcomes = self._chain.simulate(tx, checks_signatures=checks)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TransactionError, Refused) as error:
+            raise ApiError(400, f"transaction generation failed: {error}") from None
+        views = [simulation_view(outcome) for outcome in outcomes]
+        if len(views) == 1:
+            return _gateway({"result": views[0]})
+        return _gateway({"result": {"senderShard": views[0], "receiverShard": views[-1]}})
 
     async def _account(self, request: web.Request) -> web.Response:
         pubkey = _address(request)
@@ -316,68 +329,3 @@ def _address(request: web.Request) -> bytes:
         return address.decode(request.match_info["address"])
     except address.AddressError as error:
         raise ApiError(400, f"Validation failed for argument 'address': {error}") from None
-
-
-def _transaction_view(chain: Chain, record: Record) -> dict[str, Any]:
-    tx = record.tx
-    body: dict[str, Any] = {
-        "txHash": record.hash.hex(),
-        "clientHash": client_hash(tx).hex(),
-        "senderShard": chain.network.shard_of(tx.sender),
-        "receiverShard": chain.network.receiver_shard_of(tx.receiver, tx.sender),
-        "status": record.status,
-        "timestamp": record.timestamp_ms // 1000,
-        "timestampMs": record.timestamp_ms,
-        "gasUsed": record.gas_used,
-        "fee": str(record.fee),
-        "isRelayed": tx.is_relayed,
-        # Executed, but not final on every side yet.
-        "inTransit": record.source is not None and not record.outcome,
-        "results": [_result_view(result_hash, result) for result_hash, result in record.results.items()],
-        "logs": _log_view(record.logs),
-    }
-    body |= msgspec.to_builtins(to_json(tx))
-    if record.source is not None:
-        body |= {
-            "senderBlockHash": record.source.hash.hex(),
-            "senderBlockNonce": record.source.nonce,
-            "round": record.source.round,
-            "epoch": record.source.epoch,
-        }
-    if record.destination is not None:
-        body |= {
-            "receiverBlockHash": record.destination.hash.hex(),
-            "receiverBlockNonce": record.destination.nonce,
-        }
-    if record.status == "fail":
-        body["reason"] = record.reason
-    return body
-
-
-def _result_view(result_hash: bytes, result: Result) -> dict[str, Any]:
-    return {
-        "hash": result_hash.hex(),
-        "nonce": result.nonce,
-        "value": str(result.value),
-        "receiver": address.encode(result.receiver),
-        "sender": address.encode(result.sender),
-        "data": base64.b64encode(result.data).decode(),
-        "prevTxHash": result.original.hex(),
-        "originalTxHash": result.original.hex(),
-        "returnMessage": result.return_message,
-    }
-
-
-def _log_view(logs: dict[bytes, Log]) -> dict[str, Any]:
-    return {
-        "events": [
-            {
-                "address": address.encode(event.address),
-                "identifier": event.identifier,
-                "topics": [base64.b64encode(topic).decode() for topic in event.topics],
-                "data": base64.b64encode(event.data).decode(),
-                "order": order,
-            }
-            for order, event in enumerate(event for log in logs.values() for event in log.events)
-        ]
-    }

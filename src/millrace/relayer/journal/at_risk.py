@@ -34,6 +34,7 @@ class OpenFee(NamedTuple):
     """The most it can cost, in atomic units."""
     age_seconds: int
     ip: str
+    """The client's address, and who it was if an API key told that."""
 
 
 def open_fees(journal: Path) -> list[OpenFee]:
@@ -64,7 +65,7 @@ def ask_write_offs(journal: Path, older_than: float | None, sender: str, ip: str
         for item in open_fees(journal)
         if (older_than is None or item.age_seconds >= older_than)
         and (not sender or item.sender == sender)
-        and (not ip or item.ip == ip)
+        and (not ip or submissions.origin_of(item.ip)[0] == ip)
     ]
     _ask(journal, [item.client_hash for item in found])
     return found

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
@@ -104,7 +104,12 @@ CREATE INDEX IF NOT EXISTS fates_by_sdk_hash ON fates (sdk_hash) WHERE sdk_hash 
 CREATE INDEX IF NOT EXISTS fates_by_chain_hash ON fates (chain_hash) WHERE chain_hash IS NOT NULL;
 CREATE INDEX IF NOT EXISTS fates_by_time ON fates (time_ms);
 CREATE INDEX IF NOT EXISTS fates_open ON fates (time_ms) WHERE is_open;
+CREATE TABLE IF NOT EXISTS filled (
+    id INTEGER PRIMARY KEY CHECK (id = 0),
+    after INTEGER                 -- the journal's rows up to this one are in the file; NULL: all of before it was made
+);
 """
+_FILLED = "INSERT OR REPLACE INTO filled VALUES (0, ?)"
 _PUT = (
     "INSERT INTO fates (client_hash, sdk_hash, chain_hash, time_ms, is_open, body) VALUES (?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (client_hash) DO UPDATE SET sdk_hash = excluded.sdk_hash, chain_hash = excluded.chain_hash, "
@@ -115,7 +120,8 @@ _FIND = (
     "UNION ALL SELECT body FROM fates WHERE sdk_hash = :hash LIMIT 1"
 )
 _ENDED = (
-    f"SELECT {submissions.COLUMNS}, signature, ended_ms, id FROM {submissions.SIGNED} "
+    f"SELECT {submissions.COLUMNS}, signature, ended_ms, id, "
+    f"(SELECT failed FROM outcomes WHERE outcomes.client_hash = submissions.client_hash) FROM {submissions.SIGNED} "
     "WHERE state IN ('finished', 'superseded', 'dropped')"
 )
 _PRIMARY = 0xFF
@@ -142,8 +148,10 @@ class Fates:
         self._writing: asyncio.Future[None] | None = None
         self._asked = 0
         self._failing = ""
-        self.is_new = True
-        """Whether the file had nothing in it when it was opened."""
+        self.filling: asyncio.Task[None] | None = None
+        self._after: int | None = None
+        """Behind which row of the journal the file is not filled yet; `None` if it is."""
+        self._ends = False
         self._has_file = True
 
     @property
@@ -154,23 +162,30 @@ class Fates:
     async def open(self, journal: Path) -> list[Fate]:
         """Open or make the file, and take from the journal what a kill cut off; what is still open, newest last.
 
-        Damage is no loss: then it begins anew, and is `filled` from the journal as a new one is. A fault that may pass
-        leaves the file as it is: until the next start, which takes what is missing from the journal, nothing is
-        written and what ended before is not told.
+        Damage is no loss: then it begins anew, and is filled from the journal as a new one is (`fill`). A fault that
+        may pass leaves the file as it is: until the next start, which takes what is missing from the journal, nothing
+        is written and what ended before is not told.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._open, journal)
 
-    async def fill(self, journal: Path) -> None:
-        """Take everything from the journal that ended, where the file has nothing. Takes long when that is much."""
-        after: int | None = 0
+    def fill(self, journal: Path) -> None:
+        """Begin to take what ended before the file was made from the journal, if that is not done; `close` ends it."""
+        if self._after is not None:
+            self.filling = asyncio.ensure_future(self._fill_on(journal, self._after))
+
+    async def _fill_on(self, journal: Path, after: int | None) -> None:
+        """In parts, so that others' questions and a stop come in between; the next start goes on from the last one."""
         try:
-            while after is not None:  # others' questions come in between
+            while after is not None and not self._ends:
                 after = await asyncio.get_running_loop().run_in_executor(self._thread, self._fill, journal, after)
         except sqlite3.Error as error:
             self._failed(error)
 
     async def close(self) -> None:
         """Write what waits, then close the file."""
+        self._ends = True
+        if self.filling is not None:
+            await self.filling
         if self._writing is not None:
             await asyncio.wait([self._writing])
         if self._timer is not None:
@@ -274,7 +289,7 @@ class Fates:
         text = {"file": str(self.path), "error": str(error)}
         log.error("the file of what became of transactions cannot be used before the next start", extra=text)
         self._close_file()
-        self._has_file = self.is_new = False
+        self._has_file, self._after = False, None
         return []
 
     def _close_file(self) -> None:
@@ -288,15 +303,19 @@ class Fates:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.executescript(_SCHEMA)
         (newest,) = connection.execute("SELECT MAX(time_ms) FROM fates").fetchone()
-        self.is_new = newest is None
-        if not self.is_new:
+        if newest is not None:
             self._load(journal, newest - OVERLAP_MS)
+        filled = connection.execute("SELECT after FROM filled").fetchone()
+        self._after = 0 if filled is None else filled[0]
         rows = connection.execute("SELECT body FROM fates WHERE is_open ORDER BY time_ms DESC LIMIT ?", (MAX_OPEN,))
         return [_decode(body) for (body,) in rows][::-1]
 
     def _fill(self, journal: Path, after: int) -> int | None:
-        """Take some rows behind this one from the journal; the last of them, if there may be more."""
-        return self._take_over(journal, "id > ? ORDER BY id LIMIT ?", (after, LOADED_AT_ONCE))
+        """Take some rows behind this one from the journal; the last of them, `None` if there are no more."""
+        last = self._take_over(journal, "id > ? ORDER BY id LIMIT ?", (after, LOADED_AT_ONCE))
+        assert self._connection is not None
+        self._connection.execute(_FILLED, (last,))
+        return last
 
     def _load(self, journal: Path, since_ms: int) -> None:
         """Take from the journal what ended since then and is not in the file."""
@@ -305,11 +324,10 @@ class Fates:
     def _take_over(self, journal: Path, which: str, parameters: tuple[int, ...]) -> int | None:
         last: int | None = None
         with contextlib.closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as source:
-            failed: dict[bytes, int] = dict(source.execute("SELECT client_hash, failed FROM outcomes").fetchall())
             rows = source.execute(f"{_ENDED} AND {which}", parameters)
             while part := rows.fetchmany(LOADED_AT_ONCE):
-                last = part[-1][-1]
-                fates = [_fate_of(submissions.record(row[:-2]), row[-2], failed) for row in part]
+                last = part[-1][-2]
+                fates = [_fate_of(submissions.record(row[:-3]), *row[-3::2]) for row in part]
                 self._write([fate for fate in fates if fate is not None], keep=True)
         return last
 
@@ -369,8 +387,8 @@ def _is_damage(error: Exception) -> bool:
     return isinstance(error, msgspec.DecodeError)
 
 
-def _fate_of(record: submissions.Record, ended_ms: int | None, failed: Mapping[bytes, int]) -> Fate | None:
-    """What a row that is over says; `None` of what was never accepted. `failed` knows of some whether they did."""
+def _fate_of(record: submissions.Record, ended_ms: int | None, failed: int | None) -> Fate | None:
+    """What a row that is over says; `None` of what was never accepted. `failed` is 0 or 1 where that is known."""
     unsigned = record.state == "superseded" and record.chain_hash is None and record.cost == 0
     if unsigned and not record.broadcast:
         return None
@@ -380,8 +398,7 @@ def _fate_of(record: submissions.Record, ended_ms: int | None, failed: Mapping[b
         return None
     state: State
     if record.state == "finished":
-        known = failed.get(record.client_hash)
-        state = "included" if known is None else "fail" if known else "success"
+        state = "included" if failed is None else "fail" if failed else "success"
     elif record.state == "dropped" or unsigned:  # the row of the latter does not say whether another took its nonce
         state = "dropped"
     else:

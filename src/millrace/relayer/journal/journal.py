@@ -231,11 +231,16 @@ class Journal:
         """What our keys reserved since `time_ms` and did not get back, oldest first."""
         return audit.spent_since(self.read, time_ms)
 
-    def ips_since(self, time_ms: int) -> dict[bytes, str]:
-        """From where what our keys pay for was submitted, by client hash, as far as the rows are still there."""
+    def origins_since(self, time_ms: int, strangers_ms: int) -> dict[bytes, str]:
+        """Who asked for what our keys pay for, as `origin_text` has it, by client hash, as far as rows are still there.
+
+        Of strangers, whose quotas reach less far back, since `strangers_ms`.
+        """
         return dict(
             self.read(
-                "SELECT client_hash, ip FROM submissions WHERE relayer IS NOT NULL AND created_ms >= ?", (time_ms,)
+                "SELECT client_hash, ip FROM submissions WHERE relayer IS NOT NULL AND created_ms >= ? "
+                "AND (created_ms >= ? OR instr(ip, ' '))",
+                (time_ms, strangers_ms),
             )
         )
 

@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS submissions (
     relayer BLOB,                 -- our key, when it was asked to sign and so to pay
     fee TEXT NOT NULL,            -- the most it can cost, atomic units
     cost TEXT,                    -- what it did cost, once known
-    ip TEXT NOT NULL,
+    ip TEXT NOT NULL,             -- from where, and who by name if an API key told that: see `origin_text`
     created_ms INTEGER NOT NULL,
     state TEXT NOT NULL,          -- journalled, signed, expired; over: finished, superseded, dropped
     broadcast INTEGER NOT NULL,
@@ -92,9 +92,21 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     fee: int
     cost: int | None
     ip: str
+    """See `origin_text`."""
     created_ms: int
     state: str
     broadcast: bool
+
+
+def origin_text(address: str, person: str) -> str:
+    """What a row says of who asked: the client's address, and behind a space their name, if an API key told it."""
+    return f"{address} {person}" if person else address
+
+
+def origin_of(text: str) -> tuple[str, str]:
+    """Address and name in what `origin_text` made; the name is empty for strangers."""
+    address, _, person = text.partition(" ")
+    return address, person
 
 
 RELAYER_SIGNATURE = 67

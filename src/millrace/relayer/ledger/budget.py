@@ -199,7 +199,8 @@ class Budgets:
     def restore(self, who: Spender, fee: int, time: float, *, sign_only: bool) -> Reservation:
         """Take what the audit log says was taken at `time`, whatever the limits are now. Oldest first."""
         receiver = None if who.receiver is None else self._receivers.find(who.receiver)
-        return self._take(self._purse_of(who), who, receiver, fee, time, sign_only, None, None)
+        own = None if who.own is None else self._shares.find((b"", who.person))
+        return self._take(self._purse_of(who), who, receiver, fee, time, sign_only, own, None)
 
     def settle(self, reservation: Reservation, actual: int, now: float) -> Undecided:
         """The transaction ran and cost `actual`; the rest is free again. It counts as lost until `decide` says not."""
@@ -208,9 +209,9 @@ class Budgets:
         share = reservation.purse.share if reservation.purse.share is not None else reservation.by_receiver
         return _undecided(reservation.purse.account, actual, now, share)
 
-    def undecided(self, key: bytes, fee: int, now: float) -> Undecided:
+    def undecided(self, key: bytes, fee: int, now: float, who: Spender) -> Undecided:
         """Take over the fee of a transaction that ran before a restart, and of which the end is not known."""
-        return _undecided(self._key(key), fee, now)
+        return _undecided(self._key(key), fee, now, self._share_of(key, who))
 
     def decide(self, fee: Undecided, now: float, *, failed: bool) -> None:
         """What became of a transaction that ran is known: its fee is lost, or well spent."""
@@ -222,9 +223,22 @@ class Budgets:
                 fee.share.losses.add(lost)
         fee.charge.amount = 0
 
-    def lose(self, key: bytes, fee: int, time: float) -> None:
-        """Take over a loss from before a restart. Oldest first."""
-        self._key(key).losses.add(Charge(fee, time))
+    def lose(self, key: bytes, fee: int, time: float, who: Spender) -> None:
+        """Take over a loss from before a restart, and whose it was, as far as that is known. Oldest first."""
+        lost = Charge(fee, time)
+        self._key(key).losses.add(lost)
+        share = self._share_of(key, who)
+        if share is not None:
+            share.losses.add(lost)
+
+    def _share_of(self, key: bytes, who: Spender) -> Share | None:
+        """The share that counts their losses, remembered as the one used last; `None` where nobody knows it."""
+        if who.own is None and who.ip is None:
+            return None
+        name = (b"", who.person) if who.own is not None else (key, who.ip or "")
+        share = self._shares.find(name)
+        self._shares.use(name, share)
+        return share
 
     def refund(self, reservation: Reservation, now: float) -> None:
         """The transaction was never signed, or can never run: all of it is free again."""

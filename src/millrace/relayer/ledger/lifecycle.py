@@ -17,7 +17,7 @@ from millrace.relayer.blocks.facts import BlockFacts
 from millrace.relayer.journal import at_risk, audit, programmes
 from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
 from millrace.relayer.journal.recovery import SafeStart
-from millrace.relayer.journal.submissions import Record
+from millrace.relayer.journal.submissions import Record, origin_of, origin_text
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.ledger import checks
 from millrace.relayer.ledger.accounts import Account
@@ -372,6 +372,7 @@ class Lifecycle:
 
     def _entry(self, record: Record) -> Entry:
         tx = transaction_of(record)
+        ip, person = origin_of(record.ip)
         return Entry(
             tx=tx,
             proto=record.tx,
@@ -382,7 +383,8 @@ class Lifecycle:
             fee=record.fee,
             created_ms=record.created_ms,
             target=None if record.kind == "broadcast" else target_of(tx),
-            ip=record.ip,
+            ip=ip,
+            person=person,
             sdk_hash=early_hashes(tx)[1],
             chain_hash=record.chain_hash or b"",
             state="signed" if record.kind == "broadcast" and record.state == "journalled" else record.state,  # type: ignore[arg-type]
@@ -456,7 +458,7 @@ def record_of(entry: Entry) -> Record:
         relayer=entry.tx.relayer if entry.kind != "broadcast" else None,
         fee=entry.fee,
         cost=None,
-        ip=entry.ip,
+        ip=origin_text(entry.ip, entry.person),
         created_ms=entry.created_ms,
         state="journalled",
         broadcast=entry.kind != "sign",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
@@ -13,6 +14,8 @@ UNPROVEN = "\x00"
 """Stands for all functions of a contract that never succeeded; no function has such a name."""
 SLOTS = 12
 """The calls of an hour are counted in slots of five minutes."""
+FOOLED_SECONDS = 300.0
+"""So long no simulation of a function is believed after one whose transaction failed all the same."""
 
 
 class _Counts:
@@ -47,9 +50,25 @@ class Reputation:
         self._calls: OrderedDict[CallName, _Counts] = OrderedDict()
         self._proven: OrderedDict[CallName, None] = OrderedDict()
         """Functions that have succeeded: any other name may be invented."""
+        self.would_run: Callable[[bytes], bool] = lambda client_hash: False
+        """Whether a simulation found, a moment ago, that the transaction with this client hash succeeds."""
+        self._vouched: OrderedDict[bytes, None] = OrderedDict()
+        """Client hashes of what simulations let in."""
+        self._fooled: OrderedDict[bytes | CallName, float] = OrderedDict()
+        """Senders and functions whose simulations are not believed until this time."""
 
-    def learn(self, sender: bytes, call: CallName | None, failed: bool, now: float, quotas: Quotas) -> None:
+    def learn(
+        self,
+        sender: bytes,
+        call: CallName | None,
+        failed: bool,
+        now: float,
+        quotas: Quotas,
+        client_hash: bytes = b"",
+    ) -> None:
         """A sponsored transaction of `sender` ended; a success clears its name."""
+        was_vouched = client_hash in self._vouched
+        self._vouched.pop(client_hash, None)
         if call is not None:
             if not failed:
                 self._prove(call)
@@ -63,9 +82,26 @@ class Reputation:
         self._failures[sender] = (count, now + ban if excess >= 0 else 0.0)
         if len(self._failures) > self._capacity:
             self._failures.popitem(last=False)
+        if was_vouched:
+            self._distrust(sender, max(now + FOOLED_SECONDS, self._failures[sender][1]))
+            if call is not None:
+                self._distrust(self.name_of(call), now + FOOLED_SECONDS)
 
-    def check(self, sender: bytes, call: CallName | None, now: float, quotas: Quotas) -> None:
-        """Raise `Refused` while a sender has to wait, or while nearly all calls of a function fail."""
+    def check(self, sender: bytes, call: CallName | None, now: float, quotas: Quotas, client_hash: bytes = b"") -> None:
+        """Raise `Refused` while a sender has to wait, or while nearly all calls of a function fail.
+
+        Unless a simulation says that this transaction succeeds, and no such word of late was wrong.
+        """
+        try:
+            self._check(sender, call, now, quotas)
+        except Refused:
+            if not self.would_run(client_hash) or self._is_fooled(sender, call, now):
+                raise
+            self._vouched[client_hash] = None
+            if len(self._vouched) > self._capacity:
+                self._vouched.popitem(last=False)
+
+    def _check(self, sender: bytes, call: CallName | None, now: float, quotas: Quotas) -> None:
         until = self._failures.get(sender, (0, 0.0))[1]
         if until > now:
             wait = int((until - now) * 1000)
@@ -81,6 +117,17 @@ class Reputation:
     def name_of(self, call: CallName) -> CallName:
         """Under which name a call counts: all names of a contract that never succeeded are one."""
         return call if call in self._proven else CallName(call.contract, UNPROVEN)
+
+    def _distrust(self, name: bytes | CallName, until: float) -> None:
+        """Believe no simulation of this sender, or function, until then."""
+        self._fooled[name] = until
+        self._fooled.move_to_end(name)
+        if len(self._fooled) > self._capacity:
+            self._fooled.popitem(last=False)
+
+    def _is_fooled(self, sender: bytes, call: CallName | None, now: float) -> bool:
+        names = (sender,) if call is None else (sender, self.name_of(call))
+        return any(self._fooled.get(name, 0.0) > now for name in names)
 
     def _prove(self, call: CallName) -> None:
         self._proven[call] = None

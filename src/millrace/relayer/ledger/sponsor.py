@@ -19,7 +19,7 @@ from millrace.relayer.journal import programmes as programme_rows
 from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.journal import Journal, transaction_of
 from millrace.relayer.journal.outcomes import Outcome
-from millrace.relayer.journal.submissions import Record
+from millrace.relayer.journal.submissions import Record, origin_of
 from millrace.relayer.ledger.balances import LAG_SECONDS, Balances
 from millrace.relayer.ledger.budget import Budgets, Reservation, Spender, Undecided
 from millrace.relayer.ledger.inflight import Entry
@@ -30,7 +30,7 @@ from millrace.relayer.ledger.written_off import WrittenOff, WrittenOffFee
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy
-from millrace.relayer.rules.policy import Budget, Policy, Strangers, Target
+from millrace.relayer.rules.policy import Policy, Strangers, Target
 from millrace.relayer.rules.stages import Examined
 
 MAX_REMEMBERED = 200_000
@@ -119,7 +119,8 @@ class Sponsor:
         if tx.gas_price > rules.caps.gas_price_floor:
             policy.check_gas_price(tx, rules, self.p90(shard))
         policy.check_lists(tx, target, rules.lists)
-        self.reputation.check(tx.sender, outcomes.call_of(target), self._clock(), rules.quotas)
+        call, client_hash = outcomes.call_of(target), examined.parsed.client_hash
+        self.reputation.check(tx.sender, call, self._clock(), rules.quotas, client_hash)
         self._check_balance(tx.relayer, fee, owed)
         return fee
 
@@ -217,15 +218,7 @@ class Sponsor:
         person = rules.people.get(entry.person)
         if person is None:
             return Spender(tx.relayer, tx.sender, entry.ip, target.receiver, call, strangers, rules.caps.fee)
-        own = Budget(
-            per_minute=person.per_minute,
-            per_hour=person.per_hour,
-            per_day=person.per_day,
-            at_risk=person.at_risk,
-            at_risk_sign_only=person.at_risk_sign_only,
-            loss_per_hour=person.loss_per_hour,
-        )
-        return Spender(tx.relayer, tx.sender, None, None, person=entry.person, own=own)
+        return Spender(tx.relayer, tx.sender, None, None, person=entry.person, own=person.budget)
 
     def _strangers(self, target: Target, *, is_paid: bool) -> Strangers:
         """The shares of whoever sends this; what the relayer is run for, or a programme pays, has none of its own."""
@@ -292,11 +285,11 @@ class Sponsor:
         outcome = Outcome(
             followed.client_hash, self._wall_ms(), followed.relayer, followed.sender, call, followed.cost, failed
         )
-        self.reputation.learn(outcome.sender, outcome.call, failed, now, self.policy.quotas)
+        self.reputation.learn(outcome.sender, outcome.call, failed, now, self.policy.quotas, outcome.client_hash)
         if followed.undecided is not None:
             self.budgets.decide(followed.undecided, now, failed=failed)
         elif failed:  # the receiver's shard was heard of first: what its sender's will charge is lost already
-            self.budgets.lose(outcome.relayer, outcome.cost, now)
+            self.budgets.lose(outcome.relayer, outcome.cost, now, Spender(outcome.relayer, outcome.sender))
         self._journal.change(lambda connection: outcomes.write(connection, outcome))
 
     def nonce_used(self, sender: bytes, nonce: int, *, surely_another: bool) -> list[WrittenOffFee]:
@@ -333,14 +326,14 @@ class Sponsor:
         self,
         records: Sequence[Record],
         spent: Sequence[Spent],
-        ips: Mapping[bytes, str],
+        origins: Mapping[bytes, str],
         ended: Sequence[Outcome],
         undecided: Sequence[Record],
     ) -> None:
         """Take over what counts in budgets, quotas and reputations.
 
-        `records` may still run. What was spent comes from the audit log, which is never pruned; `ips` says from
-        where, by client hash, as far as that is still known. `ended` are the outcomes of the last hour, `undecided`
+        `records` may still run. What was spent comes from the audit log, which is never pruned; `origins` says
+        who asked, by client hash, as far as that is still known. `ended` are the outcomes of the last hour, `undecided`
         what ran in that time and has none yet.
         """
         opened = {record.client_hash: record for record in records if record.relayer is not None}
@@ -351,13 +344,14 @@ class Sponsor:
             if client_hash not in known
         ]
         for item in sorted([*older, *spent], key=lambda item: item.time_ms):
-            self._take_over(item, opened.get(item.client_hash) if item.cost is None else None, ips)
+            self._take_over(item, opened.get(item.client_hash) if item.cost is None else None, origins)
         self._restore_programmes(opened)
         for outcome in ended:
             at = self._monotonic(outcome.time_ms)
             self.reputation.learn(outcome.sender, outcome.call, outcome.failed, at, self.policy.quotas)
             if outcome.failed:
-                self.budgets.lose(outcome.relayer, outcome.cost, at)
+                who = self._spender_of(outcome.relayer, outcome.sender, origins.get(outcome.client_hash))
+                self.budgets.lose(outcome.relayer, outcome.cost, at, who)
 
         recently = self._wall_ms() - int(LAG_SECONDS * 1000)
         for time_ms, key, amount in audit.paid_since(self._journal.read, recently):
@@ -367,7 +361,8 @@ class Sponsor:
             cost = record.fee if record.cost is None else record.cost
             tx = transaction_of(record)
             followed = self._follow(record.chain_hash or b"", record.client_hash, tx, policy.target_of(tx), cost)
-            followed.undecided = self.budgets.undecided(record.relayer or b"", cost, self._clock())
+            who = self._spender_of(tx.relayer, record.sender, record.ip)
+            followed.undecided = self.budgets.undecided(tx.relayer, cost, self._clock(), who)
 
     def _restore_programmes(self, opened: Container[bytes]) -> None:
         """A charge of what a safe start has ended stays, as nobody knows whether it ran."""
@@ -384,9 +379,18 @@ class Sponsor:
         if over:
             self._journal.change(write)
 
-    def _take_over(self, item: Spent, record: Record | None, ips: Mapping[bytes, str]) -> None:
+    def _spender_of(self, key: bytes, sender: bytes, origin: str | None) -> Spender:
+        """Whom something of before the restart is charged to; who the policy names no more is a stranger now."""
+        ip, name = (None, "") if origin is None else origin_of(origin)
+        person = self.policy.people.get(name)
+        if person is None:
+            return Spender(key, sender, ip)
+        return Spender(key, sender, None, None, person=name, own=person.budget)
+
+    def _take_over(self, item: Spent, record: Record | None, origins: Mapping[bytes, str]) -> None:
         sign_only = record is not None and record.kind == "sign"
-        who = Spender(item.relayer, item.sender, record.ip if record is not None else ips.get(item.client_hash))
+        origin = record.ip if record is not None else origins.get(item.client_hash)
+        who = self._spender_of(item.relayer, item.sender, origin)
         reservation = self.budgets.restore(who, item.fee, self._monotonic(item.time_ms), sign_only=sign_only)
         if record is not None:
             self._reservations[item.client_hash] = reservation

@@ -25,6 +25,9 @@ GATEWAY_SECONDS = 600.0
 NO_ROUTE = b"Cannot GET"
 """How a 404 of the chain API speaks of a wrong path, as when its URL is not that of the API, and not of an account."""
 
+FAILURES = ("signalError", "internalVMErrors")
+"""Events of a call that failed, also where the transaction that it belongs to did not."""
+
 Taken = Literal["taken", "never", "later"]
 
 
@@ -74,6 +77,42 @@ class _GatewayJson(msgspec.Struct, frozen=True):
     """A gateway's answer of an account."""
 
     data: _AddressJson
+
+
+class _EventJson(msgspec.Struct, frozen=True):
+    identifier: str = ""
+
+
+class _LogsJson(msgspec.Struct, frozen=True):
+    events: list[_EventJson] | None = None
+
+
+class _SimulatedJson(msgspec.Struct, frozen=True, rename="camel"):
+    """What came of a transaction in one shard."""
+
+    status: str
+    fail_reason: str = ""
+    logs: _LogsJson | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        events = (self.logs.events if self.logs is not None else None) or ()
+        return self.status == "success" and not self.fail_reason and not any(e.identifier in FAILURES for e in events)
+
+
+class _BothShardsJson(msgspec.Struct, frozen=True, rename="camel"):
+    sender_shard: _SimulatedJson
+    receiver_shard: _SimulatedJson
+
+
+class _SimulationJson(msgspec.Struct, frozen=True):
+    result: msgspec.Raw
+
+
+class _SimulationAnswer(msgspec.Struct, frozen=True):
+    """A gateway's answer of a simulation: of one shard, or of the sender's and the receiver's."""
+
+    data: _SimulationJson
 
 
 class _PeersJson(msgspec.Struct, frozen=True):
@@ -162,6 +201,29 @@ class ChainApi:
         self.failures += 1
         return "later"
 
+    async def simulate(self, tx: Transaction) -> bool:
+        """Whether a transaction would succeed as things are; its relayer need not have signed it.
+
+        Raises `ChainApiError` when the API does not say.
+        """
+        url = f"{self._base_url}/transaction/simulate?checkSignature=false"
+        headers = {"Content-Type": "application/json"}
+        body = msgspec.json.encode(to_json(tx))
+        try:
+            async with (
+                self._slots,
+                self._http.post(url, data=body, headers=headers, allow_redirects=False) as response,
+            ):
+                answer = await _start(response, MAX_ANSWER + 1)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise ChainApiError(f"the chain API cannot be reached: {error}"[:200]) from None
+        if response.status < 300 and len(answer) <= MAX_ANSWER:
+            return _read_simulation(answer)
+        text = answer[:MAX_TEXT].decode("utf-8", "replace")
+        if node_errors.classify(response.status, text) == "transaction":
+            return False
+        raise ChainApiError(f"the chain API answered {response.status} to a simulation: {text[:100]}")
+
     def _tell(self, kind: str, text: str) -> None:
         """Log that a transaction was not taken, once a second: clients can send many that never are."""
         now = time.monotonic()
@@ -205,6 +267,18 @@ def _read_balance(body: bytes) -> ChainBalance | None:
     if not block_hash or not (text.isascii() and text.isdigit()):
         return None
     return ChainBalance(data.account.nonce, int(text), data.block_info.nonce, block_hash)
+
+
+def _read_simulation(body: bytes) -> bool:
+    """Whether all shards say that it succeeds. Raises `ChainApiError`."""
+    try:
+        result = msgspec.json.decode(body, type=_SimulationAnswer).data.result
+        if b'"senderShard"' in bytes(result):
+            both = msgspec.json.decode(result, type=_BothShardsJson)
+            return both.sender_shard.succeeded and both.receiver_shard.succeeded
+        return msgspec.json.decode(result, type=_SimulatedJson).succeeded
+    except (ValueError, RecursionError):
+        raise ChainApiError("the chain API answered something that is no simulation") from None
 
 
 async def _start(response: aiohttp.ClientResponse, most: int) -> bytes:

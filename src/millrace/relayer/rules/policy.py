@@ -133,6 +133,18 @@ class Person(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_risk_sign_only: int = 10 * EGLD
     loss_per_hour: int = 25 * EGLD
 
+    @property
+    def budget(self) -> Budget:
+        """The same as the budget of a key is given."""
+        return Budget(
+            per_minute=self.per_minute,
+            per_hour=self.per_hour,
+            per_day=self.per_day,
+            at_risk=self.at_risk,
+            at_risk_sign_only=self.at_risk_sign_only,
+            loss_per_hour=self.loss_per_hour,
+        )
+
 
 class Lists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who and what is sponsored. An empty allow-list allows all; a deny-list wins."""

@@ -54,6 +54,8 @@ class Batch:
         self.stretch = 1
         """… which may be so many times longer than usual."""
         self.under_way: list[asyncio.Task[None]] = []
+        self.simulated = 0.0
+        """Seconds it has waited for simulations."""
 
     def count_given_up(self, reason: Reason, number: int) -> None:
         """So many were given up for this reason."""

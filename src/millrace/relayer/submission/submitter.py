@@ -26,6 +26,7 @@ from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.ledger.accounts import Account
 from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.network.account_source import AccountSource
+from millrace.relayer.network.simulator import Simulator
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import stages
@@ -59,6 +60,8 @@ STALE = {
     reasons.INVALID_GUARDIAN.code,
 }
 """Refusals that newer knowledge of the account could turn around."""
+THROTTLED = {reasons.SENDER_THROTTLED.code, reasons.CALL_THROTTLED.code}
+"""Refusals that a simulation could."""
 
 
 class Submitter:
@@ -74,8 +77,12 @@ class Submitter:
         cosigner: Cosigner,
         sign_wait: float = 0.0,
         max_wait: float = math.inf,
+        simulator: Simulator | None = None,
     ) -> None:
-        """`sign_wait`: seconds a result waits for a signing process that is being replaced; `max_wait`: `Admission`."""
+        """`sign_wait`: seconds a result waits for a signing process that is being replaced; `max_wait`: `Admission`.
+
+        Without a `simulator` who keeps failing waits.
+        """
         self.admission = Admission(max_wait)
         self._network = network
         self._relayers = relayers
@@ -86,6 +93,7 @@ class Submitter:
         self._taking = Shares(TAKING)
         self._finisher = Finisher(lifecycle, journal, cosigner, sign_wait)
         self._company = Company(ALONE_SECONDS)
+        self._simulator = simulator
 
     def person_of(self, authorization: str | None) -> str:
         """Who shows this `Authorization` header: a name of the policy, or empty for strangers. Raises `Refused`."""
@@ -147,7 +155,7 @@ class Submitter:
         taken = []
         for index, item in authenticated:
             try:
-                taken.append(self._take_at_once(index, item) or await self._take_one(index, item))
+                taken.append(self._take_at_once(index, item) or await self._take_one(index, item, batch))
             except Refused as refusal:
                 batch.results[index] = refusal.reason
             except _Repeated as repeated:
@@ -199,11 +207,11 @@ class Submitter:
         try:
             return self._reserve(index, item, account, None)
         except Refused as refusal:
-            if refusal.reason.code in STALE:
+            if refusal.reason.code in STALE or (self._simulator and refusal.reason.code in THROTTLED):
                 return None
             raise
 
-    async def _take_one(self, index: int, item: Authenticated) -> Taken:
+    async def _take_one(self, index: int, item: Authenticated, batch: Batch) -> Taken:
         """Reserve one transaction. Raises `Refused`, or `_Repeated` when its bytes were accepted before."""
         account = await self._accounts.know(item.tx.sender)
         foreign = item.tx.relayer if not item.parsed.origin.is_sponsored else b""
@@ -211,12 +219,33 @@ class Submitter:
         try:
             return self._reserve(index, item, account, payer)
         except Refused as refusal:
-            if refusal.reason.code not in STALE:
+            if refusal.reason.code in THROTTLED:
+                if not await self._would_run(item, account, batch):
+                    raise
+            elif refusal.reason.code not in STALE:
                 raise
-            await self._raise_if_done(item)
-            if not await self._accounts.refresh(item.tx.sender):
-                raise
+            else:
+                await self._raise_if_done(item)
+                if not await self._accounts.refresh(item.tx.sender):
+                    raise
         return self._reserve(index, item, await self._accounts.know(item.tx.sender), payer)
+
+    async def _would_run(self, item: Authenticated, account: Account, batch: Batch) -> bool:
+        """Whether a simulation lets in what else has to wait: the next transaction of a sender, nothing before it.
+
+        Of what is only signed it says nothing, as nobody knows when that will run. What a batch waits for its
+        simulations is bounded, as it holds up its client's further parts.
+        """
+        tx, is_sent = item.tx, item.parsed.origin.kind == "relay"
+        if self._simulator is None or not is_sent:
+            return False
+        if tx.nonce != account.nonce or self._lifecycle.inflight.of_sender(tx.sender):
+            return False
+        began = time.perf_counter()
+        try:
+            return await self._simulator.would_run(item.parsed, self._simulator.seconds - batch.simulated)
+        finally:
+            batch.simulated += time.perf_counter() - began
 
     def _reserve(self, index: int, item: Authenticated, account: Account, payer: Account | None) -> Taken:
         """Approve and reserve in one step. Raises `Refused`."""
