@@ -83,13 +83,13 @@ async def _measured(first: bytes, second: bytes, similar: bytes) -> dict[str, fl
             quiet.append(await _load(port, requests, SECONDS))
             cpu += _cpu_seconds(process.pid)
             upstream.documents = [first, second]  # every refresh brings a changed market
-            refreshed -= await _metric(operators, "aggregator_refreshes")
+            refreshed -= await _metric(operators, "aggregator_refreshes_total")
             busy.append(await _load(port, requests, SECONDS))
-            refreshed += await _metric(operators, "aggregator_refreshes")
-        build = await _metric(operators, "aggregator_build_seconds")
+            refreshed += await _metric(operators, "aggregator_refreshes_total")
+        build = await _metric(operators, "aggregator_snapshot_build_seconds")
         upstream.documents = [first, similar]
         await _load(port, requests, SECONDS)
-        similar_build = await _metric(operators, "aggregator_build_seconds")
+        similar_build = await _metric(operators, "aggregator_snapshot_build_seconds")
     finally:
         process.terminate()
         await process.wait()

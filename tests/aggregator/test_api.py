@@ -431,7 +431,7 @@ async def test_a_connection_too_many_is_closed() -> None:
             async with aiohttp.ClientSession() as other, other.get(running.base + "/health"):
                 pass
         async with running.session.get(running.operators + "/metrics") as answer:
-            refused = re.search(r"^aggregator_connections_refused (\S+)$", await answer.text(), re.MULTILINE)
+            refused = re.search(r"^aggregator_connections_refused_total (\S+)$", await answer.text(), re.MULTILINE)
         assert refused is not None
         assert float(refused[1]) >= 1  # the client may have tried again
     finally:

@@ -170,7 +170,7 @@ async def test_an_answer_does_not_fail_for_a_nonce(chain: tuple[Service, ChainAp
     assert "nonce" not in body["transaction"]
     assert (await answered(service)).batches[0].transaction.nonce == 0
     async with service.session.get(service.operators + "/metrics") as metrics:
-        assert "aggregator_nonces_missed 2.0" in await metrics.text()
+        assert "aggregator_nonces_missed_total 2.0" in await metrics.text()
 
 
 async def test_questions_to_the_chain_api_are_bounded(chain: tuple[Service, ChainApi], monkeypatch: Any) -> None:

@@ -381,7 +381,7 @@ async def test_a_programme_pays_what_strangers_do_not_get(world: Any) -> None:
     assert answers == ["ok"] * 8, "a share of its receiver is four"
     assert await submit(world, transfer(wallet(1, 9))) == ["sender not allowed"], "no programme pays it"
     metrics = generate_latest(make_registry(world.service.measured())).decode()
-    assert f'relayer_programme_left{{programme="launch"}} {92 * FEE / EGLD}' in metrics
+    assert f'relayer_programme_left_egld{{programme="launch"}} {92 * FEE / EGLD}' in metrics
     assert 'relayer_programme_users{programme="launch"} 8.0' in metrics
 
 

@@ -359,11 +359,11 @@ async def test_row_17_fees_by_receiver_are_seen(world: Any) -> None:
     async with aiohttp.ClientSession(world.operators) as http, http.get("/metrics") as response:
         text = await response.text()
     receiver = address.encode(transfer(ALICE).receiver)
-    assert f'relayer_receiver_fees_total{{receiver="{receiver}"}} {50_000 * GAS_PRICE / 10**18}' in text
+    assert f'relayer_receiver_fees_egld_total{{receiver="{receiver}"}} {50_000 * GAS_PRICE / 10**18}' in text
     for number in range(50):
         sponsor.fees_by_receiver[number.to_bytes(32, "big")] = number
     text = generate_latest(make_registry(world.service.measured())).decode()
-    assert text.count("relayer_receiver_fees_total{") == 20 and receiver in text
+    assert text.count("relayer_receiver_fees_egld_total{") == 20 and receiver in text
 
 
 async def test_budgets_are_restored_from_the_audit_log(world: Any) -> None:

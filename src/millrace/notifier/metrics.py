@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from millrace.chain import outport
 from millrace.chain.shard import METACHAIN
+from millrace.runtime.measures import Measure, registry_of
 
 _MAX_SHARDS = 16
 _LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
@@ -15,18 +16,26 @@ class Metrics:
     """All metrics, in a registry of their own."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = registry_of("notifier")
+        self.declared: list[Measure] = []
+        """All of them; those of the process apart."""
         self._shards: set[int] = set()
         r = self.registry
 
         def counter(name: str, text: str, *labels: str) -> Counter:
+            self.declared.append(Measure("counter", f"notifier_{name}_total", text, labels))
             return Counter(f"notifier_{name}", text, labels, registry=r)
 
         def gauge(name: str, text: str, *labels: str) -> Gauge:
+            self.declared.append(Measure("gauge", f"notifier_{name}", text, labels))
             return Gauge(f"notifier_{name}", text, labels, registry=r)
 
+        def histogram(name: str, text: str, buckets: tuple[float, ...] = _LATENCIES) -> Histogram:
+            self.declared.append(Measure("histogram", f"notifier_{name}", text))
+            return Histogram(f"notifier_{name}", text, buckets=buckets, registry=r)
+
         self.messages = counter("node_messages", "payloads received from nodes", "topic")
-        self.received_bytes = counter("node_bytes", "payload bytes received from nodes")
+        self.received_bytes = counter("node_received_bytes", "payload bytes received from nodes")
         self.nodes = gauge("nodes", "nodes connected")
         self.frames_refused = counter("node_frames_refused", "frames of nodes that are no envelope")
         self.queued_bytes = gauge("queued_bytes", "payload bytes waiting for the disk")
@@ -45,20 +54,18 @@ class Metrics:
         self.unjoined = counter("unjoined", "finalised marks delivered without their block", "shard")
         self.dead_letters = counter("dead_letters", "payloads that could not be decoded")
         self.unknown_topics = counter("unknown_topics", "payloads of unknown topics")
-        self.commit_seconds = Histogram("notifier_commit_seconds", "one group commit", buckets=_LATENCIES, registry=r)
-        self.batch_messages = Histogram(
-            "notifier_commit_messages", "messages in a group commit", buckets=(1, 2, 4, 8, 16, 64, 256), registry=r
-        )
+        self.commit_seconds = histogram("commit_seconds", "one group commit")
+        self.batch_messages = histogram("commit_messages", "messages in a group commit", (1, 2, 4, 8, 16, 64, 256))
         self.commit_failures = counter("commit_failures", "commits the disk refused")
         self.corrupt = counter("corrupt_events", "events of the journal that fail their checksum")
         self.head = gauge("journal_head", "newest sequence")
         self.oldest = gauge("journal_oldest", "oldest sequence")
         self.journal_bytes = gauge("journal_bytes", "payload bytes in the journal")
+        self.failing = gauge("journal_failing", "1 while the journal cannot be written")
+        self.disk_free = gauge("disk_free_bytes", "room on the disk of the data directory")
         self.pruned = counter("journal_pruned", "events that left the journal by age or size")
         self.block_age = gauge("last_block_age_seconds", "seconds since the newest block", "shard")
-        self.lag = Histogram(
-            "notifier_lag_seconds", "node's frame to consumers' frames", buckets=_LATENCIES, registry=r
-        )
+        self.lag = histogram("lag_seconds", "node's frame to consumers' frames")
         self.consumers = gauge("hub_consumers", "consumers connected")
         self.subscriptions = gauge("hub_filters", "distinct filters in use")
         self.frames_sent = counter("hub_frames", "event frames sent to consumers")

@@ -14,6 +14,7 @@ from millrace.notifier.nodes import Ingest
 from millrace.notifier.rules.entry import now_ms
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime import http, operators
+from millrace.runtime.measures import free_bytes
 
 
 class Operators:
@@ -100,6 +101,9 @@ class Operators:
         metrics = self._metrics
         metrics.head.set(self._journal.head)
         metrics.oldest.set(self._journal.oldest)
+        metrics.nodes.set(len(self._ingest.nodes))
+        metrics.failing.set(bool(self._journal.failing))
+        metrics.disk_free.set(free_bytes(self._settings.data_dir))
         metrics.consumers.set(len(self._hub.sessions))
         metrics.subscriptions.set(self._hub.filter_count)
         metrics.consumer_lag.set(self._hub.lag())

@@ -35,7 +35,8 @@ from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.ledger.accounts import AccountBook
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.lifecycle import Lifecycle
-from millrace.relayer.metrics import Measured, make_registry
+from millrace.relayer.measures import Measured
+from millrace.relayer.metrics import make_registry
 from millrace.relayer.network.account_source import AccountSource
 from millrace.relayer.network.broadcaster import Broadcaster
 from millrace.relayer.network.chain_api import ChainApi

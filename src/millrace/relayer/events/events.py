@@ -25,6 +25,7 @@ from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.protocol import messages
 from millrace.relayer.protocol.topics import TxStatusTopic
+from millrace.runtime.measures import CHAIN_BUCKETS, Timings
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +94,8 @@ class Events:
         self._lost = 0
         self._unreadable_kinds: set[str] = set()
         self.statuses_told = 0
+        self.final_delays = Timings(CHAIN_BUCKETS)
+        """From a transaction's acceptance, or its first broadcast, to the final block of its sender's shard."""
         self.gaps = 0
         self.incomplete = 0
         """Events from which results are missing for good."""
@@ -194,6 +197,9 @@ class Events:
     def _release(self, release: Release, now: float) -> None:
         """Something became final. First what is in flight, then the accounts, then the words to clients."""
         for item in release.included:
+            entry = self._lifecycle.inflight.by_chain_hash(item.tx_hash) if self._live else None
+            if entry is not None:
+                self.final_delays.observe(max(0.0, time.time() - entry.created_ms / 1000))
             moved = self._lifecycle.included(item.tx_hash, item.fee, item.height, item.block)
             if moved is not None:
                 self._book.raise_nonce(*moved)

@@ -51,7 +51,7 @@ class RestApi:
         health: Callable[[], dict[str, object]],
         readiness: Callable[[], dict[str, object]],
         count: Callable[[Reason], Reason],
-        judged: Callable[[str, Sequence[object]], None],
+        judged: Callable[[str, Sequence[object], float], None],
         history: Callable[[int | None, int | None, int | None], Awaitable[bytes]],
     ) -> None:
         self._submitter = submitter
@@ -140,7 +140,7 @@ class RestApi:
             batch = await self._submitter.take(origin, transactions, announce, given_up)
             results = await self._submitter.finish(batch)
             unserved = batch.unserved
-            self._judged(remote, results)
+            self._judged(remote, results, since)
         finally:
             admission.leave(remote, size, unserved)
         for result in results:

@@ -15,6 +15,7 @@ from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.submission.submitter import Submitter
 from millrace.runtime import websocket
 from millrace.runtime.client_address import ClientAddress
+from millrace.runtime.measures import ANSWER_BUCKETS, Timings
 
 WRONG_SIGNATURE = frozenset(
     reason.code
@@ -57,14 +58,17 @@ class Shared:
         self.doors = Connections(settings.max_connections_per_client, settings.connect_rate)
         self.stats_sessions: set[websocket.Session] = set()
         self.refused: dict[str, int] = {}
+        self.answers = Timings(ANSWER_BUCKETS)
+        """From a submission's arrival to its reply."""
         self.audiences = {name: Audience(self.egress) for name in (topics.GAS_STATS, topics.NETWORK_STATS)}
         """Who hears each stream of statistics, by its topic."""
         self.stopping = False
         self.under_way = 0
         """Submissions not yet answered, of all connections."""
 
-    def judged(self, client: str, results: Sequence[object]) -> None:
-        """Have a client pay for wrong signatures among these results."""
+    def judged(self, client: str, results: Sequence[object], since: float) -> None:
+        """A submission that came at `since` is answered: have its client pay for wrong signatures among its results."""
+        self.answers.observe(self.clock() - since)
         wrong = right = 0
         for result in results:
             if not isinstance(result, Reason):

@@ -177,14 +177,16 @@ class SubmissionLane:
         batch = await self._shared.submitter.take(
             origin, messages.transactions_of(request), announce, partial(self._given_up, since)
         )
-        return self._finish(request, batch, subscribed)
+        return self._finish(request, batch, subscribed, since)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         """Hold a task that finishes a submission until it has: the event loop alone does not."""
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
 
-    async def _finish(self, request: Relay | Broadcast, batch: Batch, subscribed: dict[bytes, str | Reason]) -> None:
+    async def _finish(
+        self, request: Relay | Broadcast, batch: Batch, subscribed: dict[bytes, str | Reason], since: float
+    ) -> None:
         try:
             results = await self._shared.submitter.finish(batch)
         except Exception:
@@ -193,7 +195,7 @@ class SubmissionLane:
             return
         finally:
             self._done(len(batch.results), batch.unserved)
-        self._shared.judged(self._session.client, results)
+        self._shared.judged(self._session.client, results, since)
         for result in results:
             if isinstance(result, Reason):
                 self._shared.count(result)

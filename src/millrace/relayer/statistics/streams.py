@@ -24,6 +24,7 @@ from millrace.relayer.statistics.network import (
     NetworkStatsMessage,
     PeerNumbers,
 )
+from millrace.runtime.measures import ANSWER_BUCKETS, Timings
 from millrace.runtime.websocket import text_frame
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ class Statistics:
         self._clock = clock
         self.gas = GasStats(network.shards)
         self.numbers = NetworkStats(network.shards, clock())
+        self.fanout = Timings(ANSWER_BUCKETS)
+        """From a block's arrival to the end of its fan-out."""
         self.sequence = 0
         self._gas_frames = b""
         self._gas_version = -1
@@ -57,11 +60,6 @@ class Statistics:
             network.heartbeat_topic(shard): "meta" if shard == METACHAIN else str(shard)
             for shard in (*range(network.shards), METACHAIN)
         }
-
-    @property
-    def lag_ms(self) -> float | None:
-        """Milliseconds from a block's arrival to the end of its fan-out."""
-        return self.numbers.lag_ms
 
     # ---- observer
 
@@ -81,7 +79,9 @@ class Statistics:
 
     def told(self, since: float) -> None:
         """Everything that followed from a block saved at `since` is on its way to clients."""
-        self.numbers.lag_ms = round((self._clock() - since) * 1000, 3)
+        seconds = self._clock() - since
+        self.fanout.observe(seconds)
+        self.numbers.lag_ms = round(seconds * 1000, 3)
 
     def validators(self, message: pb.ValidatorsPubKeys) -> None:
         self.numbers.validators(

@@ -1,0 +1,117 @@
+"""What metrics are: declared in tables, so that a reference is printed from them without a service that runs.
+
+A service's registry is made by `registry_of`, which adds the process and the build. Labels come from bounded sets only;
+units stand in names (`_seconds`, `_bytes`, `_egld`), counters end in `_total`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from bisect import bisect_left
+from collections.abc import Sequence
+from importlib.metadata import version
+from itertools import accumulate
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import prometheus_client
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+Family = CounterMetricFamily | GaugeMetricFamily
+
+ANSWER_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper ends (s) of what people wait for on a connection: from a local answer to what a client gives up at."""
+CHAIN_BUCKETS = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 4.5, 6.0, 9.0, 12.0, 18.0, 30.0, 60.0, 120.0, 600.0)
+"""Upper ends (s) of what takes blocks: rounds of 0.6 s and 6 s, up to the time a transaction is sent for."""
+
+
+class Measure(NamedTuple):
+    """One metric as it is declared."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    name: str
+    """As on `/metrics`: a counter with `_total`, a histogram without `_bucket`."""
+    text: str
+    labels: tuple[str, ...] = ()
+
+    def family(self) -> Family:
+        """An empty family of a counter or gauge, for values with labels."""
+        if self.kind == "counter":
+            return CounterMetricFamily(self.name.removesuffix("_total"), self.text, labels=self.labels)
+        return GaugeMetricFamily(self.name, self.text, labels=self.labels)
+
+    def single(self, value: float) -> Family:
+        """The family of a counter or gauge without labels."""
+        if self.kind == "counter":
+            return CounterMetricFamily(self.name.removesuffix("_total"), self.text, value=value)
+        return GaugeMetricFamily(self.name, self.text, value=value)
+
+    def described(self) -> Metric:
+        """A family without values of any kind, by which a registry knows the name."""
+        return HistogramMetricFamily(self.name, self.text) if self.kind == "histogram" else self.family()
+
+    def series(self) -> tuple[str, ...]:
+        """The names that its series bear."""
+        ends = ("_bucket", "_count", "_sum") if self.kind == "histogram" else ("",)
+        return tuple(self.name + end for end in ends)
+
+
+class Timings:
+    """A histogram that is counted in a plain list: it happens in every request."""
+
+    __slots__ = ("_buckets", "_counts", "_total")
+
+    def __init__(self, buckets: Sequence[float]) -> None:
+        self._buckets = tuple(buckets)
+        self._counts = [0] * (len(buckets) + 1)
+        self._total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one."""
+        self._counts[bisect_left(self._buckets, seconds)] += 1
+        self._total += seconds
+
+    @property
+    def count(self) -> int:
+        """How many were counted."""
+        return sum(self._counts)
+
+    def family(self, measure: Measure) -> HistogramMetricFamily:
+        """What is shown of it."""
+        ends = (*map(str, self._buckets), "+Inf")
+        buckets: list[tuple[str, float]] = list(zip(ends, accumulate(self._counts), strict=True))
+        return HistogramMetricFamily(measure.name, measure.text, buckets=buckets, sum_value=self._total)
+
+
+BUILD = Measure("gauge", "millrace_build_info", "1; what runs", ("service", "version", "python"))
+PROCESS = (
+    Measure("counter", "process_cpu_seconds_total", "user and system CPU time"),
+    Measure("gauge", "process_start_time_seconds", "when the process started, seconds since 1970"),
+    Measure("gauge", "process_resident_memory_bytes", "memory in use"),
+    Measure("gauge", "process_virtual_memory_bytes", "address space"),
+    Measure("gauge", "process_open_fds", "open files and sockets"),
+    Measure("gauge", "process_max_fds", "how many there may be"),
+    BUILD,
+)
+"""On every service; the signing process and the gossip process are not in them."""
+
+
+def registry_of(service: str) -> prometheus_client.CollectorRegistry:
+    """A registry with the process and the build in it."""
+    # They are a second series for each counter that nobody reads.
+    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+    registry = prometheus_client.CollectorRegistry()
+    prometheus_client.ProcessCollector(registry=registry)
+    build = prometheus_client.Gauge(BUILD.name, BUILD.text, BUILD.labels, registry=registry)
+    build.labels(service, version("millrace"), platform.python_version()).set(1)
+    return registry
+
+
+def free_bytes(directory: Path) -> float:
+    """Room that a service without privileges has on the disk of a directory; 0 where it cannot be asked."""
+    try:
+        status = os.statvfs(directory)
+    except OSError:
+        return 0.0
+    return float(status.f_bavail * status.f_frsize)
