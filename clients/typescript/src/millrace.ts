@@ -87,6 +87,11 @@ export class Millrace {
     return sponsored ? this.relayer.relay(signed) : this.relayer.broadcast(signed);
   }
 
+  /** Ends all connections and subscriptions. */
+  close(): void {
+    this.relayer.close();
+  }
+
   /** As the relayer would pay for it. Throws `Refused` where it would not. */
   async #sponsored(transaction: Unsigned, options: SendOptions): Promise<Transaction> {
     const { sender, receiver, value, data, gasLimit, gasPrice } = fields(transaction, options.signer.address);
