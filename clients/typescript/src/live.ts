@@ -1,0 +1,308 @@
+// The relayer's /ws: requests with their replies, subscriptions that survive the connection.
+
+import { toJson } from "./bytes.js";
+import { ConnectionLost, Refused } from "./errors.js";
+import type { components } from "./generated/messages.js";
+import { type Missed, Queue, type QueueOptions } from "./queue.js";
+import { Socket, type SocketOptions } from "./socket.js";
+import { Pauses, type Patience, TIMEOUT_MS } from "./wait.js";
+
+type Schemas = components["schemas"];
+export type StatusMessage = Schemas["StatusMessage"];
+export type AccountMessage = Schemas["AccountMessage"];
+export type GasStatsMessage = Schemas["GasStatsMessage"];
+export type NetworkStatsMessage = Schemas["NetworkStatsMessage"];
+type Push = StatusMessage | AccountMessage | GasStatsMessage | NetworkStatsMessage;
+
+/** What comes on a topic. */
+export type MessageOf<Topic extends string> = Topic extends `tx-status/${string}` ? StatusMessage
+  : Topic extends `address/${string}` | "accounts" ? AccountMessage
+  : Topic extends "gasStats" ? GasStatsMessage
+  : Topic extends "networkStats" ? NetworkStatsMessage
+  : Push;
+
+export interface LiveOptions extends SocketOptions, Patience {}
+
+interface Reply {
+  action?: string | null;
+  status?: string;
+  requestId?: string | number;
+  reason?: string;
+  code?: string;
+  detail?: string;
+  retryAfterMs?: number;
+  topic?: string;
+}
+
+interface Topic {
+  queues: Set<Queue<unknown>>;
+  ready: Promise<void>;
+  /** When the last message came, or the subscription was acknowledged. */
+  heard: number | undefined;
+  /** The connection was lost since then, and nobody has been told yet. */
+  away: boolean;
+}
+
+/** A message has no answer although the connection stands. */
+class NoAnswer extends ConnectionLost {}
+
+interface Pending {
+  resolve(reply: Reply): void;
+  reject(error: Error): void;
+  timer: ReturnType<typeof setTimeout>;
+}
+
+export const TOPICS_PER_CONNECTION = 64;
+const SILENCE_MS = 20_000; // pings are not seen here: after so long a question is asked
+const MAX_PENDING = 1_024;
+
+/** One connection to `/ws`, made when it is first needed. */
+export class Live {
+  #socket: Socket | undefined;
+  readonly #topics = new Map<string, Topic>();
+  readonly #pending = new Map<string, Pending>();
+  readonly #opened: (() => void)[] = [];
+  #ids = 0;
+  #silence: ReturnType<typeof setTimeout> | undefined;
+  #closed = false;
+  /** Whether control messages are acknowledged: the public interface does not promise it. */
+  #acknowledges: boolean | undefined;
+
+  constructor(readonly url: string, readonly options: LiveOptions = {}) {}
+
+  get topics(): number {
+    return this.#topics.size;
+  }
+
+  holds(topic: string): boolean {
+    return this.#topics.has(topic);
+  }
+
+  /**
+   * Messages of a topic, until the iteration is left. After a lost connection the topic is subscribed to again, and a
+   * `missed` item says for how long nobody listened. Resolves once the subscription stands. Throws `Refused`.
+   */
+  async subscribe<T extends string>(
+    name: T, options: QueueOptions = {},
+  ): Promise<AsyncIterableIterator<MessageOf<T> | Missed>> {
+    const queue = new Queue<MessageOf<T>>(options, () => this.#leave(name, queue as Queue<unknown>));
+    let topic = this.#topics.get(name);
+    if (!topic) {
+      topic = { queues: new Set(), ready: Promise.resolve(), heard: undefined, away: false };
+      this.#topics.set(name, topic);
+      topic.ready = this.#enter(name, topic);
+    }
+    topic.queues.add(queue as Queue<unknown>);
+    try {
+      await topic.ready;
+    } catch (error) {
+      if (this.#topics.get(name) === topic) this.#topics.delete(name);
+      throw error;
+    }
+    return queue;
+  }
+
+  /**
+   * Subscribes again to a topic whose subscription may have ended at the relayer by itself, as those of `tx-status` do
+   * after 60 s.
+   */
+  async refresh(name: string): Promise<void> {
+    const topic = this.#topics.get(name);
+    if (!topic) return;
+    await this.#control("unsubscribe", name);
+    if (this.#topics.get(name) === topic) await this.#control("subscribe", name);
+  }
+
+  /** Sends a message and waits for its reply. Throws `Refused`, or `ConnectionLost` where no reply came. */
+  async request<T>(message: Record<string, unknown>): Promise<T> {
+    await this.#open();
+    return (await this.#ask(message)) as T;
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#silence);
+    this.#socket?.close();
+    for (const topic of this.#topics.values()) for (const queue of topic.queues) queue.end();
+    this.#topics.clear();
+    this.#fail(new ConnectionLost("the client was closed"));
+    for (const opened of this.#opened.splice(0)) opened();
+  }
+
+  /** The first subscription of a topic, tried until it stands, is refused, or there is no more patience. */
+  async #enter(name: string, topic: Topic): Promise<void> {
+    const pauses = new Pauses(this.options);
+    for (;;) {
+      try {
+        await this.#open();
+        await this.#control("subscribe", name);
+        topic.heard ??= Date.now();
+        return;
+      } catch (error) {
+        if (!(error instanceof ConnectionLost) || this.#closed || !(await pauses.next())) throw error;
+      }
+    }
+  }
+
+  /** A control message, sent again as long as told where there were too many of them. */
+  async #control(action: "subscribe" | "unsubscribe", topic: string): Promise<void> {
+    const pauses = new Pauses(this.options);
+    for (;;) {
+      try {
+        const answer = this.#ask({ action, topic });
+        if (this.#acknowledges === false) return void answer.catch(() => {});
+        await answer;
+        this.#acknowledges = true;
+        return;
+      } catch (error) {
+        if (error instanceof NoAnswer && !this.#acknowledges) {
+          this.#acknowledges = false;
+          return;
+        }
+        const wait = error instanceof Refused ? error.retryAfterMs : undefined;
+        if (wait === undefined || !(await pauses.next(wait))) throw error;
+      }
+    }
+  }
+
+  #leave(name: string, queue: Queue<unknown>): void {
+    const topic = this.#topics.get(name);
+    if (!topic?.queues.delete(queue) || topic.queues.size) return;
+    this.#topics.delete(name);
+    // A status is told once and its subscription then ends by itself; whatever else goes wrong ends with the connection.
+    if (this.#socket?.isOpen) this.#control("unsubscribe", name).catch(() => {});
+  }
+
+  async #open(): Promise<void> {
+    if (this.#closed) throw new ConnectionLost("the client was closed");
+    this.#socket ??= new Socket(
+      this.url,
+      { open: () => this.#up(), message: (data) => this.#take(data), down: (reason) => this.#down(reason) },
+      this.options,
+    );
+    if (this.#socket.isOpen) return;
+    await new Promise<void>((resolve, reject) => {
+      const ms = this.options.timeoutMs ?? TIMEOUT_MS;
+      const timer = setTimeout(() => {
+        this.#opened.splice(this.#opened.indexOf(opened), 1);
+        reject(new ConnectionLost(`no connection to ${this.url} within ${ms} ms`));
+      }, ms);
+      const opened = (): void => {
+        clearTimeout(timer);
+        if (this.#closed) reject(new ConnectionLost("the client was closed"));
+        else resolve();
+      };
+      this.#opened.push(opened);
+    });
+  }
+
+  #ask(message: Record<string, unknown>): Promise<Reply> {
+    if (this.#pending.size >= MAX_PENDING) {
+      const detail = "wait for some of them";
+      return Promise.reject(new Refused({ reason: "too many requests under way", code: "client_busy", detail }));
+    }
+    const requestId = String(++this.#ids);
+    return new Promise((resolve, reject) => {
+      if (!this.#socket?.send(toJson({ ...message, requestId }))) {
+        reject(new ConnectionLost(`not connected to ${this.url}`));
+        return;
+      }
+      const ms = this.options.timeoutMs ?? TIMEOUT_MS;
+      const timer = setTimeout(() => {
+        this.#pending.delete(requestId);
+        reject(new NoAnswer(`${this.url} did not answer ${String(message.action)} within ${ms} ms`));
+      }, ms);
+      this.#pending.set(requestId, { resolve, reject, timer });
+    });
+  }
+
+  #up(): void {
+    this.#listen();
+    for (const opened of this.#opened.splice(0)) opened();
+    for (const [name, topic] of this.#topics) {
+      if (topic.away) void this.#back(name, topic);
+    }
+  }
+
+  /** Subscribes again after a lost connection and says what was missed; a refusal ends the subscription. */
+  async #back(name: string, topic: Topic): Promise<void> {
+    try {
+      await this.#control("subscribe", name);
+    } catch (error) {
+      if (!(error instanceof Refused) || this.#topics.get(name) !== topic) return; // lost again: the next one tells
+      this.#topics.delete(name);
+      for (const queue of topic.queues) queue.end(error);
+      return;
+    }
+    const from = topic.heard ?? Date.now();
+    topic.away = false;
+    topic.heard = Date.now();
+    for (const queue of topic.queues) queue.push({ type: "missed", reason: "connection", from, to: topic.heard });
+  }
+
+  #down(reason: string): void {
+    clearTimeout(this.#silence);
+    // Those that never stood are entered by whoever waits for them.
+    for (const topic of this.#topics.values()) topic.away ||= topic.heard !== undefined;
+    this.#fail(new ConnectionLost(`the connection to ${this.url} has ended: ${reason}`));
+  }
+
+  #fail(error: Error): void {
+    for (const { reject, timer } of this.#pending.values()) {
+      clearTimeout(timer);
+      reject(error);
+    }
+    this.#pending.clear();
+  }
+
+  /** A connection that is dead without having ended is found by asking something that changes nothing. */
+  #listen(): void {
+    clearTimeout(this.#silence);
+    this.#silence = setTimeout(() => {
+      const topic = this.#topics.keys().next().value;
+      if (topic === undefined || !this.#acknowledges) return this.#listen();
+      this.#ask({ action: "subscribe", topic }).catch((error) => {
+        if (error instanceof ConnectionLost) this.#socket?.renew("silence");
+      });
+    }, SILENCE_MS);
+  }
+
+  #take(data: string | ArrayBuffer): void {
+    this.#listen();
+    let message: Reply & { type?: string; data?: { hash?: string; address?: string } };
+    try {
+      message = JSON.parse(data as string);
+    } catch {
+      return; // no message of this interface
+    }
+    this.#socket?.works();
+    if (message.action !== undefined) this.#reply(message);
+    else if (message.type !== undefined) {
+      for (const name of topicsOf(message.type, message.data ?? {})) this.#deliver(name, message);
+    }
+  }
+
+  #reply(message: Reply): void {
+    const id = String(message.requestId);
+    const pending = this.#pending.get(id);
+    if (!pending) return;
+    this.#pending.delete(id);
+    clearTimeout(pending.timer);
+    if (message.status !== "fail") return pending.resolve(message);
+    const { reason = "refused", code = "refused", detail, retryAfterMs } = message;
+    pending.reject(new Refused({ reason, code, detail, retryAfterMs }));
+  }
+
+  #deliver(name: string, message: unknown): void {
+    const topic = this.#topics.get(name);
+    if (!topic) return;
+    topic.heard = Date.now();
+    for (const queue of topic.queues) queue.push(message);
+  }
+}
+
+function topicsOf(type: string, data: { hash?: string; address?: string }): string[] {
+  if (type === "tx-status") return [`tx-status/${data.hash}`];
+  if (type === "accountDelta" || type.startsWith("address")) return [`address/${data.address}`, "accounts"];
+  return [type];
+}

@@ -1,0 +1,103 @@
+// Who signs: one small interface, and what fits it.
+
+import { toHex } from "./bytes.js";
+import { MillraceError } from "./errors.js";
+import { signingMessage, type Transaction } from "./transaction.js";
+
+/** A wallet: its address, and a transaction with its signature in it. Nothing else is asked of it. */
+export interface Signer {
+  readonly address: string;
+  /** The same transaction with `signature`, and with `guardianSignature` where a guardian co-signs. */
+  sign(transaction: Transaction): Promise<Transaction>;
+}
+
+/** A wallet did not sign, or signed something else than it was asked to. */
+export class SigningFailed extends MillraceError {
+  override name = "SigningFailed";
+}
+
+/** A signer that signs bytes: `sign` gets what the key has to sign and gives the 64 bytes of the signature. */
+export function bytesSigner(address: string, sign: (message: Uint8Array) => Promise<Uint8Array> | Uint8Array): Signer {
+  return {
+    address,
+    sign: async (transaction) => ({ ...transaction, signature: toHex(await sign(signingMessage(transaction))) }),
+  };
+}
+
+/** The shape of the official SDK's `UserSigner`. */
+export interface UserSignerLike {
+  sign(data: Uint8Array): Promise<Uint8Array>;
+  getAddress(hrp?: string): { toBech32(): string };
+}
+
+/** A signer of the official SDK's `UserSigner`, or of what has its shape. */
+export function userSigner(signer: UserSignerLike): Signer {
+  return bytesSigner(signer.getAddress("erd").toBech32(), (message) => signer.sign(message));
+}
+
+const ASKED = [
+  "nonce", "value", "receiver", "sender", "senderUsername", "receiverUsername", "gasPrice", "gasLimit", "data", "chainID",
+  "version", "options", "guardian", "relayer",
+] as const;
+
+/** The signed transaction, which is what was asked for in every field. Throws `SigningFailed` if it is not. */
+export async function signedBy(signer: Signer, transaction: Transaction): Promise<Transaction> {
+  const signed = await signer.sign({ ...transaction });
+  const text = (value: unknown): string => (value === undefined || value === null || value === 0 || value === 0n ? "" : String(value));
+  for (const field of ASKED) {
+    if (text(signed[field]) !== text(transaction[field])) {
+      throw new SigningFailed(`the wallet changed ${field}: nothing was sent`);
+    }
+  }
+  if (!/^[0-9a-f]{128}$/.test(signed.signature ?? "")) throw new SigningFailed("the wallet gave no signature");
+  return signed;
+}
+
+const ANSWER_MS = 120_000; // a person reads before they sign
+
+/** The browser extension, by its own message protocol: no package is needed. */
+export class ExtensionSigner implements Signer {
+  private constructor(readonly address: string) {}
+
+  /** Whether this page sees an extension. */
+  static get present(): boolean {
+    const page = globalThis as { multiversxWallet?: unknown; elrondWallet?: unknown };
+    return Boolean(page.multiversxWallet ?? page.elrondWallet);
+  }
+
+  /** Asks its user which account to use. Throws `SigningFailed` where that is refused, or not answered in 120 s. */
+  static async connect(): Promise<ExtensionSigner> {
+    const account = (await ask("connect", "")) as { address?: unknown } | undefined;
+    if (typeof account?.address !== "string") throw new SigningFailed("the wallet refused to connect");
+    return new ExtensionSigner(account.address);
+  }
+
+  async sign(transaction: Transaction): Promise<Transaction> {
+    const whole = Object.entries(transaction).map(([name, value]) => [name, typeof value === "bigint" ? Number(value) : value]);
+    const answer = await ask("signTransactions", { from: this.address, transactions: [Object.fromEntries(whole)] });
+    const [signed] = Array.isArray(answer) ? (answer as Transaction[]) : [];
+    if (!signed?.signature) throw new SigningFailed("the signature was refused in the wallet");
+    return { ...transaction, ...signed };
+  }
+}
+
+/** One question to the extension and its answer. */
+function ask(type: string, data: unknown): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    const hear = (event: MessageEvent<{ target?: unknown; data?: unknown }>): void => {
+      if (event.source !== window || event.data?.target !== "erdw-contentScript") return;
+      end();
+      resolve(event.data.data);
+    };
+    const timer = setTimeout(() => {
+      end();
+      reject(new SigningFailed(`the wallet did not answer within ${ANSWER_MS / 1000} s`));
+    }, ANSWER_MS);
+    const end = (): void => {
+      clearTimeout(timer);
+      window.removeEventListener("message", hear);
+    };
+    window.addEventListener("message", hear);
+    window.postMessage({ target: "erdw-inpage", type, data }, window.location.origin);
+  });
+}

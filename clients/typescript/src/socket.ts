@@ -1,0 +1,131 @@
+// A WebSocket that connects again by itself, and says when it was away.
+
+import { pauseMs } from "./wait.js";
+
+/** What this client needs of a WebSocket: that of browsers, of Node 22, or of `ws`. */
+export interface SocketLike {
+  binaryType: string;
+  readonly readyState: number;
+  send(data: string | Uint8Array<ArrayBuffer>): void;
+  close(code?: number, reason?: string): void;
+  onopen: ((event: never) => unknown) | null;
+  onmessage: ((event: never) => unknown) | null;
+  onclose: ((event: never) => unknown) | null;
+  onerror: ((event: never) => unknown) | null;
+}
+export type SocketClass = new (url: string, protocols?: string[], options?: { headers: Record<string, string> }) => SocketLike;
+
+export interface SocketOptions {
+  /** Instead of the platform's own. */
+  WebSocket?: SocketClass;
+  /** Sent with the handshake, in Node only: browsers cannot. */
+  headers?: Record<string, string>;
+}
+
+export interface SocketEvents {
+  open(): void;
+  message(data: string | ArrayBuffer): void;
+  /** The connection ended, or could not be made; it is tried again. */
+  down(reason: string): void;
+}
+
+const OPEN = 1;
+const CONNECT_MS = 10_000;
+
+declare const process: { versions?: { node?: string } } | undefined;
+
+/** The class to connect with. In Node the one that can send headers, where it has to or there is no other. */
+async function socketClass(options: SocketOptions): Promise<SocketClass> {
+  if (options.WebSocket) return options.WebSocket;
+  const headers = Object.keys(options.headers ?? {}).length > 0;
+  const node = typeof process !== "undefined" && Boolean(process?.versions?.node);
+  if (globalThis.WebSocket && !(headers && node)) return globalThis.WebSocket as unknown as SocketClass;
+  // Not named as text: bundlers for browsers would follow it.
+  const file = new URL("./node-socket.cjs", import.meta.url).href;
+  const loaded = (await import(/* webpackIgnore: true */ /* @vite-ignore */ file)) as { default: SocketClass };
+  return loaded.default;
+}
+
+/** One connection that is made again, after 0.25 to 10 s, until it is closed. */
+export class Socket {
+  #socket: SocketLike | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #attempt = 0;
+  #closed = false;
+
+  constructor(readonly url: string, readonly events: SocketEvents, readonly options: SocketOptions = {}) {
+    void this.#connect();
+  }
+
+  get isOpen(): boolean {
+    return this.#socket?.readyState === OPEN;
+  }
+
+  /** Whether it was sent; what is sent may still be lost with the connection. */
+  send(data: string | Uint8Array<ArrayBuffer>): boolean {
+    if (!this.isOpen) return false;
+    this.#socket?.send(data);
+    return true;
+  }
+
+  /** The other side works: the next pause is a short one. */
+  works(): void {
+    this.#attempt = 0;
+  }
+
+  /** Ends this connection and makes another: the other side has fallen silent. */
+  renew(reason: string): void {
+    const socket = this.#socket;
+    if (!socket) return;
+    this.#lost(socket, reason);
+    socket.close(); // its closing handshake may never end: nobody waits for it
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    const socket = this.#socket;
+    this.#socket = undefined;
+    socket?.close(1000);
+  }
+
+  async #connect(): Promise<void> {
+    let socket: SocketLike;
+    try {
+      const Class = await socketClass(this.options);
+      if (this.#closed) return;
+      const headers = this.options.headers;
+      socket = headers && Object.keys(headers).length ? new Class(this.url, [], { headers }) : new Class(this.url);
+    } catch (error) {
+      this.#again(String(error));
+      return;
+    }
+    this.#socket = socket;
+    socket.binaryType = "arraybuffer";
+    const timer = setTimeout(() => this.renew("no connection within 10 s"), CONNECT_MS);
+    socket.onopen = () => {
+      clearTimeout(timer);
+      if (this.#socket === socket) this.events.open();
+    };
+    socket.onmessage = ({ data }: { data: string | ArrayBuffer }) => {
+      if (this.#socket === socket) this.events.message(data);
+    };
+    socket.onerror = () => {}; // a close follows and says the same
+    socket.onclose = ({ code, reason }: { code: number; reason: string }) => {
+      clearTimeout(timer);
+      this.#lost(socket, `closed with ${code}${reason ? `: ${reason}` : ""}`);
+    };
+  }
+
+  #lost(socket: SocketLike, reason: string): void {
+    if (this.#socket !== socket) return;
+    this.#socket = undefined;
+    this.#again(reason);
+  }
+
+  #again(reason: string): void {
+    if (this.#closed) return;
+    this.#timer = setTimeout(() => void this.#connect(), pauseMs(++this.#attempt));
+    this.events.down(reason);
+  }
+}

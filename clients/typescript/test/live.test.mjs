@@ -1,0 +1,137 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, test } from "node:test";
+import { Relayer } from "@millrace/client";
+import { FakeSockets, PATIENCE } from "./support.mjs";
+
+let service;
+let relayer;
+beforeEach(async () => {
+  service = await new FakeSockets().start();
+  relayer = new Relayer("http://127.0.0.1:1", service.url, { ...PATIENCE, attempts: 1 });
+});
+afterEach(async () => {
+  relayer.close();
+  await service.stop();
+});
+
+const account = (address, nonce) => ({ type: "accountDelta", data: { address, nonce } });
+const value = async (items) => (await items.next()).value;
+
+test("messages come to the topics they are of", async () => {
+  const [one, two, gas] = await Promise.all(["address/erd1a", "address/erd1b", "gasStats"].map((topic) => relayer.subscribe(topic)));
+  service.push(account("erd1b", 1));
+  service.push({ type: "gasStats", data: { shard: 2 } });
+  service.push(account("erd1a", 2));
+  assert.equal((await value(two)).data.nonce, 1);
+  assert.equal((await value(gas)).data.shard, 2);
+  assert.equal((await value(one)).data.nonce, 2);
+  assert.equal(service.sockets.length, 1);
+  assert.equal(service.sockets[0].path, "/ws");
+});
+
+test("after a lost connection every topic is subscribed to again, and each reader is told since when", async () => {
+  const gas = await relayer.subscribe("gasStats");
+  const one = await relayer.subscribe("address/erd1a");
+  service.push(account("erd1a", 1));
+  assert.equal((await value(one)).data.nonce, 1);
+  service.drop();
+  for (const items of [gas, one]) {
+    const missed = await value(items);
+    assert.deepEqual([missed.type, missed.reason], ["missed", "connection"]);
+    assert.ok(missed.from <= missed.to && missed.to <= Date.now());
+  }
+  service.push(account("erd1a", 2));
+  assert.equal((await value(one)).data.nonce, 2);
+  assert.deepEqual(service.sent("subscribe").map(({ topic }) => topic).sort(), ["address/erd1a", "address/erd1a", "gasStats", "gasStats"]);
+});
+
+test("a topic that several read is subscribed to once, and left with the last of them", async () => {
+  const [one, two] = await Promise.all([relayer.subscribe("accounts"), relayer.subscribe("accounts")]);
+  service.push(account("erd1a", 1));
+  assert.equal((await value(one)).data.nonce, 1);
+  assert.equal((await value(two)).data.nonce, 1);
+  await one.return();
+  await two.return();
+  await service.until(() => service.sent("unsubscribe").length);
+  assert.equal(service.sent("subscribe").length, 1);
+  assert.equal(service.sent("unsubscribe").length, 1);
+});
+
+test("a refused topic is an exception with reason and code, also when it is refused after a lost connection", async () => {
+  service.control = ({ topic }) => (topic === "bad" ? { status: "fail", reason: "unknown topic", code: "unknown_topic" } : { status: "ok" });
+  await assert.rejects(relayer.subscribe("bad"), { name: "Refused", reason: "unknown topic", code: "unknown_topic" });
+  const gas = await relayer.subscribe("gasStats");
+  service.control = () => ({ status: "fail", reason: "unknown topic", code: "unknown_topic" });
+  service.drop();
+  await assert.rejects(gas.next(), { code: "unknown_topic" });
+});
+
+test("too many control messages: it is asked again after the time that was told", async () => {
+  const busy = { status: "fail", reason: "rate limit exceeded", code: "rate_limit_exceeded", retryAfterMs: 1 };
+  const patient = new Relayer("http://127.0.0.1:1", service.url, PATIENCE);
+  let refusals = 2;
+  service.control = () => (refusals-- > 0 ? busy : { status: "ok" });
+  await patient.subscribe("gasStats");
+  assert.equal(service.sent("subscribe").length, 3);
+  patient.close();
+});
+
+test("a reader who takes too little loses the oldest and is told how many", async () => {
+  const accounts = await relayer.subscribe("accounts", { limit: 2 });
+  const behind = await relayer.subscribe("address/erd1a");
+  for (let nonce = 1; nonce <= 5; nonce++) service.push(account("erd1a", nonce));
+  for (let nonce = 1; nonce <= 5; nonce++) await behind.next();
+  assert.deepEqual(await value(accounts), { type: "missed", reason: "overflow", count: 3 });
+  assert.equal((await value(accounts)).data.nonce, 4);
+});
+
+test("more than 64 topics take a second connection", async () => {
+  await Promise.all(Array.from({ length: 65 }, (_, i) => relayer.subscribe(`address/erd1${i}`)));
+  assert.equal(service.sockets.length, 2);
+});
+
+test("a service that does not acknowledge topics is used all the same", async () => {
+  service.control = () => undefined;
+  relayer = new Relayer("http://127.0.0.1:1", service.url, { timeoutMs: 50, attempts: 1 });
+  const gas = await relayer.subscribe("gasStats");
+  service.push({ type: "gasStats", data: { shard: 0 } });
+  assert.equal((await value(gas)).data.shard, 0);
+});
+
+test("nobody there: ConnectionLost within the patience", async () => {
+  const nobody = new Relayer("http://127.0.0.1:1", "ws://127.0.0.1:1", { timeoutMs: 50, attempts: 2 });
+  await assert.rejects(nobody.subscribe("gasStats"), { name: "ConnectionLost" });
+  nobody.close();
+});
+
+test("closing ends every iteration", async () => {
+  const gas = await relayer.subscribe("gasStats");
+  const waiting = gas.next();
+  relayer.close();
+  assert.equal((await waiting).done, true);
+});
+
+test("network statistics: what the service left out is counted, and a new connection begins a new count", async () => {
+  const stats = relayer.networkStats({ overflow: "oldest" });
+  const push = (sequence) => service.push({ type: "networkStats", schemaVersion: "1.1.0", sequence, ts: 0, data: {} });
+  await service.until(() => service.live);
+  assert.equal(service.live.path, "/ws/stats");
+  push(1);
+  push(5);
+  assert.equal((await value(stats)).sequence, 1);
+  assert.deepEqual(await value(stats), { type: "missed", reason: "sender", count: 3 });
+  assert.equal((await value(stats)).sequence, 5);
+  service.drop();
+  await service.until(() => service.sockets.length === 2);
+  push(1);
+  assert.equal((await value(stats)).reason, "connection");
+  assert.equal((await value(stats)).sequence, 1);
+  await stats.return();
+});
+
+test("an API key goes with the handshake in Node", async () => {
+  const known = new Relayer("http://127.0.0.1:1", service.url, { ...PATIENCE, apiKey: "k" });
+  await known.subscribe("gasStats");
+  assert.equal(service.sockets[0].headers.authorization, "Bearer k");
+  known.close();
+});

@@ -1,0 +1,185 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, test } from "node:test";
+import { hashesOf, Refused, Relayer, shardOf } from "@millrace/client";
+import { FakeHttp, FakeSockets, PATIENCE, SENDER, signedTransaction } from "./support.mjs";
+
+let sockets;
+let rest;
+let known; // what the service says of a transaction
+let relayer;
+let tx;
+let hash;
+
+const state = (name, more = {}) => ({ hash, clientHash: hash, state: name, ...more });
+
+beforeEach(async () => {
+  known = undefined;
+  sockets = await new FakeSockets().start();
+  rest = await new FakeHttp().start(() => (known ? { body: known } : { status: 404, body: { error: "transaction not known" } }));
+  relayer = new Relayer(rest.url, sockets.url, PATIENCE);
+  tx = await signedTransaction();
+  hash = hashesOf(tx).clientHash;
+});
+afterEach(async () => {
+  relayer.close();
+  await sockets.stop();
+  await rest.stop();
+});
+
+const refusal = (index, code, more = {}) => ({ index, reason: code.replaceAll("_", " "), code, ...more });
+const reply = (...failed) => ({ status: failed.length ? "failed" : "completed", hashes: [], results: [], failed });
+
+test("the status is subscribed to before anything is sent, and awaited by the handle", async () => {
+  const handle = await relayer.relay(tx);
+  assert.deepEqual(sockets.messages.map(({ action, topic }) => [action, topic]), [["subscribe", `tx-status/${hash}`], ["relay", undefined]]);
+  assert.deepEqual(sockets.messages[1].tx, tx);
+  assert.deepEqual([handle.hash, handle.accepted, handle.ended], [hash, true, undefined]);
+  const final = handle.final();
+  sockets.status(hash, "fail", { reason: "execution failed: slippage", chainHash: "c".repeat(64) });
+  assert.deepEqual(await final, { hash, state: "fail", reason: "execution failed: slippage", chainHash: "c".repeat(64) });
+  assert.deepEqual(await handle.final(), handle.ended);
+  await sockets.until(() => sockets.sent("unsubscribe").length);
+});
+
+test("a status that comes before the reply is not lost", async () => {
+  sockets.submitted = () => {
+    sockets.status(hash);
+    return reply();
+  };
+  assert.equal((await (await relayer.relay(tx)).final()).state, "success");
+});
+
+test("refused is an exception with reason, code, detail and when to come again", async () => {
+  sockets.submitted = () => reply(refusal(0, "budget_exhausted", { detail: "of shard 1", retryAfterMs: 60_000 }));
+  await assert.rejects(relayer.relay(tx), {
+    name: "Refused", reason: "budget exhausted", code: "budget_exhausted", detail: "of shard 1", retryAfterMs: 60_000, index: 0,
+  });
+  assert.equal(sockets.sent("relay").length, 1);
+  await sockets.until(() => sockets.sent("unsubscribe").length);
+});
+
+test("the service's own trouble: the same bytes are sent again after the time that was told", async () => {
+  const answers = [
+    { status: "fail", reason: "rate limit exceeded", code: "rate_limit_exceeded", retryAfterMs: 1 },
+    reply(refusal(0, "relayer_busy", { retryAfterMs: 1 })),
+    reply(),
+  ];
+  sockets.submitted = () => answers.shift();
+  await relayer.relay(tx);
+  assert.deepEqual(sockets.sent("relay").map((message) => message.tx), [tx, tx, tx]);
+});
+
+test("of a batch each has its own handle or refusal; what only has to wait is sent again alone", async () => {
+  const three = await Promise.all([7, 8, 9].map((nonce) => signedTransaction({ nonce })));
+  const answers = [reply(refusal(0, "nonce_too_low"), refusal(2, "relayer_busy", { retryAfterMs: 1 })), reply()];
+  sockets.submitted = () => answers.shift();
+  const [first, second, third] = await relayer.relayAll(three);
+  assert.ok(first instanceof Refused && first.code === "nonce_too_low" && first.index === 0);
+  assert.deepEqual([second.accepted, third.accepted], [true, true]);
+  assert.deepEqual(sockets.sent("relay").map((message) => message.txs ?? message.tx), [three, three[2]]);
+  await assert.rejects(relayer.relayAll([]), RangeError);
+});
+
+test("killed before it answered: the same bytes go again over the next connection", async () => {
+  let kills = 1;
+  sockets.submitted = () => (kills-- > 0 ? void sockets.drop() : reply());
+  const handle = await relayer.relay(tx);
+  assert.deepEqual(sockets.sent("relay").map((message) => message.tx), [tx, tx]);
+  assert.equal(sockets.sockets.length, 2);
+  sockets.status(hash);
+  assert.equal((await handle.final()).state, "success");
+});
+
+test("the status fell into the time without a connection: it is asked for", async () => {
+  const handle = await relayer.relay(tx);
+  known = state("success", { chainHash: "c".repeat(64), fee: "5" });
+  sockets.drop();
+  const final = await handle.final();
+  assert.deepEqual([final.state, final.chainHash, final.transaction.fee], ["success", "c".repeat(64), "5"]);
+  assert.equal(rest.requests[0].path, `/v1/transactions/${hash}`);
+});
+
+test("while it is pending after a restart, the new subscription tells the end", async () => {
+  const handle = await relayer.relay(tx);
+  known = state("pending");
+  sockets.drop();
+  const final = handle.final();
+  await sockets.until(() => sockets.sent("subscribe").length === 2);
+  sockets.status(hash, "success");
+  assert.equal((await final).state, "success");
+});
+
+test("no answer at all, but it was taken: the handle says so", async () => {
+  sockets.submitted = () => void sockets.drop();
+  known = state("pending");
+  const hasty = new Relayer(rest.url, sockets.url, { ...PATIENCE, attempts: 2 });
+  const handle = await hasty.relay(tx);
+  assert.equal(handle.accepted, true);
+  hasty.close();
+});
+
+test("no answer at all, and nothing known: OutcomeUnknown names the hash and what could not be known", async () => {
+  sockets.submitted = () => void sockets.drop();
+  const hasty = new Relayer(rest.url, sockets.url, { ...PATIENCE, attempts: 2 });
+  await assert.rejects(hasty.relay(tx), (error) => {
+    assert.equal(error.name, "OutcomeUnknown");
+    assert.deepEqual([error.hash, error.accepted], [hash, undefined]);
+    assert.match(error.message, /Send the same bytes again/);
+    return true;
+  });
+  hasty.close();
+});
+
+test("killed for good after it took it: final says what it could not know, and may be awaited again", async () => {
+  const handle = await relayer.relay(tx);
+  await rest.stop();
+  sockets.drop();
+  await assert.rejects(handle.final({ timeoutMs: 100 }), { name: "OutcomeUnknown", hash, accepted: true });
+  rest = await new FakeHttp().start(() => ({ body: {} }));
+  await sockets.until(() => sockets.sent("subscribe").length === 2);
+  sockets.status(hash);
+  assert.equal((await handle.final()).state, "success");
+});
+
+test("waiting ends with its signal, not the handle", async () => {
+  const handle = await relayer.relay(tx);
+  const controller = new AbortController();
+  const waiting = handle.final({ signal: controller.signal });
+  controller.abort(new Error("enough"));
+  await assert.rejects(waiting, /enough/);
+  sockets.status(hash);
+  assert.equal((await handle.final()).state, "success");
+});
+
+test("a transaction sent elsewhere can be followed; a chain API is asked where the relayer knows nothing", async () => {
+  const chain = await new FakeHttp().start(() => ({ body: { status: "success", fee: "9" } }));
+  relayer = new Relayer(rest.url, sockets.url, { ...PATIENCE, chainApi: chain.url });
+  const handle = await relayer.follow(tx);
+  await handle.check();
+  assert.equal((await handle.final()).state, "success");
+  assert.equal(sockets.sent("relay").length, 0);
+  assert.equal(chain.requests[0].path, `/transactions/${hash}`);
+  await chain.stop();
+});
+
+test("the relayer is that of the sender's shard, asked for once a minute at most; without one it is refused", async () => {
+  const everywhere = [0, 1, 2].map((shard) => ({ shard, address: `erd1relayer${shard}` }));
+  known = { shardRule: "mask", shards: 3, relayers: everywhere };
+  const shard = shardOf(SENDER.address, "mask");
+  assert.equal((await relayer.relayerOf(SENDER.address)).address, `erd1relayer${shard}`);
+  known = { ...known, relayers: [] };
+  await relayer.relayerOf(SENDER.address);
+  assert.equal(rest.requests.length, 1);
+  await assert.rejects(new Relayer(rest.url, sockets.url, PATIENCE).relayerOf(SENDER.address), { code: "no_relayer" });
+});
+
+test("numbers beyond 2^53 are sent with all of their digits", async () => {
+  await relayer.sign([{ ...tx, nonce: 2n ** 53n + 1n }]).catch(() => {});
+  assert.match(rest.requests[0].body, /"nonce":9007199254740993,/);
+});
+
+test("waiting in one request has the time for it", async () => {
+  known = { action: "relay", status: "completed" };
+  await relayer.relayOnce([tx], { wait: 30 });
+  assert.deepEqual(rest.requests[0].query, { wait: "final", timeout: "30" });
+});
