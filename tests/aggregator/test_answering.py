@@ -1,4 +1,4 @@
-"""Long questions are answered one after the other in a thread, at most so many at a time, and never too late."""
+"""Long questions are answered in threads, at most so many at a time, never too late, each in its client's time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from functools import cache
 import msgspec
 import pytest
 
-from millrace.aggregator.answering import FILTER_WEIGHT, SEARCH_WEIGHT, Answering, Asker
+from millrace.aggregator import errors, quote
+from millrace.aggregator.answering import Answering, Lane
 from millrace.aggregator.errors import ApiError, Busy
 from millrace.aggregator.pace import Pace
 from millrace.aggregator.query import QuoteRequest
@@ -145,13 +146,24 @@ async def test_a_graph_is_built_once_for_all_who_ask(answering: Answering, built
     """Many questions with the same new filter build its graph once, in the thread."""
     fresh = build(encode(MARKET), 0.0)
     built.clear()
-    charged: list[int] = []
-    asker = Asker("a", charged.append)
-    prepared = await asyncio.gather(*(answering.prepare(fresh, FILTERED, asker) for _ in range(5)))
+    prepared = await asyncio.gather(*(answering.prepare(fresh, FILTERED, "a") for _ in range(5)))
     assert len({id(asked.planner) for asked in prepared}) == 1
     assert fresh.find(filter_of(FILTERED)) is prepared[0].planner
-    assert (len(built), charged) == (1, [FILTER_WEIGHT] * 5)
-    assert built[0].startswith("quotes")
+    assert len(built) == 1
+    assert built[0].startswith("quotes-long")
+    assert len(answering.shares) == 1
+
+
+async def test_a_graph_is_built_for_whom_it_is_left_to(answering: Answering) -> None:
+    """Where the client who asks first has no time left, the one who asks at the same time gets the graph."""
+    fresh = build(encode(MARKET), 0.0)
+    answering.shares.spend("over", 3.0)
+    over, other = await asyncio.gather(
+        answering.prepare(fresh, FILTERED, "over"), answering.prepare(fresh, FILTERED, "other"), return_exceptions=True
+    )
+    assert isinstance(over, Busy)
+    assert not isinstance(other, BaseException)
+    assert fresh.find(filter_of(FILTERED)) is other.planner
 
 
 @pytest.mark.parametrize("change", [{}, {"amount_in": None, "amount_out": 10**6}])
@@ -181,51 +193,103 @@ def test_a_snapshot_remembers_so_many_filters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "long", "requests"),
+    ("change", "lane"),
     [
-        ({"amount_in": 10**18}, False, 0),
-        ({"amount_out": 10**6}, True, 1),
-        ({"amount_in": 10**18, "include_lp_routes": True}, True, 3),
-        ({"amount_in": 10**18, "token_out": MINTED.lp_token}, True, 3),
-        ({"amount_out": 10**6, "token_in": MARKET.pools[1].lp_token}, True, 9),
+        ({"amount_in": 10**18}, Lane.LOOP),
+        ({"amount_out": 10**6}, Lane.QUICK),
+        ({"amount_in": 10**18, "include_lp_routes": True}, Lane.LONG),
+        ({"amount_in": 10**18, "token_out": MINTED.lp_token}, Lane.LONG),
+        ({"amount_out": 10**6, "token_in": MARKET.pools[1].lp_token}, Lane.LONG),
     ],
 )
-async def test_what_takes_long_runs_in_the_thread_and_counts_for_more(
-    answering: Answering, change: dict[str, object], long: bool, requests: int
-) -> None:
-    """Reverse quotes and quotes about LP tokens leave the loop; the answer is the same; the rate limit weighs it."""
+async def test_what_takes_long_runs_in_a_thread(answering: Answering, change: dict[str, object], lane: Lane) -> None:
+    """Reverse quotes and quotes about LP tokens leave the loop; the answer is the same."""
     question = QuoteRequest(**({"token_in": WRAPPED, "token_out": USDC} | change))  # type: ignore[arg-type]
-    charged: list[int] = []
-    asked = await answering.prepare(snapshot(), question, Asker("a", charged.append), items=3)
-    assert asked.long is long
-    assert sum(charged) == 3 * requests
+    asked = await answering.prepare(snapshot(), question, "a")
+    assert asked.lane is lane
     assert (await answering.answer(asked)).body == answer(snapshot(), question, SETTINGS)
+
+
+async def test_nobody_waits_for_the_longest(answering: Answering) -> None:
+    """While the longest kind keeps its thread, a plain reverse quote is answered in another."""
+    gate = threading.Event()
+    longest = asyncio.ensure_future(answering.run(lambda _: gate.wait(30), "a"))
+    question = QuoteRequest(token_in=WRAPPED, token_out=USDC, amount_out=10**6)
+    try:
+        assert await answering.answer(await answering.prepare(snapshot(), question, "b"))
+        assert not longest.done()
+    finally:
+        gate.set()
+        await longest
+
+
+DEAR = QuoteRequest(token_in=WRAPPED, token_out=USDC, amount_out=10**6, include_lp_routes=True)
+
+
+async def test_past_its_share_a_client_gets_the_best_found(answering: Answering) -> None:
+    """Without time left an answer is the first that executes: it pays what was asked for, and is not remembered."""
+    answering.shares.spend("a", 1.25)
+    asked = await answering.prepare(snapshot(), DEAR, "a")
+    found = await answering.answer(asked)
+    assert int(found.body.amount_out) >= 10**6
+    assert (found.whole, answering.cut) == (False, 1)
+    whole = await answering.answer(await answering.prepare(snapshot(), DEAR, "b"))
+    assert (whole.whole, answering.cut) == (True, 1)
+    assert int(whole.body.amount_in) <= int(found.body.amount_in)
+
+
+async def test_past_a_seconds_debt_a_client_is_refused(answering: Answering) -> None:
+    """It gets 503 and is told when to come back; others are answered."""
+    answering.shares.spend("a", 2.0)
+    with pytest.raises(Busy) as refused:
+        await answering.answer(await answering.prepare(snapshot(), DEAR, "a"))
+    assert refused.value.status == 503
+    assert refused.value.retry_after == pytest.approx(2.0, abs=0.5)
+    assert answering.refused == 1
+    assert await answering.answer(await answering.prepare(snapshot(), DEAR, "b"))
+
+
+async def test_what_its_share_leaves_no_time_to_find_is_no_fault_of_the_question(
+    answering: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing was found past the share the client is to come again; with time, the documented words."""
+    fails = errors.simulation_failed
+
+    def nothing(*_: object) -> object:
+        raise fails()
+
+    monkeypatch.setattr(quote, "answer", nothing)
+    asked = await answering.prepare(snapshot(), DEAR, "a")
+    with pytest.raises(errors.SimulationFailed):
+        await answering.answer(asked)
+    answering.shares.spend("a", 1.25)
+    with pytest.raises(Busy):
+        await answering.answer(asked)
 
 
 async def test_so_little_that_it_pays_nothing_is_searched_in_the_thread(
     answering: Answering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A forward quote that turns out to take long leaves the loop, counts for more, and is answered as ever."""
+    """A forward quote that turns out to take long leaves the loop, and is answered as ever."""
     monkeypatch.setattr(router, "HASTY_LOOKS", 1)
     question = QuoteRequest(token_in=WRAPPED, token_out=USDC, amount_in=10**6)
-    charged: list[int] = []
-    asked = await answering.prepare(snapshot(), question, Asker("a", charged.append))
-    assert not asked.long
+    asked = await answering.prepare(snapshot(), question, "a")
+    assert asked.lane is Lane.LOOP
     with pytest.raises(ApiError) as expected:
         answer(snapshot(), question, SETTINGS)
     with pytest.raises(ApiError) as found:
         await answering.answer(asked)
-    assert (found.value.text, charged) == (expected.value.text, [SEARCH_WEIGHT])
+    assert found.value.text == expected.value.text
+    assert len(answering.shares) == 1
 
 
 async def test_large_mispriced_markets_are_searched_on_the_loop_but_for_their_cycles(answering: Answering) -> None:
     """Where cycles gain, a swap is answered at once all the same; the best cycles are looked for in the thread."""
     noisy = build(encode(make_market(230, seed=19, noise=0.02)), 0.0)
-    for target, long in ((USDC, False), (WRAPPED, True)):
+    for target, lane in ((USDC, Lane.LOOP), (WRAPPED, Lane.LONG)):
         question = QuoteRequest(token_in=WRAPPED, token_out=target, amount_in=10**20)
-        charged: list[int] = []
-        asked = await answering.prepare(noisy, question, Asker("a", charged.append))
-        assert (asked.long, charged) == (long, [])
+        asked = await answering.prepare(noisy, question, "a")
+        assert asked.lane is lane
         assert (await answering.answer(asked)).body == answer(noisy, question, SETTINGS)
 
 

@@ -31,7 +31,7 @@ from millrace.dex.vault import execute
 from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.runtime import settings
 from millrace.runtime.settings import SettingsError
-from servers.aggregator_service import MARKET, Service, start
+from servers.aggregator_service import MARKET, Service, end, start
 
 USDC = "USDC-c76f1f"
 SENDER = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
@@ -631,3 +631,25 @@ async def test_half_a_market_is_held_back_and_then_believed() -> None:
         await task
         await server.stop()
         await running.session.close()
+
+
+async def test_a_request_counts_once_whatever_it_asks() -> None:
+    """A reverse quote, LP routes, a new filter, and a ladder count as one request each."""
+    running, stop, task, server = await start(requests_per_second=6)
+    try:
+        reverse = {"from": "EGLD", "to": USDC, "amountOut": "1000000"}
+        ladder = {"from": "EGLD", "to": USDC, "amounts": ",".join(str(10**16 + k) for k in range(40))}
+        await running.until("/health", 200)
+        statuses = [(await running.get("/api/v1/quote", **reverse, **extra))[0] for extra in DEAR]
+        statuses.append((await running.get("/api/v1/price-ladder", **ladder))[0])
+        assert statuses == [200] * 5
+    finally:
+        await end(running, stop, task, server)
+
+
+DEAR: tuple[dict[str, str], ...] = (
+    {},
+    {"includeLpRoutes": "true"},
+    {"excludeExchanges": "JEX"},
+    {"excludeExchanges": "OneDex"},
+)

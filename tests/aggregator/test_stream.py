@@ -11,8 +11,7 @@ import aiohttp
 import pytest
 
 from millrace.aggregator import answering as module
-from millrace.aggregator import errors
-from millrace.aggregator.answering import Asker
+from millrace.aggregator.answering import Lane
 from millrace.aggregator.api import Api
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.query import QuoteRequest
@@ -58,7 +57,7 @@ async def service() -> AsyncIterator[Service]:
 async def test_a_slow_stream_delays_no_other(service: Service) -> None:
     """While a stream's long question waits for the thread, another stream's quick one is answered."""
     gate = threading.Event()
-    busy = asyncio.ensure_future(service.api.answering.run(lambda _: gate.wait(30), ""))
+    busy = asyncio.ensure_future(service.api.answering.run(lambda _: gate.wait(30), "", Lane.QUICK))
     slow = asyncio.ensure_future(service.first_event(SLOW))
     while service.api.answering.waiting < 2:
         await asyncio.sleep(0)
@@ -80,32 +79,24 @@ async def test_a_question_of_many_streams_is_answered_once(service: Service, mon
     assert len(set(events)) == len(asked) == 1
 
 
-async def test_what_an_event_costs_is_charged_to_who_asks_first(service: Service) -> None:
-    """A long question counts for more, once per snapshot however many streams ask it."""
-    snapshot = service.api.usable()
+async def test_what_an_event_takes_is_taken_off_who_asks_first(service: Service) -> None:
+    """A long question is computed once per snapshot however many streams ask it, in the time of the first."""
+    snapshot, shares = service.api.usable(), service.api.answering.shares
     question = QuoteRequest(token_in="EGLD", token_out="USDC-c76f1f", amount_out=1_000_000)
-    charged: list[tuple[str, int]] = []
-    askers = [Asker(name, lambda requests, name=name: charged.append((name, requests))) for name in "ab"]  # type: ignore[misc]
-    events = [await service.api.streams.event(snapshot, question, asker) for asker in askers]
-    assert charged == [("a", 1)]
+    events = [await service.api.streams.event(snapshot, question, client) for client in "ab"]
+    assert len(shares) == 1
     assert events[0] == events[1]
     assert events[0].startswith(b"event: quote")
 
 
-async def test_a_client_over_its_rate_costs_others_no_event(service: Service) -> None:
-    """Who is over the rate gets an error event; who asks the same at the same time pays, and gets the quote."""
-    snapshot = service.api.usable()
+async def test_a_client_without_time_costs_others_no_event(service: Service) -> None:
+    """Whose share is used up gets an error event; who asks the same at the same time gets the quote."""
+    snapshot, shares = service.api.usable(), service.api.answering.shares
     question = QuoteRequest(token_in="EGLD", token_out="USDC-c76f1f", amount_out=1_000_000)
-    charged: list[int] = []
-
-    def refuse(_: int) -> None:
-        raise errors.rate_limited(1.0)
-
+    shares.spend("over", 3.0)
     over, other = await asyncio.gather(
-        service.api.streams.event(snapshot, question, Asker("over", refuse)),
-        service.api.streams.event(snapshot, question, Asker("other", charged.append)),
+        service.api.streams.event(snapshot, question, "over"), service.api.streams.event(snapshot, question, "other")
     )
     assert over.startswith(b"event: error")
-    assert b"rate limit exceeded" in over
+    assert b"service unavailable" in over
     assert other.startswith(b"event: quote")
-    assert charged == [1]

@@ -11,12 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millrace.aggregator.shares import TimeShares
 from millrace.aggregator.turns import Turns
+
+
+def make() -> Turns:
+    """Turns of clients whose shares stay whole, as nothing they do takes any time."""
+    return Turns("test", TimeShares(1.0, 10, lambda: 0.0), lambda: 0.0)
 
 
 @pytest.fixture
 def turns() -> Iterator[Turns]:
-    made = Turns("test")
+    made = make()
     yield made
     made.close()
 
@@ -24,7 +30,7 @@ def turns() -> Iterator[Turns]:
 @given(st.lists(st.sampled_from("abcd"), max_size=12))
 def test_clients_take_turns(asked: list[str]) -> None:
     """One job of each waiting client at a time, in rotation; the jobs of one client in their order."""
-    turns, gate = Turns("test"), threading.Event()
+    turns, gate = make(), threading.Event()
     begun = threading.Event()
     done: list[tuple[str, int]] = []
     jobs: list[Future[object]] = [turns.submit("gate", lambda: (begun.set(), gate.wait(30)))]
@@ -43,6 +49,28 @@ def test_clients_take_turns(asked: list[str]) -> None:
         if numbers:
             waiting[client] = numbers
     assert done == expected
+
+
+def test_who_has_most_left_is_next() -> None:
+    """What a job takes is taken off its client's share, and the client with most left comes first."""
+    shares, seconds = TimeShares(1.0, 10, lambda: 0.0), [0.0]
+    turns, gate, begun = Turns("test", shares, lambda: seconds[0]), threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def takes(client: str, time: float) -> None:
+        done.append(client)
+        seconds[0] += time
+
+    jobs: list[Future[object]] = [turns.submit("gate", lambda: (begun.set(), gate.wait(30)))]
+    begun.wait(30)
+    for client, time in (("dear", 0.5), ("dear", 0.5), ("dear", 0.5), ("cheap", 0.1), ("cheap", 0.1)):
+        jobs.append(turns.submit(client, partial(takes, client, time)))
+    gate.set()
+    for job in jobs:
+        job.result(30)
+    turns.close()
+    assert done == ["dear", "cheap", "cheap", "dear", "dear"]
+    assert [round(shares.left(client), 9) for client in ("dear", "cheap", "gate")] == [-0.5, 0.8, 1.0]
 
 
 def test_what_is_cancelled_never_runs(turns: Turns) -> None:
@@ -69,7 +97,7 @@ def test_an_error_belongs_to_its_job(turns: Turns) -> None:
 
 def test_closing_cancels_what_waits() -> None:
     """Nobody waits for ever for a thread that has been stopped."""
-    turns, gate, begun = Turns("test"), threading.Event(), threading.Event()
+    turns, gate, begun = make(), threading.Event(), threading.Event()
     first = turns.submit("a", lambda: (begun.set(), gate.wait(30)))
     second = turns.submit("a", lambda: None)
     begun.wait(30)

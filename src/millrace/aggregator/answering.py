@@ -1,10 +1,12 @@
-"""Where answers are computed: quick ones at once on the event loop, all others in one thread behind a bounded queue.
+"""Where answers are computed: quick ones at once on the event loop, all others in two threads behind a bounded queue.
 
-A plain forward quote takes a fraction of a millisecond. Reverse quotes, quotes with LP tokens, ladders, batches and
-the graph of a filter not asked for before take many. So do forward quotes in large markets with mispricing, and those
-of so little that only whole units decide what it pays: that shows when they are under way. They wait for their
-turn in the thread, at most so many at a time, and their deadline runs while they wait. Clients take turns, and ladders
-and batches are done one item a turn: whoever asks for much delays himself.
+A plain forward quote takes a fraction of a millisecond. Reverse quotes take some, as do forward quotes in large
+markets with mispricing: one thread is for them. Quotes with LP tokens, cycles, ladders, batches, the graph of a filter
+not asked for before, and forward quotes of so little that only whole units decide what it pays (that shows when they
+are under way) take up to some hundred: the other one is for these, so that nobody's reverse quote waits for them. A
+bounded number of questions waits for both, and their deadline runs while they do. Clients take turns by what is left of
+their share of the time (`shares.py`), and ladders and batches are done one item a turn: whoever asks for much delays
+himself.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
+from enum import Enum, auto
 from typing import NamedTuple, TypeVar
 
 from millrace.aggregator import errors, quote
@@ -21,6 +24,7 @@ from millrace.aggregator.pace import Pace
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import QuoteResponse
 from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.shares import TimeShares
 from millrace.aggregator.snapshot import Filter, Snapshot
 from millrace.aggregator.turns import Turns
 from millrace.routing.exactpath import NeedsTime
@@ -28,20 +32,19 @@ from millrace.routing.planner import Planner
 
 T = TypeVar("T")
 
-FILTER_WEIGHT = 5
-"""Requests that a new combination of filters counts for besides itself in the rate limit."""
-SEARCH_WEIGHT = 3
-"""The same of a forward quote that turns out to take long."""
+
+class Lane(Enum):
+    """Where a question is answered."""
+
+    LOOP = auto()
+    """At once."""
+    QUICK = auto()
+    """In the thread for those that take some milliseconds."""
+    LONG = auto()
+    """In the thread for all others."""
 
 
-class Asker(NamedTuple):
-    """Who asks. `charge` is told how many requests a question counts for besides itself; it may raise `ApiError`."""
-
-    client: str
-    charge: Callable[[int], None]
-
-
-NOBODY = Asker("", lambda _: None)
+THREADS = {Lane.QUICK: "quotes", Lane.LONG: "quotes-long"}
 
 
 class Prepared(NamedTuple):
@@ -50,9 +53,8 @@ class Prepared(NamedTuple):
     snapshot: Snapshot
     question: QuoteRequest
     planner: Planner
-    long: bool
-    """Whether it is one for the thread."""
-    asker: Asker
+    lane: Lane
+    client: str
 
 
 class Answer(NamedTuple):
@@ -69,46 +71,31 @@ class Answering:
     def __init__(self, settings: AggregatorSettings, pace: Pace) -> None:
         self._settings = settings
         self._pace = pace
-        self._thread = Turns("quotes")
+        self.shares = TimeShares(settings.client_search_seconds, settings.max_clients)
+        """What each client has left of its time in the threads."""
+        self._threads = {lane: Turns(name, self.shares) for lane, name in THREADS.items()}
         self._of_client: Counter[str] = Counter()
         self._building: dict[tuple[str, Filter], asyncio.Future[Planner]] = {}
         self.waiting = 0
-        """Jobs in the thread or before it."""
+        """Jobs in the threads or before them."""
         self.refused = 0
-        """Jobs turned away because too many were waiting, or because their turn came too late."""
+        """Jobs turned away: too many were waiting, their turn came too late, or their client's share was used up."""
+        self.cut = 0
+        """Questions answered with the best found when their client's share was used up."""
 
-    def ready(
-        self, snapshot: Snapshot, question: QuoteRequest, asker: Asker = NOBODY, items: int = 1
-    ) -> Prepared | None:
-        """A question (or `items` of its kind) with the graph it needs; None if that has to be built (`prepare`).
-
-        What it counts for besides itself is charged. Raises `ApiError`.
-        """
+    def ready(self, snapshot: Snapshot, question: QuoteRequest, client: str = "") -> Prepared | None:
+        """A question with the graph it needs; None if that has to be built (`prepare`). Raises `ApiError`."""
         quote.require_known(snapshot, question)
         planner = snapshot.find(quote.filter_of(question))
-        return None if planner is None else self._ready(snapshot, question, planner, asker, items)
+        return None if planner is None else _prepared(snapshot, question, planner, client)
 
-    async def prepare(
-        self, snapshot: Snapshot, question: QuoteRequest, asker: Asker = NOBODY, items: int = 1
-    ) -> Prepared:
-        """The same, and the graph is built if it has to be. What it counts for is charged before the work is done."""
-        asked = self.ready(snapshot, question, asker, items)
+    async def prepare(self, snapshot: Snapshot, question: QuoteRequest, client: str = "") -> Prepared:
+        """The same, and the graph is built if it has to be."""
+        asked = self.ready(snapshot, question, client)
         if asked is None:
-            asker.charge(FILTER_WEIGHT)
-            planner = await self._built(snapshot, quote.filter_of(question), asker.client)
-            asked = self._ready(snapshot, question, planner, asker, items)
+            planner = await self._built(snapshot, quote.filter_of(question), client)
+            asked = _prepared(snapshot, question, planner, client)
         return asked
-
-    def _ready(
-        self, snapshot: Snapshot, question: QuoteRequest, planner: Planner, asker: Asker, items: int
-    ) -> Prepared:
-        liquidity = quote.about_liquidity(snapshot, planner, question)
-        weight = quote.weight(question, liquidity=liquidity)
-        if weight:
-            asker.charge(items * weight)
-        return Prepared(
-            snapshot, question, planner, weight > 0 or planner.router.slow(question.token_in, question.token_out), asker
-        )
 
     async def answer(self, asked: Prepared) -> Answer:
         """The answer to a question. Raises `ApiError`."""
@@ -116,7 +103,7 @@ class Answering:
 
     def at_once(self, asked: Prepared) -> Answer | None:
         """The answer to a question that takes a moment only; None for others. Raises `ApiError`."""
-        if asked.long:
+        if asked.lane is not Lane.LOOP:
             return None
         self._pace.begin()
         try:
@@ -124,74 +111,104 @@ class Answering:
             body = quote.answer(asked.snapshot, asked.question, self._settings, deadline, asked.planner, hurry=True)
             return _in_time(deadline, body)
         except NeedsTime:
-            asked.asker.charge(SEARCH_WEIGHT)
             return None
         finally:
             self._pace.end()
 
     async def in_thread(self, asked: Prepared) -> Answer:
         """The answer to a question that takes long. Raises `ApiError`."""
-        snapshot, question, planner, _, asker = asked
+        snapshot, question, planner, lane, client = asked
+        lane = Lane.LONG if lane is Lane.LOOP else lane  # it was tried there, and takes too long
 
         def job(deadline: float) -> Answer:
             self._pace.seen()
-            twin = snapshot.twin(planner)
-            return _in_time(deadline, quote.answer(snapshot, question, self._settings, deadline, twin))
+            twin = snapshot.twin(planner, lane.name)
+            try:
+                return _in_time(deadline, quote.answer(snapshot, question, self._settings, deadline, twin))
+            except errors.SimulationFailed:
+                if time.monotonic() <= deadline:
+                    raise
+                raise errors.busy() from None  # with more time there may be a plan
 
-        return await self.run(job, asker.client)
+        return await self.run(job, client, lane)
 
     async def _built(self, snapshot: Snapshot, chosen: Filter, client: str) -> Planner:
-        """Build the graph of a filter; whoever asks at the same time waits for the same."""
+        """Build the graph of a filter; whoever asks at the same time waits for the same.
+
+        Where the client who asked first is refused, the next one's turn is taken.
+        """
         key = (snapshot.id, chosen)
-        building = self._building.get(key)
-        if building is None:
-            building = self._building[key] = asyncio.ensure_future(self._build(snapshot, chosen, client))
-            building.add_done_callback(lambda _: self._building.pop(key, None))
-        return await asyncio.shield(building)
+        while True:
+            building = self._building.get(key)
+            first = building is None
+            if building is None:
+                building = self._building[key] = asyncio.ensure_future(self._build(snapshot, chosen, client))
+                building.add_done_callback(lambda _: self._building.pop(key, None))
+            try:
+                return await asyncio.shield(building)
+            except errors.Busy:
+                if first:
+                    raise
 
     async def _build(self, snapshot: Snapshot, chosen: Filter, client: str) -> Planner:
         planner = await self.run(lambda _: snapshot.make(chosen), client)
         snapshot.keep(chosen, planner)
         return planner
 
-    async def run(self, job: Callable[[float], T], client: str) -> T:
-        """Run a job in the thread; its argument is the time (monotonic) by which it should be done.
+    async def run(self, job: Callable[[float], T], client: str, lane: Lane = Lane.LONG) -> T:
+        """Run a job in a thread; its argument is the time (monotonic) by which it should be done.
 
-        Raises `ApiError` (503) when too many are waiting already, or when its turn comes after that time.
+        Raises `ApiError` (503) when too many are waiting already, when its turn comes too late, or when its client has
+        taken too much time by now.
         """
-        deadline = self._admit(client)
-        return await self._turn(lambda: job(deadline), client, deadline)
+        latest = self._admit(client)
+        return await self._turn(lambda: job(self._until(client, latest)), client, latest, lane)
 
     async def run_in_turns(self, parts: Callable[[float], Generator[None, None, T]], client: str) -> T:
         """Run a job that is made of parts, one a turn. It must itself look to the deadline. Raises like `run`."""
-        deadline = self._admit(client)
-        work = parts(deadline)
+        latest = self._admit(client)
+        work: list[Generator[None, None, T]] = []
 
         def advance() -> tuple[T] | None:
             self._pace.seen()
-            return _advance(work)
+            if not work:
+                work.append(parts(self._until(client, latest)))
+            return _advance(work[0])
 
-        done = await self._turn(advance, client, deadline)
+        done = await self._turn(advance, client, latest, Lane.LONG)
         while done is None:
-            done = await self._turn(advance, client, math.inf)
+            done = await self._turn(advance, client, math.inf, Lane.LONG)
         return done[0]
 
     def _admit(self, client: str) -> float:
-        """The deadline of a new job. Raises `ApiError` when too many are waiting, or half of them this client's."""
+        """By when a new job should be done. Raises `ApiError` when too many are waiting, or half of them this
+        client's, or when its share of the time is used up."""
         most = self._settings.max_waiting_quotes
         if self.waiting >= most or self._of_client[client] >= max(1, most // 2):
             self.refused += 1
             raise errors.busy()
+        wait = self.shares.wait(client)
+        if wait > 0.0:
+            self.refused += 1
+            raise errors.share_used_up(wait)
         return time.monotonic() + self._settings.quote_deadline_seconds
 
-    async def _turn(self, job: Callable[[], T], client: str, latest: float) -> T:
+    def _until(self, client: str, latest: float) -> float:
+        """In a thread: by when a job that begins now should be done, with what is left of its client's share."""
+        share = time.monotonic() + max(0.0, self.shares.left(client))
+        if share >= latest:
+            return latest
+        self.cut += 1
+        return share
+
+    async def _turn(self, job: Callable[[], T], client: str, latest: float, lane: Lane) -> T:
         def in_time() -> T:
             if time.monotonic() > latest:
                 raise errors.busy()
             return job()
 
         loop = asyncio.get_running_loop()
-        begun = self._thread.submit(client, in_time)
+        begun = self._threads[lane].submit(client, in_time)
         self.waiting += 1
         self._of_client[client] += 1
         # Not when the caller is gone: the thread goes on with what it has begun.
@@ -209,8 +226,21 @@ class Answering:
             del self._of_client[client]
 
     def close(self) -> None:
-        """Stop the thread after what it is at."""
-        self._thread.close()
+        """Stop the threads after what they are at."""
+        for thread in self._threads.values():
+            thread.close()
+
+
+def _prepared(snapshot: Snapshot, question: QuoteRequest, planner: Planner, client: str) -> Prepared:
+    """A question with its graph, and where it is answered."""
+    lane = Lane.LOOP
+    if quote.about_liquidity(snapshot, planner, question):
+        lane = Lane.LONG
+    elif question.amount_in is None:
+        lane = Lane.QUICK
+    elif planner.router.slow(question.token_in, question.token_out):
+        lane = Lane.LONG if question.token_in == question.token_out else Lane.QUICK
+    return Prepared(snapshot, question, planner, lane, client)
 
 
 def _in_time(deadline: float, body: QuoteResponse) -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 from urllib.parse import parse_qsl
@@ -14,8 +14,8 @@ import msgspec
 from aiohttp import web
 
 from millrace.aggregator import errors, quote
-from millrace.aggregator.answering import Answer, Answering, Asker, Prepared
-from millrace.aggregator.batch import BatchRequest, Order, make_order
+from millrace.aggregator.answering import Answer, Answering, Prepared
+from millrace.aggregator.batch import BatchRequest, make_order
 from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, from_nonce, multi_swap, multi_swap_order
 from millrace.aggregator.directory import Directory
 from millrace.aggregator.errors import ApiError
@@ -49,10 +49,9 @@ from millrace.runtime.http import (
 )
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Listing = Callable[[Snapshot, Query, str], Awaitable[object]]
+Listing = Callable[[Snapshot, Query], Awaitable[object]]
 MAX_QUERY = 8192
 SHOWN_FAULTS = 100
-ITEMS_PER_REQUEST = 10
 _BATCH = msgspec.json.Decoder(BatchRequest)
 _MULTI_SWAP = msgspec.json.Decoder(MultiSwapRequest)
 T = TypeVar("T")
@@ -123,24 +122,15 @@ class Api:
         """Whom limits count."""
         return self._clients.of(request.remote or "", forwarded_for(request))
 
-    def _asker(self, request: web.Request) -> Asker:
-        client = self._client(request)
-        return Asker(client, partial(self._charge, client))
-
     def _admit(self, client: str) -> None:
         wait = self._limiter.admit(client, time.monotonic())
         if wait > 0.0:
             raise errors.rate_limited(wait)
 
     def close(self) -> None:
-        """End the streams and the thread for long questions."""
+        """End the streams and the threads for long questions."""
         self.streams.close()
         self.answering.close()
-
-    def _charge(self, client: str, requests: int) -> None:
-        """Count further requests of the same client; a single question never costs more than half its rate."""
-        for _ in range(min(requests, self._settings.requests_per_second // 2)):
-            self._admit(client)
 
     def usable(self) -> Snapshot:
         """The snapshot to answer from. Raises the documented 503."""
@@ -168,10 +158,9 @@ class Api:
                 return self._quoted(snapshot, body)
             question = parse_quote(_parsed(ask.query), self._settings)
             self._require_fresh(snapshot, question)
-            asker = Asker(client, partial(self._charge, client))
-            asked = self.answering.ready(snapshot, question, asker)
+            asked = self.answering.ready(snapshot, question, client)
             if question.sender and self.nonces.known:
-                return partial(self._quote_with_nonce, snapshot, question, asker, asked)
+                return partial(self._quote_with_nonce, snapshot, question, client, asked)
             if asked is not None:
                 started = time.perf_counter()
                 answer = self.answering.at_once(asked)
@@ -179,10 +168,10 @@ class Api:
                     return self._computed(snapshot, question, ask.query, answer, started)
         except ApiError as error:
             return self._refused(error)
-        return partial(self._quote_later, snapshot, question, asker, asked, ask.query)
+        return partial(self._quote_later, snapshot, question, client, asked, ask.query)
 
     async def _quote_later(
-        self, snapshot: Snapshot, question: QuoteRequest, asker: Asker, asked: Prepared | None, text: str
+        self, snapshot: Snapshot, question: QuoteRequest, client: str, asked: Prepared | None, text: str
     ) -> Json:
         """The answer to a question that takes long, or whose graph has to be built."""
         try:
@@ -190,7 +179,7 @@ class Api:
                 started = time.perf_counter()
                 answer = await self.answering.in_thread(asked)
             else:
-                asked = await self.answering.prepare(snapshot, question, asker)
+                asked = await self.answering.prepare(snapshot, question, client)
                 started = time.perf_counter()
                 answer = await self.answering.answer(asked)
             self._require_fresh(snapshot, question)
@@ -199,12 +188,12 @@ class Api:
         return self._computed(snapshot, question, text, answer, started)
 
     async def _quote_with_nonce(
-        self, snapshot: Snapshot, question: QuoteRequest, asker: Asker, asked: Prepared | None
+        self, snapshot: Snapshot, question: QuoteRequest, client: str, asked: Prepared | None
     ) -> Json:
         """The answer with its sender's nonce, which is asked meanwhile; it is not remembered."""
         asking = asyncio.create_task(self._nonce(question.sender))
         try:
-            asked = asked or await self.answering.prepare(snapshot, question, asker)
+            asked = asked or await self.answering.prepare(snapshot, question, client)
             started = time.perf_counter()
             body = (await self.answering.answer(asked)).body
             self.metrics.quote_took(time.perf_counter() - started)
@@ -243,7 +232,7 @@ class Api:
     async def _listed(self, ask: Listing, request: web.Request) -> web.Response:
         """GET /api/v1/tokens, /pools and /prices."""
         snapshot = self.usable()
-        body = await ask(snapshot, _query(request), self._client(request))
+        body = await ask(snapshot, _query(request))
         return json_response(body, headers=self._age(snapshot))
 
     async def config(self, request: web.Request) -> web.Response:
@@ -256,15 +245,14 @@ class Api:
         snapshot = self.usable()
         query = dict(_query(request))
         amounts = parse_amounts(query, "amounts", self._settings.max_batch)
-        self._charge(self._client(request), len(amounts) // ITEMS_PER_REQUEST)
         query.pop("amountOut", None)
         question = parse_quote(query | {"amountIn": [str(amounts[0])]}, self._settings)
         self._require_fresh(snapshot, question)
-        asker = self._asker(request)
-        asked = await self.answering.prepare(snapshot, question, asker, len(amounts))
+        client = self._client(request)
+        asked = await self.answering.prepare(snapshot, question, client)
         body = await self.answering.run_in_turns(
             lambda deadline: price_ladder(snapshot, asked.planner, question, amounts, self._settings, deadline),
-            asker.client,
+            client,
         )
         return json_response(body, headers=self._age(snapshot))
 
@@ -272,8 +260,9 @@ class Api:
         """POST /api/v1/batch-quote: many inputs, one output."""
         snapshot = self.usable()
         order = make_order(_decoded(_BATCH, await read_body(request)), self._settings)
-        body = await self._sold(
-            request, order, lambda deadline: batch_quote(snapshot, snapshot.main, order, self._settings, deadline)
+        body = await self.answering.run_in_turns(
+            lambda deadline: batch_quote(snapshot, snapshot.main, order, self._settings, deadline),
+            self._client(request),
         )
         return json_body(encode(body), headers=self._age(snapshot))
 
@@ -284,22 +273,15 @@ class Api:
         order = multi_swap_order(asked, settings)
         asking = asyncio.create_task(self._nonce(asked.sender))
         try:
-            body = await self._sold(
-                request,
-                order,
+            body = await self.answering.run_in_turns(
                 lambda deadline: multi_swap(snapshot, snapshot.main, order, asked.sender, settings, deadline),
+                self._client(request),
             )
             nonce = await asking
         finally:
             asking.cancel()
         body = body if nonce is None else from_nonce(body, nonce)
         return json_body(encode(body), headers=self._age(snapshot))
-
-    async def _sold(self, request: web.Request, order: Order, parts: Callable[[float], Generator[None, None, T]]) -> T:
-        """The answer to a request with many inputs, which counts once more per ten of them."""
-        client = self._client(request)
-        self._charge(client, len(order.inputs) // ITEMS_PER_REQUEST)
-        return await self.answering.run_in_turns(parts, client)
 
     async def _nonce(self, sender: str) -> int | None:
         """The sender's next nonce, if there is a sender and somebody who knows."""
@@ -309,7 +291,7 @@ class Api:
         """GET /api/v1/quote/stream: a quote per snapshot."""
         question = parse_quote(_query(request), self._settings)
         quote.require_known(self.usable(), question)  # what no later snapshot makes good is refused at once
-        return await self.streams.serve(request, question, self._asker(request))
+        return await self.streams.serve(request, question, self._client(request))
 
     async def openapi(self, _: web.Request) -> web.Response:
         """GET /openapi.json."""

@@ -31,6 +31,8 @@ LONGEST_PAGE = 1000
 MAX_OFFSET = 1_000_000
 MAX_PRICES = 100
 """Most tokens named in one question for prices; all of them need not be named."""
+EVERYBODY = ""
+"""The client that the catalogue's time is taken off: there is one a snapshot, whoever asks first."""
 
 
 class ConfigLimits(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
@@ -87,22 +89,22 @@ class Directory:
         self.made = 0
         """Catalogues made since the start."""
 
-    async def tokens(self, snapshot: Snapshot, query: Query, client: str) -> TokensResponse:
+    async def tokens(self, snapshot: Snapshot, query: Query) -> TokensResponse:
         """GET /api/v1/tokens. Raises `ApiError`."""
         wanted = (parse_text(query, "search") or "").strip().lower()
         offset, limit = _page(query)
-        catalogue = await self._catalogue(snapshot, client)
+        catalogue = await self._catalogue(snapshot)
         rows = [row for text, row in catalogue.tokens if wanted in text]
         page = rows[offset : offset + limit]
         return TokensResponse(tokens=page, total=len(rows), offset=offset, limit=limit, snapshot=snapshot.info)
 
-    async def pools(self, snapshot: Snapshot, query: Query, client: str) -> PoolsResponse:
+    async def pools(self, snapshot: Snapshot, query: Query) -> PoolsResponse:
         """GET /api/v1/pools. Raises `ApiError`."""
         token, exchanges = parse_text(query, "token"), parse_exchanges(query, "exchange")
         if token is not None and token not in snapshot.decimals:
             raise _unknown(token)
         offset, limit = _page(query)
-        catalogue = await self._catalogue(snapshot, client)
+        catalogue = await self._catalogue(snapshot)
         inner = None if token is None else snapshot.inner(token)
         rows = [
             row
@@ -112,7 +114,7 @@ class Directory:
         page = rows[offset : offset + limit]
         return PoolsResponse(pools=page, total=len(rows), offset=offset, limit=limit, snapshot=snapshot.info)
 
-    async def prices(self, snapshot: Snapshot, query: Query, client: str) -> PricesResponse:
+    async def prices(self, snapshot: Snapshot, query: Query) -> PricesResponse:
         """GET /api/v1/prices. Raises `ApiError`."""
         text = parse_text(query, "tokens")
         names = [] if not text else text.split(",")
@@ -121,7 +123,7 @@ class Directory:
         for name in names:
             if name not in snapshot.decimals:
                 raise _unknown(name)
-        catalogue = await self._catalogue(snapshot, client)
+        catalogue = await self._catalogue(snapshot)
         chosen: Any = {name: catalogue.prices[name] for name in names} if names else catalogue.all_prices
         return PricesResponse(prices=chosen, snapshot=snapshot.info)
 
@@ -161,16 +163,16 @@ class Directory:
             snapshot=snapshot.info,
         )
 
-    async def _catalogue(self, snapshot: Snapshot, client: str) -> Catalogue:
+    async def _catalogue(self, snapshot: Snapshot) -> Catalogue:
         """The catalogue of a snapshot; whoever asks at the same time waits for the same. One is kept."""
         if self._known is None or self._known[0] != snapshot.id:
-            future = asyncio.ensure_future(self._made(snapshot, client))
+            future = asyncio.ensure_future(self._made(snapshot))
             future.add_done_callback(partial(self._forget_failed, snapshot.id))
             self._known = snapshot.id, future
         return await asyncio.shield(self._known[1])
 
-    async def _made(self, snapshot: Snapshot, client: str) -> Catalogue:
-        catalogue = await self._answering.run_in_turns(lambda _: make(snapshot, self._settings.usdc), client)
+    async def _made(self, snapshot: Snapshot) -> Catalogue:
+        catalogue = await self._answering.run_in_turns(lambda _: make(snapshot, self._settings.usdc), EVERYBODY)
         self.made += 1
         return catalogue
 

@@ -20,7 +20,11 @@ class RateLimited(ApiError):
 
 
 class Busy(ApiError):
-    """Too many questions that take long are waiting."""
+    """Too many questions that take long are waiting, or this client has asked too many."""
+
+
+class SimulationFailed(ApiError):
+    """No plan that was found executes."""
 
 
 def shown(value: str) -> str:
@@ -49,8 +53,8 @@ def invalid_amount_out() -> ApiError:
     return ApiError("invalid amount_out: expected unsigned integer amount")
 
 
-def simulation_failed(reason: str = "") -> ApiError:
-    return ApiError(f"simulation failed: {reason}" if reason else "simulation failed")
+def simulation_failed(reason: str = "") -> SimulationFailed:
+    return SimulationFailed(f"simulation failed: {reason}" if reason else "simulation failed")
 
 
 def price_impact(found: float, most: Decimal) -> ApiError:
@@ -71,6 +75,10 @@ def unavailable() -> ApiError:
 
 def busy() -> Busy:
     return Busy("service unavailable: too many quotes waiting", 503, retry_after=1.0)
+
+
+def share_used_up(wait: float) -> Busy:
+    return Busy("service unavailable: your share of the time for long quotes is used up", 503, retry_after=wait)
 
 
 def rate_limited(wait: float) -> RateLimited:

@@ -89,6 +89,7 @@ PLAIN = (
     _counter("quotes_reused", "quotes asked before on the same snapshot", lambda m: m.reused),
     _gauge("quotes_waiting", "long questions in the thread or before it", lambda m: m.answering.waiting),
     _counter("quotes_refused", "long questions turned away", lambda m: m.answering.refused),
+    _counter("quotes_cut", "long questions cut short by their client's share of time", lambda m: m.answering.cut),
     _gauge("connections", "open connections", lambda m: m.doors.open),
     _counter("connections_refused", "connections closed for want of room", lambda m: m.doors.refused),
     _counter("nonces_missed", "senders whose nonce the chain API did not tell", lambda m: m.nonces.missed),

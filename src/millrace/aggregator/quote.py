@@ -24,9 +24,6 @@ from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Route
 
 BPS = 10_000
-REVERSE_WEIGHT = 1  # requests that a long quote counts for besides itself in the rate limit
-LIQUIDITY_WEIGHT = 3
-REVERSE_LIQUIDITY_WEIGHT = 9
 
 
 def answer(
@@ -97,13 +94,6 @@ def about_liquidity(snapshot: Snapshot, planner: Planner, request: QuoteRequest)
     """Whether plans that deposit or withdraw liquidity compete for the answer."""
     token_in, token_out = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
     return planner.trades_liquidity(token_in, token_out, liquidity=request.include_lp_routes)
-
-
-def weight(request: QuoteRequest, *, liquidity: bool) -> int:
-    """How many requests a quote counts for besides itself in the rate limit: above 0, it takes many milliseconds."""
-    if liquidity:
-        return LIQUIDITY_WEIGHT if request.amount_in is not None else REVERSE_LIQUIDITY_WEIGHT
-    return 0 if request.amount_in is not None else REVERSE_WEIGHT
 
 
 def budget(table: Table, settings: AggregatorSettings, ends: Cost, max_builtin_calls: int) -> Cost:

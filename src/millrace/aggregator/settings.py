@@ -82,7 +82,10 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What actions take instead of what `routing/costs.py` says: a row's name to columns and values, such as
     `{"onedex_swap": {"gas": 8000000}}`."""
     requests_per_second: int = 100
-    """Requests per IP address and second; more get 429."""
+    """Requests per IP address and second, of any kind alike; more get 429."""
+    client_search_seconds: float = 0.5
+    """Processor time, in seconds a second, that one IP address may have for questions that take long. Past it they are
+    answered with the best found so far, and past a second's share of debt with 503."""
     max_clients: int = 100_000
     """IP addresses remembered by the rate limit; beyond, the one idle for longest is forgotten."""
     max_connections: int = 10_000
@@ -110,7 +113,7 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     quote_deadline_seconds: float = 1.0
     """A quote answers with the best found by then."""
     max_waiting_quotes: int = 256
-    """Most questions that wait for the thread in which long ones are answered, half of them of one IP address; further
+    """Most questions that wait for the threads in which long ones are answered, half of them of one IP address; further
     ones get 503."""
     max_batch: int = 100
     """Most inputs in one batch quote or multi-swap, most amounts in one price ladder."""
@@ -141,6 +144,8 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"held_back_share: expected more than 0 and at most 1, got {self.held_back_share:g}")
         if self.max_splits is not None and not 1 <= self.max_splits <= MOST_SPLITS:
             raise ValueError(f"max_splits: expected 1 to {MOST_SPLITS}, got {self.max_splits}")
+        if not 0 < self.client_search_seconds <= 2:  # there are two threads
+            raise ValueError(f"client_search_seconds: expected more than 0, at most 2: {self.client_search_seconds:g}")
         if self.held_back_fetches < 1:
             raise ValueError(f"held_back_fetches: expected at least 1, got {self.held_back_fetches}")
         if not 0 <= self.gas_per_read <= MOST_PER_READ:

@@ -21,6 +21,8 @@ from millrace.routing.venue import CurveCache
 
 FILTERS_KEPT = 16
 """Combinations of filters whose graphs a snapshot remembers."""
+LONG_THREAD = "LONG"
+"""The thread for what takes longest; see `answering.Lane`."""
 ANSWER_BYTES = 16 * 1024 * 1024
 """Bytes of answers (with what was asked) that a snapshot remembers."""
 
@@ -74,7 +76,8 @@ class Snapshot:
         self._pause = pause
         self._table = table or Table()
         self._planners: OrderedDict[Filter, Planner] = OrderedDict()
-        self._twins: OrderedDict[Planner, Planner] = OrderedDict()
+        self._twins: dict[str, OrderedDict[Planner, Planner]] = {}
+        """By thread, as one at a time may use them."""
         self.main = self.make(_ALL)
         """The planner of all pools."""
         pause()
@@ -131,15 +134,16 @@ class Snapshot:
         if len(self._planners) > FILTERS_KEPT:
             self._planners.popitem(last=False)
 
-    def twin(self, planner: Planner) -> Planner:
-        """The same graph with scratch memory of its own, for the one thread that answers what takes long."""
-        twin = self._twins.get(planner)
+    def twin(self, planner: Planner, thread: str = LONG_THREAD) -> Planner:
+        """The same graph with scratch memory of its own, for one of the threads that answer what takes long."""
+        twins = self._twins.setdefault(thread, OrderedDict())
+        twin = twins.get(planner)
         if twin is None:
-            twin = self._twins[planner] = planner.twin()
-            if len(self._twins) > FILTERS_KEPT:
-                self._twins.popitem(last=False)
+            twin = twins[planner] = planner.twin()
+            if len(twins) > FILTERS_KEPT:
+                twins.popitem(last=False)
         else:
-            self._twins.move_to_end(planner)
+            twins.move_to_end(planner)
         return twin
 
 

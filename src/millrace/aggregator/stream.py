@@ -1,8 +1,8 @@
 """Quotes pushed over server-sent events: one per snapshot, the latest only.
 
 A question that many streams ask is answered once per snapshot. Answers computed on the loop take turns with other
-requests; those computed in the thread for long questions delay no other stream. What an answer counts for besides
-itself in the rate limit is charged to the client whose stream asks first.
+requests; those computed in the threads for long questions delay no other stream. What they take is taken off the share
+of the client whose stream asks first.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from millrace.aggregator.answering import Answering, Asker
-from millrace.aggregator.errors import ApiError, RateLimited
+from millrace.aggregator.answering import Answering, Lane
+from millrace.aggregator.errors import ApiError, Busy
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import encode
@@ -27,10 +27,10 @@ WRITE_SECONDS = 10.0
 
 
 class _Event(NamedTuple):
-    """An event under way, or sent, and who pays for it."""
+    """An event under way, or sent, and whose time it takes."""
 
-    asker: Asker
-    answer: asyncio.Task[bytes | RateLimited]
+    client: str
+    answer: asyncio.Task[bytes | Busy]
 
 
 def _sent(snapshot: Snapshot, kind: bytes, body: object) -> bytes:
@@ -55,9 +55,8 @@ class Streams:
     def __len__(self) -> int:
         return len(self._open)
 
-    async def serve(self, request: web.Request, question: QuoteRequest, asker: Asker) -> web.StreamResponse:
+    async def serve(self, request: web.Request, question: QuoteRequest, client: str) -> web.StreamResponse:
         """Send `quote` (or `error`) events until the client leaves or the service stops."""
-        client = asker.client
         if self._by_client[client] >= self._settings.max_streams_per_client:
             raise ApiError("rate limit exceeded: too many streams", 429, retry_after=5.0)
         if len(self._open) >= self._settings.max_streams:
@@ -70,7 +69,7 @@ class Streams:
         self._by_client[client] += 1
         try:
             await response.prepare(request)
-            await self._push(response, question, asker)
+            await self._push(response, question, client)
         except (ConnectionError, TimeoutError, asyncio.CancelledError):
             pass
         finally:
@@ -80,7 +79,7 @@ class Streams:
                 del self._by_client[client]
         return response
 
-    async def _push(self, response: web.StreamResponse, question: QuoteRequest, asker: Asker) -> None:
+    async def _push(self, response: web.StreamResponse, question: QuoteRequest, client: str) -> None:
         known = ""
         while True:
             try:
@@ -90,14 +89,14 @@ class Streams:
                 event = b": keep-alive\n\n"
             else:
                 known = snapshot.id
-                event = await self.event(snapshot, question, asker)
+                event = await self.event(snapshot, question, client)
             async with asyncio.timeout(WRITE_SECONDS):
                 await response.write(event)
 
-    async def event(self, snapshot: Snapshot, question: QuoteRequest, asker: Asker) -> bytes:
+    async def event(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> bytes:
         """The event that answers a question on a snapshot; the same bytes for everybody who asks it.
 
-        Where the client who asked first is over its rate, the next one's is charged.
+        Where the share of the client who asked first is used up, the next one asks.
         """
         if self._events_of != snapshot.id:
             self._events_of, self._events = snapshot.id, {}
@@ -105,25 +104,27 @@ class Streams:
         while True:
             event = events.get(question)
             if event is None:
-                event = events[question] = _Event(asker, asyncio.create_task(self._answered(snapshot, question, asker)))
+                event = events[question] = _Event(
+                    client, asyncio.create_task(self._answered(snapshot, question, client))
+                )
             sent = await asyncio.shield(event.answer)
             if isinstance(sent, bytes):
                 return sent
             if events.get(question) is event:
                 del events[question]
-            if event.asker.client == asker.client:
+            if event.client == client:
                 return _sent(snapshot, b"error", {"error": sent.text})
 
-    async def _answered(self, snapshot: Snapshot, question: QuoteRequest, asker: Asker) -> bytes | RateLimited:
-        """The event, or why the client may not ask for it."""
+    async def _answered(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> bytes | Busy:
+        """The event, or why the client gets none."""
         try:
-            asked = await self._answering.prepare(snapshot, question, asker)
-            if asked.long:
+            asked = await self._answering.prepare(snapshot, question, client)
+            if asked.lane is not Lane.LOOP:
                 return _sent(snapshot, b"quote", (await self._answering.answer(asked)).body)
             async with self._turn:
                 await asyncio.sleep(0)
                 return _sent(snapshot, b"quote", (await self._answering.answer(asked)).body)
-        except RateLimited as refused:
+        except Busy as refused:
             return refused
         except ApiError as error:
             return _sent(snapshot, b"error", {"error": error.text})

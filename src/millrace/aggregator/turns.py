@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from millrace.aggregator.shares import TimeShares
+
 T = TypeVar("T")
 
 
 class Turns:
-    """A thread that does one job of each waiting client in rotation; the jobs of one client in their order."""
+    """A thread that does one job at a time, of the waiting client that has most of its share left.
 
-    def __init__(self, name: str) -> None:
+    Of clients with as much left, the one that waits for longest; the jobs of one client in their order. What a job
+    takes of the processor (by `clock`, in the thread) is taken off its client's share.
+    """
+
+    def __init__(self, name: str, shares: TimeShares, clock: Callable[[], float] = time.thread_time) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._shares = shares
+        self._clock = clock
         self._lock = threading.Lock()
         self._waiting: OrderedDict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = OrderedDict()
 
@@ -30,17 +39,21 @@ class Turns:
     def _next(self) -> None:
         """In the thread: do one job of the client whose turn it is."""
         with self._lock:
-            client, jobs = self._waiting.popitem(last=False)
+            client = max(self._waiting, key=self._shares.left)  # the first of several
+            jobs = self._waiting.pop(client)
             future, job = jobs.popleft()
             if jobs:
                 self._waiting[client] = jobs  # behind all others
         if not future.set_running_or_notify_cancel():
             return
+        begun = self._clock()
         try:
             result = job()
         except BaseException as error:
+            self._shares.spend(client, self._clock() - begun)
             future.set_exception(error)
         else:
+            self._shares.spend(client, self._clock() - begun)
             future.set_result(result)
 
     def close(self) -> None:

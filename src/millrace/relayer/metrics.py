@@ -89,7 +89,8 @@ GOSSIP = (
 DECLARED: tuple[Measure, ...] = (
     REFUSED, *(measure for measure, _ in (*COUNTERS, *GAUGES)), *(measure for measure, _ in HISTOGRAMS),
     BUDGET_LEFT, AT_RISK, BALANCE, BALANCE_LOW, WRITTEN_OFF, KEY_PAYS, TIME_TO_EMPTY, LOST, PROGRAMME_LEFT,
-    PROGRAMME_USERS, SIMULATIONS, RECEIVER_FEES, BLOCK_AGE, EXECUTION_LAG, *(measure for measure, _ in GOSSIP), GOSSIP_PEERS,
+    PROGRAMME_USERS, SIMULATIONS, RECEIVER_FEES, BLOCK_AGE, EXECUTION_LAG, *(measure for measure, _ in GOSSIP),
+    GOSSIP_PEERS,
 )  # fmt: skip
 """All of them; those of the process apart."""
 

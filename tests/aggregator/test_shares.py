@@ -1,0 +1,55 @@
+"""Time for long questions: what is spent comes back at the share's pace, and never more than a second of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace.aggregator.shares import MOST_SAVED, TimeShares
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+STEPS = st.lists(st.tuples(st.floats(0.0, 2.0), st.floats(0.0, 2.0)), max_size=20)
+
+
+@given(STEPS, st.floats(0.1, 2.0))
+def test_time_spent_comes_back_at_the_share(steps: list[tuple[float, float]], share: float) -> None:
+    """Whatever is spent when: what is left never exceeds what can be saved up, and grows by the share a second."""
+    clock = Clock()
+    shares, left = TimeShares(share, 10, clock), MOST_SAVED
+    for passed, spent in steps:
+        clock.now += passed
+        left = min(MOST_SAVED, left + passed * share)
+        assert shares.left("a") == pytest.approx(left)
+        shares.spend("a", spent)
+        left -= spent
+    assert shares.left("b") == MOST_SAVED
+
+
+@given(st.floats(0.0, 5.0), st.floats(0.1, 2.0))
+def test_who_waits_as_told_has_no_debt(spent: float, share: float) -> None:
+    """Up to a second's share of debt there is no wait; past it, it is as long as the debt takes."""
+    clock = Clock()
+    shares = TimeShares(share, 10, clock)
+    shares.spend("a", spent)
+    wait = shares.wait("a")
+    assert (wait > 0.0) == (shares.left("a") <= -share)
+    clock.now += wait
+    assert shares.wait("a") == 0.0
+
+
+def test_clients_are_bounded() -> None:
+    """Beyond the bound the one idle for longest is forgotten: it has all of its share again."""
+    shares = TimeShares(1.0, 2, Clock())
+    for client in "abac":
+        shares.spend(client, 0.5)
+    assert len(shares) == 2
+    assert [shares.left(client) for client in "abc"] == [0.0, MOST_SAVED, 0.5]
