@@ -40,6 +40,9 @@ KINDS = ("relayer", "signer", "backup", "rival", "move", "relayer", "rival", "re
 AHEAD = 4
 STUCK = 8
 """Refusals one after the other after which a sender pays for its nonce itself."""
+HELD = 100
+"""The same, of which each says that too many are in flight: what a backup had in flight has run since, and the relayer
+hears of it by the sender's next block, or when it gives up sending it. Some two seconds, twenty blocks."""
 AT_RISK, PER_MINUTE = 12 * FEE, 5_000 * FEE
 """A safe start waits for the minute that may have been spent; else the clients come nowhere near it."""
 RULES = f"""
@@ -235,13 +238,16 @@ class Stubborn(Work):
     """Goes on behind nonces that it gets nothing signed for, which it pays for itself."""
 
     refusals = 0
+    held = 0
+    """Answers one after the other that too many are in flight."""
 
     async def submit(self, line: Line, tx: Any) -> Answer:
         answer = await super().submit(line, tx)
-        settled = answer.accepted or answer.code not in ("conflicting_transaction", "nonce_too_high", "nonce_too_low")
-        self.refusals = 0 if settled else self.refusals + 1
-        if self.refusals > STUCK:
-            self.refusals = 0
+        stuck = answer.code in ("conflicting_transaction", "nonce_too_high", "nonce_too_low")
+        self.refusals = self.refusals + 1 if stuck else 0
+        self.held = self.held + 1 if answer.code == "too_many_transactions_in_flight" else 0
+        if self.refusals > STUCK or self.held > HELD:
+            self.refusals = self.held = 0
             self.torture.chain.use_up(self.pair.public, self.nonce)
             self.nonce = self.torture.chain.nonces[self.pair.public]
         return answer
