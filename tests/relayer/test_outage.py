@@ -298,7 +298,7 @@ async def test_row_38_keys_from_the_environment(world: Any, kind: str, monkeypat
     assert not set(names) & set(os.environ)
     if os.geteuid() == 0:  # to others its memory is closed
         assert b"MILLRACE_TEST_KEY" not in environ_of(service.signer.pid)
-    assert bytes(RELAYERS[0]._signing).hex() not in repr(vars(service)) + repr(service._keys)
+    assert bytes(RELAYERS[0]._signing).hex() not in repr(vars(service)) + repr(vars(service.keys))
     os.kill(service.signer.pid, signal.SIGKILL)
     async with asyncio.timeout(20):
         while await submit(world, transfer(ALICE), kind=kind) != ["ok"]:

@@ -12,9 +12,6 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from millrace.chain import address
 from millrace.chain.network import NetworkProfile
 from millrace.relayer.blocks.tracker import Tracker
 from millrace.relayer.events.absent_accounts import AbsentAccounts
@@ -30,8 +27,8 @@ from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.fates import Fates
 from millrace.relayer.journal.holding import keeper_of
 from millrace.relayer.journal.journal import Journal
-from millrace.relayer.journal.leases import LeaseError
 from millrace.relayer.journal.writer import JournalError
+from millrace.relayer.keys import Keys
 from millrace.relayer.ledger.accounts import AccountBook
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.lifecycle import Lifecycle
@@ -44,11 +41,12 @@ from millrace.relayer.network.gossip_peer import Peer
 from millrace.relayer.network.key_balances import KeyBalances
 from millrace.relayer.network.simulator import Simulator
 from millrace.relayer.protocol import topics
+from millrace.relayer.readiness import Readiness
 from millrace.relayer.rules import policy
 from millrace.relayer.rules.policy_file import PolicyFile
 from millrace.relayer.rules.stages import Relayers
 from millrace.relayer.settings import RelayerSettings
-from millrace.relayer.signing.handle import SignerError, SigningProcess, where_keys_are
+from millrace.relayer.signing.handle import SignerError, SigningProcess
 from millrace.relayer.statistics.history import History, flatten
 from millrace.relayer.statistics.history_store import Points, PostgresPoints, SqlitePoints
 from millrace.relayer.statistics.streams import Statistics
@@ -95,10 +93,10 @@ class Service:
     def __init__(self, settings: RelayerSettings) -> None:
         self.settings = settings
         self.network: NetworkProfile = settings.network()
-        self.started = time.monotonic()
         self.journal = Journal(Path(settings.data_dir) / "journal.sqlite", settings.mark_path)
         self.api: ChainApi | None = None
-        self.signer: SigningProcess | None = None
+        self.keys = Keys(settings, self.journal.path)
+        self.keys.on_return = self._sign_missed
         self.peer: Peer | None = None
         self.lifecycle = Lifecycle(self.network, self.journal, max_nonce_gap=settings.max_nonce_gap)
         self.statistics = Statistics(self.network)
@@ -108,7 +106,6 @@ class Service:
         kept = Path(settings.data_dir) / policy.KEPT
         file = PolicyFile(settings.policy_file, kept, keeps=True)
         self.policy_keeper = PolicyKeeper(file, settings.policy_file, self.lifecycle, self.journal)
-        self._keys = where_keys_are(settings, self.journal.path)
         self._background: set[asyncio.Task[None]] = set()
         self._started = contextlib.AsyncExitStack()
         """How each part that was started is stopped, the last one first."""
@@ -141,8 +138,9 @@ class Service:
         self.history = History(self._history_store)
         self._started.push_async_callback(self.history.close)
         self._started.push_async_callback(self._end_background)
-        self._started.push_async_callback(self._stop_signer)
-        await self._start_signer()
+        self._started.push_async_callback(self.keys.stop)
+        self.keys.own(self.identity.id, self.leases)
+        await self.keys.load()
         self.lifecycle.is_blind = not settings.hub_url
         self.key_balances = KeyBalances(self.api, self.lifecycle.sponsor, lambda: self.relayers().by_shard)
         self.lifecycle.sponsor.balances.watch(self.relayers().by_shard)
@@ -207,6 +205,16 @@ class Service:
         self.hub = HubClient(settings.hub_url, self.events, self.journal.cursor())
         self._started.callback(self._write_cursor)
         self.events.head = lambda: self.hub.head
+        self.readiness = Readiness(
+            self.network,
+            self.journal,
+            self.keys,
+            self.lifecycle,
+            self.gateway,
+            self.hub,
+            has_hub=bool(settings.hub_url),
+            why_not=self._why_not,
+        )
         if self.peer is not None:
             await self.peer.start()
         await self.cosigner.recover()
@@ -242,9 +250,18 @@ class Service:
         """Stop taking, answer what is under way, write everything down, end the children."""
         await self._started.aclose()
 
+    @property
+    def signer(self) -> SigningProcess | None:
+        """The signing process, of which there may be another each time; `None` without keys."""
+        return self.keys.signer
+
+    def is_ready(self) -> bool:
+        """Whether submissions can be accepted and their fate followed."""
+        return self.readiness.is_ready()
+
     def relayers(self) -> Relayers:
         """The public keys that pay, by shard."""
-        return Relayers(self.signer.relayers if self.signer is not None else {})
+        return self.keys.relayers
 
     # ---- start
 
@@ -260,43 +277,16 @@ class Service:
             return PostgresPoints(self.settings.history_url, self.settings.history_schema)
         return SqlitePoints(Path(self.settings.data_dir) / "history.sqlite")
 
-    async def _start_signer(self) -> None:
-        if not self._keys.key_files and not self._keys.key_env:
-            log.warning("no keys are set: relay and sign are refused")
-            return
-        keys = msgspec.structs.replace(self._keys, owner=self.identity.id)
-        signer = SigningProcess(keys, self.settings.signer_timeout)
-        signer.on_return = self._sign_missed
-        signer.why_not = lambda: self.leases.why_not(signer.relayers.values())
-        try:
-            await signer.start()
-            await self._take_leases(signer)
-        except (asyncio.CancelledError, SignerError):
-            await signer.stop()
-            raise
-        self.signer, old = signer, self.signer
-        log.info("keys are loaded", extra={"shards": sorted(signer.relayers)})
-        if old is not None:
-            await old.stop()
-            await self.leases.give_back(set(old.relayers.values()) - set(signer.relayers.values()))
-
-    async def _take_leases(self, signer: SigningProcess) -> None:
-        """Become the holder of these keys before one of them signs. Raises `SignerError`."""
-        try:
-            await self.leases.take(signer.relayers.values())
-        except (LeaseError, OSError) as error:
-            raise SignerError(str(error)) from error
-
     def _why_not(self) -> str | None:
         """Why nothing may be sponsored now."""
         if self.signer is None:
             return None
-        return self.leases.why_not(self.signer.relayers.values()) or self.safe_start.why_not()
+        return self.keys.why_not() or self.safe_start.why_not()
 
     async def rotate(self) -> None:
         """Read the key files again in a new signing process; if they cannot be used the old keys stay."""
         try:
-            await self._start_signer()
+            await self.keys.load()
         except SignerError as error:
             log.error("the keys are not replaced", extra={"reason": str(error)})
         else:
@@ -314,13 +304,8 @@ class Service:
         task.add_done_callback(self._background.discard)
 
     async def _sign_again(self) -> None:
-        if self.signer is not None:
-            try:
-                await self._take_leases(self.signer)  # it may have come back with other keys
-            except SignerError as error:
-                log.error("a key may not be used", extra={"reason": str(error)})
-                return
-        await self.cosigner.sign_missed()
+        if await self.keys.may_sign_again():
+            await self.cosigner.sign_missed()
 
     def _restore(self) -> None:
         now = time.time_ns() // 1_000_000
@@ -344,10 +329,6 @@ class Service:
         charges = self.safe_start.charges(self.relayers().by_shard.values(), self.lifecycle.sponsor.policy.budget)
         return [item for item in charges if item.time_ms >= time_ms]
 
-    async def _stop_signer(self) -> None:
-        if self.signer is not None:
-            await self.signer.stop()
-
     async def _end_background(self) -> None:
         await asyncio.gather(*self._background, return_exceptions=True)
 
@@ -362,8 +343,8 @@ class Service:
             self.shared.clients,
             self.settings.max_batch,
             self.settings.max_wait,
-            self.health,
-            self.readiness,
+            self.readiness.health,
+            self.readiness.ready,
             self.shared.count,
             self.shared.judged,
             lambda start, end, step: self.history.query(start, end, step, time.time_ns() // 1_000_000),
@@ -400,12 +381,12 @@ class Service:
             self.relayers,
             self.accounts,
             self.lifecycle,
-            self.is_ready,
+            self.readiness.is_ready,
             self.statistics.gas.p50,
             lambda: time.time_ns() // 1_000_000,
         )
         gap = self.settings.max_nonce_gap
-        return WalletApi(rest, preparer, self.network, self.relayers, self.lifecycle, self.is_ready, gap)
+        return WalletApi(rest, preparer, self.network, self.relayers, self.lifecycle, self.readiness.is_ready, gap)
 
     # ---- what runs on
 
@@ -464,46 +445,10 @@ class Service:
             gateway=self.gateway,
             ws_doors=self.ws_doors,
             http_doors=self.http_doors,
-            is_ready=self.is_ready,
+            is_ready=self.readiness.is_ready,
             leases=self.leases,
             simulator=self.simulator,
         )
-
-    def is_ready(self) -> bool:
-        """Whether submissions can be accepted and their fate followed."""
-        hub_ok = self.hub.connected or not self.settings.hub_url
-        signer_ok = self.signer is None or self.signer.running
-        return hub_ok and signer_ok and self.journal.failed is None and self._why_not() is None and self._can_pay()
-
-    def _can_pay(self) -> bool:
-        """Whether any key pays; a relayer without keys only broadcasts."""
-        keys = self.relayers().keys
-        return not keys or any(self.lifecycle.sponsor.state_of(key).condition == "ok" for key in keys)
-
-    def readiness(self) -> dict[str, object]:
-        """The body of GET /ready: amounts in atomic units, as text."""
-        keys: dict[str, dict[str, str]] = {}
-        for shard, key in sorted(self.relayers().by_shard.items()):
-            state = self.lifecycle.sponsor.state_of(key)
-            keys[str(shard)] = {"address": address.encode(key), "state": state.condition}
-            if state.spendable is not None:
-                keys[str(shard)] |= {"spendable": str(state.spendable), "missing": str(state.missing)}
-        return {"ready": self.is_ready(), "relayers": keys}
-
-    def health(self) -> dict[str, object]:
-        """The body of GET /health."""
-        return {
-            "status": "ok" if self.is_ready() else "degraded",
-            "uptimeSeconds": int(time.monotonic() - self.started),
-            "profile": self.network.name,
-            "chainId": self.network.chain_id,
-            "hub": {"connected": self.hub.connected, "last": self.hub.last, "head": self.hub.head},
-            "signer": self.signer is not None and self.signer.running,
-            "journal": self.journal.failed or "ok",
-            "sponsoring": self._why_not() or "ok",
-            "inFlight": len(self.lifecycle.inflight),
-            "connections": self.gateway.connections,
-        }
 
 
 async def _publish_nowhere(topic: str, data: bytes) -> int:

@@ -186,13 +186,23 @@ class Finisher:
             return done
         for item, journalled in unsigned:
             if refusals[item.entry]:
-                batch.results[item.position] = reasons.SIGNER_REFUSED.but(refusals[item.entry])
+                self._answer_refused(item, refusals[item.entry], batch)
             elif item.entry.state == "over":
                 # Its nonce passed while the signer worked: nothing can come of it any more.
                 batch.results[item.position] = item.entry.refusal or reasons.NONCE_TOO_LOW
             else:
                 done.append((item, Signed(journalled, item.entry.tx)))
         return done
+
+    def _answer_refused(self, item: Taken, why: str, batch: Batch) -> None:
+        """The signing process refused. What it may have signed before a restart may still run: that has not failed."""
+        if item.entry.state == "over":
+            batch.results[item.position] = reasons.SIGNER_REFUSED.but(why)
+        elif item.entry.broadcast and batch.origin.kind != "sign":
+            self._answer_accepted(item, item.entry.tx, batch)
+        else:
+            text = f"{why}; it may have been signed before a restart, so that its nonce stays taken"
+            batch.results[item.position] = reasons.SIGNER_UNAVAILABLE.but(text)
 
     async def _await_signer(self, late: list[tuple[Taken, Journalled]], batch: Batch) -> None:
         """What is journalled is accepted: it is signed and sent when there is a signing process again.

@@ -1,0 +1,77 @@
+"""What `/ready` and `/health` say of a running relayer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from millrace.chain import address
+from millrace.chain.network import NetworkProfile
+from millrace.relayer.events.hub_client import HubClient
+from millrace.relayer.gateway.gateway import Gateway
+from millrace.relayer.journal.journal import Journal
+from millrace.relayer.keys import Keys
+from millrace.relayer.ledger.lifecycle import Lifecycle
+
+
+class Readiness:
+    """Asks the parts when it is asked itself."""
+
+    def __init__(
+        self,
+        network: NetworkProfile,
+        journal: Journal,
+        keys: Keys,
+        lifecycle: Lifecycle,
+        gateway: Gateway,
+        hub: HubClient,
+        *,
+        has_hub: bool,
+        why_not: Callable[[], str | None],
+    ) -> None:
+        """`why_not`: why nothing may be sponsored now; without a hub (`has_hub`) none need be connected."""
+        self._network = network
+        self._journal = journal
+        self._keys = keys
+        self._lifecycle = lifecycle
+        self._gateway = gateway
+        self._hub = hub
+        self._has_hub = has_hub
+        self._why_not = why_not
+        self._started = time.monotonic()
+
+    def is_ready(self) -> bool:
+        """Whether submissions can be accepted and their fate followed."""
+        hub_ok = self._hub.connected or not self._has_hub
+        signer_ok = self._keys.signer is None or self._keys.signer.running
+        return hub_ok and signer_ok and self._journal.failed is None and self._why_not() is None and self._can_pay()
+
+    def _can_pay(self) -> bool:
+        """Whether any key pays; a relayer without keys only broadcasts."""
+        keys = self._keys.relayers.keys
+        return not keys or any(self._lifecycle.sponsor.state_of(key).condition == "ok" for key in keys)
+
+    def ready(self) -> dict[str, object]:
+        """The body of GET /ready: amounts in atomic units, as text."""
+        keys: dict[str, dict[str, str]] = {}
+        for shard, key in sorted(self._keys.relayers.by_shard.items()):
+            state = self._lifecycle.sponsor.state_of(key)
+            keys[str(shard)] = {"address": address.encode(key), "state": state.condition}
+            if state.spendable is not None:
+                keys[str(shard)] |= {"spendable": str(state.spendable), "missing": str(state.missing)}
+        return {"ready": self.is_ready(), "relayers": keys}
+
+    def health(self) -> dict[str, object]:
+        """The body of GET /health."""
+        return {
+            "status": "ok" if self.is_ready() else "degraded",
+            "uptimeSeconds": int(time.monotonic() - self._started),
+            "profile": self._network.name,
+            "chainId": self._network.chain_id,
+            "hub": {"connected": self._hub.connected, "last": self._hub.last, "head": self._hub.head},
+            "signer": self._keys.signer is not None and self._keys.signer.running,
+            "journal": self._journal.failed or "ok",
+            "sponsoring": self._why_not() or "ok",
+            "inFlight": len(self._lifecycle.inflight),
+            "connections": self._gateway.connections,
+        }
