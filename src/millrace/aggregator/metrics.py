@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from millrace.aggregator.answering import Answering
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.nonces import Nonces
+from millrace.aggregator.simulation import Simulations
 from millrace.aggregator.snapshot import Snapshot
 from millrace.runtime.doors import Doors
 
@@ -25,7 +26,9 @@ BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1.0)
 class Metrics(Collector):
     """Counters and gauges of one process."""
 
-    def __init__(self, feed: Feed, answering: Answering, doors: Doors, nonces: Nonces) -> None:
+    def __init__(
+        self, feed: Feed, answering: Answering, doors: Doors, nonces: Nonces, simulations: Simulations
+    ) -> None:
         self.registry = prometheus_client.CollectorRegistry()
         self.requests: Counter[tuple[str, int]] = Counter()
         """Answered requests by route and status."""
@@ -58,6 +61,7 @@ class Metrics(Collector):
             "aggregator_connections": ("Open connections", lambda: doors.open),
             "aggregator_connections_refused": ("Connections closed for want of room", lambda: doors.refused),
             "aggregator_nonces_missed": ("Senders whose nonce the chain API did not tell", lambda: nonces.missed),
+            "aggregator_simulations_missed": ("Simulations without a result", lambda: simulations.missed),
             "aggregator_build_seconds": ("CPU time it took to build the last snapshot", lambda: feed.build_seconds),
         }
         for name, (text, read) in gauges.items():
