@@ -142,11 +142,11 @@ def _post(operation: str, asked: str, answered: str, summary: str) -> Described:
 
 
 def _stream(settings: AggregatorSettings) -> Described:
-    summary = "The same as /api/v1/quote, pushed as server-sent events at every snapshot"
+    summary = "The same as /api/v1/quote, pushed as server-sent events whenever it has changed"
     described = _get("streamQuotes", summary, "QuoteResponse", _quote(settings, single=False))
     fields = {
         "event": {"type": "string", "enum": ["quote", "error"], "description": "What the data is."},
-        "id": {"type": "string", "description": "Id of the market state."},
+        "id": {"type": "string", "description": "Digest of the answer; the same as long as it is."},
         "data": {"type": "string", "contentMediaType": "application/json", "description": "The quote, or the error."},
     }
     event = {"type": "object", "properties": fields, "required": list(fields)}
