@@ -6,8 +6,10 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
 from millrace.aggregator import answering as module
@@ -16,7 +18,8 @@ from millrace.aggregator.api import Api
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.settings import AggregatorSettings
-from millrace.aggregator.snapshot import build
+from millrace.aggregator.snapshot import Snapshot, build
+from millrace.chain.address import encode as encode_address
 from millrace.dex.document import encode
 from millrace.routing.synthetic import make_market
 from millrace.runtime.http import HttpServer
@@ -29,8 +32,9 @@ SLOW = {"from": "EGLD", "to": "USDC-c76f1f", "amountOut": "1000000"}
 class Service:
     """The REST interface over one snapshot, without an upstream."""
 
-    def __init__(self, api: Api, base: str, session: aiohttp.ClientSession) -> None:
+    def __init__(self, api: Api, feed: Feed, base: str, session: aiohttp.ClientSession) -> None:
         self.api = api
+        self.feed = feed
         self.base = base
         self.session = session
 
@@ -48,7 +52,7 @@ async def service() -> AsyncIterator[Service]:
     server = HttpServer(api.application())
     port = await server.start("127.0.0.1", 0)
     async with aiohttp.ClientSession() as session:
-        yield Service(api, f"http://127.0.0.1:{port}", session)
+        yield Service(api, feed, f"http://127.0.0.1:{port}", session)
     api.close()
     await server.stop()
     feed.close()
@@ -86,7 +90,7 @@ async def test_what_an_event_takes_is_taken_off_who_asks_first(service: Service)
     events = [await service.api.streams.event(snapshot, question, client) for client in "ab"]
     assert len(shares) == 1
     assert events[0] == events[1]
-    assert events[0].startswith(b"event: quote")
+    assert events[0].data.startswith(b"event: quote")
 
 
 async def test_a_client_without_time_costs_others_no_event(service: Service) -> None:
@@ -97,6 +101,64 @@ async def test_a_client_without_time_costs_others_no_event(service: Service) -> 
     over, other = await asyncio.gather(
         service.api.streams.event(snapshot, question, "over"), service.api.streams.event(snapshot, question, "other")
     )
-    assert over.startswith(b"event: error")
-    assert b"service unavailable" in over
+    assert over.data.startswith(b"event: error")
+    assert b"service unavailable" in over.data
+    assert other.data.startswith(b"event: quote")
+
+
+def moved(number: int, nonce: int) -> Snapshot:
+    """The market at another block, its pool `number` with other reserves; -1: none."""
+    pools = tuple(
+        msgspec.structs.replace(pool, reserves=tuple(reserve // 2 for reserve in pool.reserves))
+        if k == number
+        else pool
+        for k, pool in enumerate(MARKET.pools)
+    )
+    block = msgspec.structs.replace(MARKET.block, nonce=nonce)
+    return build(encode(msgspec.structs.replace(MARKET, pools=pools, block=block)), time.monotonic())
+
+
+async def next_events(answer: aiohttp.ClientResponse, count: int) -> list[bytes]:
+    async with asyncio.timeout(20):
+        return [await answer.content.readuntil(b"\n\n") for _ in range(count)]
+
+
+def id_of(event: bytes) -> str:
+    (line,) = [line for line in event.decode().split("\n") if line.startswith("id: ")]
+    return line.removeprefix("id: ")
+
+
+async def test_an_answer_that_is_the_same_is_not_sent_again(service: Service) -> None:
+    """A new snapshot without another answer is a comment; another answer is an event under another id."""
+    feed = service.feed
+    async with service.session.get(service.base + "/api/v1/quote/stream", params=QUICK) as answer:
+        (first,) = await next_events(answer, 1)
+        used = {(hop["address"], hop.get("pairId")) for path in quote_of(first)["paths"] for hop in path["swaps"]}
+        names = [(encode_address(pool.address), getattr(pool, "pair_id", None)) for pool in MARKET.pools]
+        number = next(k for k, name in enumerate(names) if name in used)
+        await feed.swap_in(moved(-1, 7))
+        (same,) = await next_events(answer, 1)
+        assert feed.snapshot is not None
+        assert same == f": unchanged in {feed.snapshot.id}\n\n".encode()
+        await feed.swap_in(moved(number, 8))
+        (other,) = await next_events(answer, 1)
     assert other.startswith(b"event: quote")
+    assert id_of(other) != id_of(first)
+    assert quote_of(other)["snapshot"]["blockNonce"] == 8
+
+
+def quote_of(event: bytes) -> dict[str, Any]:
+    (line,) = [line for line in event.split(b"\n") if line.startswith(b"data: ")]
+    body: dict[str, Any] = msgspec.json.decode(line.removeprefix(b"data: "))
+    return body
+
+
+async def test_who_comes_back_is_told_what_has_changed_since(service: Service) -> None:
+    """With the id of the event it has a client gets a comment while the answer is that, else the answer."""
+    (first,) = [await service.first_event(QUICK)]
+    for known, expected in ((id_of(first), b": unchanged"), ("0" * 16, b"event: quote"), ("x" * 99, b"event: quote")):
+        headers = {"Last-Event-ID": known}
+        url = service.base + "/api/v1/quote/stream"
+        async with service.session.get(url, params=QUICK, headers=headers) as answer:
+            (event,) = await next_events(answer, 1)
+        assert event.startswith(expected)

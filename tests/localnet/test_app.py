@@ -368,8 +368,8 @@ async def test_a_simulation_over_http(running: Running) -> None:
     api = ChainApi(running.url, 5.0)
     assert [await api.simulate(tx) for tx in (unsigned, far, broke)] == [True, True, False], "as a relayer reads it"
     await api.close()
-    refused = await running.post("/transaction/simulate", to_json(unsigned), 400)
-    assert "transaction generation failed" in refused["message"]
+    refused = (await running.post("/transaction/simulate", to_json(unsigned)))["data"]["result"]
+    assert refused["status"] == "fail" and refused["failReason"] == "invalid relayed transaction"
     await running.get(f"/transactions/{chain_hash(near).hex()}", 404)
 
 
@@ -383,3 +383,22 @@ async def test_an_account_with_its_block(running: Running) -> None:
     executed = (await running.get("/health"))["executed"]["1"]
     assert 0 < data["blockInfo"]["nonce"] <= executed and len(bytes.fromhex(data["blockInfo"]["hash"])) == 32
     assert (await running.get("/address/nonsense", 400))["statusCode"] == 400
+
+
+async def test_a_transaction_is_simulated_as_a_gateway_does(running: Running) -> None:
+    """In its shard, across shards, unsigned or not; with its cost; and the chain is as it was."""
+    sender, near, far = key_in(0), key_in(0, 400), key_in(1)
+    await running.post("/faucet", {"address": encode(sender.public), "token": "EGLD", "amount": str(EGLD)})
+    query = "/transaction/simulate?checkSignature=false"
+    for receiver, fields in ((near, {"status"}), (far, {"senderShard", "receiverShard"})):
+        body = msgspec.to_builtins(to_json(signed(sender, receiver=receiver.public, value=5)))
+        for path, asked in ((query, body | {"signature": "00" * 64}), ("/transaction/simulate", body)):
+            result = (await running.post(path, asked))["data"]["result"]
+            assert fields <= result.keys()
+            assert result.get("receiverShard", result)["status"] == "success"
+    answer = await running.post("/transaction/simulate", body | {"signature": "00" * 64})
+    assert answer["data"]["result"]["failReason"] == "ed25519: invalid signature"
+    answer = await running.post("/transaction/cost", body | {"gasLimit": 0})
+    assert answer["data"] == {"txGasUnits": 50_000, "returnMessage": ""}
+    await running.post("/transaction/cost", {"nonce": 1}, 400)
+    assert (await running.get(f"/accounts/{encode(sender.public)}"))["nonce"] == 0

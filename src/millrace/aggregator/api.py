@@ -28,6 +28,7 @@ from millrace.aggregator.openapi import HTML, document
 from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_pair, parse_quote
 from millrace.aggregator.responses import Health, encode
 from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.simulation import Simulations
 from millrace.aggregator.snapshot import Snapshot
 from millrace.aggregator.stream import Streams
 from millrace.aggregator.transactions import with_nonce
@@ -70,8 +71,9 @@ class Api:
         """For the connections of the server that serves this."""
         self.answering = Answering(settings, feed.pace)
         self.nonces = Nonces(settings)
+        self.simulations = Simulations(settings)
         self.directory = Directory(settings, self.answering)
-        self.metrics = Metrics(feed, self.answering, self.doors, self.nonces)
+        self.metrics = Metrics(feed, self.answering, self.doors, self.nonces, self.simulations)
         self.streams = Streams(settings, feed, self.answering)
         self.at_once: dict[str, AtOnce] = {"/api/v1/quote": self.quote}
         """For plain requests that the same server answers as soon as they are read."""
@@ -159,8 +161,8 @@ class Api:
             question = parse_quote(_parsed(ask.query), self._settings)
             self._require_fresh(snapshot, question)
             asked = self.answering.ready(snapshot, question, client)
-            if question.sender and self.nonces.known:
-                return partial(self._quote_with_nonce, snapshot, question, client, asked)
+            if question.simulate or (question.sender and self.nonces.known):
+                return partial(self._quote_asking, snapshot, question, client, asked)
             if asked is not None:
                 started = time.perf_counter()
                 answer = self.answering.at_once(asked)
@@ -187,16 +189,19 @@ class Api:
             return self._refused(error)
         return self._computed(snapshot, question, text, answer, started)
 
-    async def _quote_with_nonce(
+    async def _quote_asking(
         self, snapshot: Snapshot, question: QuoteRequest, client: str, asked: Prepared | None
     ) -> Json:
-        """The answer with its sender's nonce, which is asked meanwhile; it is not remembered."""
+        """The answer with what others have to be asked for, the sender's nonce and a simulation; it is not remembered.
+        The nonce is asked meanwhile."""
         asking = asyncio.create_task(self._nonce(question.sender))
         try:
             asked = asked or await self.answering.prepare(snapshot, question, client)
             started = time.perf_counter()
             body = (await self.answering.answer(asked)).body
             self.metrics.quote_took(time.perf_counter() - started)
+            if question.simulate and body.transaction is not msgspec.UNSET:
+                body = msgspec.structs.replace(body, simulation=await self.simulations.of(body.transaction))
             nonce = await asking
             self._require_fresh(snapshot, question)
         except ApiError as error:
@@ -248,6 +253,7 @@ class Api:
         query.pop("amountOut", None)
         question = parse_quote(query | {"amountIn": [str(amounts[0])]}, self._settings)
         self._require_fresh(snapshot, question)
+        _require_no_simulation(question)
         client = self._client(request)
         asked = await self.answering.prepare(snapshot, question, client)
         body = await self.answering.run_in_turns(
@@ -290,6 +296,7 @@ class Api:
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """GET /api/v1/quote/stream: a quote per snapshot."""
         question = parse_quote(_query(request), self._settings)
+        _require_no_simulation(question)
         quote.require_known(self.usable(), question)  # what no later snapshot makes good is refused at once
         return await self.streams.serve(request, question, self._client(request))
 
@@ -329,6 +336,12 @@ class Api:
 def _retry(error: ApiError) -> dict[str, str]:
     """When to ask again, where the error says so."""
     return {} if error.retry_after is None else {"Retry-After": str(max(1, math.ceil(error.retry_after)))}
+
+
+def _require_no_simulation(question: QuoteRequest) -> None:
+    """Raise `ApiError` where many answers would have to be simulated."""
+    if question.simulate:
+        raise ApiError("invalid simulate: only a single quote is simulated")
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:

@@ -59,4 +59,5 @@ async def run(settings: AggregatorSettings, stop: asyncio.Event) -> None:
         await watched.stop()
         api.close()
         await api.nonces.close()
+        await api.simulations.close()
         feed.close()

@@ -136,6 +136,10 @@ class Feed:
             self.refreshes += 1
             self.last_error = None
             return
+        await self.swap_in(snapshot)
+
+    async def swap_in(self, snapshot: Snapshot) -> None:
+        """Make a snapshot the present one, for all who wait for it."""
         first = self.snapshot is None
         async with self._changed:
             self.snapshot = snapshot

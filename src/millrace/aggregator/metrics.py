@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from millrace.aggregator.answering import Answering
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.nonces import Nonces
+from millrace.aggregator.simulation import Simulations
 from millrace.runtime.doors import Doors
 from millrace.runtime.measures import Measure, Timings, registry_of
 
@@ -25,8 +26,11 @@ QUOTES = Measure("histogram", "aggregator_quote_seconds", "time from a question 
 class Metrics(Collector):
     """Counters and gauges of one process."""
 
-    def __init__(self, feed: Feed, answering: Answering, doors: Doors, nonces: Nonces) -> None:
+    def __init__(
+        self, feed: Feed, answering: Answering, doors: Doors, nonces: Nonces, simulations: Simulations
+    ) -> None:
         self.feed, self.answering, self.doors, self.nonces = feed, answering, doors, nonces
+        self.simulations = simulations
         self.requests: Counter[tuple[str, int]] = Counter()
         """Answered requests by route and status."""
         self.reused = 0
@@ -92,6 +96,7 @@ PLAIN = (
     _counter("quotes_cut", "long questions cut short by their client's share of time", lambda m: m.answering.cut),
     _gauge("connections", "open connections", lambda m: m.doors.open),
     _counter("connections_refused", "connections closed for want of room", lambda m: m.doors.refused),
+    _counter("simulations_missed", "simulations without a result", lambda m: m.simulations.missed),
     _counter("nonces_missed", "senders whose nonce the chain API did not tell", lambda m: m.nonces.missed),
 )
 DECLARED = (*(measure for measure, _ in PLAIN), REQUESTS, QUOTES)

@@ -79,7 +79,11 @@ def _components() -> Described:
 
 def _paths(settings: AggregatorSettings) -> Described:
     text = f"Up to {settings.max_batch} inputs in smallest units, comma-separated."
-    ladder = [*_pair(), _parameter("amounts", TEXT, text, "1000000,2000000", required=True), *_options(settings)]
+    ladder = [
+        *_pair(),
+        _parameter("amounts", TEXT, text, "1000000,2000000", required=True),
+        *_options(settings, single=False),
+    ]
     search = _parameter("search", TEXT, "A part of identifier, name or ticker, in capitals or not.", "usd")
     token = _parameter("token", TOKEN, "Only pools that trade this token.", "EGLD")
     exchange = _parameter("exchange", TEXT, "Only pools of these exchanges, comma-separated.", "xExchange,JEX")
@@ -138,11 +142,11 @@ def _post(operation: str, asked: str, answered: str, summary: str) -> Described:
 
 
 def _stream(settings: AggregatorSettings) -> Described:
-    summary = "The same as /api/v1/quote, pushed as server-sent events at every snapshot"
-    described = _get("streamQuotes", summary, "QuoteResponse", _quote(settings))
+    summary = "The same as /api/v1/quote, pushed as server-sent events whenever it has changed"
+    described = _get("streamQuotes", summary, "QuoteResponse", _quote(settings, single=False))
     fields = {
         "event": {"type": "string", "enum": ["quote", "error"], "description": "What the data is."},
-        "id": {"type": "string", "description": "Id of the market state."},
+        "id": {"type": "string", "description": "Digest of the answer; the same as long as it is."},
         "data": {"type": "string", "contentMediaType": "application/json", "description": "The quote, or the error."},
     }
     event = {"type": "object", "properties": fields, "required": list(fields)}
@@ -158,12 +162,12 @@ def _health() -> Described:
     return {"operationId": "getHealth", "summary": summary, "responses": {"200": answer, "503": answer}}
 
 
-def _quote(settings: AggregatorSettings) -> list[Described]:
+def _quote(settings: AggregatorSettings, *, single: bool = True) -> list[Described]:
     amounts = [
         _parameter("amountIn", AMOUNT, "Input in smallest units; either this or amountOut.", "1000000000000000000"),
         _parameter("amountOut", AMOUNT, "Wanted output in smallest units; either this or amountIn.", "39871234"),
     ]
-    return [*_pair(), *amounts, *_options(settings)]
+    return [*_pair(), *amounts, *_options(settings, single=single)]
 
 
 def _pair(token: Described = TOKEN) -> list[Described]:
@@ -181,7 +185,7 @@ def _page() -> list[Described]:
     ]
 
 
-def _options(settings: AggregatorSettings) -> list[Described]:
+def _options(settings: AggregatorSettings, *, single: bool) -> list[Described]:
     algorithms = {"type": "string", "enum": ["greedy", "lagrangian", "hybrid"], "default": "hybrid"}
     slippage = {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": float(settings.default_slippage)}
     impact = {"type": "number", "minimum": 0, "maximum": 1}
@@ -191,6 +195,8 @@ def _options(settings: AggregatorSettings) -> list[Described]:
     calls = _whole(1, CALLS_PER_TRANSACTION, CALLS_PER_TRANSACTION)
     profit = _whole(0, MOST_PROFIT_BPS, settings.min_profit_bps)
     lp = "Allow LP tokens to be minted and redeemed between other tokens, too."
+    simulate = "With a sender: have a gateway simulate the transaction; adds `simulation`, where this is offered."
+    simulated = [_parameter("simulate", _boolean(False), simulate, False)] if single else []
     age = "Oldest market to answer from, in milliseconds since it was last seen; an older one is a 503."
     return [
         _parameter("slippage", slippage, "Accepted loss against the quote, a fraction.", 0.01),
@@ -207,6 +213,7 @@ def _options(settings: AggregatorSettings) -> list[Described]:
         _parameter("minProfitBps", profit, "Arbitrage: least profit, in basis points of the input.", 5),
         _parameter("maxPriceImpact", impact, "Largest price impact, a fraction; more is refused.", 0.05),
         _parameter("maxAgeMs", _whole(1, MOST_AGE_MS, None), age, 10000),
+        *simulated,
         _parameter("includeExchanges", TEXT, "Only these, comma-separated, in capitals or not.", "xExchange,OneDex"),
         _parameter("excludeExchanges", TEXT, "None of these.", "JEX"),
         _parameter("includePools", TEXT, "Only these pool ids, at most 64.", f"x:{ADDRESS}"),

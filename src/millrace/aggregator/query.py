@@ -32,7 +32,15 @@ PARAMETERS = frozenset(
     {
         *("from", "to", "amountIn", "amountOut", "slippage", "algorithm", "includePaths", "includeLpRoutes"),
         *("maxHops", "maxSplits", "maxPools", "maxBuiltinCalls", "gasPrice", "sender", "referralId", "minProfitBps"),
-        *("maxAgeMs", "maxPriceImpact", "includeExchanges", "excludeExchanges", "includePools", "excludePools"),
+        *(
+            "maxAgeMs",
+            "maxPriceImpact",
+            "simulate",
+            "includeExchanges",
+            "excludeExchanges",
+            "includePools",
+            "excludePools",
+        ),
     }
 )
 """What a quote knows."""
@@ -70,6 +78,7 @@ class QuoteRequest(msgspec.Struct, frozen=True, kw_only=True):
     min_profit_bps: int = 0
     max_age_ms: int | None = None
     max_price_impact: Decimal | None = None
+    simulate: bool = False
     ignored: tuple[str, ...] = ()
     """Parameters that were given and have no effect on the answer."""
     only_exchanges: tuple[str, ...] = ()
@@ -114,6 +123,7 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
         min_profit_bps=parse_integer(query, "minProfitBps", settings.min_profit_bps, 0, MOST_PROFIT_BPS),
         max_age_ms=parse_integer(query, "maxAgeMs", 0, 1, MOST_AGE_MS) if "maxAgeMs" in query else None,
         max_price_impact=_price_impact(parse_text(query, "maxPriceImpact")),
+        simulate=_simulate(query, settings),
         ignored=_ignored(query, cycle=token_in == token_out),
         only_exchanges=parse_exchanges(query, "includeExchanges"),
         without_exchanges=parse_exchanges(query, "excludeExchanges"),
@@ -218,6 +228,16 @@ def _price_impact(text: str | None) -> Decimal | None:
         if 0 <= value <= 1:
             return value
     raise ApiError("invalid maxPriceImpact: expected a fraction from 0 to 1, such as 0.05")
+
+
+def _simulate(query: Query, settings: AggregatorSettings) -> bool:
+    """Whether the transaction is to be simulated, which takes a transaction and somebody to ask. Raises `ApiError`."""
+    wanted = _boolean(query, "simulate", False)
+    if wanted and not settings.gateway:
+        raise ApiError("invalid simulate: this service has no gateway to simulate with")
+    if wanted and not parse_text(query, "sender"):
+        raise ApiError("invalid simulate: expected a sender, too")
+    return wanted
 
 
 def _ignored(query: Query, *, cycle: bool) -> tuple[str, ...]:

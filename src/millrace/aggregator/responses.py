@@ -77,6 +77,14 @@ class UnsignedTransaction(msgspec.Struct, frozen=True, kw_only=True, rename=wire
     """The same as `chainID`: some clients read this spelling."""
 
 
+class Simulation(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
+    """What a gateway says that a transaction would do now. `status`: `success`, `fail`, or `unknown` without a word."""
+
+    status: str
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+    gas_used: int | msgspec.UnsetType = msgspec.UNSET
+
+
 class QuoteResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
     """The answer of `/api/v1/quote`. Fields that do not apply are left out; `optimalityGap` may be null."""
 
@@ -112,6 +120,7 @@ class QuoteResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name)
     profit_short: float | msgspec.UnsetType = msgspec.UNSET
     paths: list[PathPart] | msgspec.UnsetType = msgspec.UNSET
     transaction: UnsignedTransaction | msgspec.UnsetType = msgspec.UNSET
+    simulation: Simulation | msgspec.UnsetType = msgspec.UNSET
 
 
 class PairConfig(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):

@@ -65,6 +65,11 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     Empty: nobody is asked."""
     chain_api_timeout: float = 1.0
     """Longest wait for it, in seconds; an answer then goes out without."""
+    gateway: str = ""
+    """Base URL of a gateway (`https://gateway.multiversx.com`) that simulates the transactions of quotes with
+    `simulate=true`. Empty: such requests are refused."""
+    simulation_timeout: float = 2.0
+    """Longest wait for it, in seconds; an answer then goes out without a result."""
     gas_price: int = MIN_GAS_PRICE
     """`gasPrice` of transactions in answers, and of the fee that pools must be worth, unless a request names one."""
     max_gas: int = GAS_PER_TRANSACTION
@@ -144,6 +149,8 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"held_back_share: expected more than 0 and at most 1, got {self.held_back_share:g}")
         if self.max_splits is not None and not 1 <= self.max_splits <= MOST_SPLITS:
             raise ValueError(f"max_splits: expected 1 to {MOST_SPLITS}, got {self.max_splits}")
+        if not 0 < self.simulation_timeout <= 60:
+            raise ValueError(f"simulation_timeout: expected more than 0, at most 60: {self.simulation_timeout:g}")
         if not 0 < self.client_search_seconds <= 2:  # there are two threads
             raise ValueError(f"client_search_seconds: expected more than 0, at most 2: {self.client_search_seconds:g}")
         if self.held_back_fetches < 1:

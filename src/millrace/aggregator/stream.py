@@ -1,23 +1,26 @@
-"""Quotes pushed over server-sent events: one per snapshot, the latest only.
+"""Quotes pushed over server-sent events: whenever the answer has changed, the latest only.
 
 A question that many streams ask is answered once per snapshot. Answers computed on the loop take turns with other
 requests; those computed in the threads for long questions delay no other stream. What they take is taken off the share
-of the client whose stream asks first.
+of the client whose stream asks first. The id of an event is a digest of what it says apart from the snapshot: whoever
+comes back with it (`Last-Event-ID`) and would be told the same is told nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from hashlib import blake2b
 from typing import NamedTuple
 
+import msgspec
 from aiohttp import web
 
 from millrace.aggregator.answering import Answering, Lane
 from millrace.aggregator.errors import ApiError, Busy
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.query import QuoteRequest
-from millrace.aggregator.responses import encode
+from millrace.aggregator.responses import QuoteResponse, SnapshotInfo, encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
 from millrace.runtime.http import origin_headers
@@ -26,16 +29,37 @@ KEEP_ALIVE_SECONDS = 15.0
 WRITE_SECONDS = 10.0
 
 
+ANY_SNAPSHOT = SnapshotInfo(id="", block_nonce=0, timestamp=0)
+
+
+class Event(NamedTuple):
+    """An event: its id, the same for all that say the same, and its bytes."""
+
+    id: str
+    data: bytes
+
+
 class _Event(NamedTuple):
     """An event under way, or sent, and whose time it takes."""
 
     client: str
-    answer: asyncio.Task[bytes | Busy]
+    answer: asyncio.Task[Event | Busy]
 
 
-def _sent(snapshot: Snapshot, kind: bytes, body: object) -> bytes:
-    """An event as it is sent."""
-    return b"event: %s\nid: %s\ndata: %s\n\n" % (kind, snapshot.id.encode(), encode(body))
+def _quoted(body: QuoteResponse) -> Event:
+    """A quote as it is sent."""
+    said = encode(msgspec.structs.replace(body, snapshot=ANY_SNAPSHOT))
+    return _event(b"quote", said, encode(body))
+
+
+def _failed(error: ApiError) -> Event:
+    body = encode({"error": error.text})
+    return _event(b"error", body, body)
+
+
+def _event(kind: bytes, said: bytes, body: bytes) -> Event:
+    name = blake2b(kind + said, digest_size=8).hexdigest()
+    return Event(name, b"event: %s\nid: %s\ndata: %s\n\n" % (kind, name.encode(), body))
 
 
 class Streams:
@@ -56,7 +80,7 @@ class Streams:
         return len(self._open)
 
     async def serve(self, request: web.Request, question: QuoteRequest, client: str) -> web.StreamResponse:
-        """Send `quote` (or `error`) events until the client leaves or the service stops."""
+        """Send `quote` (or `error`) events until the client leaves or the service stops, and comments in between."""
         if self._by_client[client] >= self._settings.max_streams_per_client:
             raise ApiError("rate limit exceeded: too many streams", 429, retry_after=5.0)
         if len(self._open) >= self._settings.max_streams:
@@ -69,7 +93,7 @@ class Streams:
         self._by_client[client] += 1
         try:
             await response.prepare(request)
-            await self._push(response, question, client)
+            await self._push(response, question, client, request.headers.get("Last-Event-ID", ""))
         except (ConnectionError, TimeoutError, asyncio.CancelledError):
             pass
         finally:
@@ -79,21 +103,24 @@ class Streams:
                 del self._by_client[client]
         return response
 
-    async def _push(self, response: web.StreamResponse, question: QuoteRequest, client: str) -> None:
+    async def _push(self, response: web.StreamResponse, question: QuoteRequest, client: str, said: str) -> None:
+        """`said`: the id of the event that the client has."""
         known = ""
         while True:
             try:
                 async with asyncio.timeout(KEEP_ALIVE_SECONDS):
                     snapshot = await self._feed.wait_change(known)
             except TimeoutError:
-                event = b": keep-alive\n\n"
+                sent = b": keep-alive\n\n"
             else:
                 known = snapshot.id
                 event = await self.event(snapshot, question, client)
+                sent = b": unchanged in %s\n\n" % known.encode() if event.id == said else event.data
+                said = event.id
             async with asyncio.timeout(WRITE_SECONDS):
-                await response.write(event)
+                await response.write(sent)
 
-    async def event(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> bytes:
+    async def event(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> Event:
         """The event that answers a question on a snapshot; the same bytes for everybody who asks it.
 
         Where the share of the client who asked first is used up, the next one asks.
@@ -108,26 +135,26 @@ class Streams:
                     client, asyncio.create_task(self._answered(snapshot, question, client))
                 )
             sent = await asyncio.shield(event.answer)
-            if isinstance(sent, bytes):
+            if isinstance(sent, Event):
                 return sent
             if events.get(question) is event:
                 del events[question]
             if event.client == client:
-                return _sent(snapshot, b"error", {"error": sent.text})
+                return _failed(sent)
 
-    async def _answered(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> bytes | Busy:
+    async def _answered(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> Event | Busy:
         """The event, or why the client gets none."""
         try:
             asked = await self._answering.prepare(snapshot, question, client)
             if asked.lane is not Lane.LOOP:
-                return _sent(snapshot, b"quote", (await self._answering.answer(asked)).body)
+                return _quoted((await self._answering.answer(asked)).body)
             async with self._turn:
                 await asyncio.sleep(0)
-                return _sent(snapshot, b"quote", (await self._answering.answer(asked)).body)
+                return _quoted((await self._answering.answer(asked)).body)
         except Busy as refused:
             return refused
         except ApiError as error:
-            return _sent(snapshot, b"error", {"error": error.text})
+            return _failed(error)
 
     def close(self) -> None:
         """End every stream."""

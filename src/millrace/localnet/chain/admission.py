@@ -18,13 +18,13 @@ class Refused(Exception):
     """The transaction does not enter the mempool; the text is the node's own."""
 
 
-def check(tx: Transaction, network: NetworkProfile, ledger: Ledger, *, signatures: bool = True) -> None:
+def check(tx: Transaction, network: NetworkProfile, ledger: Ledger, *, signed: bool = True) -> None:
     """Raise `Refused` unless the transaction may wait in the mempool of its sender's shard.
 
-    Without `signatures` for a simulation, which may come before its relayer has signed.
+    Without `signed` no signature is looked at: for what is only simulated.
     """
     _check_integrity(tx, network)
-    if signatures:
+    if signed:
         message = signing_message(tx)
         _check_signatures(tx, message)
         _check_relayed(tx, network, message)

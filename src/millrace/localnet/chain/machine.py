@@ -18,7 +18,7 @@ from millrace.chain.token import NATIVE
 from millrace.chain.transaction import Transaction, chain_hash
 from millrace.dex.document import Block as DocumentBlock
 from millrace.dex.document import PoolDocument
-from millrace.localnet.chain import admission, announce, simulation
+from millrace.localnet.chain import admission, announce
 from millrace.localnet.chain.block import GENESIS, Arrival, Block, Grant
 from millrace.localnet.chain.content import Result
 from millrace.localnet.chain.header import Place
@@ -136,10 +136,6 @@ class Chain:
             self.index.forget(replaced)
         self.index.add(tx_hash, tx, self._timestamp_ms(self.round))
         return tx_hash
-
-    def simulate(self, tx: Transaction, *, checks_signatures: bool) -> list[simulation.Outcome]:
-        """What the transaction would come to on the accounts as they are, by shard. Raises `admission.Refused`."""
-        return simulation.simulate(self.shards, self.shard_of, tx, checks_signatures=checks_signatures)
 
     def give(self, receiver: bytes, token: str, amount: int, on_delivery: Callable[[], None] | None = None) -> bytes:
         """Have the faucet give something; the hash that names it in events. Raises `FaucetError`.

@@ -16,14 +16,15 @@ from aiohttp import web
 
 from millrace.chain import address, amount
 from millrace.chain.shard import METACHAIN
-from millrace.chain.transaction import TransactionError, TransactionJson, from_json
+from millrace.chain.transaction import Transaction, TransactionError, TransactionJson, from_json
 from millrace.dex import document
 from millrace.localnet.chain.admission import Refused
 from millrace.localnet.chain.machine import Chain
 from millrace.localnet.contracts.execution import QueryError, stored
 from millrace.localnet.contracts.execution import query as view
+from millrace.localnet.edges import simulation
 from millrace.localnet.edges.control import Control, ControlError
-from millrace.localnet.edges.views import simulation_view, transaction_view
+from millrace.localnet.edges.views import transaction_view
 from millrace.localnet.market.faucet import FaucetError
 from millrace.runtime.http import json_response, make_app
 
@@ -70,10 +71,11 @@ class Api:
         app.router.add_get("/network/status/{shard}", _errors(self._status))
         app.router.add_get("/transaction/pool/{address}/virtual-nonce", _errors(self._virtual_nonce))
         app.router.add_post("/vm-values/query", _errors(self._view))
+        app.router.add_post("/transaction/simulate", _errors(self._simulate))
+        app.router.add_post("/transaction/cost", _errors(self._cost))
         app.router.add_get("/address/{address}/key/{key}", _errors(self._key))
         app.router.add_get("/transactions/{hash}", _errors(self._transaction))
         app.router.add_post("/transactions", _errors(self._submit))
-        app.router.add_post("/transaction/simulate", _errors(self._simulate))
         app.router.add_get("/accounts/{address}", _errors(self._account))
         app.router.add_get("/address/{address}", _errors(self._address_view))
         app.router.add_get("/accounts/{address}/tokens", _errors(self._tokens))
@@ -197,11 +199,19 @@ class Api:
             raise ApiError(404, "Transaction not found")
         return json_response(transaction_view(self._chain, record))
 
+    async def _simulate(self, request: web.Request) -> web.Response:
+        tx = await _posted(request)
+        signed = request.query.get("checkSignature", "true") != "false"
+        return _gateway(simulation.simulate(self._chain, tx, signed=signed))
+
+    async def _cost(self, request: web.Request) -> web.Response:
+        return _gateway(simulation.cost(self._chain, await _posted(request)))
+
     async def _submit(self, request: web.Request) -> web.Response:
+        tx = await _posted(request)
         try:
-            tx = from_json(msgspec.json.decode(await request.read(), type=TransactionJson))
             tx_hash = self._chain.submit(tx)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TransactionError, Refused) as error:
+        except Refused as error:
             raise ApiError(400, f"transaction generation failed: {error}") from None
         body = {
             "txHash": tx_hash.hex(),
@@ -212,19 +222,6 @@ class Api:
             "status": "Pending",
         }
         return json_response(body, 201)
-
-    async def _simulate(self, request: web.Request) -> web.Response:
-        """What a transaction would come to, in a gateway's words: of one shard, or of sender's and receiver's."""
-        try:
-            tx = from_json(msgspec.json.decode(await request.read(), type=TransactionJson))
-            checks = request.query.get("checkSignature", "true") != "false"
-            outcomes = self._chain.simulate(tx, checks_signatures=checks)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TransactionError, Refused) as error:
-            raise ApiError(400, f"transaction generation failed: {error}") from None
-        views = [simulation_view(outcome) for outcome in outcomes]
-        if len(views) == 1:
-            return _gateway({"result": views[0]})
-        return _gateway({"result": {"senderShard": views[0], "receiverShard": views[-1]}})
 
     async def _account(self, request: web.Request) -> web.Response:
         pubkey = _address(request)
@@ -322,6 +319,14 @@ def _errors(handler: Handler) -> Handler:
             return json_response(body, error.status)
 
     return guarded
+
+
+async def _posted(request: web.Request) -> Transaction:
+    """The transaction in a request's body. Raises `ApiError`."""
+    try:
+        return from_json(msgspec.json.decode(await request.read(), type=TransactionJson))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TransactionError) as error:
+        raise ApiError(400, f"transaction generation failed: {error}") from None
 
 
 def _address(request: web.Request) -> bytes:

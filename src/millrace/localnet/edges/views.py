@@ -12,7 +12,6 @@ from millrace.chain.transaction import client_hash, to_json
 from millrace.localnet.chain.content import Log, Result
 from millrace.localnet.chain.index import Record
 from millrace.localnet.chain.machine import Chain
-from millrace.localnet.chain.simulation import Outcome
 
 
 def transaction_view(chain: Chain, record: Record) -> dict[str, Any]:
@@ -50,18 +49,6 @@ def transaction_view(chain: Chain, record: Record) -> dict[str, Any]:
     if record.status == "fail":
         body["reason"] = record.reason
     return body
-
-
-def simulation_view(outcome: Outcome) -> dict[str, Any]:
-    """What simulating a transaction came to in one shard."""
-    content = outcome.content
-    results = {item: entry.item for item, entry in content.entries.items() if isinstance(entry.item, Result)}
-    view = {
-        "status": outcome.status,
-        "scResults": {item.hex(): _result_view(item, result) for item, result in results.items()},
-        "logs": _log_view(content.logs),
-    }
-    return view | ({"failReason": outcome.reason} if outcome.reason else {})
 
 
 def _result_view(result_hash: bytes, result: Result) -> dict[str, Any]:
