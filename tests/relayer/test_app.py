@@ -21,6 +21,7 @@ from millrace.chain import address
 from millrace.chain.keys import verify
 from millrace.chain.transaction import chain_hash, client_hash, from_json, signing_message
 from millrace.relayer.protocol.messages import TransactionJson
+from millrace.runtime.settings import Secret
 
 
 async def test_relay_is_cosigned_sent_and_told(world: Any) -> None:
@@ -70,6 +71,24 @@ async def test_rest_sign_then_broadcast(world: Any) -> None:
                 async with aiohttp.ClientSession(base) as asking, asking.get(path) as response:
                     assert response.status == status
     assert GAS_PRICE
+
+
+async def test_keys_are_read_again_by_whom_the_operators_token_lets(world: Any) -> None:
+    """POST /control/read-keys does what SIGHUP does, for the token of the settings only, and not on the public port."""
+    token = "a token of operators"
+    service = await world.start(operators_token=Secret(token))
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http:
+        async with http.post(f"{world.http}/control/read-keys") as response:
+            assert response.status == 404
+        before = service.signer
+        async with http.post(f"{world.operators}/control/read-keys") as response:
+            assert (response.status, await response.json()) == (202, {"status": "accepted"})
+    async with aiohttp.ClientSession() as http, http.post(f"{world.operators}/control/read-keys") as response:
+        assert response.status == 401
+    async with asyncio.timeout(20):
+        while service.signer is before:
+            await asyncio.sleep(0.01)
+    assert service.signer.running
 
 
 async def test_restart_keeps_promises(world: Any) -> None:

@@ -41,7 +41,9 @@ async def run(settings: AggregatorSettings, stop: asyncio.Event) -> None:
     server = HttpServer(api.application(), at_once=api.at_once, doors=api.doors, origins=origins)
     port = await server.start(settings.host, settings.port)
     try:
-        watched, metrics_port = await operators.serve(settings.metrics_host, settings.metrics_port, api.operators())
+        watched, metrics_port = await operators.serve(
+            settings.metrics_host, settings.metrics_port, api.operators(), token=settings.operators_token
+        )
     except OSError:
         await server.stop()
         api.close()

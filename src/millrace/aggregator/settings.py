@@ -14,6 +14,7 @@ from millrace.routing.costs import (
     Table,
 )
 from millrace.runtime.origins import Origins
+from millrace.runtime.settings import Secret
 
 NETWORK_LIMITS = {
     "max_gas": GAS_PER_TRANSACTION,
@@ -40,6 +41,9 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Address that the operators' port listens on."""
     metrics_port: int = 8101
     """For operators: /metrics, and /health again; 0 takes any free port."""
+    operators_token: Secret = Secret()
+    """Token that actions on the operators' port want (`Authorization: Bearer …`), 16 characters at least; empty: there
+    are no actions."""
     pools_url: str = "http://127.0.0.1:8400/pools"
     """Where the pool document is fetched."""
     poll_seconds: float = 5.0

@@ -46,7 +46,8 @@ class Operators:
             (settings.host, settings.http_port, state),
             (settings.metrics_host, settings.metrics_port, state | {"/metrics": self._serve_metrics}),
         ):
-            server, taken = await operators.serve(host, port, handlers)
+            token = settings.operators_token if "/metrics" in handlers else None
+            server, taken = await operators.serve(host, port, handlers, token=token)
             self._servers.append(server)
             ports.append(taken)
         return ports[0], ports[1]

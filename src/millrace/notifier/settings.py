@@ -34,6 +34,9 @@ class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Address that the operators' port listens on."""
     metrics_port: Port = 8302
     """For operators: `/metrics`, and `/health` and `/ready` again. 0: any free port."""
+    operators_token: Secret = Secret()
+    """Token that actions on the operators' port want (`Authorization: Bearer …`), 16 characters at least; empty: there
+    are no actions."""
     data_dir: Path = Path("data/notifier")
     """Directory of the journal and the dead letters. One notifier owns it at a time."""
 

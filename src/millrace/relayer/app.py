@@ -12,6 +12,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from aiohttp import web
+
 from millrace.chain.network import NetworkProfile
 from millrace.relayer.blocks.tracker import Tracker
 from millrace.relayer.events.absent_accounts import AbsentAccounts
@@ -359,7 +361,13 @@ class Service:
         port = await self.gateway.start(self.ws_doors)
         http_port = await self.http.start(self.settings.host, self.settings.http_port)
         settings = self.settings
-        watched, self.metrics_port = await operators.serve(settings.metrics_host, settings.metrics_port, handlers)
+        watched, self.metrics_port = await operators.serve(
+            settings.metrics_host,
+            settings.metrics_port,
+            handlers,
+            {"/control/read-keys": self._read_keys},
+            settings.operators_token,
+        )
         self._started.push_async_callback(watched.stop)
         log.info(
             "ready",
@@ -418,6 +426,11 @@ class Service:
             await asyncio.sleep(HISTORY_SECONDS)
             numbers = flatten(self.statistics.payload(len(self.shared.stats_sessions)))
             await self.history.add(time.time_ns() // 1_000_000, numbers)
+
+    async def _read_keys(self, _: web.Request) -> web.Response:
+        """POST: read the key files again, as SIGHUP does; the log tells how that ended."""
+        self.keys_changed.set()
+        return http.json_response({"status": "accepted"}, 202)
 
     # ---- looking in
 

@@ -24,6 +24,9 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Address that the operators' port listens on."""
     metrics_port: int = 8202
     """For operators: /metrics, and /health and /ready again. 0 takes a free port."""
+    operators_token: Secret = Secret()
+    """Token that actions on the operators' port want (`Authorization: Bearer …`), 16 characters at least; empty: there
+    are no actions."""
 
     profile: str = "documented"
     """Network profile: documented, mainnet, devnet or testnet."""

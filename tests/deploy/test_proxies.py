@@ -1,0 +1,180 @@
+"""The samples for proxies: taken by the proxies themselves, and open to nothing but what is public."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import shutil
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from deploy.debian import DEPLOY, FOLDERS, check
+from millrace.runtime.http import HttpServer
+from servers.process import Server
+
+SAMPLES = ("nginx.conf", "haproxy.cfg")
+OPERATORS = ("8101", "8202", "8300", "8302", "/metrics")
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Path:
+    """A folder with a certificate of our own, its key, and both in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "relay.example")])
+    start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(start)
+        .not_valid_after(start + datetime.timedelta(days=36500))
+        .sign(key, hashes.SHA256())
+    )
+    chain = certificate.public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    for file, content in (("fullchain.pem", chain), ("key.pem", private), ("both.pem", chain + private)):
+        (tmp_path / file).write_bytes(content)
+    return tmp_path
+
+
+def sample(name: str, certificates: Path) -> str:
+    """A sample with the certificates that there are."""
+    return (DEPLOY / "proxy" / name).read_text().replace("/etc/ssl/millrace/", f"{certificates}/")
+
+
+def test_haproxy_takes_its_sample(certificates: Path) -> None:
+    """`haproxy -c` finds no fault and warns of nothing."""
+    (certificates / "haproxy.cfg").write_text(sample("haproxy.cfg", certificates))
+    output = check("haproxy", "-c", "-V", "-f", "haproxy.cfg", folder=certificates)
+    assert "WARNING" not in output.upper()
+
+
+def whole_nginx(text: str, folder: Path) -> str:
+    """A configuration around what is included in `http { … }`."""
+    (folder / "millrace.conf").write_text(text)
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    return (
+        f"user root;\npid {folder}/pid;\nerror_log stderr;\ndaemon off;\nevents {{}}\nhttp {{ access_log off;\n"
+        + "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in kinds)
+        + f"include {folder}/millrace.conf; }}\n"
+    )
+
+
+def test_nginx_takes_its_sample(certificates: Path) -> None:
+    """`nginx -t` finds no fault and warns of nothing."""
+    (certificates / "nginx.conf").write_text(whole_nginx(sample("nginx.conf", certificates), certificates))
+    output = check("nginx", "-t", "-c", certificates / "nginx.conf", "-p", certificates, folder=certificates)
+    assert "[warn]" not in output and "[emerg]" not in output
+
+
+class Proxy(Server):
+    """A proxy with its sample, on a port of its own, in front of what listens on `behind`."""
+
+    def __init__(self, name: str, certificates: Path, behind: int) -> None:
+        super().__init__(certificates)
+        self._name = name
+        text = re.sub(r"127\.0\.0\.1:8\d00|127\.0\.0\.1:8201", f"127.0.0.1:{behind}", sample(name, certificates))
+        text = text.replace("check port 8201", "check")
+        if name == "nginx.conf":
+            text = whole_nginx(text.replace("listen 443 ssl", f"listen 127.0.0.1:{self.port} ssl"), certificates)
+        else:
+            text = (
+                text.replace("maxconn 20000", "maxconn 500")
+                .replace("bind :443 ssl", f"bind 127.0.0.1:{self.port} ssl")
+                .replace("inter 2s", "inter 50ms")
+            )
+        (certificates / name).write_text(text)
+
+    def command(self) -> list[str]:
+        if self._name == "nginx.conf":
+            return [_program("nginx"), "-c", f"{self._directory}/{self._name}", "-p", str(self._directory)]
+        return [_program("haproxy"), "-f", f"{self._directory}/{self._name}"]
+
+
+def _program(name: str) -> str:
+    program = shutil.which(name, path=FOLDERS)
+    assert program, f"{name} is missing: ./run test installs it"
+    return program
+
+
+async def _echo(request: web.Request) -> web.StreamResponse:
+    """Any path: itself and whom the proxy says it is for; a WebSocket gives back what it gets."""
+    if request.headers.get("Upgrade", "").lower() == "websocket":
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        async for message in socket:
+            await socket.send_str(message.data)
+        return socket
+    return web.json_response({"path": request.path, "for": request.headers.getall("X-Forwarded-For", [])})
+
+
+@pytest.fixture(params=SAMPLES)
+async def proxied(request: pytest.FixtureRequest, certificates: Path) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client of a running proxy, behind which everything is answered with what was asked."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", _echo)
+    behind = HttpServer(app)
+    proxy = Proxy(request.param, certificates, await behind.start("127.0.0.1", 0))
+    trusting = ssl.create_default_context(cafile=certificates / "fullchain.pem")
+    trusting.check_hostname = False
+    try:
+        await proxy.restart()
+        async with aiohttp.ClientSession(
+            f"https://127.0.0.1:{proxy.port}", connector=aiohttp.TCPConnector(ssl=trusting)
+        ) as client:
+            yield client
+    finally:
+        proxy.kill()
+        await behind.stop()
+
+
+QUOTES, RELAY = {"Host": "quotes.example"}, {"Host": "relay.example"}
+
+
+async def test_what_is_public_passes(proxied: aiohttp.ClientSession) -> None:
+    """Public paths of each host reach a service, which hears of the client's own address, and of no other it names."""
+    for host, paths in (
+        (QUOTES, ("/api/v1/quote", "/api/v1/quote/stream", "/api/v1/pair-config", "/health", "/openapi.json")),
+        (RELAY, ("/v1/relayers", "/v1/network-stats/history", "/health", "/ready", "/asyncapi.json")),
+    ):
+        for path in paths:
+            async with proxied.get(path, headers=host | {"X-Forwarded-For": "203.0.113.9"}) as answer:
+                assert (answer.status, await answer.json()) == (200, {"path": path, "for": ["127.0.0.1"]})
+
+
+async def test_what_is_not_public_does_not_pass(proxied: aiohttp.ClientSession) -> None:
+    """Metrics, actions, the notifier's paths, and one host's paths at the other are not found."""
+    for host, path in (
+        (QUOTES, "/metrics"), (QUOTES, "/v1/sign"), (QUOTES, "/ws"), (RELAY, "/metrics"), (RELAY, "/control/read-keys"),
+        (RELAY, "/hub/ws"), (RELAY, "/save"), (RELAY, "/api/v1/quote"),
+    ):  # fmt: skip
+        async with proxied.get(path, headers=host) as answer:
+            assert answer.status == 404, path
+
+
+async def test_websockets_pass(proxied: aiohttp.ClientSession) -> None:
+    """Both WebSockets of the relayer are upgraded and carry messages both ways."""
+    for path in ("/ws", "/ws/stats"):
+        async with proxied.ws_connect(path, headers=RELAY) as socket:
+            await socket.send_str("hello")
+            assert await socket.receive_str() == "hello"
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_operators_are_not_public(name: str) -> None:
+    """No sample passes anything on to an operators' port or to the notifier."""
+    lines = (DEPLOY / "proxy" / name).read_text().splitlines()
+    rules = "\n".join(line for line in lines if not line.strip().startswith("#"))
+    assert not [word for word in OPERATORS if re.search(rf"{re.escape(word)}\b", rules)]
