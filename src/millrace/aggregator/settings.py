@@ -37,6 +37,7 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8100
     """Port of the REST interface and /health; 0 takes any free port."""
     metrics_host: str = "127.0.0.1"
+    """Address that the operators' port listens on."""
     metrics_port: int = 8101
     """For operators: /metrics, and /health again; 0 takes any free port."""
     pools_url: str = "http://127.0.0.1:8400/pools"

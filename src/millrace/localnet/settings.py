@@ -32,7 +32,9 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     seed: int = 1
     """The same seed gives the same market and the same traders."""
     pools: Annotated[int, Meta(ge=10)] = 1000
+    """Pools of the generated market."""
     tokens: Annotated[int, Meta(ge=10)] = 600
+    """Tokens of the generated market."""
 
     mispricing_ppm: Annotated[int, Meta(ge=0, le=100_000)] = 1500
     """How far a pool's price may be off, in millionths; beyond the fees (3000) there is arbitrage from the start."""
@@ -44,6 +46,7 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     finalized_first: bool = True
     """Whether a block final in its own round is announced as final before it is announced at all, as live nodes do."""
     rounds_per_epoch: Count = 1200
+    """Rounds of an epoch."""
 
     supernova_epoch: Annotated[int, Meta(ge=0)] = 0
     """Epoch of the change to blocks that are proposed first and executed later; 0: from the first block on."""
@@ -68,6 +71,7 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     gossip: bool = True
     """Whether libp2p peers take transactions and send heartbeats."""
     validators_per_shard: Count = 4
+    """Validators of each shard, and of the metachain."""
     heartbeat_seconds: Seconds = 60.0
     """How often every validator sends a heartbeat."""
 
@@ -84,6 +88,7 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     max_mempool: Count = 50_000
     """Transactions waiting in one shard; further ones are refused."""
     max_mempool_per_sender: Count = 5_000
+    """Transactions of one sender waiting; further ones are refused."""
     mempool_rounds: Count = 3_000
     """Rounds after which a transaction that could not be executed is dropped."""
     max_block_gas: Count = 1_500_000_000

@@ -31,6 +31,7 @@ class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     http_port: Port = 8301
     """Port of `/health` and `/ready`. 0: any free port."""
     metrics_host: str = "127.0.0.1"
+    """Address that the operators' port listens on."""
     metrics_port: Port = 8302
     """For operators: `/metrics`, and `/health` and `/ready` again. 0: any free port."""
     data_dir: Path = Path("data/notifier")

@@ -15,11 +15,13 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Every setting with its default; the defaults run everything on one machine."""
 
     host: str = "127.0.0.1"
+    """Address that the public ports listen on."""
     port: int = 8200
     """WebSocket: /ws and /ws/stats. 0 takes a free port."""
     http_port: int = 8201
     """REST: /v1/*, /health, /ready. 0 takes a free port."""
     metrics_host: str = "127.0.0.1"
+    """Address that the operators' port listens on."""
     metrics_port: int = 8202
     """For operators: /metrics, and /health and /ready again. 0 takes a free port."""
 
@@ -33,6 +35,7 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     chain_api_url: str = "http://127.0.0.1:8400"
     """First source of unknown accounts, and where transactions go when no gossip peer is known; may be empty."""
     chain_api_timeout: float = 3.0
+    """Longest wait for an answer of the chain API, in seconds."""
     outgoing_private: bool = True
     """Whether the chain API may be on this machine or a private network; false refuses such addresses, also when the
     name of a public host resolves to one."""
@@ -81,9 +84,11 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     gossip_bootstrap_url: str = ""
     """URL that answers {"peers": [multiaddress, …]}; asked until it does, added to `gossip_bootstrap`."""
     gossip_listen: tuple[str, ...] = ("/ip4/127.0.0.1/tcp/0",)
+    """Multiaddresses that the gossip peer listens on."""
     gossip_key_file: str = ""
     """Identity of the libp2p peer; empty keeps it in the data directory."""
     gossip_dht: bool = False
+    """Whether peers are also looked for in the distributed hash table."""
     gossip_engine: str = "python"
     """What runs the peer: `python`, `go`, or the path of a program (docs/gossip.md)."""
     gossip_shard: str = "auto"
@@ -93,6 +98,7 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Name in its heartbeats, at most 128 bytes; nodes show it to everybody."""
 
     max_connections: int = 20_000
+    """WebSocket connections at once; more are answered with 503."""
     max_connections_per_client: int = 1_000
     """Connections of one client address (of IPv6 a /64 network); those from this machine are not bounded by it."""
     connect_rate: float = 50.0
@@ -109,8 +115,11 @@ class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_control_messages: int = 64
     """Control messages of one connection in any 5 seconds."""
     max_message_bytes: int = 4 * 1024 * 1024
+    """Largest message of a client, fragments included; a larger one closes with 1009."""
     ping_interval: float = 30.0
+    """Seconds between pings on every WebSocket connection."""
     pong_timeout: float = 20.0
+    """Seconds a client has to answer a ping before it is closed with 4012."""
     max_wait: float = 1.0
     """Seconds a submission may be expected to wait; beyond it is refused at once (`relayer busy`)."""
     max_batch: int = 100
