@@ -18,8 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from _report import Report
-from millrace.chain.transaction import client_hash
-from millrace.client import AggregatorClient, RelayerClient
+from millrace.client import Aggregator, Relayer
 from millrace.system.demo import AMOUNT_IN, GET, PAY, STATUS_SECONDS, Scene, start
 from millrace.system.local_chain import LocalChain
 from millrace.system.plan import Plan, Ports
@@ -42,8 +41,8 @@ async def measure(swaps: int) -> Report:
             report.add("ready", time.perf_counter() - begun, "s", ("<", 10.0))
             async with (
                 LocalChain(plan.chain_url) as chain,
-                AggregatorClient(plan.aggregator_url) as aggregator,
-                RelayerClient(plan.relayer_ws_url) as relayer,
+                Aggregator(plan.aggregator_url) as aggregator,
+                Relayer(plan.relayer_url, plan.relayer_ws_url) as relayer,
             ):
                 scene = Scene(plan, story, chain, aggregator, relayer)
                 await scene.prepare()
@@ -63,13 +62,13 @@ async def _swap_often(scene: Scene, swaps: int, report: Report) -> None:
             await scene.aggregator.quote(PAY, GET, amount_in=AMOUNT_IN, sender=scene.address)
             quotes.append((time.perf_counter() - begun) * 1000)
         transaction = await scene.signed(quote)
-        topic = f"tx-status/{client_hash(transaction).hex()}"
-        await scene.relayer.subscribe(topic)
-        begun = time.perf_counter()
-        await scene.relayer.relay(transaction)
-        status = await scene.relayer.next_message(topic, STATUS_SECONDS)
-        waits.append((time.perf_counter() - begun) / ROUND_SECONDS)
-        assert status["data"]["status"] == "success", status
+        async with await scene.relayer.subscribe(f"tx-status/{transaction.client_hash()}") as status:
+            begun = time.perf_counter()
+            handle = await scene.relayer.relay(transaction)
+            await status.next(STATUS_SECONDS)
+            waits.append((time.perf_counter() - begun) / ROUND_SECONDS)
+        outcome = await handle.final(STATUS_SECONDS)
+        assert outcome.state == "success", outcome
     print(file=sys.stderr)
     report.add("quote, median", statistics.median(quotes), "ms", ("<", 5.0))
     report.add("quote, worst", max(quotes), "ms")

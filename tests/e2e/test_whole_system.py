@@ -18,14 +18,15 @@ import pytest
 import pytest_asyncio
 from rich.console import Console
 
-from millrace.chain.transaction import client_hash
-from millrace.client import AggregatorClient, RelayerClient
+from millrace.chain.address import decode
+from millrace.client import Aggregator, Relayer
 from millrace.localnet.settings import NEVER
 from millrace.system.demo import AMOUNT_IN, GET, PAY, Scene, start
 from millrace.system.local_chain import LocalChain, LocalChainError
 from millrace.system.plan import Plan, Ports
 from millrace.system.processes import Processes
 from millrace.system.story import Story
+from millrace_client.messages import TxStatus
 
 DEADLINE = 30.0
 
@@ -49,8 +50,8 @@ async def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         await start(plan, processes, story)
         async with (
             LocalChain(plan.chain_url) as chain,
-            AggregatorClient(plan.aggregator_url) as aggregator,
-            RelayerClient(plan.relayer_ws_url) as relayer,
+            Aggregator(plan.aggregator_url) as aggregator,
+            Relayer(plan.relayer_url, plan.relayer_ws_url) as relayer,
         ):
             scene = Scene(plan, story, chain, aggregator, relayer)
             await scene.prepare()
@@ -100,12 +101,12 @@ async def test_a_revert_takes_back_what_was_not_final(scene: Scene) -> None:
     quote = await scene.fresh_quote()
     transaction = await scene.signed(quote)
     before = await scene.chain.balances(scene.address)
-    tx_hash = client_hash(transaction).hex()
-    shard = scene.plan.network.shard_of(transaction.receiver)
+    tx_hash = transaction.client_hash()
+    shard = scene.plan.network.shard_of(decode(transaction.receiver))
     await control(scene, "finality", delayRounds=1000)
-    await scene.relayer.subscribe(f"tx-status/{tx_hash}")
-    reply = await scene.relayer.relay(transaction)
-    assert reply["status"] == "completed", reply
+    statuses = await scene.relayer.subscribe(f"tx-status/{tx_hash}")
+    handle = await scene.relayer.relay(transaction)
+    assert handle.accepted
 
     async def executed() -> bool:
         try:
@@ -123,16 +124,18 @@ async def test_a_revert_takes_back_what_was_not_final(scene: Scene) -> None:
     second = (await scene.chain.transaction(tx_hash))["receiverBlockHash"]
     assert second != first
     with pytest.raises(TimeoutError):
-        await scene.relayer.next_message(f"tx-status/{tx_hash}", 0.2)
+        await statuses.next(0.2)
     await control(scene, "finality", delayRounds=0)
-    status = await scene.relayer.next_message(f"tx-status/{tx_hash}", DEADLINE)
-    assert status["data"]["status"] == "success"
-    assert status["data"]["hash"] == tx_hash
+    status = await statuses.next(DEADLINE)
+    assert isinstance(status, TxStatus)
+    assert status.data.status == "success"
+    assert status.data.hash == tx_hash
     after = await scene.chain.balances(scene.address)
-    assert after[GET] - before[GET] == int(quote["amountOut"])
+    assert after[GET] - before[GET] == quote.amount_out
     assert before[PAY] - after.get(PAY, 0) == AMOUNT_IN
     with pytest.raises(TimeoutError):
-        await scene.relayer.next_message(f"tx-status/{tx_hash}", 1.5)
+        await statuses.next(1.5)
+    await statuses.close()
 
 
 async def _head(scene: Scene, shard: int) -> int:

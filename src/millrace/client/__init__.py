@@ -1,6 +1,39 @@
-"""Python clients of the public interfaces: quotes over REST, submissions and streams over WebSocket."""
+"""The client, handed on from its own distribution, which needs none of the services: see `millrace_client`."""
 
-from millrace.client.aggregator import AggregatorClient, QuoteError
-from millrace.client.relayer import RelayerClient, RelayerError
+from millrace_client import (
+    Aggregator,
+    ClientError,
+    Handle,
+    Hub,
+    Millrace,
+    Missed,
+    Outcome,
+    OutcomeUnknown,
+    Quote,
+    Refused,
+    Relayer,
+    Subscription,
+    Transaction,
+    Unreachable,
+    Wallet,
+    sign,
+)
 
-__all__ = ["AggregatorClient", "QuoteError", "RelayerClient", "RelayerError"]
+__all__ = [
+    "Aggregator",
+    "ClientError",
+    "Handle",
+    "Hub",
+    "Millrace",
+    "Missed",
+    "Outcome",
+    "OutcomeUnknown",
+    "Quote",
+    "Refused",
+    "Relayer",
+    "Subscription",
+    "Transaction",
+    "Unreachable",
+    "Wallet",
+    "sign",
+]

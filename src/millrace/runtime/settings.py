@@ -7,6 +7,7 @@ flags are `--set field=value`.
 
 from __future__ import annotations
 
+import difflib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -16,6 +17,11 @@ from typing import Any, TypeVar
 import msgspec
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+COMMON = "common"
+SECTIONS = ("aggregator", "relayer", "notifier", "pools", "localnet")
+"""The services: one file may hold the settings of all of them."""
+MAX_PORT = 65_535
 
 
 class Secret:
@@ -51,23 +57,44 @@ def load(
 ) -> T:
     """Build the settings struct `kind` of the service `section` from all sources.
 
-    Raises `SettingsError` for an unreadable file, an unknown name or a value of the wrong type.
+    Raises `SettingsError` for an unreadable file, an unknown table or name, a value of the wrong type, or no port.
     """
+    return load_with_sources(section, kind, file=file, env=env, overrides=overrides)[0]
+
+
+def load_with_sources(
+    section: str,
+    kind: type[T],
+    *,
+    file: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> tuple[T, dict[str, str]]:
+    """The same, and where each value that is no default comes from, by name."""
     types = {field.name: field.type for field in msgspec.structs.fields(kind)}
     values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
     if file is not None:
-        values.update(_from_file(file, section, types))
+        for name, (value, table) in _from_file(file, section, types).items():
+            values[name], sources[name] = value, f"{file} [{table}]"
     prefix = f"MILLRACE_{section.upper()}__"
     for name, text in sorted((os.environ if env is None else env).items()):
         if name.startswith(prefix):
             field = name[len(prefix) :].lower()
             values[field] = _from_text(f"environment variable {name}", field, text, types)
+            sources[field] = name
     for field, text in (overrides or {}).items():
         values[field] = _from_text(f"--set {field}", field, text, types)
+        sources[field] = "--set"
     try:
-        return msgspec.convert(values, kind, dec_hook=_decode)
+        settings = msgspec.convert(values, kind, dec_hook=_decode)
     except msgspec.ValidationError as error:
         raise SettingsError(f"settings of {section}: {error}") from error
+    for name in types:
+        port = getattr(settings, name)
+        if (name == "port" or name.endswith("_port")) and isinstance(port, int) and not 0 <= port <= MAX_PORT:
+            raise SettingsError(f"settings of {section}: {name} = {port} is no port: 0 (any free one) to {MAX_PORT}")
+    return settings, sources
 
 
 def parse_overrides(pairs: list[str] | tuple[str, ...]) -> dict[str, str]:
@@ -81,20 +108,25 @@ def parse_overrides(pairs: list[str] | tuple[str, ...]) -> dict[str, str]:
     return result
 
 
-def _from_file(file: Path, section: str, types: Mapping[str, Any]) -> dict[str, Any]:
+def _from_file(file: Path, section: str, types: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    """Values by name, each with the table that it stands in."""
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{file}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{file}: not a TOML file: {error}") from error
-    common = document.get("common", {})
-    table = document.get(section, {})
-    if not isinstance(common, dict) or not isinstance(table, dict):
-        raise SettingsError(f"{file}: [common] and [{section}] must be tables")
-    for name in table:
+    for name, table in document.items():
+        if name not in (COMMON, *SECTIONS, section):
+            known = sorted({COMMON, *SECTIONS, section})
+            raise SettingsError(f"{file}: unknown table [{name}]; {_did_you_mean(name, known)}")
+        if not isinstance(table, dict):
+            raise SettingsError(f"{file}: [{COMMON}] and [{section}] must be tables, and [{name}] is none")
+    own = document.get(section, {})
+    for name in own:
         _require_known(f"{file}, table [{section}]", name, types)
-    return {name: value for name, value in common.items() if name in types} | table
+    shared = {name: (value, COMMON) for name, value in document.get(COMMON, {}).items() if name in types}
+    return shared | {name: (value, section) for name, value in own.items()}
 
 
 def _from_text(source: str, field: str, text: str, types: Mapping[str, Any]) -> Any:
@@ -121,4 +153,12 @@ def _decode(kind: type[Any], value: Any) -> Any:
 
 def _require_known(source: str, name: str, types: Mapping[str, Any]) -> None:
     if name not in types:
-        raise SettingsError(f"{source}: unknown setting {name!r}; known are {', '.join(sorted(types))}")
+        raise SettingsError(f"{source}: unknown setting {name!r}; {_did_you_mean(name, sorted(types))}")
+
+
+def _did_you_mean(name: str, known: list[str]) -> str:
+    """The names that are meant most likely, else all of them."""
+    near = difflib.get_close_matches(name, known, 3)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return f"known are {', '.join(known)}"

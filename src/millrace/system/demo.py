@@ -8,7 +8,6 @@ keep its tokens. The hash is computed, and its status subscribed to, before anyt
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import signal
 import sys
@@ -16,20 +15,18 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from rich.console import Console
 
 from millrace.chain.address import decode, encode
-from millrace.chain.keys import KeyPair
-from millrace.chain.transaction import Transaction, chain_hash, client_hash, signing_message
-from millrace.client import AggregatorClient, RelayerClient
+from millrace.client import Aggregator, Handle, Outcome, Quote, Relayer, Subscription, Transaction, Wallet, sign
 from millrace.runtime.tasks import end_tasks
 from millrace.system.local_chain import LocalChain
-from millrace.system.plan import LOCAL_CHAIN_ID, Plan, Ports, relayer_keys, services, wallet_in_shard
+from millrace.system.plan import Plan, Ports, relayer_keys, services, wallet_in_shard
 from millrace.system.processes import Processes, ServiceDied
 from millrace.system.story import CheckFailed, Story
+from millrace_client.messages import AccountDelta, Push, TxStatus
 
 PAY, GET = "USDC-c76f1f", "UTK-2f80e9"
 AMOUNT_IN = 2_500 * 10**6
@@ -91,8 +88,8 @@ async def start(plan: Plan, processes: Processes, story: Story) -> None:
 async def _swaps(plan: Plan, story: Story) -> None:
     async with (
         LocalChain(plan.chain_url) as chain,
-        AggregatorClient(plan.aggregator_url) as aggregator,
-        RelayerClient(plan.relayer_ws_url) as relayer,
+        Aggregator(plan.aggregator_url) as aggregator,
+        Relayer(plan.relayer_url, plan.relayer_ws_url) as relayer,
     ):
         scene = Scene(plan, story, chain, aggregator, relayer)
         await scene.prepare()
@@ -108,30 +105,30 @@ class Scene:
         plan: Plan,
         story: Story,
         chain: LocalChain,
-        aggregator: AggregatorClient,
-        relayer: RelayerClient,
+        aggregator: Aggregator,
+        relayer: Relayer,
     ) -> None:
         self.plan = plan
         self.story = story
         self.chain = chain
         self.aggregator = aggregator
         self.relayer = relayer
-        self.wallet = KeyPair.generate()
+        self.wallet = Wallet.generate()
         self.relayer_keys = relayer_keys(plan)
 
     @property
     def address(self) -> str:
         """The wallet's address as text."""
-        return encode(self.wallet.public)
+        return self.wallet.address
 
     async def prepare(self) -> None:
         """Fund a wallet with tokens only, and hold the market still so that a quote stays true."""
         self.story.title("A wallet with tokens and no EGLD")
         with self.story.step(f"the faucet gives it {_amount(3 * AMOUNT_IN, 6)} {PAY}") as notes:
             probe = await self.aggregator.quote(PAY, GET, amount_in=AMOUNT_IN, sender=self.address)
-            contract = decode(probe["transaction"]["receiver"])
+            contract = decode(_transaction_of(probe).receiver)
             # The same shard as the contract: the status comes from a single shard's block.
-            self.wallet = wallet_in_shard(self.plan.network.shard_of(contract), self.plan.network)
+            self.wallet = self._wallet_in_shard(self.plan.network.shard_of(contract))
             await self.chain.fund(self.address, PAY, 3 * AMOUNT_IN)
             notes.append(self.address)
         balances = await self._wait_for_balance(PAY, 3 * AMOUNT_IN)
@@ -147,13 +144,13 @@ class Scene:
         quote = await self.fresh_quote()
         before = await self.chain.balances(self.address)
         transaction = await self.signed(quote)
-        status, delta = await self._relay_and_hear(transaction)
-        self.story.check("the status is success", status["data"]["status"] == "success")
+        outcome, balances, nonce = await self._relay_and_hear(transaction)
+        self.story.check("the status is success", outcome.state == "success")
         after = await self.chain.balances(self.address)
         gained = after.get(GET, 0) - before.get(GET, 0)
         self.story.check(
             f"the wallet received exactly what was quoted: {gained} smallest units of {GET}",
-            gained == int(quote["amountOut"]),
+            gained == quote.amount_out,
         )
         self.story.check(
             f"it paid exactly {AMOUNT_IN} smallest units of {PAY}",
@@ -162,7 +159,7 @@ class Scene:
         self.story.check("it still holds no EGLD: the relayer paid the fee", after["EGLD"] == 0)
         self.story.check(
             "the account update carries the same balances and the next nonce",
-            int(delta["data"]["balances"][GET]) == after[GET] and delta["data"]["nonce"] == transaction.nonce + 1,
+            balances[GET] == after[GET] and nonce == (transaction.nonce or 0) + 1,
         )
 
     async def stale_swap(self) -> None:
@@ -172,16 +169,16 @@ class Scene:
         transaction = await self.signed(quote)
         await self._somebody_trades_first()
         before = await self.chain.balances(self.address)
-        status, _ = await self._relay_and_hear(transaction)
+        outcome, _, _ = await self._relay_and_hear(transaction)
         self.story.check(
-            f"the status is fail: {status['data'].get('reason')}",
-            status["data"]["status"] == "fail" and "execution failed" in status["data"]["reason"],
+            f"the status is fail: {outcome.reason}",
+            outcome.state == "fail" and "execution failed" in (outcome.reason or ""),
         )
         after = await self.chain.balances(self.address)
         self.story.check("the balances are unchanged", after == before)
-        self.story.check("the nonce is used up", await self.chain.nonce(self.address) == transaction.nonce + 1)
+        self.story.check("the nonce is used up", await self.chain.nonce(self.address) == (transaction.nonce or 0) + 1)
 
-    async def fresh_quote(self) -> dict[str, Any]:
+    async def fresh_quote(self) -> Quote:
         """A quote computed on the newest block."""
         await self._until(self._snapshot_reaches(await self.chain.newest_block()), "the aggregator is up to date")
         with self.story.step(f"quote {_amount(AMOUNT_IN, 6)} {PAY} → {GET}") as notes:
@@ -190,87 +187,74 @@ class Scene:
                 PAY, GET, amount_in=AMOUNT_IN, slippage=SLIPPAGE, includePaths=True, sender=self.address
             )
             took = (time.perf_counter() - begun) * 1000
-            hops = [hop for path in quote["paths"] for hop in path["swaps"]]
-            exchanges = sorted({hop["dex"] for hop in hops})
-            notes.append(f"{quote['amountOutShort']:.6f} {GET}")
-            notes.append(f"{len(quote['paths'])} paths over {len(hops)} pools of {', '.join(exchanges)}")
+            hops = [hop for path in quote.paths for hop in path.swaps]
+            exchanges = sorted({hop.dex for hop in hops})
+            notes.append(f"{quote.amount_out_short:.6f} {GET}")
+            notes.append(f"{len(quote.paths)} paths over {len(hops)} pools of {', '.join(exchanges)}")
             notes.append(f"answered in {took:.1f} ms")
         return quote
 
-    async def signed(self, quote: dict[str, Any]) -> Transaction:
+    async def signed(self, quote: Quote) -> Transaction:
         """The quote's transaction, with the relayer of the wallet's shard named before the wallet signs."""
-        prepared = quote["transaction"]
         with self.story.step("sign it, the relayer's address included") as notes:
-            network = self.plan.network
-            relayer = self.relayer_keys[network.shard_of(self.wallet.public)].public
-            unsigned = Transaction(
+            relayer = self.relayer_keys[self.plan.network.shard_of(self.wallet.public)].public
+            prepared = _transaction_of(quote)
+            unsigned = msgspec.structs.replace(
+                prepared,
                 nonce=await self.chain.nonce(self.address),
-                value=int(prepared["value"]),
-                receiver=decode(prepared["receiver"]),
-                sender=self.wallet.public,
                 gas_price=GAS_PRICE,
-                gas_limit=int(prepared["gasLimit"]) + RELAYED_EXTRA_GAS,
-                data=base64.b64decode(prepared["data"]),
-                chain_id=LOCAL_CHAIN_ID,
-                relayer=relayer,
+                gas_limit=prepared.gas_limit + RELAYED_EXTRA_GAS,
+                relayer=encode(relayer),
             )
-            signed = msgspec.structs.replace(unsigned, signature=self.wallet.sign(signing_message(unsigned)))
-            notes.append(f"hash {client_hash(signed).hex()[:16]}…, known before it is sent")
+            signed = await sign(unsigned, self.wallet)
+            notes.append(f"hash {signed.client_hash()[:16]}…, known before it is sent")
         return signed
 
-    async def _relay_and_hear(self, transaction: Transaction) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Subscribe, relay, and wait for the status and the account update of a transaction."""
-        tx_hash = client_hash(transaction).hex()
+    async def _relay_and_hear(self, transaction: Transaction) -> tuple[Outcome, dict[str, int], int]:
+        """Subscribe, relay, and wait for the status and the account update: its balances and its nonce."""
         with self.story.step("subscribe to tx-status and to the account"):
-            await self.relayer.subscribe(f"tx-status/{tx_hash}")
-            await self.relayer.subscribe(f"address/{self.address}")
-        with self.story.step("relay") as notes:
-            reply = await self.relayer.relay(transaction)
-            notes.append(f"{reply['status']}, on chain as {(reply.get('hashes') or ['-'])[0][:16]}…")
-        self.story.check(f"the relayer took it {reply.get('failed') or ''}".rstrip(), reply["status"] == "completed")
-        with self.story.step("the chain executes it; the status comes back") as notes:
-            status = await self.relayer.next_message(f"tx-status/{tx_hash}", STATUS_SECONDS)
-            notes.append(str(status["data"]["status"]))
-        with self.story.step("the account update comes back"):
-            delta = await self._delta_with_nonce(transaction.nonce + 1)
-        await self.relayer.unsubscribe(f"address/{self.address}")
-        return status, delta
+            status = await self.relayer.subscribe(f"tx-status/{transaction.client_hash()}")
+            account = await self.relayer.account(self.address)
+        async with status, account:
+            with self.story.step("relay") as notes:
+                handle = await self.relayer.relay(transaction)
+                notes.append(f"completed, on chain as {handle.hash[:16]}…")
+            self.story.check("the relayer took it", handle.accepted is True)
+            outcome = await self._heard(handle, status)
+            with self.story.step("the account update comes back"):
+                async with asyncio.timeout(STATUS_SECONDS):
+                    async for delta in account:
+                        if isinstance(delta, AccountDelta) and delta.data.nonce > (transaction.nonce or 0):
+                            return outcome, delta.data.balances, delta.data.nonce
+        raise CheckFailed("the account update did not come")
 
-    async def _delta_with_nonce(self, nonce: int) -> dict[str, Any]:
-        while True:
-            delta = await self.relayer.next_message(f"address/{self.address}", STATUS_SECONDS)
-            if delta["data"]["nonce"] >= nonce:
-                return delta
+    async def _heard(self, handle: Handle, status: Subscription[Push]) -> Outcome:
+        """The outcome, told by the subscription and by the handle alike."""
+        with self.story.step("the chain executes it; the status comes back") as notes:
+            told = await status.next(STATUS_SECONDS)
+            outcome = await handle.final(STATUS_SECONDS)
+            notes.append(outcome.state)
+        self.story.check("it is told once", isinstance(told, TxStatus) and told.data.status == outcome.state)
+        return outcome
 
     async def _somebody_trades_first(self) -> None:
         """A bigger wallet buys the same token, so that the price moves beyond the quote's slippage."""
         amount = 40 * AMOUNT_IN
         with self.story.step(f"meanwhile another wallet swaps {_amount(amount, 6)} {PAY} → {GET}") as notes:
-            whale = wallet_in_shard(self.plan.network.shard_of(self.wallet.public), self.plan.network)
-            address = encode(whale.public)
-            await self.chain.fund(address, PAY, amount)
-            await self.chain.fund(address, "EGLD", 10**18)
+            whale = self._wallet_in_shard(self.plan.network.shard_of(self.wallet.public))
+            await self.chain.fund(whale.address, PAY, amount)
+            await self.chain.fund(whale.address, "EGLD", 10**18)
             quote = await self.aggregator.quote(
-                PAY, GET, amount_in=amount, slippage="0.05", sender=address, includePaths=False
+                PAY, GET, amount_in=amount, slippage="0.05", sender=whale.address, includePaths=False
             )
-            prepared = quote["transaction"]
-            unsigned = Transaction(
-                nonce=0,
-                value=int(prepared["value"]),
-                receiver=decode(prepared["receiver"]),
-                sender=whale.public,
-                gas_price=GAS_PRICE,
-                gas_limit=int(prepared["gasLimit"]),
-                data=base64.b64decode(prepared["data"]),
-                chain_id=LOCAL_CHAIN_ID,
-            )
-            signed = msgspec.structs.replace(unsigned, signature=whale.sign(signing_message(unsigned)))
-            tx_hash = chain_hash(signed).hex()
-            await self.relayer.subscribe(f"tx-status/{tx_hash}")
-            await self.relayer.broadcast(signed)
-            status = await self.relayer.next_message(f"tx-status/{tx_hash}", STATUS_SECONDS)
-            notes.append(str(status["data"]["status"]))
-        self.story.check("its swap succeeded", status["data"]["status"] == "success")
+            unsigned = msgspec.structs.replace(_transaction_of(quote), nonce=0, gas_price=GAS_PRICE)
+            handle = await self.relayer.broadcast(await sign(unsigned, whale))
+            outcome = await handle.final(STATUS_SECONDS)
+            notes.append(outcome.state)
+        self.story.check("its swap succeeded", outcome.state == "success")
+
+    def _wallet_in_shard(self, shard: int) -> Wallet:
+        return Wallet.from_pem_text(wallet_in_shard(shard, self.plan.network).to_pem())
 
     async def _wait_for_balance(self, token: str, amount: int) -> dict[str, int]:
         async def funded() -> bool:
@@ -281,7 +265,7 @@ class Scene:
 
     def _snapshot_reaches(self, block_nonce: int) -> Callable[[], Awaitable[bool]]:
         async def reached() -> bool:
-            return bool((await self.aggregator.health())["blockNonce"] >= block_nonce)
+            return ((await self.aggregator.health()).block_nonce or 0) >= block_nonce
 
         return reached
 
@@ -293,6 +277,12 @@ class Scene:
                     await asyncio.sleep(0.05)
                 return
         raise CheckFailed(what)
+
+
+def _transaction_of(quote: Quote) -> Transaction:
+    if quote.transaction is None:
+        raise CheckFailed("the quote holds a transaction to sign")
+    return quote.transaction
 
 
 def _amount(units: int, decimals: int) -> str:

@@ -64,6 +64,10 @@ class Plan:
         return f"http://{HOST}:{self.ports.aggregator}"
 
     @property
+    def relayer_url(self) -> str:
+        return f"http://{HOST}:{self.ports.relayer_http}"
+
+    @property
     def relayer_ws_url(self) -> str:
         return f"ws://{HOST}:{self.ports.relayer}/ws"
 

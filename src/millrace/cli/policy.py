@@ -1,109 +1,17 @@
-"""The `millrace` command. Each subcommand imports what it needs only when it runs: starting stays fast."""
+"""`millrace policy`: the relayer's sponsoring policy, looked at and changed."""
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import click
 
-from millrace.relayer import commands as relayer_verbs
-from millrace.relayer.commands import Given
-from millrace.runtime import logs, process
 from millrace.runtime.settings import SettingsError, load, parse_overrides
 
-# name -> (settings struct, the module whose `run(settings, stop)` is the service, uses uvloop)
-_SERVICES = {
-    "aggregator": ("millrace.aggregator.settings:AggregatorSettings", "millrace.aggregator.app", True),
-    "relayer": ("millrace.relayer.settings:RelayerSettings", "millrace.relayer.app", True),
-    "notifier": ("millrace.notifier.settings:NotifierSettings", "millrace.notifier.app", False),
-    "pools": ("millrace.collector.settings:CollectorSettings", "millrace.collector.app", True),
-    "localnet": ("millrace.localnet.settings:LocalnetSettings", "millrace.localnet.app", False),
-}
-_SUMMARIES = {
-    "aggregator": "Answer swap quotes over REST.",
-    "relayer": "Co-sign and broadcast transactions; stream their fate.",
-    "notifier": "Take block events from nodes and deliver them to consumers.",
-    "pools": "Collect the pools of all exchanges through a gateway and serve the pool document.",
-    "localnet": "Run a chain in a box, for development and tests.",
-}
-# What else can be done with a service than to run it.
-_VERBS: dict[str, tuple[click.Command, ...]] = {"relayer": relayer_verbs.VERBS}
 
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="millrace")
-def main() -> None:
-    """Swap routing, sponsored relaying and event delivery for the MultiversX chain."""
-
-
-def _shown(field: str, value: object) -> str:
-    """A setting as it may be shown: a secret's presence, never its value."""
-    return "***" if value and "secret" in field else repr(value)
-
-
-def _service_command(name: str) -> click.Command:
-    struct_path, app_module, uvloop = _SERVICES[name]
-    verbs = _VERBS.get(name, ())
-    make = (
-        click.group(name, help=_SUMMARIES[name], invoke_without_command=True)
-        if verbs
-        else click.command(name, help=_SUMMARIES[name])
-    )
-
-    @make
-    @click.option("--config", type=click.Path(path_type=Path), help="TOML file with the settings.")
-    @click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="One setting; repeatable.")
-    @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
-    @click.option("--log-format", default="json", type=click.Choice(["json", "text"]))
-    @click.option("--show-settings", is_flag=True, help="Print the settings that would hold, and end.")
-    @click.option("--parent", type=int, hidden=True, help="End when the process with this id ends.")
-    def command(
-        config: Path | None,
-        pairs: tuple[str, ...],
-        log_level: str,
-        log_format: str,
-        show_settings: bool,
-        parent: int | None,
-    ) -> None:
-        context = click.get_current_context()
-        if context.invoked_subcommand is not None:
-            context.obj = Given(config, pairs)
-            return
-        if parent is not None:
-            process.die_with_parent(parent)
-        module, _, struct = struct_path.partition(":")
-        kind = getattr(importlib.import_module(module), struct)
-        try:
-            settings = load(name, kind, file=config, overrides=parse_overrides(pairs))
-        except SettingsError as error:
-            raise click.ClickException(str(error)) from error
-        if show_settings:
-            for field in kind.__struct_fields__:
-                click.echo(f"{field} = {_shown(field, getattr(settings, field))}")
-            return
-        logs.configure(name, log_level, json=log_format == "json")
-        run: Callable[[Any, asyncio.Event], Awaitable[None]] = importlib.import_module(app_module).run
-        try:
-            process.run_service(lambda stop: run(settings, stop), uvloop=uvloop)
-        except OSError as error:
-            raise click.ClickException(f"{name} cannot run: {error}") from error
-
-    if isinstance(command, click.Group):
-        for verb in verbs:
-            command.add_command(verb)
-    return command
-
-
-for _name in _SERVICES:
-    main.add_command(_service_command(_name))
-
-
-@main.group()
+@click.group()
 def policy() -> None:
     """Look at the relayer's sponsoring policy, and change it."""
 
@@ -243,47 +151,3 @@ def write_off(
     except fees.AtRiskError as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"{len(found)} will be written off, {sum(item.fee for item in found)} atomic units together.")
-
-
-def _known_profile(_: click.Context, __: click.Parameter, name: str) -> str:
-    from millrace.chain.network import profile
-
-    try:
-        return profile(name).name
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-_profile_option = click.option(
-    "--profile",
-    default="documented",
-    show_default=True,
-    callback=_known_profile,
-    help="Shard rule and gossip topics: documented, mainnet, devnet or testnet. The chain id is always local.",
-)
-
-
-@main.command()
-@click.option("--keep-logs", type=click.Path(path_type=Path), help="Folder for the services' logs.")
-@click.option("--seed", default=1, show_default=True, help="Seed of the generated market.")
-@_profile_option
-def demo(keep_logs: Path | None, seed: int, profile: str) -> None:
-    """Run two swaps through a local chain and all three services, and check every step."""
-    from millrace.system import demo as demonstration
-
-    sys.exit(asyncio.run(demonstration.main(seed=seed, profile=profile, log_directory=keep_logs)))
-
-
-@main.command()
-@click.option("--data", type=click.Path(path_type=Path), default=Path(".data"), show_default=True)
-@click.option("--seed", default=1, show_default=True, help="Seed of the generated market.")
-@_profile_option
-def up(data: Path, seed: int, profile: str) -> None:
-    """Run the local chain and all three services until Ctrl-C."""
-    from millrace.system import up as everything
-
-    sys.exit(asyncio.run(everything.main(data=data.absolute(), seed=seed, profile=profile)))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,211 @@
+"""Client of an aggregator's REST interface and quote stream."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Self
+
+from millrace_client.errors import ClientError, Refused, Unreachable
+from millrace_client.http import Http, Patience, answer, without_none
+from millrace_client.mailbox import Mailbox, Policy, Subscription
+from millrace_client.messages import Missed
+from millrace_client.quotes import (
+    AggregatorConfig,
+    AggregatorHealth,
+    BatchQuote,
+    Ladder,
+    MultiSwap,
+    PairConfig,
+    Pools,
+    Prices,
+    Quote,
+    Tokens,
+)
+
+_SILENCE = 45.0  # seconds: the service sends a sign of life every 15
+_STREAM_PAUSES = Patience(tries=1_000_000, seconds=float("inf"))  # a stream goes on until it is closed
+Option = str | int | float | Decimal | bool | Sequence[str] | None
+
+
+class Aggregator:
+    """Asks for quotes. `options` of a question are the service's further parameters by their names on the wire."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float = 10.0,
+        patience: Patience | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._http = Http(url, timeout, patience or Patience(), headers or {})
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    async def quote(
+        self,
+        from_token: str,
+        to_token: str,
+        *,
+        amount_in: int | None = None,
+        amount_out: int | None = None,
+        slippage: str | Decimal | float | None = None,
+        sender: str | None = None,
+        **options: Option,
+    ) -> Quote:
+        """The best swap of `amount_in`, or the cheapest for `amount_out` (smallest units).
+
+        With `sender` the answer holds a transaction. The same token twice looks for arbitrage. Raises `Refused`.
+        """
+        asked = _question(from_token, to_token, amount_in, amount_out, slippage, sender, options)
+        return await self._http.get("/api/v1/quote", Quote, asked)
+
+    async def stream(
+        self,
+        from_token: str,
+        to_token: str,
+        *,
+        amount_in: int | None = None,
+        amount_out: int | None = None,
+        slippage: str | Decimal | float | None = None,
+        sender: str | None = None,
+        size: int = 16,
+        policy: Policy = "latest",
+        **options: Option,
+    ) -> Subscription[Quote | Refused]:
+        """The same quote on every new state of the market, until it is closed; connects again by itself.
+
+        What cannot be answered on one state comes as a `Refused`, what was missed as a `Missed`.
+        """
+        asked = _question(from_token, to_token, amount_in, amount_out, slippage, sender, options)
+        mailbox: Mailbox[Quote | Refused] = Mailbox("quote stream", size, policy)
+        reading = asyncio.create_task(self._read(asked, mailbox))
+
+        async def leave() -> None:
+            reading.cancel()
+            await asyncio.wait([reading])
+
+        return Subscription(mailbox, leave)
+
+    async def pair_config(self, from_token: str, to_token: str) -> PairConfig:
+        """Whether a pair can be traded, its decimals and its smallest input."""
+        return await self._http.get("/api/v1/pair-config", PairConfig, {"from": from_token, "to": to_token})
+
+    async def ladder(self, from_token: str, to_token: str, amounts: Sequence[int], **options: Option) -> Ladder:
+        """Prices of several inputs, at most 100."""
+        asked = {"from": from_token, "to": to_token, "amounts": list(amounts), **options}
+        return await self._http.get("/api/v1/price-ladder", Ladder, asked)
+
+    async def multi_swap(
+        self,
+        inputs: Mapping[str, int],
+        to_token: str,
+        *,
+        slippage: str | Decimal | float | None = None,
+        sender: str | None = None,
+        dust_mode: bool | None = None,
+        **options: Option,
+    ) -> MultiSwap:
+        """Sell many inputs (amounts by token) for one output; with `sender` each batch holds a transaction."""
+        body = without_none(slippage=_number(slippage), sender=sender, dust_mode=dust_mode, **options)
+        return await self._http.post("/api/v1/multi-swap", MultiSwap, _inputs(inputs, to_token) | body)
+
+    async def batch_quote(
+        self,
+        inputs: Mapping[str, int],
+        to_token: str,
+        *,
+        slippage: str | Decimal | float | None = None,
+        **options: Option,
+    ) -> BatchQuote:
+        """The same for who builds transactions by himself."""
+        body = without_none(slippage=_number(slippage), **options)
+        return await self._http.post("/api/v1/batch-quote", BatchQuote, _inputs(inputs, to_token) | body)
+
+    async def tokens(self, search: str | None = None, *, offset: int = 0, limit: int = 100) -> Tokens:
+        """Tokens whose identifier, name or ticker contains `search`, those with most liquidity first."""
+        return await self._http.get("/api/v1/tokens", Tokens, {"search": search, "offset": offset, "limit": limit})
+
+    async def pools(
+        self, *, token: str | None = None, exchange: str | None = None, offset: int = 0, limit: int = 100
+    ) -> Pools:
+        """Pools, those with most liquidity first."""
+        asked = {"token": token, "exchange": exchange, "offset": offset, "limit": limit}
+        return await self._http.get("/api/v1/pools", Pools, asked)
+
+    async def prices(self, *tokens: str) -> Prices:
+        """Prices in EGLD and USDC, of all tokens where none is named."""
+        return await self._http.get("/api/v1/prices", Prices, {"tokens": tokens or None})
+
+    async def config(self) -> AggregatorConfig:
+        """How the service is set."""
+        return await self._http.get("/api/v1/config", AggregatorConfig)
+
+    async def health(self) -> AggregatorHealth:
+        """How the service is."""
+        return await self._http.get("/health", AggregatorHealth)
+
+    async def _read(self, asked: Mapping[str, object], mailbox: Mailbox[Quote | Refused]) -> None:
+        """Read the stream into the mailbox, and connect again whenever it ends."""
+        tried, since = 0, time.time()
+        url = self._http.base_url + "/api/v1/quote/stream"
+        while True:
+            asked_for = None
+            try:
+                async for name, data in self._http.events("/api/v1/quote/stream", asked, _SILENCE):
+                    if tried:
+                        mailbox.missed(
+                            Missed(topic="quote stream", why="connection lost", since=since, until=time.time())
+                        )
+                    tried, since = 0, time.time()
+                    mailbox.put(_event(name, data, url))
+            except Refused as refused:
+                if refused.status not in (429, 503):
+                    mailbox.end(refused)
+                    return
+                asked_for = refused.retry_after
+            except Unreachable:
+                pass
+            except ClientError as error:
+                mailbox.end(error)
+                return
+            await asyncio.sleep(_STREAM_PAUSES.pause(min(tried, 8), asked_for, 0.0) or 5.0)
+            tried += 1
+
+
+def _event(name: str, data: bytes, url: str) -> Quote | Refused:
+    if name == "error":
+        return Refused(str(answer(data, dict[str, object], url).get("error", "")))
+    return answer(data, Quote, url)
+
+
+def _question(
+    from_token: str,
+    to_token: str,
+    amount_in: int | None,
+    amount_out: int | None,
+    slippage: str | Decimal | float | None,
+    sender: str | None,
+    options: Mapping[str, Option],
+) -> dict[str, object]:
+    asked: dict[str, object] = {"from": from_token, "to": to_token, "amountIn": amount_in, "amountOut": amount_out}
+    return asked | {"slippage": slippage, "sender": sender, **options}
+
+
+def _inputs(inputs: Mapping[str, int], to_token: str) -> dict[str, object]:
+    return {"inputs": [{"token": token, "amount": str(amount)} for token, amount in inputs.items()], "to": to_token}
+
+
+def _number(slippage: str | Decimal | float | None) -> float | None:
+    return None if slippage is None else float(slippage)

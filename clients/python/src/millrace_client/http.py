@@ -1,0 +1,180 @@
+"""Questions over HTTP: typed answers, errors as exceptions, and waits as the service asks, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from millrace_client.errors import ClientError, Refused, Unreachable
+
+if TYPE_CHECKING:  # aiohttp takes a quarter of a second to load, and is loaded when something is asked
+    import aiohttp
+
+T = TypeVar("T")
+
+_MAX_BODY = 64 * 1024 * 1024  # prices of ten thousand tokens are 1 MB; a stranger's endless body must end
+_LATER = (429, 503)
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How often something is tried again, and for how many seconds together, when a service is busy or away."""
+
+    tries: int = 5
+    seconds: float = 30.0
+
+    def pause(self, tried: int, asked: float | None, waited: float) -> float | None:
+        """Seconds to wait after `tried` tries, at least what was `asked` for; None: enough was waited."""
+        wanted = asked if asked is not None else min(0.1 * 2**tried, 5.0) * random.uniform(0.8, 1.2)
+        return wanted if tried < self.tries and waited + wanted <= self.seconds else None
+
+
+class _ErrorBody(msgspec.Struct):
+    error: str = ""
+
+
+class Http:
+    """One service's REST interface; connections are made when first needed."""
+
+    def __init__(self, base_url: str, timeout: float, patience: Patience, headers: Mapping[str, str]) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._timeout, self._patience, self._headers = timeout, patience, dict(headers)
+        self._session: aiohttp.ClientSession | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        """The session, which a WebSocket may share."""
+        import aiohttp
+
+        if self._session is None or self._session.closed:
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=self._timeout), headers=self._headers
+            )
+        return self._session
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, path: str, kind: type[T], query: Mapping[str, object] | None = None) -> T:
+        """The answer to a GET. Raises `Refused` and `Unreachable`."""
+        return await self._ask("GET", path, kind, query_texts(query or {}), None)
+
+    async def post(self, path: str, kind: type[T], body: object) -> T:
+        """The answer to a POST that may be made again without harm. Raises `Refused` and `Unreachable`."""
+        return await self._ask("POST", path, kind, {}, msgspec.json.encode(body))
+
+    async def _ask(self, method: str, path: str, kind: type[T], query: Mapping[str, str], body: bytes | None) -> T:
+        waited, tried = 0.0, 0
+        while True:
+            try:
+                return answer(await self._once(method, path, query, body), kind, self.base_url + path)
+            except (Refused, Unreachable) as error:
+                told = error.retry_after if isinstance(error, Refused) else None
+                passes = isinstance(error, Unreachable) or error.status in _LATER
+                pause = self._patience.pause(tried, told, waited) if passes else None
+                if pause is None:
+                    raise
+            waited, tried = waited + pause, tried + 1
+            await asyncio.sleep(pause)
+
+    async def _once(self, method: str, path: str, query: Mapping[str, str], body: bytes | None) -> bytes:
+        import aiohttp
+
+        kind = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            async with self.session().request(
+                method, self.base_url + path, params=query, data=body, headers=kind
+            ) as response:
+                content = bytearray()
+                async for chunk in response.content.iter_chunked(1 << 16):
+                    content += chunk
+                    if len(content) > _MAX_BODY:
+                        raise ClientError(f"{self.base_url}{path} answers with more than {_MAX_BODY} bytes")
+                if response.status != 200:
+                    raise _refused(response.status, bytes(content), response.headers.get("Retry-After"))
+                return bytes(content)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            what = str(error) or type(error).__name__
+            raise Unreachable(
+                f"{self.base_url} does not answer ({what}): is the address right, is it running?"
+            ) from None
+
+    async def events(self, path: str, query: Mapping[str, object], silence: float) -> AsyncIterator[tuple[str, bytes]]:
+        """The server-sent events of one connection, as (name, data), until it ends or is silent for `silence` seconds.
+
+        Raises `Refused` and `Unreachable`.
+        """
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=silence)
+        try:
+            async with self.session().get(self.base_url + path, params=query_texts(query), timeout=timeout) as response:
+                if response.status != 200:
+                    body = await response.content.read(1 << 16)
+                    raise _refused(response.status, body, response.headers.get("Retry-After"))
+                name, data, size = "message", [], 0
+                async for line in _lines(response.content):
+                    if line.startswith(b"event:"):
+                        name = line[6:].strip().decode("utf-8", "replace")
+                    elif line.startswith(b"data:"):
+                        data.append(line[5:].removeprefix(b" "))
+                        size += len(line)
+                        if size > _MAX_BODY:
+                            raise ClientError(f"{self.base_url}{path} sends an event of more than {_MAX_BODY} bytes")
+                    elif not line:
+                        if data:
+                            yield name, b"\n".join(data)
+                        name, data, size = "message", [], 0
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{self.base_url} stopped sending ({str(error) or type(error).__name__})") from None
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length within `_MAX_BODY`, without their ends."""
+    rest = bytearray()
+    async for chunk in content.iter_any():
+        rest += chunk
+        while (end := rest.find(b"\n")) >= 0:
+            yield bytes(rest[:end]).removesuffix(b"\r")
+            del rest[: end + 1]
+        if len(rest) > _MAX_BODY:
+            raise ClientError(f"a line of more than {_MAX_BODY} bytes came")
+
+
+def query_texts(query: Mapping[str, object]) -> dict[str, str]:
+    """Query parameters as texts; those that are None are left out, lists are comma-separated."""
+    texts = {}
+    for name, value in query.items():
+        if isinstance(value, bool):
+            texts[name] = str(value).lower()
+        elif isinstance(value, list | tuple):
+            texts[name] = ",".join(str(item) for item in value)
+        elif value is not None:
+            texts[name] = str(value)
+    return texts
+
+
+def _refused(status: int, body: bytes, after: str | None) -> Refused:
+    try:
+        reason = msgspec.json.decode(body, type=_ErrorBody).error
+    except msgspec.MsgspecError:
+        reason = ""
+    seconds = float(after) if after is not None and after.isascii() and after.isdigit() else None
+    return Refused(reason or f"HTTP {status}", retry_after=seconds, status=status)
+
+
+def answer(body: bytes, kind: type[T], url: str) -> T:
+    """The value in an answer's bytes. Raises `ClientError`."""
+    try:
+        return msgspec.json.decode(body, type=kind, strict=False)
+    except msgspec.MsgspecError as error:
+        raise ClientError(f"{url} answers what this client does not understand: {error}") from None
+
+
+def without_none(**fields: Any) -> dict[str, Any]:
+    """The fields that were given."""
+    return {name: value for name, value in fields.items() if value is not None}

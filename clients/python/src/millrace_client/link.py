@@ -1,0 +1,306 @@
+"""One WebSocket connection to a relayer that is made again when it ends, with the topics it had."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from millrace_client.errors import ClientError, Refused, Unreachable
+from millrace_client.messages import AccountDelta, FailedItem, GasStats, NetworkStats, Push, ResultItem, TxStatus
+
+if TYPE_CHECKING:
+    import aiohttp
+
+MAX_TOPICS = 60
+"""Topics of one connection: the interface allows 64, and as many control messages in five seconds. With fewer all
+of them can be asked for at once, and some left."""
+_WINDOW, _MAX_CONTROL = 5.0, 60  # seconds, and control messages in them
+_HEARTBEAT = 15.0  # seconds between pings; a dead connection is noticed after one and a half of them
+_MAX_MESSAGE = 4 * 1024 * 1024
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_QUIET_ACKNOWLEDGEMENT = 2.0  # seconds; the interface promises no answer to `subscribe`, so none is taken for a yes
+
+
+class ConnectionLost(ClientError):
+    """The connection ended between a request and its reply."""
+
+
+class Listener(Protocol):
+    """Who hears a topic."""
+
+    def heard(self, message: Push) -> None:
+        """A message came."""
+
+    def lost(self, since: float, until: float) -> None:
+        """The connection was away between these times (seconds since the epoch), and is back."""
+
+    def ended(self, error: Refused) -> None:
+        """The topic was refused when it was subscribed to again."""
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the service answers to a request."""
+
+    action: str | None = None
+    status: str = ""
+    request_id: str | int | None = None
+    topic: str | None = None
+    reason: str = ""
+    code: str = ""
+    detail: str = ""
+    retry_after_ms: int | None = None
+    hashes: list[str] = []
+    failed: list[FailedItem] = []
+    results: list[ResultItem] = []
+
+    def refusal(self) -> Refused | None:
+        """Why it was refused as a whole."""
+        if self.status not in ("fail", "error"):
+            return None
+        after = None if self.retry_after_ms is None else self.retry_after_ms / 1000
+        return Refused(self.reason or "refused", code=self.code, detail=self.detail, retry_after=after)
+
+
+class _Envelope(msgspec.Struct):
+    action: str | msgspec.UnsetType | None = msgspec.UNSET
+    type: str = ""
+
+
+_envelopes = msgspec.json.Decoder(_Envelope)
+_replies = msgspec.json.Decoder(Reply, strict=False)
+_pushes: msgspec.json.Decoder[Push] = msgspec.json.Decoder(Push, strict=False)
+
+
+class Link:
+    """A connection and its topics. `session` makes connections; `subscribes` is False where data flows by itself."""
+
+    def __init__(
+        self, session: Callable[[], aiohttp.ClientSession], url: str, timeout: float, *, subscribes: bool = True
+    ) -> None:
+        self._session, self.url, self._timeout, self._subscribes = session, url, timeout, subscribes
+        self.topics: dict[str, list[Listener]] = {}
+        self._held: set[str] = set()
+        """Topics that the service has acknowledged: those that a new connection needs again."""
+        self.on_unreadable: Callable[[str], None] = lambda text: None
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._up = asyncio.Event()
+        self._down_since = time.time()
+        self._why = "not tried yet"
+        self._ids = itertools.count(1)
+        self._waiting: dict[str, asyncio.Future[Reply]] = {}
+        self._control: deque[float] = deque()
+        self._task = asyncio.create_task(self._run())
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a connection now."""
+        return self._up.is_set()
+
+    def has_room(self) -> bool:
+        """Whether one more topic fits, and may be asked for without a wait."""
+        self._forget_control()
+        return len(self.topics) < MAX_TOPICS and len(self._control) < _MAX_CONTROL
+
+    async def wait_up(self, timeout: float) -> None:
+        """Wait for a connection. Raises `Unreachable`."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._up.wait()
+        except TimeoutError:
+            raise Unreachable(f"{self.url} cannot be reached ({self._why}): is the address right?") from None
+
+    async def close(self) -> None:
+        """End the connection for good."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def add(self, topic: str, listener: Listener) -> None:
+        """Have `listener` hear a topic; returns once it is subscribed to. Raises `Refused` and `Unreachable`."""
+        listeners = self.topics.setdefault(topic, [])
+        listeners.append(listener)
+        if len(listeners) > 1:
+            return
+        try:
+            await self.subscribe(topic)
+        except BaseException:
+            self._remove(topic, listener)
+            raise
+        self._held.add(topic)
+
+    async def subscribe(self, topic: str) -> None:
+        """Ask for a topic, again if the connection ends meanwhile. Raises `Refused` and `Unreachable`."""
+        end = time.monotonic() + self._timeout
+        while True:
+            await self.wait_up(max(0.0, end - time.monotonic()))
+            if not self._subscribes:
+                return
+            try:
+                await self._ask_control("subscribe", topic)
+                return
+            except ConnectionLost:
+                continue
+
+    async def drop(self, topic: str, listener: Listener) -> None:
+        """No longer tell `listener` of a topic; the last one's topic is unsubscribed from."""
+        if self._remove(topic, listener) and self._subscribes and self.is_up:
+            with contextlib.suppress(ClientError):  # the service forgets it at the latest with the connection
+                await self._ask_control("unsubscribe", topic)
+
+    def _remove(self, topic: str, listener: Listener) -> bool:
+        listeners = self.topics.get(topic, [])
+        if listener in listeners:
+            listeners.remove(listener)
+            if not listeners:
+                del self.topics[topic]
+                self._held.discard(topic)
+                return True
+        return False
+
+    async def request(self, body: dict[str, Any], timeout: float | None = None) -> Reply:
+        """The reply to a message. Raises `ConnectionLost`, and `TimeoutError` where none comes."""
+        request_id = str(next(self._ids))
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = reply
+        try:
+            socket = self._socket
+            if socket is None:
+                raise ConnectionLost(f"{self.url}: there is no connection")
+            try:
+                await socket.send_str(msgspec.json.encode(body | {"requestId": request_id}).decode())
+            except (ConnectionError, RuntimeError) as error:
+                raise ConnectionLost(f"{self.url}: {error}") from None
+            async with asyncio.timeout(timeout or self._timeout):
+                return await reply
+        finally:
+            del self._waiting[request_id]
+
+    async def _ask_control(self, action: str, topic: str) -> None:
+        while True:
+            await self._pace()
+            try:
+                reply = await self.request({"action": action, "topic": topic}, _QUIET_ACKNOWLEDGEMENT)
+            except TimeoutError:
+                return
+            refusal = reply.refusal()
+            if refusal is None:
+                return
+            if refusal.code != "rate_limit_exceeded" or refusal.retry_after is None:
+                raise refusal
+            await asyncio.sleep(min(refusal.retry_after, _WINDOW))
+
+    async def _pace(self) -> None:
+        """Wait until a control message is within the interface's rate."""
+        while self._forget_control() >= _MAX_CONTROL:
+            await asyncio.sleep(self._control[0] + _WINDOW - time.monotonic())
+        self._control.append(time.monotonic())
+
+    def _forget_control(self) -> int:
+        while self._control and self._control[0] <= time.monotonic() - _WINDOW:
+            self._control.popleft()
+        return len(self._control)
+
+    # ---- the connection
+
+    async def _run(self) -> None:
+        import aiohttp
+
+        pause = _FIRST_PAUSE
+        try:
+            while True:
+                try:
+                    async with self._session().ws_connect(
+                        self.url, heartbeat=_HEARTBEAT, max_msg_size=_MAX_MESSAGE
+                    ) as socket:
+                        pause = _FIRST_PAUSE
+                        await self._hold(socket)
+                        self._why = f"closed with {socket.close_code}"
+                except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                    self._why = str(error) or type(error).__name__
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+        finally:
+            self._lose()
+
+    async def _hold(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        """Read one connection to its end."""
+        self._socket = socket
+        self._control.clear()
+        again = asyncio.create_task(self._again())
+        try:
+            await self._read(socket)
+        finally:
+            again.cancel()
+            await asyncio.wait([again])
+            self._lose()
+
+    def _lose(self) -> None:
+        if self._up.is_set():
+            self._down_since = time.time()
+        self._socket = None
+        self._up.clear()
+        for reply in self._waiting.values():
+            if not reply.done():
+                reply.set_exception(ConnectionLost(f"{self.url}: the connection ended before the reply"))
+
+    async def _again(self) -> None:
+        """Subscribe to what was subscribed to before, then tell who listens what time is missing."""
+        since, before = self._down_since, list(self._held)
+        self._up.set()
+        for topic in before:
+            try:
+                if self._subscribes:
+                    await self._ask_control("subscribe", topic)
+            except Refused as refused:
+                self._held.discard(topic)
+                for listener in self.topics.pop(topic, []):
+                    listener.ended(refused)
+                continue
+            except ConnectionLost:
+                return
+            for listener in list(self.topics.get(topic, [])):
+                listener.lost(since, time.time())
+
+    async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        async for frame in socket:
+            if isinstance(frame.data, str):
+                try:
+                    self._take(frame.data)
+                except msgspec.MsgspecError as error:
+                    self.on_unreadable(f"{error}: {frame.data[:200]}")
+
+    def _take(self, text: str) -> None:
+        envelope = _envelopes.decode(text)
+        if envelope.action is not msgspec.UNSET:
+            self._reply(_replies.decode(text))
+            return
+        message = _pushes.decode(text)
+        for topic in topics_of(message):
+            for listener in list(self.topics.get(topic, ())):
+                listener.heard(message)
+
+    def _reply(self, reply: Reply) -> None:
+        waiting = self._waiting.get(str(reply.request_id))
+        if waiting is not None and not waiting.done():
+            waiting.set_result(reply)
+
+
+def topics_of(message: Push) -> tuple[str, ...]:
+    """The topics that a pushed message may belong to."""
+    match message:
+        case TxStatus():
+            return (f"tx-status/{message.data.hash}",)
+        case AccountDelta():
+            return (f"address/{message.data.address}", "accounts")
+        case GasStats():
+            return ("gasStats",)
+        case NetworkStats():
+            return ("networkStats",)
+    return ()

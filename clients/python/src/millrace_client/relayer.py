@@ -1,0 +1,433 @@
+"""Client of a relayer: who pays, what would be paid for, submissions with their handles, and streams."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping
+from typing import Any, Self, TypeVar, cast
+
+import msgspec
+
+from millrace_client import address
+from millrace_client.errors import ClientError, Refused, Unreachable
+from millrace_client.handle import Handle
+from millrace_client.http import Http, Patience
+from millrace_client.link import ConnectionLost, Link, Reply
+from millrace_client.mailbox import Mailbox, Policy, Subscription
+from millrace_client.messages import (
+    AccountDelta,
+    GasStats,
+    History,
+    Missed,
+    NetworkStats,
+    Outcome,
+    Prepared,
+    Push,
+    Relayers,
+    Signed,
+)
+from millrace_client.transaction import GUARDED, Transaction, replaced
+
+T = TypeVar("T")
+
+MAX_LINKS = 64
+"""Connections of one client: 3 840 topics at 60 each."""
+_LATER = frozenset({"rate_limit_exceeded", "relayer_busy", "account_state_unavailable", "not_ready"})
+_AFTER_A_LOSS = frozenset({"nonce_too_low", "conflicting_transaction"})
+"""Refusals of what was sent again that may only mean that the first one arrived."""
+_CHAIN_STATES = {"success": "success", "fail": "fail", "invalid": "fail"}
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """What became of several transactions: `handles` of those accepted, and why the others were `refused`."""
+
+    handles: list[Handle]
+    refused: list[Refused]
+
+
+class Relayer:
+    """Hands transactions to a relayer and hears what becomes of them.
+
+    `url` is its REST address, `ws_url` that of its WebSocket up to `/ws`. What a deployment does not tell can be given:
+    `relayers` where it has no `/v1/relayers`, `chain_api_url` for nonces and statuses.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        ws_url: str,
+        *,
+        timeout: float = 10.0,
+        patience: Patience | None = None,
+        headers: Mapping[str, str] | None = None,
+        relayers: Relayers | None = None,
+        chain_api_url: str | None = None,
+    ) -> None:
+        self._timeout, self._patience = timeout, patience or Patience()
+        self._http = Http(url, timeout, self._patience, headers or {})
+        self._chain = None if chain_api_url is None else Http(chain_api_url, timeout, self._patience, {})
+        self._ws_url, self._relayers = ws_url.rstrip("/"), relayers
+        self._links: list[Link] = []
+        self._stats: Link | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End every connection; handles and subscriptions hear nothing more."""
+        for task in self._tasks:
+            task.cancel()
+        links = [*self._links, *([self._stats] if self._stats else [])]
+        await asyncio.gather(*(link.close() for link in links))
+        await self._http.close()
+        if self._chain is not None:
+            await self._chain.close()
+
+    # ---- before signing
+
+    async def relayers(self) -> Relayers:
+        """Who pays on this network, and by which rules."""
+        if self._relayers is not None:
+            return self._relayers
+        return await self._http.get("/v1/relayers", Relayers)
+
+    async def relayer_of(self, account: str) -> str:
+        """Whom `account` names as `relayer`. Raises `ClientError` where nobody pays for its shard."""
+        told = await self.relayers()
+        shard = address.shard_of(address.decode(account), told.shard_rule, told.shards)
+        for key in told.relayers:
+            if key.shard == shard:
+                return key.address
+        raise ClientError(
+            f"nobody pays for shard {shard}, in which {account} lives: broadcast, and pay for it yourself"
+        )
+
+    async def prepare(self, transaction: Transaction) -> Transaction:
+        """The transaction to sign: with nonce, relayer, the gas that costs, and the network's gas price.
+
+        Raises `Refused` where it would not be sponsored, in the words of `relay`.
+        """
+        try:
+            told = await self._http.post("/v1/prepare", Prepared, {"transaction": _wanted(transaction)})
+        except Refused as refused:
+            if refused.status not in (404, 405):
+                raise
+            return await self._prepare_here(transaction)
+        if told.transaction is None:
+            after = None if told.retry_after_ms is None else told.retry_after_ms / 1000
+            raise Refused(
+                told.reason or "not sponsored", code=told.code or "", detail=told.detail or "", retry_after=after
+            )
+        return told.transaction
+
+    async def prepare_all(self, transactions: list[Transaction]) -> list[Transaction]:
+        """Several of one sender, to be sent in their order: the nonces follow each other."""
+        first = await self.prepare(transactions[0])
+        extra = (await self.relayers()).gas.extra_gas_relayed
+        rest = [
+            replaced(
+                transaction,
+                nonce=(first.nonce or 0) + place,
+                relayer=first.relayer,
+                gas_price=first.gas_price,
+                gas_limit=transaction.gas_limit + extra,
+            )
+            for place, transaction in enumerate(transactions[1:], 1)
+        ]
+        return [first, *rest]
+
+    async def _prepare_here(self, transaction: Transaction) -> Transaction:
+        """The same for a relayer that does not prepare, from its rules and the chain API."""
+        gas = (await self.relayers()).gas
+        extra = 0 if transaction.relayer else gas.extra_gas_relayed
+        nonce = transaction.nonce
+        return replaced(
+            transaction,
+            nonce=await self._nonce(transaction.sender) if nonce is None else nonce,
+            relayer=transaction.relayer or await self.relayer_of(transaction.sender),
+            gas_price=max(transaction.gas_price, gas.min_gas_price),
+            gas_limit=transaction.gas_limit + extra,
+        )
+
+    async def _nonce(self, account: str) -> int:
+        if self._chain is None:
+            raise ClientError("the relayer does not prepare transactions: give a chain_api_url, which tells the nonce")
+        return (await self._chain.get(f"/accounts/{account}", _Account)).nonce
+
+    # ---- submissions
+
+    async def relay(self, transaction: Transaction) -> Handle:
+        """Have a signed transaction co-signed, paid for and sent. Raises `Refused` and `Unreachable`."""
+        return _only(await self._submit("relay", [transaction]))
+
+    async def broadcast(self, transaction: Transaction) -> Handle:
+        """Have a fully signed transaction sent; its sender pays. Raises `Refused` and `Unreachable`."""
+        return _only(await self._submit("broadcast", [transaction]))
+
+    async def relay_all(self, transactions: list[Transaction]) -> Submitted:
+        """The same of several, each of which is accepted or refused by itself. Raises `Refused` of them as a whole."""
+        return await self._submit("relay", transactions)
+
+    async def broadcast_all(self, transactions: list[Transaction]) -> Submitted:
+        """The same of several."""
+        return await self._submit("broadcast", transactions)
+
+    async def co_sign(self, transactions: list[Transaction]) -> Signed:
+        """Have transactions co-signed and sent nowhere. Raises `Refused`."""
+        return await self._http.post("/v1/sign", Signed, {"transactions": transactions})
+
+    async def outcome(self, tx_hash: str) -> Outcome | None:
+        """What is known of a transaction by any of its hashes; None: nothing. Raises `Unreachable`."""
+        try:
+            return await self._http.get(f"/v1/transactions/{tx_hash}", Outcome)
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+        if self._chain is None:
+            return None
+        try:
+            known = await self._chain.get(f"/transactions/{tx_hash}", _ChainTransaction)
+        except Refused:
+            return None
+        return Outcome(hash=tx_hash, state=_CHAIN_STATES.get(known.status, "pending"))
+
+    async def _submit(self, action: str, transactions: list[Transaction]) -> Submitted:
+        handles = [Handle(transaction, self) for transaction in transactions]
+        try:
+            await asyncio.gather(*(self.listen(handle.topic, handle) for handle in handles))
+            reply = await self._sent(action, transactions)
+        except BaseException:
+            for handle in handles:
+                self.leave_later(handle.topic, handle)
+            raise
+        if reply is None:
+            return Submitted(handles, [])
+        refused = [
+            Refused(
+                item.reason,
+                code=item.code,
+                detail=item.detail,
+                retry_after=None if item.retry_after_ms is None else item.retry_after_ms / 1000,
+                index=item.index,
+            )
+            for item in reply.failed
+        ]
+        accepted = _accepted(handles, refused, reply)
+        for error in refused:
+            if error.index is not None and 0 <= error.index < len(handles):
+                self.leave_later(handles[error.index].topic, handles[error.index])
+        return Submitted(accepted, refused)
+
+    async def _sent(self, action: str, transactions: list[Transaction]) -> Reply | None:
+        """The reply to a submission; None: it was lost, and the same bytes could not be sent again in time.
+
+        The same bytes are accepted once, so after a lost connection they are sent again.
+        """
+        body = {"action": action} | ({"tx": transactions[0]} if len(transactions) == 1 else {"txs": transactions})
+        tried, waited, was_lost, end = 0, 0.0, False, time.monotonic() + self._patience.seconds
+        while True:
+            link = self._link()
+            try:
+                await link.wait_up(self._timeout if not was_lost else max(0.0, end - time.monotonic()))
+                reply = await link.request(body)
+            except Unreachable:
+                if was_lost:
+                    return None
+                raise
+            except (ConnectionLost, TimeoutError):
+                was_lost = True
+                if time.monotonic() > end:
+                    return None
+                continue
+            refusal = _refused_for_now(reply)
+            pause = None if refusal is None else self._patience.pause(tried, refusal.retry_after, waited)
+            if pause is None:
+                if was_lost and await self._arrived_before(reply, transactions):
+                    return None
+                whole = reply.refusal()
+                if whole is not None:
+                    raise whole
+                return reply
+            tried, waited = tried + 1, waited + pause
+            await asyncio.sleep(pause)
+
+    async def _arrived_before(self, reply: Reply, transactions: list[Transaction]) -> bool:
+        """Whether what is refused now may have been accepted by the attempt whose answer was lost."""
+        for item in reply.failed:
+            if item.code in _AFTER_A_LOSS or item.reason in ("nonce too low", "invalid nonce"):
+                try:
+                    known = await self.outcome(transactions[item.index].client_hash())
+                except ClientError:
+                    return True
+                return known is not None or self._chain is None
+        return False
+
+    # ---- streams
+
+    async def gas_stats(self, *, size: int = 64, policy: Policy = "drop") -> Subscription[GasStats]:
+        """Gas prices of every shard, every 50 ms each."""
+        return cast(Subscription[GasStats], await self.subscribe("gasStats", size=size, policy=policy))
+
+    async def account(self, account: str, *, size: int = 1024, policy: Policy = "drop") -> Subscription[AccountDelta]:
+        """Balances and nonce of an account, after each final block that changed it."""
+        topic = f"address/{account}"
+        return cast(Subscription[AccountDelta], await self.subscribe(topic, size=size, policy=policy))
+
+    async def network_stats(self, *, size: int = 64, policy: Policy = "drop") -> Subscription[NetworkStats]:
+        """The state of the network every 250 ms, over a connection of its own."""
+        listener = _Inbox("networkStats", size, policy)
+        link = self._stats = self._stats or Link(
+            self._http.session, self._ws_url + "/stats", self._timeout, subscribes=False
+        )
+        await link.add("networkStats", listener)
+        return cast(
+            Subscription[NetworkStats], Subscription(listener.mailbox, lambda: link.drop("networkStats", listener))
+        )
+
+    async def subscribe(self, topic: str, *, size: int = 1024, policy: Policy = "drop") -> Subscription[Push]:
+        """Any topic by its name. Raises `Refused` and `Unreachable`."""
+        listener = _Inbox(topic, size, policy)
+        link = self._link_for(topic)
+        await link.add(topic, listener)
+        return Subscription(listener.mailbox, lambda: link.drop(topic, listener))
+
+    async def history(
+        self, *, since_ms: int | None = None, until_ms: int | None = None, resolution: int | None = None
+    ) -> History:
+        """The network's statistics of the past; `resolution` in seconds: 1, 10, 60, 300 or 3600."""
+        asked = {"from": since_ms, "to": until_ms, "resolution": resolution}
+        return await self._http.get("/v1/network-stats/history", History, asked)
+
+    async def listen(self, topic: str, listener: Handle) -> None:
+        """Have a handle hear its topic. Raises `Refused` and `Unreachable`."""
+        for link in self._links:
+            if listener in link.topics.get(topic, ()):
+                await link.subscribe(topic)
+                return
+        await self._link_for(topic).add(topic, listener)
+
+    def leave_later(self, topic: str, listener: Handle) -> None:
+        """Unsubscribe a handle from its topic, without anybody waiting for it."""
+        for link in self._links:
+            if listener in link.topics.get(topic, ()):
+                self._later(link.drop(topic, listener))
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _link(self) -> Link:
+        """A connection for submissions: one that stands, if there is one."""
+        for link in self._links:
+            if link.is_up:
+                return link
+        return self._links[0] if self._links else self._new_link()
+
+    def _link_for(self, topic: str) -> Link:
+        """The connection that has the topic, else one with room for it."""
+        for link in self._links:
+            if topic in link.topics:
+                return link
+        for link in self._links:
+            if link.has_room():
+                return link
+        if len(self._links) < MAX_LINKS:
+            return self._new_link()
+        return min(self._links, key=lambda link: len(link.topics))
+
+    def _new_link(self) -> Link:
+        self._links.append(Link(self._http.session, self._ws_url, self._timeout))
+        return self._links[-1]
+
+
+class _Account(msgspec.Struct):
+    nonce: int
+
+
+class _ChainTransaction(msgspec.Struct):
+    status: str
+
+
+class _Inbox:
+    """Puts what it hears into a mailbox."""
+
+    def __init__(self, topic: str, size: int, policy: Policy) -> None:
+        self._topic = topic
+        self._sequence: int | None = None
+        self.mailbox: Mailbox[Push] = Mailbox(topic, size, policy)
+
+    def heard(self, message: Push) -> None:
+        """A message came; numbered ones tell what was left out before them."""
+        if isinstance(message, NetworkStats):
+            expected, self._sequence = self._sequence, message.sequence + 1
+            if expected is not None and message.sequence > expected:
+                count = message.sequence - expected
+                self.mailbox.missed(Missed(topic=self._topic, why="left out by the service", count=count))
+        self.mailbox.put(message)
+
+    def lost(self, since: float, until: float) -> None:
+        """The connection was away."""
+        self._sequence = None
+        self.mailbox.missed(Missed(topic=self._topic, why="connection lost", since=since, until=until))
+
+    def ended(self, error: Refused) -> None:
+        """The topic is refused now."""
+        self.mailbox.end(error)
+
+
+def _only(submitted: Submitted) -> Handle:
+    if submitted.refused:
+        raise submitted.refused[0]
+    return submitted.handles[0]
+
+
+def _accepted(handles: list[Handle], refused: list[Refused], reply: Reply) -> list[Handle]:
+    """The handles of what was accepted, each with its chain hash."""
+    indices = {error.index for error in refused}
+    accepted = [handle for index, handle in enumerate(handles) if index not in indices]
+    hashes = {item.index: item.hash for item in reply.results}
+    if not hashes:  # of a deployment that does not link them: they are in the order of what was accepted
+        places = [index for index in range(len(handles)) if index not in indices]
+        hashes = dict(zip(places, reply.hashes, strict=False))
+    for index, handle in enumerate(handles):
+        if index not in indices:
+            handle.accepted = True
+            handle.hash = hashes.get(index, handle.hash)
+    return accepted
+
+
+def _refused_for_now(reply: Reply) -> Refused | None:
+    """The refusal, if all of it was refused for reasons that pass."""
+    whole = reply.refusal()
+    if whole is not None:
+        return whole if whole.code in _LATER and whole.retry_after is not None else None
+    if reply.status == "failed" and reply.failed and all(item.code in _LATER for item in reply.failed):
+        waits = [item.retry_after_ms for item in reply.failed if item.retry_after_ms is not None]
+        return Refused(reply.failed[0].reason, retry_after=max(waits) / 1000) if waits else None
+    return None
+
+
+def _wanted(transaction: Transaction) -> dict[str, Any]:
+    """What a wallet knows of a transaction, for `/v1/prepare`."""
+    known = {
+        "sender": transaction.sender,
+        "receiver": transaction.receiver,
+        "value": transaction.value,
+        "data": transaction.data,
+        "nonce": transaction.nonce,
+        "gasLimit": transaction.gas_limit or None,
+        "options": transaction.options,
+        "guardian": transaction.guardian if transaction.options & GUARDED else "",
+        "relayer": transaction.relayer,
+        "senderUsername": transaction.sender_username,
+        "receiverUsername": transaction.receiver_username,
+    }
+    return {
+        name: value for name, value in known.items() if value not in (None, "", 0) or (name == "nonce" and value == 0)
+    }

@@ -1,0 +1,89 @@
+"""The `millrace` command. A verb's module is imported when the verb is used: starting stays fast."""
+
+from __future__ import annotations
+
+import importlib
+from typing import NamedTuple
+
+import click
+
+
+class _Verb(NamedTuple):
+    """Where a command is (`module:attribute`, or a service of `services`), and a line on what it does."""
+
+    home: str
+    summary: str
+
+
+_SERVICES = {
+    "aggregator": "Answer swap quotes over REST.",
+    "relayer": "Co-sign and broadcast transactions; stream their fate.",
+    "notifier": "Take block events from nodes, deliver them to consumers.",
+    "pools": "Collect the pools of all exchanges; list them.",
+    "localnet": "Run a chain in a box, for development and tests.",
+}
+_SECTIONS: dict[str, dict[str, _Verb]] = {
+    "Try it": {
+        "demo": _Verb("system:demo", "Two swaps through everything, on this machine."),
+        "up": _Verb("system:up", "The same system, kept running until Ctrl-C."),
+    },
+    "Trade and look": {
+        "quote": _Verb("quote:quote", "The best swap between two tokens, with its route."),
+        "swap": _Verb("swap:swap", "Make a swap; the relayer pays the gas."),
+        "watch": _Verb("watch:watch", "Gas, network, an account or a transaction, live."),
+        "tokens": _Verb("market:tokens", "Tokens that can be traded, with prices."),
+        "keys": _Verb("keys:keys", "Make, show and check wallets."),
+    },
+    "Run services": {name: _Verb(f"services:{name}", summary) for name, summary in _SERVICES.items()},
+    "Operate": {
+        "policy": _Verb("policy:policy", "What the relayer pays for: look at it, change it."),
+        "config": _Verb("config:config", "Every setting: value, source, type and meaning."),
+        "completion": _Verb("completion:completion", "Completion for bash, zsh and fish."),
+    },
+}
+_VERBS = {name: verb for section in _SECTIONS.values() for name, verb in section.items()}
+
+
+class _Verbs(click.Group):
+    """Commands by name, each imported when it is needed; the help needs none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        verb = _VERBS.get(cmd_name)
+        if verb is None:
+            return None
+        module, _, attribute = verb.home.partition(":")
+        home = importlib.import_module(f"millrace.cli.{module}")
+        found = home.service_command(cmd_name, verb.summary) if module == "services" else getattr(home, attribute)
+        assert isinstance(found, click.Command)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _VERBS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], _VERBS, 1)
+            if near:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(map(len, _VERBS))
+        for title, verbs in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), verb.summary) for name, verb in verbs.items()])
+
+
+@click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="millrace")
+def main() -> None:
+    """Swap routing, sponsored relaying and event delivery for the MultiversX chain.
+
+    \b
+    Exit codes: 0 done; 1 refused, failed or not found; 2 wrong use;
+    3 a service cannot be reached; 4 what became of it is not known.
+    """

@@ -1,0 +1,96 @@
+"""What verbs that ask one thing share: where the services are, one question over HTTP, and how an end is told.
+
+The questions are asked with the standard library: the client's HTTP library takes longer to load than these verbs may
+take in all. Answers are the client's own values.
+"""
+
+from __future__ import annotations
+
+import http.client
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SECONDS = 10.0
+_MAX_BODY = 64 * 1024 * 1024
+
+
+class Ended(click.ClickException):
+    """Refused, failed or not found: the text goes to standard error. (Wrong use has the exit code 2.)"""
+
+    exit_code = 1
+
+
+class Unreached(Ended):
+    """A service cannot be reached."""
+
+    exit_code = 3
+
+
+class NotKnown(Ended):
+    """What became of it is not known."""
+
+    exit_code = 4
+
+
+def _option(name: str, variable: str, default: str, what: str) -> Callable[[F], F]:
+    return click.option(name, envvar=variable, default=default, show_default=True, show_envvar=True, help=what)
+
+
+aggregator_option = _option("--aggregator", "MILLRACE_AGGREGATOR_URL", "http://127.0.0.1:8100", "Its address.")
+relayer_option = _option("--relayer", "MILLRACE_RELAYER_URL", "http://127.0.0.1:8201", "Its REST address.")
+relayer_ws_option = _option("--relayer-ws", "MILLRACE_RELAYER_WS_URL", "ws://127.0.0.1:8200/ws", "Its WebSocket.")
+
+
+def raw(base_url: str, path: str, query: Mapping[str, object]) -> bytes:
+    """The body of an answer. Raises `Ended` where the service refuses or cannot be reached."""
+    texts = {name: str(value) for name, value in query.items() if value is not None}
+    url = f"{base_url.rstrip('/')}{path}" + (f"?{urllib.parse.urlencode(texts)}" if texts else "")
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise Ended(f"{base_url} is no address of a service: it begins with http:// or https://")
+    try:
+        with urllib.request.urlopen(url, timeout=_SECONDS) as response:
+            body: bytes = response.read(_MAX_BODY)
+            return body
+    except urllib.error.HTTPError as error:
+        raise Ended(_words(error)) from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        text = f"{base_url} cannot be reached ({reason}): is the address right, is it running?"
+        raise Unreached(text) from None
+
+
+def get(base_url: str, path: str, query: Mapping[str, object], kind: type[T]) -> T:
+    """An answer as a value. Raises `Ended`."""
+    return decoded(raw(base_url, path, query), kind, base_url)
+
+
+def decoded(body: bytes, kind: type[T], base_url: str) -> T:
+    """The value in a body. Raises `Ended`."""
+    try:
+        return msgspec.json.decode(body, type=kind, strict=False)
+    except msgspec.MsgspecError as error:
+        raise Ended(f"{base_url} answers what this version does not understand: {error}") from None
+
+
+def _words(error: urllib.error.HTTPError) -> str:
+    try:
+        told = msgspec.json.decode(error.read(65_536), type=dict[str, Any]).get("error")
+    except (msgspec.MsgspecError, OSError):
+        told = None
+    later = error.headers.get("Retry-After")
+    return f"{told or f'HTTP {error.code} of {error.url}'}" + (f"; ask again in {later} s" if later else "")
+
+
+def is_terminal() -> bool:
+    """Whether somebody looks: a pipe gets plain lines."""
+    return sys.stdout.isatty()

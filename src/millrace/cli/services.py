@@ -1,0 +1,93 @@
+"""The commands that run a service until it is told to stop, and the verbs of those that have some."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from millrace.runtime.settings import SettingsError, load, parse_overrides
+
+# name -> (settings struct, the module whose `run(settings, stop)` is the service, uses uvloop)
+SERVICES = {
+    "aggregator": ("millrace.aggregator.settings:AggregatorSettings", "millrace.aggregator.app", True),
+    "relayer": ("millrace.relayer.settings:RelayerSettings", "millrace.relayer.app", True),
+    "notifier": ("millrace.notifier.settings:NotifierSettings", "millrace.notifier.app", False),
+    "pools": ("millrace.collector.settings:CollectorSettings", "millrace.collector.app", True),
+    "localnet": ("millrace.localnet.settings:LocalnetSettings", "millrace.localnet.app", False),
+}
+
+
+def _verbs_of(name: str) -> tuple[click.Command, ...]:
+    """What else can be done with a service than to run it."""
+    if name == "relayer":
+        from millrace.relayer.commands import VERBS
+
+        return VERBS
+    if name == "pools":
+        from millrace.cli.market import list_pools
+
+        return (list_pools,)
+    return ()
+
+
+def _shown(field: str, value: object) -> str:
+    """A setting as it may be shown: a secret's presence, never its value."""
+    return "***" if value and "secret" in field else repr(value)
+
+
+def service_command(name: str, summary: str) -> click.Command:
+    struct_path, app_module, uvloop = SERVICES[name]
+    verbs = _verbs_of(name)
+    make = click.group(name, help=summary, invoke_without_command=True) if verbs else click.command(name, help=summary)
+
+    @make
+    @click.option("--config", type=click.Path(path_type=Path), help="TOML file with the settings.")
+    @click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="One setting; repeatable.")
+    @click.option("--log-level", default="info", type=click.Choice(["debug", "info", "warning", "error"]))
+    @click.option("--log-format", default="json", type=click.Choice(["json", "text"]))
+    @click.option("--show-settings", is_flag=True, help="Print the settings that would hold, and end.")
+    @click.option("--parent", type=int, hidden=True, help="End when the process with this id ends.")
+    def command(
+        config: Path | None,
+        pairs: tuple[str, ...],
+        log_level: str,
+        log_format: str,
+        show_settings: bool,
+        parent: int | None,
+    ) -> None:
+        context = click.get_current_context()
+        if context.invoked_subcommand is not None:
+            from millrace.relayer.commands import Given
+
+            context.obj = Given(config, pairs)
+            return
+        from millrace.runtime import logs, process
+
+        if parent is not None:
+            process.die_with_parent(parent)
+        module, _, struct = struct_path.partition(":")
+        kind = getattr(importlib.import_module(module), struct)
+        try:
+            settings = load(name, kind, file=config, overrides=parse_overrides(pairs))
+        except SettingsError as error:
+            raise click.ClickException(str(error)) from error
+        if show_settings:
+            for field in kind.__struct_fields__:
+                click.echo(f"{field} = {_shown(field, getattr(settings, field))}")
+            return
+        logs.configure(name, log_level, json=log_format == "json")
+        run: Callable[[Any, asyncio.Event], Awaitable[None]] = importlib.import_module(app_module).run
+        try:
+            process.run_service(lambda stop: run(settings, stop), uvloop=uvloop)
+        except OSError as error:
+            raise click.ClickException(f"{name} cannot run: {error}") from error
+
+    if isinstance(command, click.Group):
+        for verb in verbs:
+            command.add_command(verb)
+    return command

@@ -1,0 +1,279 @@
+"""The verbs of traders against services in this process: what they print, and every exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from click.testing import CliRunner
+
+from millrace.cli import main
+from millrace.cli.shown import number, to_units, units
+from millrace.cli.watch import sparkline
+from millrace_client import Wallet
+from servers.fake_relayer import FakeRelayer, usual
+
+HOP = {"dex": "JEX", "address": "erd1", "from": "A-1", "to": "B-2", "amountIn": "1500", "amountOut": "3000"}
+SHORT = {"amountInShort": 1.5, "amountOutShort": 30.0}
+SNAPSHOT = {"id": "s", "blockNonce": 7, "timestamp": 1}
+QUOTE = {
+    "txData": "c3dhcA==",
+    "amountOutMin": "2970",
+    "priceImpact": 0.01,
+    "from": "A-1",
+    "to": "B-2",
+    "amountIn": "1500",
+    "amountOut": "3000",
+    "decimalsIn": 3,
+    "decimalsOut": 2,
+    "slippage": 0.01,
+    "rate": 20.0,
+    "optimalityGap": 0.0005,
+    "estimatedGasLimit": 20_000_000,
+    "snapshot": SNAPSHOT,
+    "paths": [{"amountIn": "1500", "amountOut": "3000", **SHORT, "splitPpm": 1_000_000, "swaps": [HOP | SHORT]}],
+}
+TOKEN = {
+    "identifier": "A-1",
+    "name": "Alpha",
+    "ticker": "A",
+    "decimals": 3,
+    "isLp": False,
+    "pools": 2,
+    "priceEgld": 1.0,
+    "priceUsdc": 40.0,
+    "liquidityEgld": 5.0,
+    "liquidityUsdc": 200.0,
+}
+POOL = {
+    "id": "p:1",
+    "dex": "JEX",
+    "kind": "stable",
+    "address": "erd1",
+    "tokens": ["A-1", "B-2"],
+    "state": "active",
+    "reserves": ["1", "2"],
+    "reservesShort": [0.1, 0.2],
+    "tradable": True,
+    "lpSupply": "5",
+    "liquidityEgld": None,
+    "liquidityUsdc": None,
+}
+
+
+class Services(FakeRelayer):
+    """A relayer, and an aggregator that knows one pair."""
+
+    aggregator: str
+
+    async def ask(self, request: web.Request) -> web.Response:
+        match request.path:
+            case "/api/v1/pair-config" if request.query["to"] == "B-2":
+                pair = {"from": "A-1", "to": "B-2", "supported": True, "decimalsIn": 3, "decimalsOut": 2}
+                return web.json_response(pair)
+            case "/api/v1/pair-config":
+                return web.json_response({"from": "A-1", "to": "C", "supported": False, "error": "unknown tokenOut"})
+            case "/api/v1/quote" if request.query.get("amountIn") == "9000":
+                return web.json_response({"error": "simulation failed"}, status=400)
+            case "/api/v1/quote":
+                sender = request.query.get("sender", "")
+                made = {"sender": sender, "receiver": sender, "value": "0", "data": "c3dhcA==", "version": 2}
+                made |= {"gasLimit": 20_000_000, "gasPrice": 10**9, "chainID": "local"}
+                return web.json_response(QUOTE | ({"transaction": made} if sender else {}))
+            case "/api/v1/tokens":
+                return web.json_response({"tokens": [TOKEN], "total": 1, "offset": 0, "limit": 1, "snapshot": SNAPSHOT})
+        return web.json_response({"pools": [POOL], "total": 1, "offset": 0, "limit": 1, "snapshot": SNAPSHOT})
+
+
+@pytest.fixture
+async def services() -> AsyncIterator[Services]:
+    """Both, reached by the environment."""
+    fake = Services()
+    await fake.start()
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", fake.ask)
+    async with TestServer(app) as server:
+        fake.aggregator = str(server.make_url("/"))
+        yield fake
+    await fake.stop()
+
+
+async def run(services: Services, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, output and errors of a command, on another thread."""
+    env = _env(services)
+    result = await asyncio.to_thread(CliRunner().invoke, main, list(arguments), env=env)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def _env(services: Services) -> dict[str, str]:
+    return {
+        "MILLRACE_AGGREGATOR_URL": services.aggregator,
+        "MILLRACE_RELAYER_URL": services.url,
+        "MILLRACE_RELAYER_WS_URL": services.ws_url,
+    }
+
+
+async def test_a_quote(services: Services) -> None:
+    """The route as a tree with share, exchange and amounts, the least, the gap; in a pipe without colours."""
+    code, output, _ = await run(services, "quote", "A-1", "B-2", "1.5")
+    assert code == 0
+    for part in ("1.5 A-1 → 30 B-2", "100 %", "JEX  1.5 A-1 → 30 B-2", "29.7 B-2 (1 % slippage)", "0.05 % more"):
+        assert part in output
+    assert "\x1b" not in output
+    code, output, _ = await run(services, "quote", "A-1", "B-2", "1.5", "--csv")
+    assert output.splitlines()[1] == "A-1,B-2,1500,3000,2970,0.01,0.0005,20000000,7"
+    assert (await run(services, "quote", "A-1", "B-2", "1.5", "--json"))[1].startswith('{"txData"')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("A-1", "C-3", "1"), 1, "unknown tokenOut"),
+        (("A-1", "B-2", "9"), 1, "simulation failed"),
+        (("A-1", "B-2", "1.0001"), 2, "at most 3 decimals"),
+        (("A-1", "B-2", "-1"), 2, "No such option"),
+        (("A-1", "A-1", "1"), 2, "--units"),
+        (("A-1", "B-2", "1", "--aggregator", "http://127.0.0.1:9"), 3, "cannot be reached"),
+        (("A-1", "B-2", "1", "--aggregator", "file:///etc/passwd"), 1, "no address of a service"),
+    ],
+)
+async def test_quotes_that_are_none(services: Services, arguments: tuple[str, ...], code: int, said: str) -> None:
+    """Refused is 1, wrong use 2, not reached 3; the text says what to do and goes to standard error."""
+    ended, output, errors = await run(services, "quote", *arguments)
+    assert (ended, output) == (code, "")
+    assert said in errors
+
+
+async def test_tokens_and_pools(services: Services) -> None:
+    """Tables for people, CSV for programs."""
+    code, output, _ = await run(services, "tokens", "alp")
+    assert code == 0 and "A-1" in output and "40" in output
+    assert (await run(services, "tokens", "--csv"))[1].splitlines()[1] == "A-1,Alpha,3,False,1.0,40.0,200.0,2"
+    code, output, _ = await run(services, "pools", "list")
+    assert code == 0 and "A-1 / B-2" in output
+    assert (await run(services, "pools", "list", "--csv"))[1].splitlines()[1].startswith("p:1,JEX,stable,erd1,A-1 B-2")
+
+
+async def _swap(services: Services, folder: Path, *arguments: str) -> tuple[int, str, str]:
+    (folder / "w.pem").write_text(Wallet(bytes(range(32))).to_pem())
+    return await run(services, "swap", "A-1", "B-2", "1.5", "--key", str(folder / "w.pem"), *arguments)
+
+
+def _told(services: Services, state: str) -> None:
+    """The relayer accepts, and knows this state of whatever it accepted."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request.get("topic", "").startswith("tx-status/"):
+            outcome = {"state": state, "reason": "execution failed", "fee": "5"}
+            services.outcomes[request["topic"].removeprefix("tx-status/")] = outcome
+        return usual(request) | ({"status": "ok"} if "topic" in request else {})
+
+    services.answer = answer
+
+
+async def test_a_swap_is_followed_to_its_end(services: Services, tmp_path: Path) -> None:
+    """On a local chain it is sent, every state is a line, and success is 0, failure 1, and neither in time 4."""
+    _told(services, "fail")
+    swapping = asyncio.create_task(_swap(services, tmp_path))
+    code, output, errors = await swapping
+    assert code == 1 and "accepted as" in output and "fail: execution failed" in output
+    assert "nothing was swapped" in errors
+    _told(services, "success")
+    code, output, _ = await _swap(services, tmp_path)
+    assert code == 0 and "swapped for at least 29.7 B-2" in output
+    _told(services, "pending")
+    code, _, errors = await _swap(services, tmp_path, "--timeout", "1")
+    assert code == 4 and "last known as pending" in errors
+
+
+async def test_other_chains_are_not_touched(services: Services, tmp_path: Path) -> None:
+    """Against another chain nothing is sent unless it is said; --dry-run sends nothing anywhere."""
+    mainnet = {"chainId": "1", "relayers": [], "gas": {}}
+
+    def first_prepare_then(body: dict[str, Any]) -> list[web.Response]:
+        sponsored = {"value": "0", "gasPrice": 10**9, "gasLimit": 1, "chainID": "1", "version": 2, "nonce": 3}
+        wallet = Wallet(bytes(range(32))).address
+        told = {"sponsored": True, "shard": 0, "transaction": sponsored | {"sender": wallet, "receiver": wallet}}
+        return [web.json_response(told), web.json_response(body)]
+
+    services.http = first_prepare_then(mainnet)
+    code, output, _ = await _swap(services, tmp_path)
+    assert code == 0 and "dry run: chain 1" in output
+    code, output, _ = await _swap(services, tmp_path, "--dry-run")
+    assert code == 0 and "dry run" in output
+    assert services.requests == []
+
+
+async def test_a_transaction_is_watched(services: Services) -> None:
+    """`watch tx` ends with the transaction: 0 for success, 1 for failure and for one nobody knows, 4 for no end."""
+    for tx_hash, state in (("aa", "success"), ("bb", "fail"), ("cc", "pending")):
+        services.outcomes[tx_hash] = {"state": state}
+    codes = [(await run(services, "watch", "tx", name, "--timeout", "0"))[0] for name in ("aa", "bb", "cc", "dd")]
+    assert codes == [0, 1, 4, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("gas",), "shard 0: p50 1,000,000,000 p90 3,000,000,000"),
+        (("address", "erd1a"), "block 9  nonce 4  EGLD 7"),
+    ],
+)
+async def test_a_stream_in_a_pipe(services: Services, arguments: tuple[str, ...], line: str) -> None:
+    """In a pipe a stream is plain lines; Ctrl-C ends it with 0."""
+    percentiles = {"p50": 10**9, "p75": 2 * 10**9, "p90": 3 * 10**9}
+    gas = {"type": "gasStats", "data": {"shard": 0, "gasPrice": {"percentiles": percentiles}}}
+    account = {"address": "erd1a", "nonce": 4, "balances": {"EGLD": "7"}, "blockNonce": 9}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "millrace", "watch", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={"PYTHONUNBUFFERED": "1", **_env(services)},
+    )
+    try:
+        await services.until(lambda: bool(services.topics()))
+        await services.push(gas)
+        await services.push({"type": "accountDelta", "data": account})
+        assert process.stdout is not None
+        async with asyncio.timeout(20):
+            assert (await process.stdout.readline()).decode().strip() == line
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(20):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+def test_amounts() -> None:
+    """Amounts are exact in both directions, and never rounded to what was not typed."""
+    assert to_units("1,234.5", 2) == 123_450
+    assert units(10**20 + 1, 18) == "100.000000000000000001"
+    for wrong in ("0", "-1", "1.001", "nan", "x", "inf"):
+        with pytest.raises(click.BadParameter):
+            to_units(wrong, 2)
+    assert [number(value) for value in (None, 0, 1142890.0, 0.00012345678, 7)] == [
+        "-",
+        "0",
+        "1,142,890",
+        "0.000123457",
+        "7",
+    ]
+
+
+def test_a_curve_of_letters() -> None:
+    """The lowest value is the lowest letter, the highest the highest; a flat curve and none are no error."""
+    from collections import deque
+
+    assert sparkline(deque([1.0, 2.0, 3.0])) == "▁▄█"
+    assert sparkline(deque([5.0, 5.0])) == "▁▁"
+    assert sparkline(deque()) == ""

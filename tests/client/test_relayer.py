@@ -1,0 +1,194 @@
+"""Submissions and their handles: lost connections, killed relayers, waits and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from millrace_client import Handle, OutcomeUnknown, Refused, Relayer, Transaction, Unreachable, Wallet
+from millrace_client.messages import RelayerKey, Relayers
+from servers.fake_relayer import FakeRelayer, status_of, usual
+
+WALLET = Wallet(bytes(range(32)))
+TX = Transaction(
+    nonce=1,
+    value="0",
+    receiver=WALLET.address,
+    sender=WALLET.address,
+    gas_price=10**9,
+    gas_limit=50_000,
+    chain_id="local",
+    version=2,
+    signature="00" * 64,
+)
+HASH = TX.client_hash()
+WAIT = 20.0
+
+
+async def test_a_status_resolves_the_handle(service: FakeRelayer, relayer: Relayer) -> None:
+    """The topic is subscribed to before the transaction is sent; the pushed status is the outcome."""
+    handle = await relayer.relay(TX)
+    assert [request["action"] for request in service.requests] == ["subscribe", "relay"]
+    assert handle.accepted and handle.hash == "0" * 64
+    await service.push(status_of(HASH, "fail", reason="execution failed", chainHash="ab"))
+    outcome = await handle.final(WAIT)
+    assert (outcome.state, outcome.reason, outcome.chain_hash) == ("fail", "execution failed", "ab")
+    await service.until(lambda: service.requests[-1]["action"] == "unsubscribe")
+
+
+async def test_what_was_told_meanwhile_is_asked_for(service: FakeRelayer, relayer: Relayer) -> None:
+    """A status that was told while the connection was away is asked for as soon as it is back."""
+    handle = await relayer.relay(TX)
+    service.outcomes[HASH] = {"state": "success", "fee": "7"}
+    await service.stop()
+    await service.start()
+    outcome = await handle.final(WAIT)
+    assert (outcome.state, outcome.fee) == ("success", 7)
+
+
+async def test_a_lost_answer(service: FakeRelayer, relayer: Relayer) -> None:
+    """A submission whose answer was lost is sent again, the same bytes."""
+    lost = []
+
+    def answer(request: dict[str, Any]) -> dict[str, Any] | None:
+        if request["action"] == "relay" and not lost:
+            lost.append(request)
+            service.sockets[-1]._req.transport.abort()
+            return None
+        return usual(request)
+
+    service.answer = answer
+    handle = await relayer.relay(TX)
+    sent = [request["tx"] for request in service.requests if request["action"] == "relay"]
+    assert handle.accepted and len(sent) == 2 and sent[0] == sent[1]
+
+
+async def test_a_refusal_of_what_arrived_before(service: FakeRelayer, relayer: Relayer) -> None:
+    """Sent again and refused as `nonce too low`: the first one had arrived, and its outcome is asked for."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any] | None:
+        if request["action"] != "relay":
+            return usual(request)
+        if len([asked for asked in service.requests if asked["action"] == "relay"]) == 1:
+            service.sockets[-1]._req.transport.abort()
+            return None
+        failed = [{"index": 0, "reason": "nonce too low", "code": "nonce_too_low"}]
+        return {"action": "relay", "status": "failed", "hashes": [], "failed": failed, "results": []}
+
+    service.answer = answer
+    service.outcomes[HASH] = {"state": "success"}
+    handle = await relayer.relay(TX)
+    assert (await handle.final(WAIT)).state == "success"
+
+
+async def test_a_relayer_that_does_not_come_back(service: FakeRelayer) -> None:
+    """Killed between submission and answer, and gone for good: the handle says that nobody could know."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any] | None:
+        if request["action"] == "relay":
+            service.sockets[-1]._req.transport.abort()
+            return None
+        return usual(request)
+
+    service.answer = answer
+    from millrace_client import Patience
+
+    async with Relayer(service.url, service.ws_url, timeout=0.3, patience=Patience(tries=1, seconds=0.3)) as client:
+        handle = await client.relay(TX)
+        assert handle.accepted is None
+        await service.stop()
+        with pytest.raises(OutcomeUnknown) as unknown:
+            await handle.final(0.5)
+    assert unknown.value.hash == HASH
+    assert "acceptance not known" in str(unknown.value)
+
+
+async def test_nothing_was_sent() -> None:
+    """A relayer that cannot be reached at all is `Unreachable`, and no handle pretends otherwise."""
+    async with Relayer("http://127.0.0.1:9", "ws://127.0.0.1:9/ws", timeout=0.3) as client:
+        with pytest.raises(Unreachable, match="cannot be reached"):
+            await client.relay(TX)
+
+
+async def test_refusals(service: FakeRelayer, relayer: Relayer) -> None:
+    """One refused transaction is an exception with reason, code, detail and retry time; of several it is a value."""
+    refusal = {"index": 1, "reason": "fee too high", "code": "fee_too_high", "detail": "cap 5", "retryAfterMs": 1500}
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["action"] != "relay":
+            return usual(request)
+        if "tx" in request:
+            return {"action": "relay", "status": "failed", "failed": [refusal | {"index": 0}], "results": []}
+        return {"action": "relay", "status": "partial", "hashes": ["aa"], "failed": [refusal]}
+
+    service.answer = answer
+    with pytest.raises(Refused) as refused:
+        await relayer.relay(TX)
+    error = refused.value
+    assert (error.reason, error.code, error.detail, error.retry_after) == ("fee too high", "fee_too_high", "cap 5", 1.5)
+    other = msgspec.structs.replace(TX, nonce=2)
+    submitted = await relayer.relay_all([TX, other])
+    assert [handle.hash for handle in submitted.handles] == ["aa"]
+    assert [error.index for error in submitted.refused] == [1]
+
+
+async def test_a_busy_relayer_is_waited_for(service: FakeRelayer, relayer: Relayer) -> None:
+    """`relayer busy` with a time is sent again after it, as often as patience allows."""
+    busy = {"index": 0, "reason": "relayer busy", "code": "relayer_busy", "retryAfterMs": 5}
+    times = [2]
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["action"] == "relay" and times[0]:
+            times[0] -= 1
+            return {"action": "relay", "status": "failed", "failed": [busy]}
+        return usual(request)
+
+    service.answer = answer
+    assert (await relayer.relay(TX)).accepted
+    times[0] = 100
+    with pytest.raises(Refused, match="relayer busy"):
+        await relayer.relay(TX)
+    assert times[0] == 100 - 4
+
+
+async def test_http_waits_as_told(service: FakeRelayer, relayer: Relayer) -> None:
+    """429 and 503 are asked again after `Retry-After`; a wait beyond patience is raised with its time; 400 is not."""
+    later = {"Retry-After": "0"}
+    service.http = [web.json_response({"error": "busy"}, status=status, headers=later) for status in (429, 503)]
+    assert (await relayer.relayers()).chain_id == "local"
+    service.http = [web.json_response({"error": "rate limit exceeded"}, status=429, headers={"Retry-After": "60"})]
+    with pytest.raises(Refused, match="rate limit") as refused:
+        await relayer.relayers()
+    assert (refused.value.retry_after, refused.value.status) == (60.0, 429)
+    service.http = [web.json_response({"error": "no"}, status=400)]
+    with pytest.raises(Refused, match="no"):
+        await relayer.relayers()
+
+
+async def test_a_transaction_is_prepared(service: FakeRelayer, relayer: Relayer) -> None:
+    """What the relayer tells is what is signed; what it would not sponsor is refused in its words."""
+    assert (await relayer.prepare(msgspec.structs.replace(TX, nonce=None))).nonce == 3
+    told = {"sponsored": False, "shard": 1, "reason": "fee too high", "code": "fee_too_high", "retryAfterMs": 10}
+    service.http = [web.json_response(told)]
+    with pytest.raises(Refused, match="fee too high"):
+        await relayer.prepare(TX)
+
+
+async def test_a_relayer_that_does_not_prepare(service: FakeRelayer) -> None:
+    """Where a deployment has no `/v1/prepare`, the given rules name the relayer and add the gas."""
+    key = RelayerKey(shard=WALLET.public[-1] % 3, address="erd1relayer")
+    rules = Relayers(chain_id="1", shard_rule="modulo", relayers=[key])
+    service.http = [web.Response(status=404)]
+    async with Relayer(service.url, service.ws_url, relayers=rules) as client:
+        prepared = await client.prepare(TX)
+    assert (prepared.relayer, prepared.gas_limit, prepared.nonce) == ("erd1relayer", 100_000, 1)
+
+
+async def test_a_service_that_acknowledges_nothing(service: FakeRelayer, relayer: Relayer) -> None:
+    """The interface promises no answer to `subscribe`: without one the transaction is sent all the same."""
+    service.answer = lambda request: None if request["action"] == "subscribe" else usual(request)
+    handle: Handle = await relayer.relay(TX)
+    assert handle.accepted

@@ -1,0 +1,116 @@
+"""Subscriptions: reconnecting, what was missed, bounds, and many of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from millrace_client import Missed, Refused, Relayer, SlowReader
+from millrace_client.mailbox import Mailbox
+from millrace_client.messages import AccountDelta, NetworkStats
+from servers.fake_relayer import FakeRelayer, usual
+
+WAIT = 20.0
+
+
+def delta(nonce: int) -> dict[str, Any]:
+    return {"type": "accountDelta", "data": {"address": "erd1a", "nonce": nonce, "balances": {"EGLD": "5"}}}
+
+
+def stats(sequence: int) -> dict[str, Any]:
+    parts = {"network": {}, "blocks": {}, "mempool": {}, "validators": {}, "health": {}}
+    return {"type": "networkStats", "schemaVersion": "1.1.0", "sequence": sequence, "ts": 0, "data": parts}
+
+
+async def test_a_lost_connection_is_said(service: FakeRelayer, relayer: Relayer) -> None:
+    """After a lost connection the topic is subscribed to again, and `Missed` stands where messages may be missing."""
+    async with await relayer.account("erd1a") as account:
+        await service.push(delta(1))
+        await service.until(lambda: len(service.sockets) == 1)
+        first = await account.next(WAIT)
+        assert isinstance(first, AccountDelta) and first.data.balances == {"EGLD": 5}
+        await service.stop()
+        await service.start()
+        missed = await account.next(WAIT)
+        assert isinstance(missed, Missed) and missed.why == "connection lost"
+        assert missed.since is not None and missed.until is not None and missed.since <= missed.until
+        assert service.topics() == ["address/erd1a"] * 2
+        await service.push(delta(2))
+        second = await account.next(WAIT)
+        assert isinstance(second, AccountDelta) and second.data.nonce == 2
+    assert service.requests[-1] == {"action": "unsubscribe", "topic": "address/erd1a", "requestId": "3"}
+
+
+async def test_numbers_left_out_are_said(service: FakeRelayer, relayer: Relayer) -> None:
+    """A jump of `sequence` comes as a `Missed` with how many; a connection of its own begins anew."""
+    subscription = await relayer.network_stats()
+    await service.until(lambda: len(service.stats) == 1)
+    for sequence in (4, 5, 8):
+        await service.stats[0].send_json(stats(sequence))
+    seen = [await subscription.next(WAIT) for _ in range(4)]
+    assert [item.sequence for item in seen if isinstance(item, NetworkStats)] == [4, 5, 8]
+    assert isinstance(seen[2], Missed) and seen[2].count == 2
+    await subscription.close()
+
+
+async def test_a_topic_that_is_refused(service: FakeRelayer, relayer: Relayer) -> None:
+    """A refused topic is an exception; one refused when the connection is back ends the subscription with it."""
+    service.answer = lambda request: {"action": "subscribe", "status": "fail", "reason": "unknown topic", "code": "u"}
+    with pytest.raises(Refused, match="unknown topic"):
+        await relayer.subscribe("nonsense")
+    service.answer = usual
+    account = await relayer.account("erd1a")
+    service.answer = lambda request: {"action": "subscribe", "status": "fail", "reason": "not any more", "code": "u"}
+    await service.stop()
+    await service.start()
+    with pytest.raises(Refused, match="not any more"):
+        await account.next(WAIT)
+
+
+async def test_what_cannot_be_read_ends_nothing(service: FakeRelayer, relayer: Relayer) -> None:
+    """Messages of unknown kinds and broken ones are passed over."""
+    async with await relayer.account("erd1a") as account:
+        await service.push({"type": "somethingNew", "data": 1})
+        await service.push({"type": "accountDelta"})
+        await service.push(delta(9))
+        message = await account.next(WAIT)
+        assert isinstance(message, AccountDelta) and message.data.nonce == 9
+
+
+async def test_more_topics_than_a_connection_holds(service: FakeRelayer, relayer: Relayer) -> None:
+    """Beyond what a connection may hold and ask for, another one is made."""
+    subscriptions = await asyncio.gather(*(relayer.account(f"erd1{number}") for number in range(130)))
+    assert len(service.sockets) == 3
+    assert sorted(service.topics()) == sorted(f"address/erd1{number}" for number in range(130))
+    assert len(subscriptions) == 130
+
+
+async def test_a_slow_reader_by_policy() -> None:
+    """`drop` counts what went, `latest` keeps the newest in silence, `close` ends with `SlowReader`."""
+    dropping: Mailbox[int] = Mailbox("t", 2, "drop")
+    for number in range(5):
+        dropping.put(number)
+    assert await dropping.get() == Missed(topic="t", why="reader too slow", count=3)
+    assert [await dropping.get(), await dropping.get()] == [3, 4]
+    latest: Mailbox[int] = Mailbox("t", 9, "latest")
+    for number in range(5):
+        latest.put(number)
+    assert await latest.get() == 4
+    closing: Mailbox[int] = Mailbox("t", 2, "close")
+    for number in range(5):
+        closing.put(number)
+    assert [await closing.get(), await closing.get()] == [0, 1]
+    with pytest.raises(SlowReader):
+        await closing.get()
+
+
+async def test_what_is_missed_twice_is_said_once() -> None:
+    """Two lost connections without a message in between are one span; a full mailbox does not forget it."""
+    mailbox: Mailbox[int] = Mailbox("t", 1, "drop")
+    mailbox.missed(Missed(topic="t", why="connection lost", since=1.0, until=2.0))
+    mailbox.missed(Missed(topic="t", why="connection lost", since=3.0, until=4.0))
+    mailbox.put(1)
+    assert await mailbox.get() == Missed(topic="t", why="connection lost", since=1.0, until=4.0)
+    assert await mailbox.get() == 1
