@@ -86,7 +86,9 @@ class Writer:
         """What the thread is to write, in order; `None` is the end."""
         self._kept: list[_Change] = []
         self._later: list[_Change] = []
-        """Changes nobody waits for; they go along with the next that somebody does."""
+        """Changes of this turn of the loop, and such that nobody waits for; they go along with the next that somebody
+        does."""
+        self._hands_over_soon = False
         self._later_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._made = self._over = 0
@@ -114,7 +116,9 @@ class Writer:
         done = self._loop.create_future()
         self._made += 1
         self._later.append(_Change(writes, done))
-        self._hand_over()
+        if not self._hands_over_soon:
+            self._hands_over_soon = True
+            self._loop.call_soon(self._hand_over)  # with what others change in the same moment: each wakes the thread
         await done
 
     def change(self, *writes: Write) -> None:
@@ -136,6 +140,7 @@ class Writer:
         await asyncio.to_thread(self._thread.join)
 
     def _hand_over(self) -> None:
+        self._hands_over_soon = False
         if self._later:
             later, self._later = self._later, []
             self._queue.put(later)
