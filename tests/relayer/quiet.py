@@ -34,6 +34,6 @@ def quiet_events() -> tuple[Events, list[AddressTopic]]:
             return True
 
     journal = Journal(Path("never-opened"))
-    journal.change = lambda write: None  # type: ignore[method-assign]
+    journal.change = lambda *writes: None  # type: ignore[method-assign]
     lifecycle = Lifecycle(NETWORK, journal)
     return Events(NETWORK, Tracker(), AccountBook(), lifecycle, Publisher(), Statistics(NETWORK)), published

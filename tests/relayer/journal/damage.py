@@ -14,7 +14,7 @@ import msgspec
 from relayer_support import transfer, wallet, with_identity
 
 from millrace.chain.transaction import client_hash, to_proto
-from millrace.relayer.journal import audit, memory, outcomes, programmes
+from millrace.relayer.journal import audit, memory, outcomes, programmes, submissions
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.submissions import Record
 
@@ -45,14 +45,11 @@ def over(nonce: int) -> Callable[[sqlite3.Connection], None]:
     assert item.relayer is not None
 
     def write(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "UPDATE submissions SET state = 'finished', cost = '7', ended_ms = 5000 WHERE sender = ? AND nonce = ?",
-            (item.sender, nonce),
-        )
+        submissions.end(connection, [(item.sender, nonce, item.client_hash, "finished", "7", 5000)])
         audit.write(connection, [(5000, "settle", item.relayer or b"", item.sender, nonce, item.client_hash, 7)])
         programmes.end(connection, item.client_hash, 7, 5000)
         outcomes.write(
-            connection, outcomes.Outcome(item.client_hash, 5000, item.relayer or b"", item.sender, None, 7, False)
+            connection, [outcomes.Outcome(item.client_hash, 5000, item.relayer or b"", item.sender, None, 7, False)]
         )
 
     return write

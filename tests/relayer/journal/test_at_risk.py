@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from typing import Any
 
@@ -57,12 +56,8 @@ async def test_row_11_write_off_is_one_step(world: Any) -> None:
     ask = "SELECT (SELECT COUNT(*) FROM write_offs), (SELECT COUNT(*) FROM audit WHERE event = 'write-off')"
     seen, really = [service.journal.read(ask)[0]], service.journal.change
 
-    def one_by_one(write: Any) -> None:
-        def look(connection: sqlite3.Connection) -> None:
-            write(connection)
-            seen.append(connection.execute(ask).fetchone())
-
-        really(look)
+    def one_by_one(*writes: Any) -> None:
+        really(*writes, lambda connection: seen.append(connection.execute(ask).fetchone()))
 
     service.journal.change = one_by_one
     service.policy_keeper.write_off()

@@ -54,9 +54,12 @@ STEPS = {
     "sign": lambda c: submissions.take_signatures(c, [(row(n).sender, n, b"%064d" % n) for n in range(4)]),
     "sign one": lambda c: submissions.take_signatures(c, [(row(1).sender, 1, b"%064d" % 1)]),
     "audit": lambda c: audit.write(c, [(1, "reserve", b"r", b"s", nonce, b"c", 10**20) for nonce in range(40)]),
-    "outcome": lambda c: outcomes.write(c, OUTCOME),
+    "outcome": lambda c: outcomes.write(c, [OUTCOME, OUTCOME]),
     "forget outcomes": lambda c: outcomes.prune(c, 10),
     "cursor": lambda c: c.execute("INSERT OR REPLACE INTO meta VALUES ('cursor', (SELECT count(*) FROM audit))"),
+    "end": lambda c: submissions.end(
+        c, [(row(n).sender, n, row(n).client_hash, "finished", "7", 9) for n in range(1, 40, 2)]
+    ),
     "over": lambda c: c.execute(
         "UPDATE submissions SET state = 'superseded', cost = '0', ended_ms = 9 WHERE nonce < 2"
     ),

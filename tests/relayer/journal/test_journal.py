@@ -117,6 +117,28 @@ async def test_a_row_that_took_the_place_of_another_has_not_ended(journal: Journ
     assert [record.client_hash for record in journal.open_records()] == [row(1, b"other").client_hash]
 
 
+def end(record: Record, state: str) -> tuple[bytes, int, bytes, str, str | None, int | None]:
+    return record.sender, record.nonce, record.client_hash, state, "0", 5000
+
+
+async def test_an_end_finds_the_row_that_goes_in_with_it(journal: Journal) -> None:
+    """A nonce that passes while its row is being written ends the row; another payload finds it over, or refuses."""
+    first, second = asyncio.ensure_future(journal.append([row(1)])), asyncio.ensure_future(journal.append([row(2)]))
+    await asyncio.sleep(0)
+    journal.ended([end(row(1), "superseded"), end(row(2), "superseded")], [])
+    third = asyncio.ensure_future(journal.append([row(2, b"other"), row(3)]))
+    await asyncio.sleep(0)
+    journal.ended([end(row(3), "dropped"), end(row(4), "dropped")], [])
+    await asyncio.gather(first, second, third)
+    await journal.flush()
+    states = journal.read("SELECT nonce, state, client_hash FROM submissions ORDER BY nonce")
+    assert states == [
+        (1, "superseded", row(1).client_hash),
+        (2, "journalled", row(2, b"other").client_hash),
+        (3, "dropped", row(3).client_hash),
+    ]
+
+
 async def test_reopened_file_has_everything(tmp_path: Path) -> None:
     """Rows and cursor survive; a file of another version is refused with what to do."""
     path = tmp_path / "journal.sqlite"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -76,11 +75,7 @@ async def test_while_the_disk_fails_so_many_wait_and_no_more(journal: Journal, m
     assert (len(queued), start.noting, start.left_out) == (3, 3, 8)
     assert not is_free(start, sender(4), 11, 7) and is_free(start, sender(4), 12, 7), "not noted: no more is signed"
 
-    def write(connection: sqlite3.Connection) -> None:
-        for change in queued:
-            change(connection)
-
-    journal.change(write)
+    journal.change(*queued)
     await journal.flush()
     start.note(sender(4), 7)
     assert (start.noting, start.left_out) == (1, 8)

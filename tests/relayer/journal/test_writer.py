@@ -16,7 +16,7 @@ from millrace.relayer.journal import chain
 from millrace.relayer.journal import writer as writer_module
 from millrace.relayer.journal.chain import Chain, Chained, Kind, Link
 from millrace.relayer.journal.mark import NOTHING, Mark
-from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken, Writer
+from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken, Rows, Write, Writer
 
 WRITER = "ab" * 16
 KINDS = (Kind("word", "words", (), ("{}id", "{}word")),)
@@ -288,3 +288,53 @@ async def test_one_write_of_the_mark_for_a_group(disk: Disk, monkeypatch: pytest
     assert disk.words() == list("abcdefgh") and len(written) == 1
     await disk.writer.commit(lambda _: None)
     assert len(written) == 1
+
+
+def put(connection: sqlite3.Connection, rows: list[str]) -> None:
+    connection.executemany("INSERT INTO words (word) VALUES (?)", [(word,) for word in rows])
+
+
+def shout(connection: sqlite3.Connection, rows: list[str]) -> None:
+    connection.executemany("UPDATE words SET word = upper(word) WHERE word = ?", [(word,) for word in rows])
+
+
+async def test_rows_go_in_together(disk: Disk) -> None:
+    """Rows of one statement are written at once, in their order, but for what another change has to find or to miss."""
+    calls: list[list[str]] = []
+
+    def note(_: sqlite3.Connection, rows: list[str]) -> None:
+        calls.append(rows)
+
+    def rows(*texts: str) -> Rows:
+        return Rows(note, "notes", texts)
+
+    for text in "abc":
+        disk.writer.change(Rows(put, "words", [text]), rows(text))
+    disk.writer.change(word("d"))
+    disk.writer.change(rows("d"), rows("e"))
+    await disk.writer.commit(rows("f"))
+    assert disk.words() == list("abcd") and calls == [["a", "b", "c"], ["d", "e", "f"]]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from(["put", "shout", "other"]), st.sampled_from("abc")), max_size=12))
+async def test_together_or_one_by_one_is_the_same(tmp_path: Path, steps: list[tuple[str, str]]) -> None:
+    """Whatever goes together, a statement finds of its table what came before it, and nothing of what came later."""
+    seen = []
+    for together in (True, False):
+        disk = Disk(tmp_path / "file.sqlite")
+        writes: list[Write] = []
+        for step, letter in steps:
+            part = Rows(put if step == "put" else shout, "words", [letter])
+            writes.append(
+                (lambda c, w=letter: c.execute("DELETE FROM words WHERE word = ?", w)) if step == "other" else part
+            )  # type: ignore[misc]
+        try:
+            for change in [writes] if together else [[write] for write in writes]:
+                await disk.writer.commit(*change)
+        except JournalError:
+            seen.append(None)  # a word that is there already: none of them together, the others one by one
+        else:
+            seen.append(disk.words())
+        await disk.close()
+    assert seen[0] == seen[1]

@@ -38,6 +38,8 @@ class Subscriptions(Generic[Client]):
         self._clients: dict[Topic, dict[Client, _Status]] = {}
         self._unanswered: OrderedDict[_Status, tuple[float, Client, TxStatusTopic]] = OrderedDict()
         self._answered: OrderedDict[_Status, tuple[float, Client, TxStatusTopic]] = OrderedDict()
+        self._next_end = 0.0
+        """None of them ends before."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -85,10 +87,14 @@ class Subscriptions(Generic[Client]):
 
     def expire(self, now: float) -> None:
         """End every subscription whose time is over."""
+        if now < self._next_end:
+            return
+        self._next_end = now + STATUS_SECONDS
         for waiting in (self._unanswered, self._answered):
             while waiting:
                 due, client, topic = next(iter(waiting.values()))
                 if due > now:
+                    self._next_end = min(self._next_end, due)
                     break
                 self._remove(client, topic)
 

@@ -25,7 +25,7 @@ from millrace.relayer.journal.checkpoints import Checkpoints
 from millrace.relayer.journal.mark import Mark
 from millrace.relayer.journal.submissions import Cosigned, Record
 from millrace.relayer.journal.versions import UnknownVersion, bring_up_to_date
-from millrace.relayer.journal.writer import JournalError, NonceTaken, Write, Writer
+from millrace.relayer.journal.writer import JournalError, NonceTaken, Rows, Write, Writer
 
 log = logging.getLogger(__name__)
 
@@ -144,24 +144,23 @@ class Journal:
             for row in records
             if row.relayer is not None
         ]
-
-        def write(connection: sqlite3.Connection) -> None:
-            if rows.insert(connection, records) != len(records):
-                raise NonceTaken("a nonce of this sender is taken")
-            audit.write(connection, lines)
-            if charges:
-                programmes.write(connection, charges)
-
+        writes = [Rows(_insert, "submissions", records), Rows(audit.write, "audit", lines)]
+        if charges:
+            writes.append(Rows(programmes.write, "programme_charges", charges))
         self.records += len(records)
-        await self._open_writer().commit(write)
+        await self._open_writer().commit(*writes)
 
-    def change(self, write: Write) -> None:
-        """Make a change as soon as the disk takes it, after those before it. Never refused."""
-        self._open_writer().change(write)
+    def change(self, *writes: Write) -> None:
+        """Make a change as soon as the disk takes it, all its parts or none, after those before it. Never refused."""
+        self._open_writer().change(*writes)
 
     def cosigned(self, signed: Sequence[Cosigned]) -> None:
         """Keep relayer signatures, see `change`."""
-        self.change(lambda connection: rows.take_signatures(connection, signed))
+        self.change(Rows(rows.take_signatures, "signatures", signed))
+
+    def ended(self, ends: Sequence[rows.End], lines: Sequence[audit.Line], *further: Write) -> None:
+        """Keep how submissions ended, and what came of their fees, see `change`."""
+        self.change(Rows(rows.end, "submissions", ends), Rows(audit.write, "audit", lines), *further)
 
     def keep_cursor(self, sequence: int) -> None:
         """Remember up to which event of the hub nothing need be read again.
@@ -280,6 +279,11 @@ def transaction_of(record: Record) -> Transaction:
             f"the transaction of {address.encode(record.sender)} with nonce {record.nonce} cannot be read ({error}). "
             f"{memory.WHAT_TO_DO}"
         ) from None
+
+
+def _insert(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
+    if rows.insert(connection, records) != len(records):
+        raise NonceTaken("a nonce of this sender is taken")
 
 
 def drop_write_off(connection: sqlite3.Connection, client_hash: bytes) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from millrace.chain.address import is_contract
-from millrace.relayer.journal.chain import Kind
+from millrace.relayer.journal.chain import Kind, content, tell
 from millrace.relayer.rules.policy import CallName, Target
 
 SCHEMA = """
@@ -31,7 +32,13 @@ KIND = Kind(
     "outcomes",
     ("{}client_hash", "{}relayer", "{}sender", "{}contract"),
     ("{}time_ms", "{}function", "{}cost", "{}failed"),
+    told=True,
 )
+
+OUTCOMES_AT_ONCE = 32
+
+_Row = tuple[bytes, int, bytes, bytes, bytes | None, str | None, str, int]
+"""The values of a row."""
 
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 
@@ -48,16 +55,34 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     failed: bool
 
 
-def write(connection: sqlite3.Connection, outcome: Outcome) -> None:
-    """Append an outcome; the caller commits."""
-    contract, function = outcome.call or (None, None)
-    connection.execute(
-        "INSERT OR IGNORE INTO outcomes VALUES (?,?,?,?,?,?,?,?)",
-        (
-            outcome.client_hash, outcome.time_ms, outcome.relayer, outcome.sender, contract, function,
-            str(outcome.cost), int(outcome.failed),
-        ),
+def write(connection: sqlite3.Connection, outcomes: Sequence[Outcome]) -> None:
+    """Append outcomes, where there is none of the transaction yet; the caller commits."""
+    for start in range(0, len(outcomes), OUTCOMES_AT_ONCE):
+        part = outcomes[start : start + OUTCOMES_AT_ONCE]
+        rows = {item.client_hash: _row(item) for item in reversed(part)}  # the first of each is the one that stays
+        values = [value for row in rows.values() for value in row]
+        there = connection.execute(_insert(len(rows)), values).fetchall()
+        tell(connection, len(there), [_content(rows[client_hash]) for (client_hash,) in there])
+
+
+def _row(item: Outcome) -> _Row:
+    contract, function = item.call or (None, None)
+    return (
+        item.client_hash, item.time_ms, item.relayer, item.sender, contract, function, str(item.cost), int(item.failed)
     )  # fmt: skip
+
+
+def _content(row: _Row) -> bytes:
+    """What `KIND` keeps of a row."""
+    client_hash, time_ms, relayer, sender, contract, function, cost, failed = row
+    return content(("outcome", client_hash, relayer, sender, contract, time_ms, function, cost, failed))
+
+
+@lru_cache(OUTCOMES_AT_ONCE)
+def _insert(count: int) -> str:
+    """The statement that appends so many outcomes and answers with those that are new."""
+    rows = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * count)
+    return f"INSERT INTO outcomes VALUES {rows} ON CONFLICT DO NOTHING RETURNING client_hash"
 
 
 def since(read: Read, time_ms: int) -> list[Outcome]:

@@ -114,6 +114,8 @@ RELAYER_SIGNATURE = 67
 
 Cosigned = tuple[bytes, int, bytes]
 """Sender and nonce of a transaction, and its relayer's signature."""
+End = tuple[bytes, int, bytes, str, str | None, int | None]
+"""Sender, nonce and client hash of what is over, its state, what it cost, and when that was, in ms."""
 
 COLUMNS = "sender, nonce, client_hash, tx, kind, relayer, fee, cost, ip, created_ms, state, broadcast"
 STATE = "iif(state = 'journalled' AND signature IS NOT NULL, 'signed', state)"
@@ -142,6 +144,16 @@ def _insert(count: int) -> str:
 def _keep(count: int) -> str:
     """The statement that keeps the signatures of so many `Cosigned`, where their rows are there."""
     return f"INSERT INTO signatures SELECT id, column3 {_there(count)}"
+
+
+@lru_cache(ROWS_AT_ONCE)
+def _end(count: int) -> str:
+    """The statement that writes so many `End`s."""
+    return (
+        "UPDATE submissions SET state = column4, cost = column5, ended_ms = column6 "
+        f"FROM (VALUES {', '.join(['(?, ?, ?, ?, ?, ?)'] * count)}) "
+        "WHERE sender = column1 AND nonce = column2 AND client_hash = column3"
+    )
 
 
 def _there(count: int) -> str:
@@ -228,6 +240,13 @@ def _keep_part(connection: sqlite3.Connection, part: Sequence[Cosigned]) -> None
     if kept < len(part):  # the rows of the others are gone
         part = connection.execute(f"SELECT column1, column2, column3 {_there(len(part))}", values).fetchall()
     tell(connection, kept, [content(("signature", sender, signature, nonce)) for sender, nonce, signature in part])
+
+
+def end(connection: sqlite3.Connection, ends: Sequence[End]) -> None:
+    """Say of rows that they are over."""
+    for start in range(0, len(ends), ROWS_AT_ONCE):
+        part = ends[start : start + ROWS_AT_ONCE]
+        connection.execute(_end(len(part)), [value for item in part for value in item])
 
 
 def misnamed(connection: sqlite3.Connection) -> tuple[bytes, int] | None:

@@ -10,9 +10,9 @@ import asyncio
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from millrace.relayer.journal.chain import Chain
 from millrace.relayer.journal.mark import Mark
@@ -24,7 +24,21 @@ RETRY_SECONDS = 0.5
 LAZY_SECONDS = 0.01
 """A change nobody waits for is written with the next group, or by itself when none was written for so long."""
 
-Write = Callable[[sqlite3.Connection], None]
+
+class Rows(NamedTuple):
+    """Rows for a table; those of all changes of a commit go in together: each statement is a turn with the interpreter.
+
+    They wait for the end of the commit, for another statement about the same table, or for a change that is no `Rows`.
+    Those of different tables may not depend on each other.
+    """
+
+    write: Callable[[sqlite3.Connection, list[Any]], object]
+    """A function of a module: what is the same function is one statement."""
+    table: str
+    rows: Sequence[Any]
+
+
+Write = Callable[[sqlite3.Connection], object] | Rows
 
 
 class JournalError(Exception):
@@ -44,7 +58,7 @@ class _DiskError(JournalError):
 
 
 class _Change(NamedTuple):
-    write: Write
+    writes: tuple[Write, ...]
     done: asyncio.Future[None] | None
     """Who waits for it; what nobody waits for is tried again when the disk fails."""
 
@@ -72,7 +86,9 @@ class Writer:
         """What the thread is to write, in order; `None` is the end."""
         self._kept: list[_Change] = []
         self._later: list[_Change] = []
-        """Changes nobody waits for; they go along with the next that somebody does."""
+        """Changes of this turn of the loop, and such that nobody waits for; they go along with the next that somebody
+        does."""
+        self._hands_over_soon = False
         self._later_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._made = self._over = 0
@@ -91,26 +107,28 @@ class Writer:
         """Changes not yet on disk."""
         return self._made - self._over
 
-    async def commit(self, write: Write) -> None:
-        """Make a change; returns when it is on disk. Raises `JournalError`, then none of it is there."""
+    async def commit(self, *writes: Write) -> None:
+        """Make a change, in parts; returns when all is on disk. Raises `JournalError`, then none of it is there."""
         if self.waiting >= MAX_WAITING:
             raise JournalFull("the journal's disk is too slow")
         if self.is_stuck:
             raise JournalError(self.failed or "the mark cannot be written")
         done = self._loop.create_future()
         self._made += 1
-        self._later.append(_Change(write, done))
-        self._hand_over()
+        self._later.append(_Change(writes, done))
+        if not self._hands_over_soon:
+            self._hands_over_soon = True
+            self._loop.call_soon(self._hand_over)  # with what others change in the same moment: each wakes the thread
         await done
 
-    def change(self, write: Write) -> None:
-        """Make a change with the next group; the caller does not wait for the disk. Never refused."""
+    def change(self, *writes: Write) -> None:
+        """Make a change, in parts, with the next group; the caller does not wait for the disk. Never refused."""
         if not self._later:
             self._later_since = self._loop.time()
             if self._timer is None:
                 self._timer = self._loop.call_later(LAZY_SECONDS, self._look)
         self._made += 1
-        self._later.append(_Change(write, None))
+        self._later.append(_Change(writes, None))
 
     async def close(self) -> None:
         """Write what waits, then close the file."""
@@ -122,6 +140,7 @@ class Writer:
         await asyncio.to_thread(self._thread.join)
 
     def _hand_over(self) -> None:
+        self._hands_over_soon = False
         if self._later:
             later, self._later = self._later, []
             self._queue.put(later)
@@ -163,7 +182,7 @@ class Writer:
 
     def _write(self, group: list[_Change]) -> None:
         """Commit a group; if it fails as a whole, each alone, so that a bad one fails alone. Keep what can wait."""
-        error = self._try([change.write for change in group])
+        error = self._try([write for change in group for write in change.writes])
         results: list[JournalError | None] = [error] * len(group)
         if error is not None and len(group) > 1:
             results = self._one_by_one(group)
@@ -181,7 +200,7 @@ class Writer:
         results: list[JournalError | None] = []
         for change in group:
             last = results[-1] if results else None
-            results.append(last if isinstance(last, _DiskError) else self._try([change.write]))
+            results.append(last if isinstance(last, _DiskError) else self._try(change.writes))
         return results
 
     def _try(self, writes: Sequence[Write]) -> JournalError | None:
@@ -192,8 +211,7 @@ class Writer:
         try:
             connection.execute("BEGIN IMMEDIATE")
             self._chain.begin()
-            for write in writes:
-                write(connection)
+            _make(connection, writes)
             is_sealed = self._chain.seal()
             connection.execute("COMMIT")
         except Exception as error:  # whatever a change does, the thread that writes everybody's must live on
@@ -228,6 +246,30 @@ class Writer:
             if text != self.failed:
                 log.error("journal commit failed", extra={"error": text})
         self.failed = next((str(error) for error in errors if isinstance(error, _DiskError)), None)
+
+
+def _make(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
+    """Make changes in their order, as far as it matters."""
+    gathered: dict[str, tuple[Callable[[sqlite3.Connection, list[Any]], object], list[Any]]] = {}
+
+    def put() -> None:
+        for write_rows, rows in gathered.values():
+            write_rows(connection, rows)
+        gathered.clear()
+
+    for write in writes:
+        if not isinstance(write, Rows):
+            put()
+            write(connection)
+            continue
+        there = gathered.get(write.table)
+        if there is not None and there[0] is not write.write:
+            put()
+            there = None
+        if there is None:
+            there = gathered[write.table] = (write.write, [])
+        there[1].extend(write.rows)
+    put()
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from millrace.relayer.ledger.fair_shares import Rule, Share, Shares
-from millrace.relayer.ledger.windows import DAY, HOUR, MINUTE, Charge, Window
+from millrace.relayer.ledger.windows import DAY, HOUR, MINUTE, Charge, Window, add_to_all, shrink_in_all
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules.policy import Budget, CallName, Quotas, Strangers
@@ -306,8 +306,7 @@ class Budgets:
                     self._shares.use((purse.key, purse.address), purse.share)
             self._latest = purse
         charge, account = Charge(fee, now), purse.account
-        for window in purse.charged:
-            window.add(charge)
+        add_to_all(purse.charged, charge)
         if who.receiver is not None and receiver is not None:
             self._receivers.use(who.receiver, receiver)
             receiver.window.add(charge)
@@ -338,8 +337,7 @@ class Budgets:
             purse.sender.at_risk_sign_only -= charge.amount
             if purse.ip is not None:
                 purse.ip.at_risk_sign_only -= charge.amount
-        for window in purse.charged:
-            window.shrink(charge, charge.amount - actual, now)
+        shrink_in_all(purse.charged, charge, charge.amount - actual, now)
         if reservation.receiver is not None:
             reservation.receiver.window.shrink(charge, charge.amount - actual, now)
         for share in (purse.share, reservation.by_receiver, reservation.by_function):

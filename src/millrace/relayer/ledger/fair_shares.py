@@ -10,7 +10,7 @@ from collections import OrderedDict
 
 import msgspec
 
-from millrace.relayer.ledger.windows import DAY, HOUR, MINUTE, Charge, Window
+from millrace.relayer.ledger.windows import DAY, HOUR, MINUTE, Charge, Window, add_to_all, shrink_in_all
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules.policy import Budget, CallName
@@ -32,16 +32,14 @@ class Share:
 
     def take(self, charge: Charge, sign_only: bool) -> None:
         """A reservation holds so much from now on."""
-        for window in self.windows:
-            window.add(charge)
+        add_to_all(self.windows, charge)
         self.at_risk += charge.amount
         if sign_only:
             self.at_risk_sign_only += charge.amount
 
     def close(self, charge: Charge, actual: int, now: float, sign_only: bool) -> None:
         """The reservation is over, and cost `actual`."""
-        for window in self.windows:
-            window.shrink(charge, charge.amount - actual, now)
+        shrink_in_all(self.windows, charge, charge.amount - actual, now)
         self.at_risk -= charge.amount
         if sign_only:
             self.at_risk_sign_only -= charge.amount

@@ -14,11 +14,11 @@ from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction, early_hashes
 from millrace.relayer.blocks.facts import BlockFacts
-from millrace.relayer.journal import at_risk, audit, programmes
+from millrace.relayer.journal import at_risk, programmes
 from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
 from millrace.relayer.journal.recovery import SafeStart
 from millrace.relayer.journal.submissions import Record, origin_of, origin_text
-from millrace.relayer.journal.writer import JournalError
+from millrace.relayer.journal.writer import JournalError, Write
 from millrace.relayer.ledger import checks
 from millrace.relayer.ledger.accounts import Account
 from millrace.relayer.ledger.fates import FateBook
@@ -407,21 +407,14 @@ class Lifecycle:
         if state != "finished":
             self.fates.over(entry, "written off" if written_off else state, None, None)
         # What was written off may still run: as it has not ended, its row is never pruned and keeps its nonce taken.
-        ended, row = None if written_off else self._wall_ms(), _row(entry)
-
-        def write(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                f"UPDATE submissions SET state = ?, cost = ?, ended_ms = ? WHERE {_ROW}",
-                (state, None if cost is None else str(cost), ended, *row),
-            )
-            if line is not None:
-                audit.write(connection, [line])
-            if charged is not None:
-                programmes.end(connection, entry.client_hash, charged, at)
-            if written_off:
-                drop_write_off(connection, entry.client_hash)
-
-        self._journal.change(write)
+        ended = None if written_off else at
+        end = (*_row(entry), state, None if cost is None else str(cost), ended)
+        further: list[Write] = []
+        if charged is not None:
+            further.append(lambda connection: programmes.end(connection, entry.client_hash, charged, at))
+        if written_off:
+            further.append(lambda connection: drop_write_off(connection, entry.client_hash))
+        self._journal.ended([end], [] if line is None else [line], *further)
 
     def _written_off_is_over(self, item: WrittenOffFee) -> None:
         """Its nonce is used: its row may be forgotten like any other."""

@@ -20,6 +20,7 @@ from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.journal import Journal, transaction_of
 from millrace.relayer.journal.outcomes import Outcome
 from millrace.relayer.journal.submissions import Record, origin_of
+from millrace.relayer.journal.writer import Rows
 from millrace.relayer.ledger.balances import LAG_SECONDS, Balances
 from millrace.relayer.ledger.budget import Budgets, Reservation, Spender, Undecided
 from millrace.relayer.ledger.inflight import Entry
@@ -290,7 +291,7 @@ class Sponsor:
             self.budgets.decide(followed.undecided, now, failed=failed)
         elif failed:  # the receiver's shard was heard of first: what its sender's will charge is lost already
             self.budgets.lose(outcome.relayer, outcome.cost, now, Spender(outcome.relayer, outcome.sender))
-        self._journal.change(lambda connection: outcomes.write(connection, outcome))
+        self._journal.change(Rows(outcomes.write, "outcomes", [outcome]))
 
     def nonce_used(self, sender: bytes, nonce: int, *, surely_another: bool) -> list[WrittenOffFee]:
         """The chain is past a nonce: what was written off below it cannot run any more.
