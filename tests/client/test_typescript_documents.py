@@ -9,7 +9,7 @@ CLIENT = Path(__file__).parents[2] / "clients" / "typescript"
 
 
 def test_its_documents_are_those_of_the_services() -> None:
-    """`spec/` holds the documents as they are made now, and no others; else run scripts/documents.py, then npm run generate."""
+    """`spec/` holds the documents as they are made now; where not: scripts/documents.py, then `npm run generate`."""
     spec = importlib.util.spec_from_file_location("documents", CLIENT / "scripts" / "documents.py")
     assert spec is not None
     assert spec.loader is not None

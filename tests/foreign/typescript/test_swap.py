@@ -51,7 +51,8 @@ EXTENSION = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:
   addEventListener("message", async ({ data: { target, type, data } }) => {
     if (target !== "erdw-inpage") return;
     const wallet = await signer;
-    const answer = type === "connect" ? { address: wallet.address } : await Promise.all(data.transactions.map((tx) => wallet.sign(tx)));
+    const sign = () => Promise.all(data.transactions.map((tx) => wallet.sign(tx)));
+    const answer = type === "connect" ? { address: wallet.address } : await sign();
     postMessage({ target: "erdw-contentScript", type: type + "Response", data: answer }, location.origin);
   });
 </script>
