@@ -57,7 +57,7 @@ const commands = {
   },
   /** The first update that the transaction made, or that one may have been missed. */
   async account() {
-    return await items(kept.account, 1, (item) => item.type === "missed" || item.data.nonce > 0);
+    return await items(kept.account, 1, (item) => item.type === "missed" || PAIR.to in item.data.balances);
   },
   async refused() {
     const outcome = await millrace.send(
