@@ -82,10 +82,15 @@ async def opened(url: str, folder: Path) -> AsyncIterator[Page]:
 
 
 async def _port(file: Path) -> int:
+    """Where the browser listens, as soon as it has said so in its profile."""
     async with asyncio.timeout(PATIENCE):
-        while not (file.exists() and file.read_text().strip()):
+        while not (text := _text(file)):
             await asyncio.sleep(0.05)
-    return int(file.read_text().split()[0])
+    return int(text.split()[0])
+
+
+def _text(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
 
 
 @asynccontextmanager

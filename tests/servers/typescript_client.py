@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from millrace.chain.address import encode
 from millrace.chain.keys import KeyPair
@@ -108,3 +110,51 @@ async def node(arguments: Sequence[str], folder: Path, **environment: str) -> tu
             await process.wait()
     assert process.returncode is not None
     return process.returncode, output.decode()
+
+
+class Worker:
+    """A Node process that answers one line with one line, until it is closed."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def ask(self, command: str) -> Any:
+        """What the command answers. Its exception is an assertion here."""
+        self.say(command)
+        return await self.answer()
+
+    def say(self, command: str) -> None:
+        """Ask without waiting."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(command.encode() + b"\n")
+
+    async def answer(self) -> Any:
+        """The next answer, within 120 s."""
+        assert self._process.stdout is not None
+        async with asyncio.timeout(120):
+            line = await self._process.stdout.readline()
+        answer = json.loads(line or '{"error": "the process has ended"}')
+        assert "error" not in answer, answer["error"]
+        return answer["answer"]
+
+
+@asynccontextmanager
+async def at_work(script: Path, folder: Path, **environment: str) -> AsyncIterator[Worker]:
+    """Node with this script, in a folder where the client is installed."""
+    shutil.copy(script, folder)
+    process = await asyncio.create_subprocess_exec(
+        "node",
+        "--disable-warning=ExperimentalWarning",
+        script.name,
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=2**24,
+    )
+    try:
+        yield Worker(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()

@@ -92,7 +92,7 @@ test("more than 64 topics take a second connection", async () => {
 
 test("a service that does not acknowledge topics is used all the same", async () => {
   service.control = () => undefined;
-  relayer = new Relayer("http://127.0.0.1:1", service.url, { timeoutMs: 50, attempts: 1 });
+  relayer = new Relayer("http://127.0.0.1:1", service.url, { timeoutMs: 50, attempts: 6 });
   const gas = await relayer.subscribe("gasStats");
   service.push({ type: "gasStats", data: { shard: 0 } });
   assert.equal((await value(gas)).data.shard, 0);

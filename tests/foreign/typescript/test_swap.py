@@ -18,16 +18,14 @@ LONGEST = 15
 """Lines that a swap may take."""
 
 
-def block(kind: str) -> str:
-    """The README's first block of this kind."""
-    found = re.search(rf"```{kind}\n(.*?)```", (CLIENT / "README.md").read_text(), re.DOTALL)
-    assert found
-    return found[1]
+def blocks(kind: str) -> list[str]:
+    """The README's blocks of this kind."""
+    return re.findall(rf"```{kind}\n(.*?)```", (CLIENT / "README.md").read_text(), re.DOTALL)
 
 
 async def test_the_swap_in_node(installed: Path, system: System) -> None:
     """The README's lines, in a folder with the package alone, swap what they say; the relayer pays."""
-    lines = block("js")
+    lines = blocks("js")[0]
     assert len([line for line in lines.splitlines() if line.strip()]) <= LONGEST
     key = await system.wallet()
     (installed / "wallet.pem").write_text(key.to_pem())
@@ -42,6 +40,22 @@ async def test_the_swap_in_node(installed: Path, system: System) -> None:
     assert balances["EGLD"] == 0
 
 
+async def test_the_other_examples(installed: Path, system: System) -> None:
+    """The README's further lines run as they stand, after the first ones up to the signer."""
+    swap, rest, hub = blocks("js")
+    key = await system.wallet()
+    (installed / "wallet.pem").write_text(key.to_pem())
+    start = swap[: swap.index("const { quote")]
+    (installed / "rest.mjs").write_text(system.here(start + rest + "millrace.close();"))
+    (installed / "hub.mjs").write_text(system.here(hub))
+    code, output = await node(["--disable-warning=ExperimentalWarning", "rest.mjs"], installed)
+    assert code == 0, output
+    assert output.startswith("success erd1"), output
+    code, output = await node(["hub.mjs"], installed)
+    assert code == 0, output
+    assert "SaveBlock" in output
+
+
 EXTENSION = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,">
 <script>
   // A stand-in for the wallet's browser extension: its message protocol, with a key of this test.
@@ -51,7 +65,8 @@ EXTENSION = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:
   addEventListener("message", async ({ data: { target, type, data } }) => {
     if (target !== "erdw-inpage") return;
     const wallet = await signer;
-    const answer = type === "connect" ? { address: wallet.address } : await Promise.all(data.transactions.map((tx) => wallet.sign(tx)));
+    const sign = () => Promise.all(data.transactions.map((tx) => wallet.sign(tx)));
+    const answer = type === "connect" ? { address: wallet.address } : await sign();
     postMessage({ target: "erdw-contentScript", type: type + "Response", data: answer }, location.origin);
   });
 </script>
@@ -60,7 +75,7 @@ EXTENSION = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:
 
 async def test_the_swap_in_a_page(installed: Path, system: System, tmp_path: Path) -> None:
     """The README's module script swaps in Chromium, with the extension's protocol for signing; the relayer pays."""
-    lines = block("html")
+    (lines,) = blocks("html")
     assert len([line for line in lines.splitlines() if line.strip()]) <= LONGEST
     key = await system.wallet(shard=1)
     site = tmp_path / "site"

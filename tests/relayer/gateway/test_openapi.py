@@ -42,6 +42,21 @@ def test_messages_are_described_by_their_types() -> None:
     assert "p2pDedupRatio1m" in schemas["Health"]["properties"]
 
 
+def test_what_a_client_branches_on_is_named() -> None:
+    """Every status has its words, and each request that may carry an API key says that a wrong one gets 401."""
+    schemas = openapi.asyncapi()["components"]["schemas"]
+    words = {
+        "TopicReply": ["ok"],
+        "FailReply": ["fail"],
+        "SubmissionReply": ["completed", "failed", "partial"],
+        "StatusData": ["fail", "success"],
+    }
+    assert {name: sorted(schemas[name]["properties"]["status"]["enum"]) for name in words} == words
+    assert schemas["ResultItem"]["properties"]["state"]["enum"] == ["pending"]
+    paths = openapi.openapi()["paths"]
+    assert all("401" in path["post"]["responses"] for path in paths.values() if "post" in path)
+
+
 async def test_served(world: Any) -> None:
     """Both documents are served by the service itself."""
     await world.start(key_files=())

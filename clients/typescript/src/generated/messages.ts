@@ -66,7 +66,8 @@ export interface components {
          */
         TopicReply: {
             action: string;
-            status: string;
+            /** @enum {unknown} */
+            status: "ok";
             topic: string;
             requestId?: string | number;
         };
@@ -76,7 +77,8 @@ export interface components {
          */
         FailReply: {
             action: string | null;
-            status: string;
+            /** @enum {unknown} */
+            status: "fail";
             reason: string;
             code: string;
             topic?: string;
@@ -90,7 +92,8 @@ export interface components {
          */
         SubmissionReply: {
             action: string;
-            status: string;
+            /** @enum {unknown} */
+            status: "completed" | "failed" | "partial";
             hashes: string[];
             failed: components["schemas"]["FailedItem"][];
             results: components["schemas"]["ResultItem"][];
@@ -119,7 +122,8 @@ export interface components {
             topic?: string;
             topicRefused?: string;
             sdkHash?: string;
-            state?: string;
+            /** @enum {unknown} */
+            state?: "pending";
         };
         /**
          * StatusMessage
@@ -136,7 +140,8 @@ export interface components {
          */
         StatusData: {
             hash: string;
-            status: string;
+            /** @enum {unknown} */
+            status: "fail" | "success";
             reason?: string;
             chainHash?: string;
         };

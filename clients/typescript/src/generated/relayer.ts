@@ -78,6 +78,15 @@ export interface paths {
                         "application/json": components["schemas"]["ErrorBody"];
                     };
                 };
+                /** @description The API key is nobody's. */
+                401: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
                 /** @description Too large. */
                 413: {
                     headers: {
@@ -152,6 +161,15 @@ export interface paths {
                 };
                 /** @description Refused. */
                 400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description The API key is nobody's. */
+                401: {
                     headers: {
                         [name: string]: unknown;
                     };
@@ -319,6 +337,15 @@ export interface paths {
                         "application/json": components["schemas"]["ErrorBody"];
                     };
                 };
+                /** @description The API key is nobody's. */
+                401: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
                 /** @description Too large. */
                 413: {
                     headers: {
@@ -388,6 +415,15 @@ export interface paths {
                 };
                 /** @description Refused. */
                 400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description The API key is nobody's. */
+                401: {
                     headers: {
                         [name: string]: unknown;
                     };
@@ -658,7 +694,8 @@ export interface components {
             topic?: string;
             topicRefused?: string;
             sdkHash?: string;
-            state?: string;
+            /** @enum {unknown} */
+            state?: "pending";
         };
         /**
          * SubmissionReply
@@ -666,7 +703,8 @@ export interface components {
          */
         SubmissionReply: {
             action: string;
-            status: string;
+            /** @enum {unknown} */
+            status: "completed" | "failed" | "partial";
             hashes: string[];
             failed: components["schemas"]["FailedItem"][];
             results: components["schemas"]["ResultItem"][];
@@ -777,7 +815,8 @@ export interface components {
          */
         RelayReply: {
             action: string;
-            status: string;
+            /** @enum {unknown} */
+            status: "completed" | "failed" | "partial";
             hashes: string[];
             failed: components["schemas"]["FailedItem"][];
             results: components["schemas"]["RelayedItem"][];
@@ -794,7 +833,8 @@ export interface components {
             topic?: string;
             topicRefused?: string;
             sdkHash?: string;
-            state?: string;
+            /** @enum {unknown} */
+            state?: "pending";
             transaction?: components["schemas"]["TransactionReply"];
         };
         /**

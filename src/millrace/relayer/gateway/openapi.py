@@ -98,6 +98,7 @@ def openapi() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "millrace relayer", "version": version("millrace")},
+        "servers": [{"url": "/", "description": "The service that serves this document"}],
         "paths": {
             "/v1/relayers": {"get": _look("Whom to name as relayer, and on what terms.", _json("RelayersReply"))},
             "/v1/prepare": {
@@ -167,7 +168,7 @@ def _post(summary: str, answer: str, question: str = "Transactions") -> dict[str
     return {
         "summary": summary,
         "requestBody": {"required": True, "content": _json(question)},
-        "responses": {"200": done} | _errors(),
+        "responses": {"200": done, "401": _answer(_STRANGER, _json("ErrorBody"))} | _errors(),
     }
 
 
@@ -187,6 +188,7 @@ def _history() -> dict[str, Any]:
     }
 
 
+_STRANGER = "The API key is nobody's."
 _READY = {"200": "Submissions are taken.", "503": "Not now."}
 _HISTORY = {
     "type": "object",

@@ -6,7 +6,7 @@ an unknown number is null.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -16,6 +16,7 @@ from millrace.relayer.protocol import reasons, strict_json
 from millrace.relayer.protocol.reasons import Reason, Refused
 
 RequestId = str | int
+SubmissionStatus = Literal["completed", "partial", "failed"]
 MAX_REQUEST_ID = 256
 _LONGEST_NUMBER = 10**MAX_REQUEST_ID
 MAX_ECHO = 128
@@ -213,7 +214,7 @@ class TopicReply(msgspec.Struct, frozen=True, rename="camel"):
     """A control message was carried out."""
 
     action: str
-    status: str
+    status: Literal["ok"]
     topic: str
     request_id: RequestId | UnsetType = UNSET
 
@@ -222,7 +223,7 @@ class FailReply(msgspec.Struct, frozen=True, rename="camel"):
     """A control message or a whole submission was refused."""
 
     action: str | None
-    status: str
+    status: Literal["fail"]
     reason: str
     code: str
     topic: str | UnsetType = UNSET
@@ -256,7 +257,7 @@ class ResultItem(msgspec.Struct, frozen=True, rename="camel"):
     """Why `autoSubscribe` did not subscribe to it."""
     sdk_hash: str | UnsetType = UNSET
     """With an empty field for that signature, as the official JavaScript SDK computes it; of what names a relayer."""
-    state: str | UnsetType = UNSET
+    state: Literal["pending"] | UnsetType = UNSET
     """`pending`: accepted, and to be co-signed and sent as soon as there is a signing process again."""
 
 
@@ -264,7 +265,7 @@ class SubmissionReply(msgspec.Struct, frozen=True, rename="camel"):
     """The outcome of `relay`, `broadcast` and `POST /v1/broadcast`."""
 
     action: str
-    status: str
+    status: SubmissionStatus
     """`completed`: all accepted; `partial`: some; `failed`: none."""
     hashes: list[str]
     failed: list[FailedItem]
@@ -308,7 +309,7 @@ def failed_item(index: int, reason: Reason) -> FailedItem:
     return FailedItem(index, reason.reason, reason.code, _or_unset(reason.retry_after_ms), _or_unset(reason.detail))
 
 
-def submission_status(accepted: int, refused: int) -> str:
+def submission_status(accepted: int, refused: int) -> SubmissionStatus:
     """`completed`, `partial` or `failed`."""
     if not refused:
         return "completed"
@@ -326,7 +327,7 @@ class StatusData(msgspec.Struct, frozen=True, rename="camel"):
     """The fate of a transaction; `hash` is the one subscribed to, `chainHash` the other one if they differ."""
 
     hash: str
-    status: str
+    status: Literal["success", "fail"]
     reason: str | UnsetType = UNSET
     chain_hash: str | UnsetType = UNSET
 

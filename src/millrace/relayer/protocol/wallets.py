@@ -116,7 +116,7 @@ class RelayReply(msgspec.Struct, frozen=True, rename="camel"):
     """The outcome of `POST /v1/relay`, as that of `relay`."""
 
     action: str
-    status: str
+    status: messages.SubmissionStatus
     hashes: list[str]
     failed: list[FailedItem]
     results: list[RelayedItem]
