@@ -256,7 +256,7 @@ def wide_round(
                     out, edge, looked = best_of_pair(net, used, k, have)
                     work += looked
                     taken = ww.taken[h, u, slot] + room.share[edge] if room.strict and edge >= 0 else 0.0
-                    if taken > after:
+                    if taken > left:
                         continue
                     if ends:
                         if out > best:
