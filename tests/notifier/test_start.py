@@ -36,7 +36,7 @@ asyncio.run(main())
 print(json.dumps(seen))
 """
 LATE = ["aiohttp", "millrace.notifier.operators"]
-NOT_AT_ALL = ["asyncpg", "aio_pika", "aiormq", "azure", "redis", "Crypto", "numpy", "numba", "uvloop"]
+NOT_AT_ALL = ["asyncpg", "aio_pika", "aiormq", "azure", "redis", "Crypto", "numpy", "uvloop"]
 
 
 def test_modules_of_a_start(tmp_path: Path) -> None:

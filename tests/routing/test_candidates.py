@@ -8,27 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace.routing import net as nets
-from millrace.routing.candidates import Search, largest_from, list_candidates
-from millrace.routing.jit import kernel
-from millrace.routing.net import Edges, Net
+from millrace.routing.candidates import largest_from, list_candidates
+from millrace.routing.net import Edges
 from millrace.routing.spot import SpotGraph
-from millrace.routing.work import LISTED, PAIRS, Work, make_work
+from millrace.routing.work import LISTED, PAIRS, make_work
 
 A, B, C, D, LEAF = range(5)
 POOLS = [(A, B, 2.0, 0.8), (B, C, 2.0, 0.8), (A, D, 1.0, 0.7), (D, C, 4.0, 0.7), (C, LEAF, 1.0, 0.8)]
 """Two tokens, the price of the first in the second, and what the fee leaves: the way over D keeps less of all."""
-
-
-@kernel
-def keep(w: Work, start: int, count: int, wanted: int) -> int:
-    """`largest_from`, which is no function of its own."""
-    return largest_from(w, start, count, wanted)
-
-
-@kernel
-def list_above(net: Net, w: Work, q: Search, floor: float) -> None:
-    """`list_candidates`, which is no function of its own."""
-    list_candidates(net, w, q, floor)
 
 
 def graph() -> nets.Graph:
@@ -50,7 +37,7 @@ def test_pairs_on_routes_above_the_floor_are_listed(sink: int, part: float, sold
     net, work = made.net, make_work(5, len(made.original))
     index = {f"T{k}": k for k in range(5)}
     q = SpotGraph(index, made, []).search("T0", f"T{sink}", 10)
-    list_above(net, work, q, part * q.top)
+    list_candidates(net, work, q, part * q.top)
     pairs = work.l_pair[: work.n[PAIRS]]
     listed = set(zip(work.l_from[: len(pairs)].tolist(), net.pdst[pairs].tolist(), strict=True))
     assert listed >= sold
@@ -66,7 +53,7 @@ def test_the_best_candidates_are_kept_in_their_order(scores: list[int], start: i
     before = list(range(100, 100 + start))
     work.c_score[: start + len(scores)] = before + scores
     work.c_edge[: start + len(scores)] = range(start + len(scores))
-    count = keep(work, start, len(scores), wanted)
+    count = largest_from(work, start, len(scores), wanted)
     assert count == min(len(scores), wanted)
     kept = work.c_edge[start : start + count].tolist()
     assert kept == sorted(set(kept))

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from millrace.dex.market import DictMarket
-from millrace.routing.calls import call
 from millrace.routing.candidates import Search
 from millrace.routing.inorder import Order, arrange, make_order, ordered
 from millrace.routing.kernelsearch import KernelSearch, Limits
@@ -48,9 +47,7 @@ def arranged(seed: int, pools: int, noise: float, curved: float = 0.0) -> Iterat
         edges, _, _ = router._wide.quick(search, HOPS)
         if edges:
             path = np.array(edges, np.int32)
-            yield Arranged(
-                router, search, path, order, within, call(arrange, net, within, order, search, path, len(path))
-            )
+            yield Arranged(router, search, path, order, within, arrange(net, within, order, search, path, len(path)))
 
 
 MARKETS = pytest.mark.parametrize(
@@ -80,8 +77,8 @@ def test_best_rates_in_an_order_are_final(seed: int, pools: int, noise: float, c
     """One pass finds rates that no pair betters, and the path the order was made from is no better than the best."""
     for case in arranged(seed, pools, noise, curved):
         within, order, search = case.within, case.order, case.search
-        assert call(is_closed, within, int(search.sources[0]), False, order.ahead)
-        assert call(is_closed, within, search.sink, True, order.behind)
+        assert is_closed(within, int(search.sources[0]), False, order.ahead)
+        assert is_closed(within, search.sink, True, order.behind)
         assert case.top >= np.prod(case.router._graph.net.rate[case.path]) * (1.0 - 1e-12)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millrace.routing.jit import kernel
 from millrace.routing.linear import Matrix, add_entry, clear, factor_solve, inverse_norm, make_matrix
 from millrace.routing.net import Floats, Ints
 
@@ -14,7 +13,6 @@ ROWS = 150
 SPARSE = make_matrix(ROWS)  # one for all examples, as a solver has: nothing of an earlier one may shine through
 
 
-@kernel
 def fill(m: Matrix, size: int, rows: Ints, columns: Ints, weights: Floats) -> None:
     """A weighted Laplacian plus the identity."""
     clear(m, size)
@@ -24,12 +22,6 @@ def fill(m: Matrix, size: int, rows: Ints, columns: Ints, weights: Floats) -> No
         m.h[rows[k], rows[k]] += weights[k]
         m.h[columns[k], columns[k]] += weights[k]
         add_entry(m, rows[k], columns[k], -weights[k])
-
-
-@kernel
-def norm(m: Matrix, last: int, x: Floats) -> float:
-    """`inverse_norm`, which is no function of its own."""
-    return inverse_norm(m, last, x)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -53,4 +45,4 @@ def test_sparse_solutions_are_those_of_dense_algebra(size: int, edges: int, seed
     assert np.allclose(dense @ x, wanted, rtol=1e-9, atol=1e-9)
     last = int(rng.integers(0, size))
     sparse = np.where(np.arange(size) <= last, rng.normal(size=size) * (rng.random(size) < 0.2), 0.0)
-    assert np.isclose(norm(SPARSE, last, sparse.copy()), sparse @ np.linalg.solve(dense, sparse), rtol=1e-8)
+    assert np.isclose(inverse_norm(SPARSE, last, sparse.copy()), sparse @ np.linalg.solve(dense, sparse), rtol=1e-8)

@@ -10,31 +10,12 @@ import pytest
 
 from millrace.routing import net as nets
 from millrace.routing.edge import edge_gain, edge_slope
-from millrace.routing.jit import kernel
-from millrace.routing.net import Floats, Net
+from millrace.routing.net import Net
 from millrace.routing.parts import Parts, divide, make_parts, total_output
 from millrace.routing.synthetic import make_market
 from millrace.routing.venue import CurveCache, list_edges
 
 HOPS = 4
-
-
-@kernel
-def outputs(net: Net, used: Floats, x: Parts, count: int) -> float:
-    """`total_output` for Python."""
-    return total_output(net, used, x, count)
-
-
-@kernel
-def slope(net: Net, e: int, d: float) -> tuple[float, float]:
-    """`edge_slope` for Python."""
-    return edge_slope(net, e, d)
-
-
-@kernel
-def gain(net: Net, e: int, before: float, d: float) -> float:
-    """`edge_gain` for Python."""
-    return edge_gain(net, e, before, d)
 
 
 def market(seed: int, curved: float) -> Net:
@@ -82,11 +63,11 @@ def test_slopes_are_those_of_the_outputs(curved: float) -> None:
     for e in range(net.src.size):
         for part in (0.0, 0.003, 0.2, 0.7):
             d, step = part * room(net, e), 1e-6 * room(net, e)
-            rate, falls = slope(net, e, d)
-            assert gain(net, e, d, step) / step == pytest.approx(rate, rel=1e-3)
-            following, _ = slope(net, e, d + step)
+            rate, falls = edge_slope(net, e, d)
+            assert edge_gain(net, e, d, step) / step == pytest.approx(rate, rel=1e-3)
+            following, _ = edge_slope(net, e, d + step)
             assert following == pytest.approx(rate * (1.0 - falls * step), rel=1e-4)
-    assert slope(net, 0, 0.0)[0] == pytest.approx(net.rate[0], rel=1e-6)
+    assert edge_slope(net, 0, 0.0)[0] == pytest.approx(net.rate[0], rel=1e-6)
 
 
 @pytest.mark.parametrize("curved", [0.0, 0.6])
@@ -100,12 +81,12 @@ def test_moving_a_part_from_one_path_to_another_gains_nothing(seed: int, curved:
         count = int(np.count_nonzero(x.length))
         amount = 0.3 * min(room(net, int(e)) for p in range(count) for e in x.paths[p, : x.length[p]])
         x.flow[:count] = amount / count
-        before = outputs(net, used, x, count)
+        before = total_output(net, used, x, count)
         value = divide(net, used, x, count, amount, 1e-13, 400)
         assert value >= before
         assert x.flow[:count].sum() == pytest.approx(amount, rel=1e-10)
         assert min(x.flow[:count]) >= 0.0
-        assert value == pytest.approx(outputs(net, used, x, count), rel=1e-12)
+        assert value == pytest.approx(total_output(net, used, x, count), rel=1e-12)
         assert not used.any()
         flows = x.flow[:count].copy()
         for i, j in itertools.permutations(range(count), 2):
@@ -114,4 +95,4 @@ def test_moving_a_part_from_one_path_to_another_gains_nothing(seed: int, curved:
                 moved = flows[j] * part
                 x.flow[i] += moved
                 x.flow[j] -= moved
-                assert outputs(net, used, x, count) <= value * (1.0 + 1e-6)
+                assert total_output(net, used, x, count) <= value * (1.0 + 1e-6)

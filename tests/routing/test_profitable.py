@@ -12,7 +12,6 @@ from millrace.routing import net as nets
 from millrace.routing.candidates import Search
 from millrace.routing.columns import generate, marginal
 from millrace.routing.find import SLOTS, find
-from millrace.routing.jit import kernel
 from millrace.routing.moves import make_moves
 from millrace.routing.net import Graph, Net
 from millrace.routing.pathsearch import find_single, make_path_work
@@ -23,12 +22,6 @@ from millrace.routing.spot import SpotGraph
 from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.routing.venue import CurveCache, list_edges, sort_out
 from millrace.routing.work import MAX_EDGES, PAIRS, Work, make_work
-
-
-@kernel
-def level_of(net: Net, w: Work, q: Search) -> float:
-    """`marginal`, which is no function of its own."""
-    return marginal(net, w, q)
 
 
 def market(pools: int, seed: int, curved: float = 0.0) -> tuple[SpotGraph, Graph, list[tuple[str, str, int]]]:
@@ -59,7 +52,7 @@ def test_every_pair_that_earns_at_the_prices_is_listed(pools: int, seed: int, cu
         if not q.closed:
             continue
         generate(net, work, q)
-        list_profitable(net, work, q, level_of(net, work, q))
+        list_profitable(net, work, q, marginal(net, work, q))
         listed = set(work.l_pair[: work.n[PAIRS]].tolist())
         price, paid = relaxed(net, work, q)
         source = np.repeat(np.arange(net.core.size), np.diff(net.pptr))

@@ -7,18 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace.routing.candidates import about_largest
-from millrace.routing.jit import kernel
 from millrace.routing.ranking import nth_largest
-from millrace.routing.work import Work, make_work
+from millrace.routing.work import make_work
 
 numbers = st.lists(st.floats(-1e9, 1e9) | st.sampled_from([0.0, 1.0]), min_size=1, max_size=60)
 WORK = make_work(1, 100)
-
-
-@kernel
-def choose(w: Work, count: int, wanted: int) -> int:
-    """`about_largest`, which is no function of its own."""
-    return about_largest(w, count, wanted)
 
 
 @settings(deadline=None)
@@ -41,7 +34,7 @@ def test_the_largest_candidates_are_kept_but_for_near_ties(scores: list[float], 
     wanted = data.draw(st.integers(1, len(scores)))
     WORK.c_score[: len(scores)] = scores
     WORK.c_edge[: len(scores)] = range(len(scores))
-    kept = WORK.c_edge[: choose(WORK, len(scores), wanted)].tolist()
+    kept = WORK.c_edge[: about_largest(WORK, len(scores), wanted)].tolist()
     assert kept == sorted(set(kept))
     assert len(kept) == wanted
     least = max(min(scores[k] for k in kept), max(scores) * 2.0**-30)

@@ -15,8 +15,7 @@ from millrace.dex.stable import StablePool
 from millrace.routing import net as nets
 from millrace.routing.curve import crypto_knots, sampled_knots, stable_knots
 from millrace.routing.edge import edge_out
-from millrace.routing.jit import kernel
-from millrace.routing.net import Edges, Graph, Knots, Net
+from millrace.routing.net import Edges, Graph, Knots
 from millrace.routing.router import Limits, Router
 from millrace.routing.synthetic import make_market
 from millrace.routing.venue import constant_product_curve, exact_output, without_dust
@@ -73,15 +72,9 @@ def as_net(knots: Knots) -> nets.Graph:
     return nets.build(2, Edges(one, one + 1, deep, deep * knots.slope[0], np.zeros(1), {0: knots}))
 
 
-@kernel
-def output(net: Net, e: int, d: float) -> float:
-    """`edge_out`, which is no function of its own."""
-    return edge_out(net, e, d)
-
-
 def tabulated(graph: Graph, amount: int) -> float:
     """What the only edge's table pays."""
-    return output(graph.net, 0, amount * graph.scale[0]) / float(graph.scale[1])
+    return edge_out(graph.net, 0, amount * graph.scale[0]) / float(graph.scale[1])
 
 
 def test_tables_of_curved_pools_are_close() -> None:

@@ -7,7 +7,6 @@ import numpy.typing as npt
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from millrace.routing.jit import kernel
 from millrace.routing.wide import less, minus, multiply_divide, plus
 
 WORD = (1 << 64) - 1
@@ -19,7 +18,6 @@ numbers = st.integers(0, 128).flatmap(
 SUM, DIFFERENCE, QUOTIENT = range(3)
 
 
-@kernel
 def compute(how: int, x: npt.NDArray[np.uint64]) -> bool:
     """Row 3 gets the result for rows 0 to 2; returns whether row 0 is less than row 1."""
     a, b, c = (x[0, 0], x[0, 1]), (x[1, 0], x[1, 1]), (x[2, 0], x[2, 1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from millrace.dex.constant_product import JexPool, XExchangePool
@@ -12,6 +13,7 @@ from millrace.dex.pool import Pool
 from millrace.routing import router
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Router
+from millrace.routing.shares import Room
 from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.routing.widepath import mispriced
 
@@ -111,3 +113,16 @@ def test_mispricing_is_seen_in_cycles_of_any_length() -> None:
             assert mispriced(net) is expected
     market = make_market(200, seed=4)
     assert not mispriced(Router(market.pools, DictMarket(market.pools, WRAPPED))._graph.net)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_in_a_strict_room_the_best_path_is_the_best_of_those_that_fit(seed: int) -> None:
+    """Where every pool takes two fifths of a transaction, it is that of at most two pools, however many are allowed."""
+    pools = mispriced_market(seed, 0.05, parallel=True)
+    market = Router(pools, DictMarket(pools, WRAPPED))
+    wide, search = market._wide, market.search(TOKENS[1], TOKENS[2], 10**20)
+    room = Room(np.full(wide.net.src.size, 0.4), True)
+    expected = wide.best(search, 2, 0.0)
+    assert expected
+    assert all(wide.best(search, hops, 0.0, room) == expected for hops in (2, 3, 6))
+    assert len(wide.best(search, 6, 0.0)) > 2

@@ -1,4 +1,4 @@
-"""The aggregator process: kernels, feed, REST."""
+"""The aggregator process: feed, REST."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import asyncio
 import gc
 import logging
 import sys
-import time
 
 from millrace.aggregator.api import Api
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.settings import AggregatorSettings
-from millrace.routing.warm import warm
 from millrace.runtime import operators
 from millrace.runtime.http import HttpServer
 from millrace.runtime.origins import Origins
@@ -27,14 +25,11 @@ GC_THRESHOLDS = 700, 10, 100
 
 
 async def run(settings: AggregatorSettings, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set. The kernels are compiled (or loaded) before the port opens."""
+    """Serve until `stop` is set."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(*GC_THRESHOLDS)
-    started = time.monotonic()
-    await asyncio.get_running_loop().run_in_executor(None, warm)
     gc.collect()
-    gc.freeze()  # what Numba has built stays: walking it again and again would hold up quotes for 100 ms each time
-    log.info("kernels ready", extra={"seconds": round(time.monotonic() - started, 2)})
+    gc.freeze()  # modules stay: walking them again and again would hold up quotes
     feed = Feed(settings)
     api = Api(settings, feed)
     origins = Origins(settings.allowed_origins)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from millrace.routing.jit import inlined
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.ranking import bucket_of, nth_largest
 from millrace.routing.work import LISTED, PAIRS, Work
@@ -35,7 +35,7 @@ def is_source(w: Work, q: Search, token: int) -> bool:
     return bool(1 <= w.n_sell[token] <= q.sources.size)
 
 
-@inlined
+@kernel
 def list_candidates(net: Net, w: Work, q: Search, floor: float) -> None:
     """List the core tokens and the pairs on routes whose best spot rate is above `floor`."""
     w.floor[0] = floor
@@ -71,7 +71,7 @@ def largest(w: Work, count: int, wanted: int) -> int:
     return largest_from(w, 0, count, wanted)
 
 
-@inlined
+@kernel
 def about_largest(w: Work, count: int, wanted: int) -> int:
     """Keep the edges of the `wanted` candidates with the best scores, taking what differs by less than 1 % as equal.
 
@@ -99,7 +99,7 @@ def about_largest(w: Work, count: int, wanted: int) -> int:
     return kept
 
 
-@inlined
+@kernel
 def largest_from(w: Work, start: int, count: int, wanted: int) -> int:
     """The same among `count` candidates from number `start` on."""
     if count <= wanted:

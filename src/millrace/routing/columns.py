@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from millrace.routing.candidates import Search, about_largest, list_candidates
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.first import first_set
-from millrace.routing.jit import inlined, kernel
 from millrace.routing.net import Net
 from millrace.routing.newton import minimise
 from millrace.routing.potential import source_rate
@@ -30,7 +30,7 @@ LARGE_SET = 128  # edges; from here on the useless ones are forgotten in every r
 NEARLY = 0.9995  # how near an edge is to be used to be no useless one, in square roots of rates
 
 
-@inlined
+@kernel
 def marginal(net: Net, w: Work, q: Search) -> float:
     """The lowest ratio of a source's dual price to its best spot rate, times `top`: the pruning level."""
     lowest = 1e300

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from millrace.routing.jit import inlined
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.net import Floats, Net
 
 
@@ -15,7 +15,7 @@ def segment_out(slope: float, k1: float, k2: float, d: float) -> float:
     return float(slope * ((k1 - 2.0 * k2) * w / (1.0 + w) + 2.0 * k2 * math.log1p(w)))
 
 
-@inlined
+@kernel
 def edge_out(net: Net, e: int, d: float) -> float:
     """Output of edge `e` for the total input `d` (scaled units); a curve gives no more past its last knot."""
     c = net.curve[e]
@@ -33,7 +33,7 @@ def edge_out(net: Net, e: int, d: float) -> float:
     return float(net.ky[lo] + segment_out(net.kp[lo], net.k1[lo], net.k2[lo], d - net.kd[lo]))
 
 
-@inlined
+@kernel
 def edge_slope(net: Net, e: int, d: float) -> tuple[float, float]:
     """Marginal rate of edge `e` after the total input `d`, and the part of it that goes with the next unit of input."""
     c = net.curve[e]
@@ -54,7 +54,7 @@ def edge_slope(net: Net, e: int, d: float) -> tuple[float, float]:
     return float(net.kp[lo] / ((1.0 + w) * (1.0 + w))), float(2.0 / ((1.0 + w) * (k1 + 2.0 * k2 * w)))
 
 
-@inlined
+@kernel
 def edge_gain(net: Net, e: int, before: float, d: float) -> float:
     """What `d` more buys from edge `e` after `before`; in closed form, without a difference of large numbers."""
     if net.curve[e] < 0:

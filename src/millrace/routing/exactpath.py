@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from millrace.routing.calls import call
-from millrace.routing.jit import kernel
+from millrace.routing.compiled import kernel
 from millrace.routing.net import Floats, Graph, Ints
 from millrace.routing.shares import WHOLE
 from millrace.routing.venue import Trade
@@ -148,7 +147,7 @@ class PathFinder:
         """
         low, high = self._starts[label.token], self._starts[label.token + 1]
         amount = float(label.amount + SPARE)
-        count = call(_list_promising, self._unit_rate, self._dst, worth, low, high, amount, float(best), edges, most)
+        count = _list_promising(self._unit_rate, self._dst, worth, low, high, amount, float(best), edges, most)
         order = (-most[:count]).argsort(kind="stable") if count > 1 else slice(count)
         better: list[int] = edges[order].tolist()
         return better

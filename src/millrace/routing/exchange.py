@@ -10,8 +10,8 @@ exchanges end where no single one helps.
 from __future__ import annotations
 
 from millrace.routing.candidates import Search
-from millrace.routing.jit import inlined, kernel
-from millrace.routing.net import Ints, Net
+from millrace.routing.compiled import inlined, kernel
+from millrace.routing.net import IntTable, Net
 from millrace.routing.parts import FEW as FEW
 from millrace.routing.parts import Parts, divide, forget
 from millrace.routing.pathsearch import Beam, PathWork, best_path, run_path, split_greedy
@@ -61,7 +61,7 @@ def exchange_paths(
 
 
 @inlined
-def _copy(source: Ints, target: Ints, p: int, length: int) -> int:
+def _copy(source: IntTable, target: IntTable, p: int, length: int) -> int:
     """Copy path number `p`, of that length, which is returned."""
     for h in range(length):
         target[p, h] = source[p, h]

@@ -18,9 +18,8 @@ from millrace.dex.pool import precision
 from millrace.dex.stable import JexStablePool, StablePool
 from millrace.dex.stableswap import UNIT
 from millrace.dex.steps import in_steps
-from millrace.routing.calls import call
 from millrace.routing.candidates import Search
-from millrace.routing.jit import kernel
+from millrace.routing.compiled import kernel
 from millrace.routing.net import Floats, Graph, Ints
 from millrace.routing.venue import Trade
 
@@ -116,7 +115,7 @@ class Favours:
         """What `_add_up` says; what does not depend on the level is remembered."""
         if len(self._sums) >= _KEPT:
             self._sums.clear()
-        whole, most, paying = call(_add_up, self._of, self._scale, search, level)
+        whole, most, paying = _add_up(self._of, self._scale, search, level)
         self._sums[int(search.sources[0]), search.sink] = whole, most
         return whole, most, paying
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from millrace.routing.candidates import Search
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.exchange import FEW, exchange_paths
-from millrace.routing.jit import inlined, kernel
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_beam, split_greedy

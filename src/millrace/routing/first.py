@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from millrace.routing.candidates import Search, largest, largest_from, list_candidates
+from millrace.routing.compiled import inlined
 from millrace.routing.guess import sink_impact, source_impact
-from millrace.routing.jit import inlined
 from millrace.routing.net import Floats, Net
 from millrace.routing.potential import source_rate
 from millrace.routing.work import EDGES, PAIRS, TOKENS, Work, add_edge, add_hold, add_token, reset

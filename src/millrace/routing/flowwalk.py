@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from millrace.dex import aggregator_contract as contract
+from millrace.routing.bits import high_word
 from millrace.routing.candidates import Search
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.execution import FEW_REFUSED, FINE_RESOLUTION, RESOLUTION, Walked
-from millrace.routing.jit import entry, high_word, inlined, kernel
 from millrace.routing.kernelsearch import Flow
-from millrace.routing.net import Floats, Ints
+from millrace.routing.net import Bools, Floats, Ints, Words, WordTable
 from millrace.routing.plan import PlanError
 from millrace.routing.tables import (
     BASE,
@@ -31,7 +31,6 @@ from millrace.routing.tables import (
     SECOND,
     WEIGHTED,
     Tables,
-    Words,
 )
 from millrace.routing.venue import Trade
 from millrace.routing.wide import Wide, less, minus, multiply_divide, plus
@@ -55,19 +54,19 @@ class Walk(NamedTuple):
 
     src: Ints
     dst: Ints
-    terms: Words
+    terms: WordTable
     pool: Ints
-    held: Words
+    held: WordTable
     left: Floats
     depth: Ints
-    used: npt.NDArray[np.bool_]
+    used: Bools
     edge: Ints
     flow: Floats
     number: Ints
     mode: Ints
     ppm: Ints
-    sold: Words
-    bought: Words
+    sold: WordTable
+    bought: WordTable
     amount: Words
     kept: Ints
 
@@ -249,7 +248,6 @@ class FlowWalker:
             self._modes[0], self._modes[1], self._words[:2], self._words[2:],
             np.zeros(2, np.uint64), np.zeros(1, np.int32),
         )  # fmt: skip
-        self._call = entry(walk_flow, self._walk, 0, 0, 0, 0, 0.0)
 
     def walk(self, flow: Flow, search: Search, amount_in: int, hops: int) -> Walked | None:
         """The walked plan of a flow; None where Python has to walk it. Trades too thin for integers are dropped.
@@ -262,7 +260,7 @@ class FlowWalker:
         x.edge[:count], x.flow[:count] = flow.edges, flow.inputs
         x.amount[:] = amount_in >> 64, amount_in & WORD
         whole = float(search.amounts[0]) if search.cycle else 0.0
-        end = self._call(x, count, int(search.sources[0]), search.sink, hops, whole)
+        end = walk_flow(x, count, int(search.sources[0]), search.sink, hops, whole)
         if end == TOO_LONG:
             raise PlanError("a path of the flow uses too many pools")
         return self._walked(flow.trades, amount_in) if end == DONE else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from millrace.routing.jit import kernel
+from millrace.routing.compiled import kernel
 from millrace.routing.net import Floats, Net
 
 STEPS = 12
@@ -80,5 +80,5 @@ def sink_impact(net: Net, sink: int, wanted: float, ahead: Floats, top: float, l
             count += 1
     if count == 0 or held <= wanted:
         return LEAST
-    n = 1.0 - _meet(level, slope, count, wanted)
-    return min(max(n, math.sqrt(LEAST)), 1.0) ** 2
+    n = min(max(1.0 - _meet(level, slope, count, wanted), math.sqrt(LEAST)), 1.0)
+    return n * n

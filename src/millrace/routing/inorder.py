@@ -15,9 +15,9 @@ import numpy as np
 
 from millrace.routing.candidates import Search
 from millrace.routing.columns import marginal
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import edge_out
 from millrace.routing.find import LENGTH, PAID, SPLIT, left_by, paid_by
-from millrace.routing.jit import inlined, kernel
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.pathsearch import PathWork, find_single

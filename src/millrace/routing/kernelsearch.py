@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from millrace.routing.calls import call
 from millrace.routing.candidates import Search
 from millrace.routing.find import LENGTH, SLOTS, SPLIT, find, find_paths
 from millrace.routing.inorder import Order, arrange, find_in_order, make_order, ordered
@@ -93,8 +92,7 @@ class KernelSearch:
 
         Single paths that pay less than the part `nearly` of what the flow does are not looked for.
         """
-        within = *self._within(search, limits), CHUNKS if split else 0, nearly
-        return self._found(self._find(search, within), search)
+        return self._found(self._find(search, limits, CHUNKS if split else 0, nearly), search)
 
     def find_in_order(self, search: Search, path: Ints, limits: Limits, nearly: float) -> Found:
         """The same, without a split, where tokens are only sold in one order: that of a path's, and around it.
@@ -106,16 +104,17 @@ class KernelSearch:
             order = make_order(net)
             self._order = order, ordered(net, order)
         order, within = self._order
-        top = call(arrange, net, within, order, search, path, path.size)
+        top = arrange(net, within, order, search, path, path.size)
         there = search._replace(ahead=order.ahead, behind=order.behind, top=top, closed=True)
-        limited = *self._within(search, limits), nearly
+        room, paths, hops = self._within(search, limits)
         outputs = self._edges, self._flows, self._report
-        return self._found(call(find_in_order, net, within, *memory, search, there, *limited, *outputs), search)
+        count = find_in_order(net, within, *memory, search, there, room, paths, hops, nearly, *outputs)
+        return self._found(count, search)
 
     def cycle_prices(self, search: Search) -> CyclePrices:
         """Prices at which the cycles of the market earn little; `search` asks for cycles."""
         prices = np.zeros(self._net.core.size)
-        return CyclePrices(prices, call(price_cycles, self._net, self._memory()[0], search, prices))
+        return CyclePrices(prices, price_cycles(self._net, self._memory()[0], search, prices))
 
     def split_wide(self, wide: WideWork, search: Search, path: Ints, limits: Limits, floor: float) -> Split:
         """A split that begins with this path; empty if it pays less than `floor` (scaled)."""
@@ -123,7 +122,7 @@ class KernelSearch:
         work.single[: path.size] = path
         room, paths, hops = self._within(search, limits)
         within = room, hops, CHUNKS, min(paths, MAX_PATHS - 1), floor, path.size
-        return self._split(work, call(split_wide, self._net, wide, work, search, *within), search)
+        return self._split(work, split_wide(self._net, wide, work, search, *within), search)
 
     def _found(self, count: int, search: Search) -> Found:
         """What the report says of a search with so many trades in its flow."""
@@ -134,11 +133,13 @@ class KernelSearch:
 
     def flow(self, search: Search, limits: Limits) -> Flow:
         """The dual's flow alone, also for several sources."""
-        return self._flow(self._find(search, (*self._within(search, limits), FLOW_ALONE, 0.0)))
+        return self._flow(self._find(search, limits, FLOW_ALONE, 0.0))
 
-    def _find(self, search: Search, within: tuple[Room, int, int, int, float]) -> int:
+    def _find(self, search: Search, limits: Limits, chunks: int, nearly: float) -> int:
         """Run the whole search; the number of the flow's trades."""
-        return call(find, self._net, *self._memory(), search, *within, self._edges, self._flows, self._report)
+        room, paths, hops = self._within(search, limits)
+        outputs = self._edges, self._flows, self._report
+        return find(self._net, *self._memory(), search, room, paths, hops, chunks, nearly, *outputs)
 
     def paths(
         self, search: Search, limits: Limits, floor: float, *, split: bool, strict: bool = False
@@ -148,9 +149,9 @@ class KernelSearch:
         With `strict` no paths are followed that are too long for the transaction; else the single one may be.
         """
         _, _, work = self._memory()
-        room, *others = self._within(search, limits)
-        within = room._replace(strict=strict), *others, CHUNKS if split else 0, floor
-        call(find_paths, self._net, work, search, *within, self._report)
+        room, paths, hops = self._within(search, limits)
+        room, chunks = room._replace(strict=strict), CHUNKS if split else 0
+        find_paths(self._net, work, search, room, paths, hops, chunks, floor, self._report)
         single = self._list(work.single[: int(self._report[LENGTH])])
         return single, self._split(work, int(self._report[SPLIT]), search)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from millrace.routing.jit import first_bit, inlined, kernel
-from millrace.routing.net import Floats, Ints
+from millrace.routing.bits import first_bit
+from millrace.routing.compiled import inlined, kernel
+from millrace.routing.net import Floats, FloatTable, Ints, WordTable
 
 ONE = np.uint64(1)
 LOW_BITS = np.uint64(63)
@@ -24,8 +24,8 @@ class Matrix(NamedTuple):
     Factoring lists the columns of row k in `columns[begin[k] : end[k]]`.
     """
 
-    h: Floats
-    used: npt.NDArray[np.uint64]
+    h: FloatTable
+    used: WordTable
     begin: Ints
     end: Ints
     columns: Ints
@@ -39,7 +39,7 @@ def make_matrix(size: int) -> Matrix:
     return Matrix(np.zeros((size, size)), np.zeros((size, words), np.uint64), ends, ends.copy(), entries)
 
 
-@inlined
+@kernel
 def clear(m: Matrix, size: int) -> None:
     """Set the first `size` rows to zero."""
     for k in range(size):
@@ -52,7 +52,7 @@ def clear(m: Matrix, size: int) -> None:
                 bits &= bits - ONE
 
 
-@inlined
+@kernel
 def add_entry(m: Matrix, i: int, j: int, value: float) -> None:
     """Add to the entry of two different indices."""
     row, column = max(i, j), min(i, j)
@@ -100,7 +100,7 @@ def factor_solve(m: Matrix, size: int, floor: float, x: Floats) -> None:
         x[k] = value / h[k, k]
 
 
-@inlined
+@kernel
 def inverse_norm(m: Matrix, last: int, x: Floats) -> float:
     """`x' m^-1 x` with the factors that `factor_solve` left in `m`; `x`, zero above `last`, becomes zero.
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import curve_trade
-from millrace.routing.jit import inlined, kernel
 from millrace.routing.linear import inverse_norm, inverse_times
-from millrace.routing.net import Bools, Floats, Ints, Net
+from millrace.routing.net import Bools, Floats, FloatTable, Ints, IntTable, Net
 from millrace.routing.newton import factor_hessian
 from millrace.routing.rows import count_trades, in_a_row, passes, price_between
 from millrace.routing.shares import Room, fee_of, share_of
@@ -34,7 +34,7 @@ BRIDGE = -1e-9  # an edge that nothing can replace loses without end
 class Moves(NamedTuple):
     """The moves listed, by their number, and what has been tried. Scratch of refining a route."""
 
-    edge: Ints  # (move, place): local edges that come in, one behind the other
+    edge: IntTable  # (move, place): local edges that come in, one behind the other
     size: Ints  # how many
     share: Floats  # of the transaction
     fee: Floats
@@ -43,8 +43,8 @@ class Moves(NamedTuple):
     z: Floats  # square root of the profit
     ca: Floats  # -dz/ds of the token sold
     cb: Floats  # dz/ds of the token bought
-    s: Floats  # (move, place): sqrt(price) of the token behind that edge, which is not on the route
-    reach: Floats  # (move, local token): the inverse Hessian times the gradient of z
+    s: FloatTable  # (move, place): sqrt(price) of the token behind that edge, which is not on the route
+    reach: FloatTable  # (move, local token): the inverse Hessian times the gradient of z
     norm: Floats  # that, times the gradient
     refused: Bools  # by local edge: exchanging it has not helped
     summit: Bools  # by local edge: live in the best route

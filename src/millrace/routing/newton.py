@@ -8,8 +8,8 @@ For a curve the same Hessian entries come from `y''` at the best trade. All deri
 
 from __future__ import annotations
 
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import curve_trade
-from millrace.routing.jit import inlined, kernel, vectorised
 from millrace.routing.linear import add_entry, clear, factor_solve
 from millrace.routing.net import Floats, Net
 from millrace.routing.work import CURVES, EDGES, ITERATIONS, TOKENS, Work
@@ -45,7 +45,7 @@ def _value(net: Net, w: Work) -> float:
     return total
 
 
-@vectorised
+@inlined
 def _earned(z: Floats, count: int) -> float:
     """Sum of the constant-product edges' profits."""
     total = 0.0
@@ -106,7 +106,7 @@ def _add_edge(w: Work, e: int, taken: float, given: float, haa: float, hbb: floa
         add_entry(w.hess, a, b, -hab)
 
 
-@vectorised
+@inlined
 def _product_slopes(z: Floats, dz: Floats, count: int, t: float) -> tuple[float, float]:
     """The constant-product edges' part of `_slopes`."""
     first, second = 0.0, 0.0

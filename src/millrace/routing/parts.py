@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import edge_gain, edge_slope
-from millrace.routing.jit import inlined, kernel
-from millrace.routing.net import Bools, Floats, Ints, Net
+from millrace.routing.net import Bools, Floats, FloatTable, Ints, IntTable, Net
 
 FEW = 10  # paths; between more of them nothing is divided this way
 SHORTER = 0.4  # times the step, where it was too long
@@ -26,11 +26,11 @@ SHORTEST = 4  # steps tried
 class Parts(NamedTuple):
     """Paths with the input of each, and scratch; the first index is the path, `(path, hop)` are trades."""
 
-    paths: Ints  # edges of the net
+    paths: IntTable  # edges of the net
     length: Ints
     flow: Floats  # inputs
-    taken: Floats  # (path, hop): input of the trade
-    before: Floats  # (path, hop): what earlier paths have put into the same edge
+    taken: FloatTable  # (path, hop): input of the trade
+    before: FloatTable  # (path, hop): what earlier paths have put into the same edge
     slope: Floats  # what one more unit of input makes of the output of all paths
     depth: Floats  # of the constant product that is like the path: its slope falls like 1 / (depth + more)²
     wanted: Floats
@@ -50,7 +50,7 @@ def make_parts(most: int, hops: int) -> Parts:
     )
 
 
-@inlined
+@kernel
 def total_output(net: Net, used: Floats, x: Parts, count: int) -> float:
     """What the first `count` paths pay, with notes on each trade. `used`, by edge of the net, is zero between calls."""
     total = 0.0

@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from millrace.routing.candidates import Search
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import best_of_pair, edge_gain, edge_out
-from millrace.routing.jit import inlined, kernel
-from millrace.routing.net import Bools, Floats, Ints, Net
+from millrace.routing.net import Bools, Floats, FloatTable, Ints, IntTable, Longs, Net
 from millrace.routing.parts import FEW, Parts, make_parts
 from millrace.routing.shares import WHOLE, Room, path_fee, path_share
 from millrace.routing.work import MAX_EDGES, MAX_HOPS
@@ -37,17 +36,17 @@ class Beam(NamedTuple):
 class PathWork(NamedTuple):
     """Scratch of the path search and its answer: `paths[k, :length[k]]` edges, `flow[k]` input."""
 
-    amount: Floats  # (hop, token)
-    by: Ints  # (hop, token): edge that brought the amount
-    taken: Floats  # (hop, token): share of the transaction that bringing it takes, where that may be too much
-    reached: Ints  # (hop, i): tokens reached with that many hops
+    amount: FloatTable  # (hop, token)
+    by: IntTable  # (hop, token): edge that brought the amount
+    taken: FloatTable  # (hop, token): share of the transaction that bringing it takes, where that may be too much
+    reached: IntTable  # (hop, i): tokens reached with that many hops
     fill: Ints  # (hop): how many
     used: Floats  # by edge: input of earlier chunks
-    paths: Ints
+    paths: IntTable
     length: Ints
     flow: Floats
     single: Ints  # the best single path
-    work: npt.NDArray[np.int64]
+    work: Longs
     every: Beam
     beam: Beam
     listed: Ints  # scratch: pairs

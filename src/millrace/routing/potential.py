@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from millrace.routing.jit import allocating, kernel
-from millrace.routing.net import Floats, Net
+from millrace.routing.compiled import kernel
+from millrace.routing.net import Floats, Ints, Net
 
 # A label travels this many hops; in a market with arbitrage the rates would grow for ever.
 ROUNDS = 12
 
 
-@allocating
 def potentials(net: Net, root: int, backward: bool) -> Floats:
     """Best product of spot rates from `root` to each token, or from each token to `root` (`backward`).
 
     Zero for tokens that cannot be reached, and for tokens with one neighbour: no route passes through them.
     """
-    n = net.core.size
-    best = np.zeros(n)
+    best, (queued, current, following) = np.zeros(net.core.size), np.zeros((3, net.core.size), np.int32)
+    _label(net, root, backward, best, queued, current, following)
+    return best
+
+
+@kernel
+def _label(net: Net, root: int, backward: bool, best: Floats, queued: Ints, current: Ints, following: Ints) -> None:
+    """Fill `best`, which is zero, as `queued` is."""
     best[root] = 1.0
-    queued = np.zeros(n, np.int32)
-    current = np.empty(n, np.int32)
-    following = np.empty(n, np.int32)
     current[0] = root
     count = 1
     for r in range(ROUNDS):
@@ -42,7 +44,6 @@ def potentials(net: Net, root: int, backward: bool) -> Floats:
             break
         current, following = following, current
         count = found
-    return best
 
 
 @kernel

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from millrace.routing.candidates import Search, is_source
-from millrace.routing.jit import inlined, kernel
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.net import Net
 from millrace.routing.work import PAIRS, TOKENS, Work
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millrace.routing.columns import NEWTON_STEPS, TOLERANCE
-from millrace.routing.jit import inlined, kernel
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.linear import inverse_norm
 from millrace.routing.net import Net
 from millrace.routing.newton import factor_hessian, minimise, settle_flows

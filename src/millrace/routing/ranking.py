@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from millrace.routing.jit import inlined, kernel
+from millrace.routing.bits import order_of
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.net import Floats
 
 
@@ -39,5 +38,5 @@ def bucket_of(value: float, most: float, buckets: int) -> int:
 
     The upper bits of a positive float64 grow with it; 128 buckets share each power of two.
     """
-    above = int(np.float64(most).view(np.int64) >> 45) - int(np.float64(value).view(np.int64) >> 45)
+    above = (order_of(most) >> 45) - (order_of(value) >> 45)
     return min(max(above, 0), buckets - 1)

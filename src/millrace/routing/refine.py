@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millrace.routing.candidates import Search, list_candidates
 from millrace.routing.columns import NEWTON_STEPS, TOLERANCE, add_columns, marginal, price_tokens, sweep
-from millrace.routing.jit import inlined, kernel
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.moves import Moves, best_addition, best_exchange, list_moves, make_move, weigh_moves
 from millrace.routing.net import Net
 from millrace.routing.newton import evaluate, minimise, settle_flows

@@ -155,7 +155,7 @@ class Router(SpotGraph):
         return self.mispriced and len(self._trades) > LARGE
 
     def warm(self, pause: Callable[[], None] = lambda: None) -> None:
-        """Run every kernel once, so that later calls neither compile nor allocate. `pause` is called in between."""
+        """Make the scratch memory by asking once, so that no later question does. `pause` is called in between."""
         if len(self._trades) == 0:
             return
         trade = self._trades[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from millrace.routing.jit import inlined
+from millrace.routing.compiled import inlined
 from millrace.routing.work import EDGES, TOKENS, Work
 
 

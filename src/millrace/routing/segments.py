@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import segment_out
-from millrace.routing.jit import allocating, inlined
-from millrace.routing.net import Floats, Longs
+from millrace.routing.net import Floats, FloatTable, Ints
 
 D, GROSS, SLOPE, WORTH, FEE, FEE_SLOPE = range(6)  # columns of points
 KNOT_D, KNOT_Y, KNOT_SLOPE, KNOT_K1, KNOT_K2 = range(5)  # columns of knots
@@ -28,8 +28,7 @@ _SETTLED = 1e-15
 _FLAT = 0.5  # how uneven balances are about where StableSwap begins to bend
 
 
-@allocating
-def stable_points(xp: Floats, i: int, j: int, d: float, ann: float, least: float, count: int) -> Floats:
+def stable_points(xp: Floats, i: int, j: int, d: float, ann: float, least: float, count: int) -> FloatTable:
     """Points of StableSwap's curve, without fee and in scaled units, until the part `least` of coin j is left.
 
     Solves `ann sum(x) + D = ann D + P` with `P = D^(n+1) / (n^n prod(x))` for coin i by Newton's method. Were the sum
@@ -37,8 +36,15 @@ def stable_points(xp: Floats, i: int, j: int, d: float, ann: float, least: float
     where the curve is flat and around its bend. The pool's worth is that of all balances at the marginal prices, in
     coin j.
     """
-    n = xp.size
     points = np.zeros((count, 6))
+    _fill_stable(xp, i, j, d, ann, least, points)
+    return points
+
+
+@kernel
+def _fill_stable(xp: Floats, i: int, j: int, d: float, ann: float, least: float, points: FloatTable) -> None:
+    """Write the points of a StableSwap pool."""
+    n, count = xp.size, points.shape[0]
     both = xp[i] + xp[j]
     first = math.asinh(math.log(xp[i] / xp[j]) / _FLAT)
     last = math.asinh(math.log(both / (least * xp[j]) - 1.0) / _FLAT)
@@ -66,7 +72,6 @@ def stable_points(xp: Floats, i: int, j: int, d: float, ann: float, least: float
         points[row, GROSS] = xp[j] - y
         points[row, SLOPE] = (ann + ratio / x) / (ann + ratio / y)
         points[row, WORTH] = (ann * (others + x + y) + n * ratio) / (ann + ratio / y)
-    return points
 
 
 @inlined
@@ -92,21 +97,29 @@ def _most_sold(y: float, amp: float, gamma: float) -> float:
     return high
 
 
-@allocating
 def crypto_points(
     x: float, y: float, amp: float, gamma: float, fees: tuple[float, float, float], least: float, count: int
-) -> Floats:
+) -> FloatTable:
     """Points of CryptoSwap's curve for two coins, in units of D, from the balances `x`, `y` on: x rises to `y = least`.
 
     `amp` is A n^n, `fees` are the least and the largest fee rate and the fee's gamma. The points lie even in the
     inverse hyperbolic sine of how uneven the balances are, over the width of the pool's peg: close around it, and
     geometric far from it.
     """
+    points = np.zeros((count, 6))
+    return points[: _fill_crypto(x, y, amp, gamma, fees, least, points)]
+
+
+@kernel
+def _fill_crypto(
+    x: float, y: float, amp: float, gamma: float, fees: tuple[float, float, float], least: float, points: FloatTable
+) -> int:
+    """Write the points of a CryptoSwap pool; returns how many there are."""
     mid, out, fee_gamma = fees
+    count = points.shape[0]
     width = math.sqrt(min(gamma, fee_gamma))
     at = math.asinh(math.log(x / y) / width)
     last = math.asinh(math.log(_most_sold(least, amp, gamma) / least) / width)
-    points = np.zeros((count, 6))
     reached = 0
     held = y
     for row in range(count):
@@ -135,11 +148,10 @@ def crypto_points(
         points[reached, FEE] = out + (mid - out) * part
         points[reached, FEE_SLOPE] = (mid - out) * part * part / fee_gamma * turn
         reached += 1
-    return points[:reached]
+    return reached
 
 
-@allocating
-def gain_in_pieces(points: Floats, stays: float) -> Floats:
+def gain_in_pieces(points: FloatTable, stays: float) -> Floats:
     """What a trade pays more, relative, if it is made in any number of pieces instead of one, at each point.
 
     A piece pays the fee rate of the state it ends in, so the least one that is still to come. Of the fees the part
@@ -148,7 +160,13 @@ def gain_in_pieces(points: Floats, stays: float) -> Floats:
     (Euler's theorem). To first order in the fee that is the integral below; what the fees of the gain bring in turn
     is a geometric series in the fee.
     """
-    gains = np.zeros(points.shape[0])
+    gains = np.zeros(len(points))
+    _fill_gains(points, stays, gains)
+    return gains
+
+
+@kernel
+def _fill_gains(points: FloatTable, stays: float, gains: Floats) -> None:
     largest = 0.0
     for k in range(1, points.shape[0]):
         fee, gross, worth = points[k, FEE], points[k, GROSS], points[k, WORTH]
@@ -162,16 +180,22 @@ def gain_in_pieces(points: Floats, stays: float) -> Floats:
             least = before
         if gross > 0.0:
             gains[k] = max(fee * gross - paid, 0.0) / ((1.0 - fee) * gross * (1.0 - largest))
-    return gains
 
 
-@allocating
-def fit(d: Floats, y: Floats, slope: Floats) -> Floats:
+def fit(d: Floats, y: Floats, slope: Floats) -> FloatTable:
     """Knots through points (ascending in `d`, the first is the origin): segments on their upper concave hull.
 
     Slopes are brought between those of the chords beside them. Returns rows of `KNOT_…`, none where there are too few.
     """
-    hull = np.empty(d.size, np.int64)
+    hull = np.empty(d.size, np.int32)
+    knots = np.zeros((_find_hull(d, y, slope, hull), 5))
+    _fill_knots(d, y, slope, hull, knots)
+    return knots
+
+
+@kernel
+def _find_hull(d: Floats, y: Floats, slope: Floats, hull: Ints) -> int:
+    """Write the numbers of the points on the upper concave hull; returns how many."""
     count = 0
     for k in range(d.size):
         if not (math.isfinite(d[k]) and math.isfinite(y[k]) and slope[k] > 0.0):
@@ -186,7 +210,12 @@ def fit(d: Floats, y: Floats, slope: Floats) -> Floats:
         if count == 0 or (d[k] > d[hull[count - 1]] and y[k] > y[hull[count - 1]]):
             hull[count] = k
             count += 1
-    knots = np.zeros((count, 5))
+    return count
+
+
+@kernel
+def _fill_knots(d: Floats, y: Floats, slope: Floats, hull: Ints, knots: FloatTable) -> None:
+    count = knots.shape[0]
     for k in range(count):
         p = slope[hull[k]]
         if k > 0:
@@ -207,7 +236,6 @@ def fit(d: Floats, y: Floats, slope: Floats) -> Floats:
         k1 = length / w - k2 * w
         knots[k, KNOT_K1], knots[k, KNOT_K2] = k1, k2
         knots[k + 1, KNOT_Y] = knots[k, KNOT_Y] + segment_out(first, k1, k2, length)
-    return knots
 
 
 @inlined
@@ -219,20 +247,25 @@ def _bend(w: float) -> float:
 
 
 @inlined
-def _chord_ends(d: Floats, y: Floats, hull: Longs, k: int) -> tuple[float, float]:
+def _chord_ends(d: Floats, y: Floats, hull: Ints, k: int) -> tuple[float, float]:
     return d[hull[k + 1]] - d[hull[k]], y[hull[k + 1]] - y[hull[k]]
 
 
 @inlined
-def _chord(d: Floats, y: Floats, hull: Longs, k: int) -> float:
+def _chord(d: Floats, y: Floats, hull: Ints, k: int) -> float:
     length, rise = _chord_ends(d, y, hull, k)
     return rise / length
 
 
-@allocating
-def before_knots(knots: Floats, d: Floats, values: Floats) -> Floats:
+def before_knots(knots: FloatTable, d: Floats, values: Floats) -> Floats:
     """The largest of the `values` of the points from the knot before to each knot."""
-    result = np.zeros(knots.shape[0])
+    result = np.zeros(len(knots))
+    _fill_before(knots, d, values, result)
+    return result
+
+
+@kernel
+def _fill_before(knots: FloatTable, d: Floats, values: Floats, result: Floats) -> None:
     point = 0
     for k in range(1, knots.shape[0]):
         while point < d.size and d[point] < knots[k - 1, KNOT_D]:
@@ -241,13 +274,17 @@ def before_knots(knots: Floats, d: Floats, values: Floats) -> Floats:
         while at < d.size and d[at] <= knots[k, KNOT_D]:
             result[k] = max(result[k], values[at])
             at += 1
+
+
+def deviations(knots: FloatTable, d: Floats, y: Floats) -> Floats:
+    """How far the segments are from points of the curve, relative."""
+    result = np.zeros(d.size)
+    _fill_deviations(knots, d, y, result)
     return result
 
 
-@allocating
-def deviations(knots: Floats, d: Floats, y: Floats) -> Floats:
-    """How far the segments are from points of the curve, relative."""
-    result = np.zeros(d.size)
+@kernel
+def _fill_deviations(knots: FloatTable, d: Floats, y: Floats, result: Floats) -> None:
     k = 0
     for point in range(d.size):
         while k < knots.shape[0] - 2 and d[point] > knots[k + 1, KNOT_D]:
@@ -256,4 +293,3 @@ def deviations(knots: Floats, d: Floats, y: Floats) -> Floats:
             along = d[point] - knots[k, KNOT_D]
             out = knots[k, KNOT_Y] + segment_out(knots[k, KNOT_SLOPE], knots[k, KNOT_K1], knots[k, KNOT_K2], along)
             result[point] = abs(out / y[point] - 1.0)
-    return result

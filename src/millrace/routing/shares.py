@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from millrace.routing.jit import inlined
+from millrace.routing.compiled import inlined
 from millrace.routing.net import Floats, Ints
 from millrace.routing.work import EDGES, HOLD, Work
 

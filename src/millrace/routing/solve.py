@@ -6,8 +6,8 @@ import math
 
 from millrace.routing.candidates import Search, is_source, list_candidates
 from millrace.routing.columns import NEWTON_STEPS, TOLERANCE, generate, is_full, marginal, price_tokens
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import curve_trade, edge_out, knot_at
-from millrace.routing.jit import inlined, kernel
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import minimise, settle_flows
@@ -105,7 +105,10 @@ def bound_of_path(net: Net, w: Work, q: Search) -> float:
                 _keep_largest(w, profit)
     for local in range(w.n[TOKENS]):
         _keep_largest(w, w.t_step[local])
-    return float(_worth_of_input(w, q) + (first + last + w.best.sum()) / w.unit[0])
+    between = 0.0
+    for place in range(w.best.size):
+        between += w.best[place]
+    return float(_worth_of_input(w, q) + (first + last + between) / w.unit[0])
 
 
 @inlined

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from millrace.routing.calls import call
 from millrace.routing.candidates import Search
 from millrace.routing.net import Floats, Graph, Ints
 from millrace.routing.potential import is_closed, potentials, source_rate
@@ -140,7 +139,7 @@ class SpotGraph:
             if len(self._rates) >= _LABELS_KEPT:
                 self._rates.clear()
             behind = self.potential(sink, backward=True)
-            rate = self._rates[source, sink] = call(source_rate, self._graph.net, source, behind)
+            rate = self._rates[source, sink] = source_rate(self._graph.net, source, behind)
         return rate
 
     def potential(self, token: int, *, backward: bool) -> Floats:
@@ -154,8 +153,8 @@ class SpotGraph:
         if found is None:
             if len(self._labels) >= _LABELS_KEPT:
                 self._labels.clear()
-            best = call(potentials, self._graph.net, token, backward)
-            found = self._labels[key] = (best, call(is_closed, self._graph.net, token, backward, best))
+            best = potentials(self._graph.net, token, backward)
+            found = self._labels[key] = (best, is_closed(self._graph.net, token, backward, best))
         return found
 
 

@@ -7,15 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.pool import Pool
 from millrace.dex.steps import in_steps
-from millrace.routing.net import Graph, Ints, Net
+from millrace.routing.net import Graph, Ints, Net, WordTable
 from millrace.routing.venue import Trade
-
-Words = npt.NDArray[np.uint64]
 
 BITS = 107  # of reserves and amounts; a fee's base is at most 2^20: no sum or weighted amount exceeds 127 bits
 MOST_BASE = 1 << 20
@@ -31,7 +28,7 @@ class Tables(NamedTuple):
     """
 
     net: Net
-    terms: Words
+    terms: WordTable
     pool: Ints
 
 

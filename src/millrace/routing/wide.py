@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from millrace.routing.jit import high_word, inlined
+from millrace.routing.bits import high_word
+from millrace.routing.compiled import inlined, kernel
 
 Wide = tuple[np.uint64, np.uint64]
 
@@ -18,20 +19,20 @@ WORD = 2.0**64
 BELOW = 1.0 - 2.0**-48
 
 
-@inlined
+@kernel
 def less(a: Wide, b: Wide) -> bool:
     """Whether `a < b`."""
     return bool(a[0] < b[0] or (a[0] == b[0] and a[1] < b[1]))
 
 
-@inlined
+@kernel
 def plus(a: Wide, b: Wide) -> Wide:
     """`a + b`, which must be less than 2^128."""
     low = a[1] + b[1]
     return a[0] + b[0] + np.uint64(low < a[1]), low
 
 
-@inlined
+@kernel
 def minus(a: Wide, b: Wide) -> Wide:
     """`a - b`, which must not be negative."""
     return a[0] - b[0] - np.uint64(a[1] < b[1]), a[1] - b[1]
@@ -49,7 +50,7 @@ def product(a: Wide, b: Wide) -> tuple[Wide, Wide]:
     return top, (middle[1], a[1] * b[1])
 
 
-@inlined
+@kernel
 def multiply_divide(a: Wide, b: Wide, divisor: Wide) -> Wide:
     """`floor(a b / divisor)`, which must be less than 2^128; `divisor` must not be 0."""
     top, rest = product(a, b)

@@ -13,13 +13,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from millrace.routing.calls import call
 from millrace.routing.candidates import Search
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import best_of_pair
-from millrace.routing.jit import inlined, kernel
-from millrace.routing.net import Floats, Ints, Net
+from millrace.routing.net import (
+    FloatBlock,
+    Floats,
+    FloatTable,
+    IntBlock,
+    Ints,
+    IntTable,
+    Longs,
+    Net,
+    WordBlock,
+)
 from millrace.routing.pathsearch import PathWork, run_path
 from millrace.routing.potential import ROUNDS as LABEL_HOPS
 from millrace.routing.shares import WHOLE, Room, path_share
@@ -42,21 +50,21 @@ FREE = Room(np.zeros(1), False)  # for paths of any length; nobody looks at its 
 class WideWork(NamedTuple):
     """Scratch of the search: labels by hop, token and slot, and how many there are."""
 
-    amount: Floats  # (hop, token, slot)
-    taken: Floats  # (hop, token, slot): share of the transaction, in a strict room
-    edge: Ints  # (hop, token, slot): the edge that brought the amount
-    slot: Ints  # (hop, token, slot): the label it came from, at that edge's source
-    tokens: npt.NDArray[np.uint64]  # (hop, token, slot): which tokens the partial path holds, hashed
-    fill: Ints  # (hop, token): slots in use
-    reached: Ints  # (hop, i): tokens with labels
+    amount: FloatBlock  # (hop, token, slot)
+    taken: FloatBlock  # (hop, token, slot): share of the transaction, in a strict room
+    edge: IntBlock  # (hop, token, slot): the edge that brought the amount
+    slot: IntBlock  # (hop, token, slot): the label it came from, at that edge's source
+    tokens: WordBlock  # (hop, token, slot): which tokens the partial path holds, hashed
+    fill: IntTable  # (hop, token): slots in use
+    reached: IntTable  # (hop, i): tokens with labels
     listed: Ints  # (hop): how many of them
     most: Floats  # (token): the last amount kept, 0 between uses
-    ahead: Floats  # (hops left, token): best rate to the sink
-    first: Ints  # (hops left, token): where that way goes first
-    second: Floats  # (hops left, token): best rate by any other way
+    ahead: FloatTable  # (hops left, token): best rate to the sink
+    first: IntTable  # (hops left, token): where that way goes first
+    second: FloatTable  # (hops left, token): best rate by any other way
     path: Ints
     best: Floats  # [0]: what the path pays
-    work: npt.NDArray[np.int64]  # [0]: edges evaluated in one search
+    work: Longs  # [0]: edges evaluated in one search
 
 
 def make_wide_work(tokens: int, slots: int) -> WideWork:
@@ -239,8 +247,8 @@ def wide_round(
                     ends = v == sink
                     if not ends and (v == source or h == hops - 1):
                         continue
-                    left = hops - 1 - h
-                    worth = ww.second[left, v] if ww.first[left, v] == u else ww.ahead[left, v]
+                    after = hops - 1 - h
+                    worth = ww.second[after, v] if ww.first[after, v] == u else ww.ahead[after, v]
                     if have * net.prate[k] * worth <= best:
                         continue
                     if not ends and _holds(net, ww, h, u, slot, v):
@@ -405,7 +413,7 @@ class WideSearch:
         self, search: Search, room: Room, hops: int, floor: float, fewest: int, slots: int
     ) -> tuple[list[int], bool]:
         asked = search, room, min(hops, MAX_HOPS), floor, fewest, slots
-        length, complete = call(best_wide_path, self.net, self.work, self._unused, *asked)
+        length, complete = best_wide_path(self.net, self.work, self._unused, *asked)
         edges: list[int] = self.work.path[:length].tolist()
         return edges, complete
 

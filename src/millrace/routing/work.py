@@ -9,11 +9,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from millrace.routing.jit import inlined
+from millrace.routing.compiled import inlined
 from millrace.routing.linear import Matrix, make_matrix
-from millrace.routing.net import Bools, Floats, Ints, Net
+from millrace.routing.net import Bools, Floats, Ints, Longs, Net
 
 MAX_EDGES = 1024
 MAX_HOPS = 16  # pools of one path, whatever is asked for
@@ -30,7 +29,7 @@ EDGES, TOKENS, CURVES, LISTED, PAIRS, ITERATIONS, OUTSIDE = range(7)  # slots of
 class Work(NamedTuple):
     """Arrays by local edge (`e…`), by local token (`t…`) and by token of the net (`n…`)."""
 
-    n: npt.NDArray[np.int64]
+    n: Longs
     unit: Floats  # [0]: scaled amount of one unit of flow
     e_edge: Ints  # edge of the net, or HOLD
     e_a: Ints  # local token in

@@ -60,7 +60,7 @@ def configure(service: str, level: str = "info", *, json: bool = True, stream: T
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     # Libraries which report every connection at INFO would drown our own lines.
-    for noisy in ("aiohttp.access", "picows", "libp2p", "numba"):
+    for noisy in ("aiohttp.access", "picows", "libp2p"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
 
 

@@ -1,27 +1,21 @@
-"""Answers a few questions with the kernels as plain Python, on arrays that refuse to be counted from the end.
+"""Answers questions of all kinds and prints every number of the answers exactly; run by `test_compiled.py`.
 
-Run by `test_jit.py` in a process of its own, with `NUMBA_DISABLE_JIT`.
+With `forward` as its argument it does so on arrays that refuse to be counted from the end.
 """
 
-# ruff: noqa: E402 - the kernels look for what is put in place of intrinsics when they are imported
 from __future__ import annotations
 
 import contextlib
 import random
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from millrace.routing import jit
-
-jit.first_bit = lambda bits: (int(bits) & -int(bits)).bit_length() - 1  # type: ignore[arg-type]
-jit.high_word = lambda a, b: np.uint64(int(a) * int(b) >> 64)
-jit.entry = lambda compiled, *_: compiled
-np.seterr(over="ignore")
-
 from millrace.dex.market import DictMarket
 from millrace.routing import kernelsearch, net, router, spot, widepath
+from millrace.routing.compiled import COMPILED
 from millrace.routing.kernelsearch import Limits
 from millrace.routing.plan import PlanError
 from millrace.routing.router import NoRoute, Router
@@ -60,34 +54,46 @@ def refusing(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arguments: forward(function(*arguments))
 
 
-def ask(pools: int, seed: int, noise: float, curved: float) -> int:
-    """Questions of all kinds about one market; returns how many had an answer."""
+def ask(pools: int, seed: int, noise: float, curved: float, *, refuse: bool) -> None:
+    """Questions of all kinds about one market: what each pays, by which trades, and what is proved of it."""
     document = make_market(pools, seed, noise=noise, curved=curved)
     market = Router(document.pools, DictMarket(document.pools, WRAPPED))
-    market._plans._walker._walk = forward(market._plans._walker._walk)
-    rng, answers = random.Random(seed), 0
+    if refuse:
+        market._plans._walker._walk = forward(market._plans._walker._walk)
+    rng = random.Random(seed)
     names = sorted(market.index)
     for number in range(5):
         a, b = rng.sample(names, 2)
         amount = max(1, int(market.depth(a) * 10.0 ** (-number)))
-        for limits in (Limits(), Limits(pools=3, paths=2), Limits(pools=1000, paths=1000)):
+        for limits in (Limits(), Limits(pools=3, paths=2), Limits(pools=1000, paths=1000), Limits(toll=1.0)):
             with contextlib.suppress(NoRoute, PlanError):
-                answers += market.forward(a, b if number else a, amount, limits, "hybrid").execution.amount_out > 0
+                route = market.forward(a, b if number else a, amount, limits, "hybrid")
+                legs = [(leg.trade.pool.id, leg.mode, leg.value) for leg in route.execution.legs]
+                print(seed, number, route.execution.amount_out, route.bound().hex(), legs)
     with contextlib.suppress(PlanError):
-        market.find_flow(dict.fromkeys(names[:2], 10**9), names[2], Limits())
-    return answers
+        trades, flows = market.find_flow(dict.fromkeys(names[:2], 10**9), names[2], Limits())
+        print(seed, [trade.pool.id for trade in trades], [flow.hex() for flow in flows])
 
 
 def main() -> None:
     """Ask in markets with and without profitable cycles, tables, and few or many pools, searched as small or large."""
-    for module, name in ((kernelsearch, "make_work"), (kernelsearch, "make_path_work"), (kernelsearch, "make_moves"),
-                         (kernelsearch, "make_order"), (widepath, "make_wide_work"), (net, "build")):  # fmt: skip
-        setattr(module, name, refusing(getattr(module, name)))
-    spot.SpotGraph.search = refusing(spot.SpotGraph.search)  # type: ignore[method-assign]
+    print("compiled" if COMPILED else "plain")
+    refuse = sys.argv[1:] == ["forward"]
+    if refuse:
+        for module, names in (
+            (kernelsearch, ("make_work", "make_path_work", "make_moves", "make_order")),
+            (widepath, ("make_wide_work",)),
+            (net, ("build",)),
+        ):
+            for name in names:
+                setattr(module, name, refusing(getattr(module, name)))
+        spot.SpotGraph.search = refusing(spot.SpotGraph.search)  # type: ignore[method-assign]
     kinds = ((12, 1, 0.001, 0.0), (40, 2, 0.001, 0.0), (30, 5, 0.03, 0.8), (25, 4, 0.1, 0.0))
-    answers = sum(ask(*kind) for kind in kinds)
+    for kind in kinds:
+        ask(*kind, refuse=refuse)
     router.LARGE = 0  # as large markets are searched
-    print(answers + sum(ask(*kind) for kind in kinds[2:]), "answers")
+    for kind in kinds[2:]:
+        ask(*kind, refuse=refuse)
 
 
 if __name__ == "__main__":

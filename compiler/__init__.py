@@ -1,0 +1,1 @@
+"""Translates the kernels, which are plain Python, into one Cython module, and compiles it."""

@@ -1,0 +1,99 @@
+"""The marks of kernels, and where their compiled form comes from.
+
+Kernels are plain Python on arrays; `compiler/` translates and compiles them where the package is built. Where that was
+not possible the same functions run as they are: the same answers, more than a hundred times slower.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+F = TypeVar("F", bound=Callable[..., object])
+
+MODULE = "millrace.routing._kernels"
+VARIABLE = "MILLRACE_KERNELS"
+"""Environment variable; `plain` leaves the compiled kernels aside."""
+
+_SOURCES = Path(__file__).parents[2]
+_log = logging.getLogger(__name__)
+
+
+class StaleKernels(ImportError):
+    """The compiled kernels are not those of the sources beside them."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"the compiled kernels are not those of the sources: install the package again (uv sync, or ./run install),"
+            f" or set {VARIABLE}=plain to run them uncompiled, slowly"
+        )
+
+
+def digest(files: list[str], folder: Path = _SOURCES) -> str:
+    """What tells compiled kernels that are older than the files they were made of."""
+    text = hashlib.sha256()
+    for name in files:
+        text.update((folder / name).read_bytes())
+    return text.hexdigest()
+
+
+def _load() -> Any:
+    """The compiled kernels; None where there are none. Raises `StaleKernels`."""
+    if os.environ.get(VARIABLE) == "plain":
+        return None
+    try:
+        found: Any = importlib.import_module(MODULE)
+    except ModuleNotFoundError:
+        _log.warning(
+            "the routing kernels are not compiled: the same answers, more than a hundred times slower; "
+            "install a C compiler with Python's headers, then the package again"
+        )
+        return None
+    try:
+        fresh = digest(found.FILES) == found.SOURCES
+    except OSError:
+        fresh = False
+    if not fresh:
+        raise StaleKernels
+    return found
+
+
+_kernels = _load()
+
+COMPILED = _kernels is not None
+"""Whether kernels run compiled."""
+
+
+def kernel(function: F) -> F:
+    """A kernel that Python calls. It works on the arrays of its arguments, makes none, and runs without the GIL."""
+    if _kernels is None:
+        return _quiet(function)
+    name = f"{function.__module__.rpartition('.')[2]}__{function.__name__}"
+    found = getattr(_kernels, name, None)
+    if found is None:
+        raise StaleKernels
+    return cast(F, found)
+
+
+def inlined(function: F) -> F:
+    """Pasted into the kernels that call it; from Python it runs as it is."""
+    return function
+
+
+def _quiet(function: F) -> F:
+    """Floating point as C has it: infinities and overflows are results, and nothing is said of them."""
+
+    @functools.wraps(function)
+    def run(*arguments: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*arguments)
+
+    return cast(F, run)

@@ -1,0 +1,98 @@
+"""Kernels compiled and as plain Python: the same answers, and nothing stale."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from millrace.dex.market import DictMarket
+from millrace.routing import compiled
+from millrace.routing.compiled import COMPILED, MODULE, VARIABLE, StaleKernels, digest, kernel
+from millrace.routing.potential import potentials, source_rate
+from millrace.routing.ranking import nth_largest
+from millrace.routing.router import Router
+from millrace.routing.synthetic import make_market
+
+
+def answers(*arguments: str, **environment: str) -> list[str]:
+    """What another process answers, line by line."""
+    command = [sys.executable, str(Path(__file__).with_name("plain_answers.py")), *arguments]
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_compiled_and_plain_kernels_give_the_same_answers_to_the_last_bit() -> None:
+    """Plans, flows and bounds are equal in markets of every kind: the plain kernels are the oracle of the others."""
+    assert COMPILED, "kernels are not compiled here: ./run install"
+    fast, plain = answers(), answers(**{VARIABLE: "plain"})
+    assert (fast[0], plain[0]) == ("compiled", "plain")
+    assert len(plain) > 60
+    assert fast[1:] == plain[1:]
+
+
+def test_no_kernel_counts_from_the_end_of_an_array() -> None:
+    """Compiled, an index below 0 would read what lies before the array: in plain Python none is met."""
+    assert len(answers("forward", **{VARIABLE: "plain"})) > 60
+
+
+def test_compiled_kernels_are_those_of_the_sources() -> None:
+    """The extension carries the digest of the files that it was made of."""
+    made: Any = importlib.import_module(MODULE)
+    assert digest(made.FILES) == made.SOURCES
+    assert "millrace/routing/newton.py" in made.FILES
+
+
+def test_stale_kernels_are_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels whose sources have changed, or are gone, are not used silently."""
+    made: Any = importlib.import_module(MODULE)
+    for files, sources in ((made.FILES, "another"), ([*made.FILES, "millrace/routing/gone.py"], made.SOURCES)):
+        monkeypatch.setitem(sys.modules, MODULE, SimpleNamespace(FILES=files, SOURCES=sources))
+        with pytest.raises(StaleKernels, match="uv sync"):
+            compiled._load()
+
+
+def test_a_kernel_that_was_not_compiled_is_refused() -> None:
+    """A new kernel beside an extension without it is not run as plain Python, which nobody would notice."""
+
+    def newer(x: float) -> float:
+        return x
+
+    newer.__module__ = "millrace.routing.newer"
+    with pytest.raises(StaleKernels):
+        kernel(newer)
+
+
+def test_without_compiled_kernels_the_log_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, with what to do; nothing is said where plain kernels are wished."""
+    monkeypatch.setitem(sys.modules, MODULE, None)
+    with caplog.at_level(logging.WARNING):
+        assert compiled._load() is None
+    assert [record.message for record in caplog.records if "compiler" in record.message]
+    caplog.clear()
+    monkeypatch.setenv(VARIABLE, "plain")
+    assert compiled._load() is None
+    assert not caplog.records
+
+
+def test_arrays_of_another_kind_are_refused() -> None:
+    """Another type of elements, a stride, or what is no array at all: an error, not wrong numbers."""
+    wrong: list[Any] = [np.zeros(4, np.float32), np.zeros(8)[::2], np.zeros((2, 2)), [1.0, 2.0]]
+    for values in wrong:
+        with pytest.raises(TypeError, match=r"wants an array of double, 1 dimensions"):
+            nth_largest(values, 2, 1)
+    document = make_market(3, 1)
+    net = Router(document.pools, DictMarket(document.pools, document.wrapped_native_token))._graph.net
+    with pytest.raises(TypeError, match="wants a Net"):
+        source_rate(net[:-1], 0, potentials(net, 0, True))  # type: ignore[arg-type]
