@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from deploy.queries import GIVEN, TARGET, Asked, dashboards, queries, wrong
-from millrace.client import AggregatorClient, RelayerClient
+from millrace.client import Aggregator, Relayer
 from millrace.system.demo import Scene, start
 from millrace.system.local_chain import LocalChain
 from millrace.system.plan import Plan, Ports
@@ -33,8 +33,8 @@ async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[
         await start(plan, processes, story)
         async with (
             LocalChain(plan.chain_url) as chain,
-            AggregatorClient(plan.aggregator_url) as aggregator,
-            RelayerClient(plan.relayer_ws_url) as relayer,
+            Aggregator(plan.aggregator_url) as aggregator,
+            Relayer(plan.relayer_ws_url) as relayer,
         ):
             scene = Scene(plan, story, chain, aggregator, relayer)
             await scene.prepare()
