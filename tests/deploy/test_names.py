@@ -34,7 +34,7 @@ async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[
         async with (
             LocalChain(plan.chain_url) as chain,
             Aggregator(plan.aggregator_url) as aggregator,
-            Relayer(plan.relayer_ws_url) as relayer,
+            Relayer(plan.relayer_url, plan.relayer_ws_url) as relayer,
         ):
             scene = Scene(plan, story, chain, aggregator, relayer)
             await scene.prepare()
