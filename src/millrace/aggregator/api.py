@@ -24,7 +24,8 @@ from millrace.aggregator.ladder import price_ladder
 from millrace.aggregator.limiter import RateLimiter
 from millrace.aggregator.metrics import Metrics
 from millrace.aggregator.nonces import Nonces
-from millrace.aggregator.openapi import HTML, document
+from millrace.aggregator.openapi import document
+from millrace.aggregator.page import Page
 from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_pair, parse_quote
 from millrace.aggregator.responses import Health, encode
 from millrace.aggregator.settings import AggregatorSettings
@@ -98,7 +99,7 @@ class Api:
         app.router.add_post("/api/v1/batch-quote", self._guarded("batch", self.batch))
         app.router.add_post("/api/v1/multi-swap", self._guarded("multi-swap", self.multi_swap))
         app.router.add_get("/openapi.json", self.openapi)
-        app.router.add_get("/docs", self.page)
+        Page().add_routes(app)
         app.router.add_get("/health", self.health)
         return app
 
@@ -303,10 +304,6 @@ class Api:
     async def openapi(self, _: web.Request) -> web.Response:
         """GET /openapi.json."""
         return json_response(self._openapi)
-
-    async def page(self, _: web.Request) -> web.Response:
-        """GET /docs."""
-        return web.Response(text=HTML, content_type="text/html")
 
     async def health(self, _: web.Request) -> web.Response:
         """GET /health: 200 while quotes are served, else 503 with the same body."""
