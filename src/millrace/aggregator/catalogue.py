@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from millrace.aggregator.breakdown import DEX_NAMES
-from millrace.aggregator.prices import token_prices, with_shares
 from millrace.aggregator.responses import SnapshotInfo, wire_name
 from millrace.aggregator.snapshot import Snapshot
 from millrace.chain import address
@@ -21,7 +20,6 @@ from millrace.chain.token import NATIVE
 from millrace.dex.constant_product import OneDexPool
 from millrace.dex.document import TokenInfo
 from millrace.dex.pool import Pool
-from millrace.routing.venue import sort_out
 
 ROWS_PER_TURN = 500
 """Rows that are made before others have their turn in the thread: a few milliseconds."""
@@ -113,10 +111,9 @@ class _Market:
     """A snapshot's prices, per smallest unit and in smallest units of the wrapped native token."""
 
     def __init__(self, snapshot: Snapshot, usdc: str) -> None:
-        clean, dust = sort_out(snapshot.document.pools, snapshot.market)
-        self.usable = [*clean, *dust]
+        self.usable = snapshot.usable
         self._snapshot = snapshot
-        self._prices = with_shares(token_prices(clean, snapshot.wrapped), snapshot.document.pools)
+        self._prices = snapshot.worth
         unit = self._prices.get(usdc)
         self._usdc = None if unit is None else unit * 10 ** snapshot.decimals[usdc] / 1e18
         """The price of a whole USDC in EGLD."""

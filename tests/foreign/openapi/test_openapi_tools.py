@@ -66,5 +66,5 @@ def test_a_typescript_client_is_generated(tools: Path, written: Path) -> None:
         "export const hops = (quote: Quote): number => (quote.paths ?? []).flatMap((path) => path.swaps).length;\n"
         "export { asked };\n"
     )
-    run(tools / "tsc", "--noEmit", "--strict", "--target", "es2022", "--moduleResolution", "bundler", "--module", "esnext", use,
-        folder=written.parent)  # fmt: skip
+    rules = ["--noEmit", "--strict", "--target", "es2022", "--moduleResolution", "bundler", "--module", "esnext"]
+    run(tools / "tsc", *rules, use, folder=written.parent)
