@@ -96,6 +96,7 @@ def _paths(settings: AggregatorSettings) -> Described:
         "/api/v1/quote": _get(
             "getQuote", "The best route for a swap, with its transaction payload", "QuoteResponse", _quote(settings)
         ),
+        "/api/v1/quote.svg": _picture(settings),
         "/api/v1/pair-config": _get(
             "getPairConfig",
             "Whether a pair can be traded, with decimals and a minimum",
@@ -154,6 +155,14 @@ def _stream(settings: AggregatorSettings) -> Described:
     event = {"type": "object", "properties": fields, "required": list(fields)}
     content = {"text/event-stream": {"schema": event}}
     described["get"]["responses"]["200"] = {"description": "Events `quote` and `error`", "content": content}
+    return described
+
+
+def _picture(settings: AggregatorSettings) -> Described:
+    summary = "The route of a quote as a picture, for light and dark pages"
+    described = _get("drawQuote", summary, "QuoteResponse", _quote(settings, single=False))
+    content = {"image/svg+xml": {"schema": {"type": "string", "description": "The picture."}}}
+    described["get"]["responses"]["200"] = {"description": "The picture", "content": content}
     return described
 
 
