@@ -133,6 +133,10 @@ FIELDS: Final[dict[str, tuple[str, Any]]] = {
     "usdc": ("Price of a whole token in USDC; null without a price.", 1.0),
     "value": ("EGLD sent along, in atomic units (10^-18).", "0"),
     "version": ("Version of the transaction format.", 2),
+    "warnings": (
+        "What to know before buying: freezable, pausable, wipeable (by the token's manager), thin_market.",
+        ["freezable"],
+    ),
     "wrappedNativeToken": ("Identifier of the wrapped native token.", "WEGLD-bd4d79"),
 }
 """By name, for every type that has a field of that name."""
