@@ -114,9 +114,9 @@ async def test_the_catalogue_is_made_once_per_snapshot(service: Service, monkeyp
     made: list[str] = []
     make = Directory._made
 
-    async def counted(self: Directory, snapshot: Any, client: str) -> Any:
+    async def counted(self: Directory, snapshot: Any) -> Any:
         made.append(snapshot.id)
-        return await make(self, snapshot, client)
+        return await make(self, snapshot)
 
     monkeypatch.setattr(Directory, "_made", counted)
     await asyncio.gather(*(service.get(f"/api/v1/{path}") for path in ("tokens", "pools", "prices") for _ in range(10)))

@@ -71,7 +71,24 @@ async def test_the_file_keeps_what_is_known(gateway: Gateway, standin: Any, tmp_
     assert standin.asked["getTokenProperties"] == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"USDC-c76f1f": [99, "x"]}', b'{"USDC-c76f1f": 6}', b"\xff"])
+async def test_what_a_manager_may_do_is_told(gateway: Gateway, standin: Any, tmp_path: Path) -> None:
+    """Of the token's properties those that its holders have to fear, also from the file; the rest means nothing."""
+    key = next(key for key in standin.views if key[2] == (b"USDC-c76f1f",) and key[1] == "getTokenProperties")
+    said = [b"CanWipe-true", b"CanPause-false", b"CanFreeze-true", b"CanMint-true", b"CanFreeze-true", b"\xff"]
+    standin.views[key] = [*standin.views[key], *said]
+    book = TokenBook(gateway, tmp_path / "tokens.json")
+    await book.decimals("USDC-c76f1f")
+    assert book.info("USDC-c76f1f").powers == ("freeze", "wipe")
+    book.save()
+    again = TokenBook(gateway, tmp_path / "tokens.json")
+    await again.decimals("USDC-c76f1f")
+    assert again.info("USDC-c76f1f") == book.info("USDC-c76f1f")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b'{"USDC-c76f1f": [99, "x"]}', b'{"USDC-c76f1f": 6}', b'{"USDC-c76f1f": [6, "of before"]}', b"\xff"],
+)
 async def test_a_damaged_file_is_no_answer(gateway: Gateway, tmp_path: Path, content: bytes) -> None:
     """What cannot be read, or is no number of decimals, is asked again."""
     file = tmp_path / "tokens.json"

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from aiohttp import web
 
-from millrace.aggregator import errors, quote
+from millrace.aggregator import drawing, errors, quote
 from millrace.aggregator.answering import Answer, Answering, Prepared
 from millrace.aggregator.batch import BatchRequest, make_order
 from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, from_nonce, multi_swap, multi_swap_order
@@ -24,7 +24,8 @@ from millrace.aggregator.ladder import price_ladder
 from millrace.aggregator.limiter import RateLimiter
 from millrace.aggregator.metrics import Metrics
 from millrace.aggregator.nonces import Nonces
-from millrace.aggregator.openapi import HTML, document
+from millrace.aggregator.openapi import document
+from millrace.aggregator.page import Page
 from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_pair, parse_quote
 from millrace.aggregator.responses import Health, encode
 from millrace.aggregator.settings import AggregatorSettings
@@ -94,11 +95,12 @@ class Api:
             app.router.add_get(f"/api/v1/{name}", handler, allow_head=False)
         app.router.add_get("/api/v1/config", self._guarded("config", self.config), allow_head=False)
         app.router.add_get("/api/v1/price-ladder", self._guarded("ladder", self.ladder), allow_head=False)
+        app.router.add_get("/api/v1/quote.svg", self._guarded("svg", self.picture), allow_head=False)
         app.router.add_get("/api/v1/quote/stream", self._guarded("stream", self.stream), allow_head=False)
         app.router.add_post("/api/v1/batch-quote", self._guarded("batch", self.batch))
         app.router.add_post("/api/v1/multi-swap", self._guarded("multi-swap", self.multi_swap))
         app.router.add_get("/openapi.json", self.openapi)
-        app.router.add_get("/docs", self.page)
+        Page().add_routes(app)
         app.router.add_get("/health", self.health)
         return app
 
@@ -262,6 +264,17 @@ class Api:
         )
         return json_response(body, headers=self._age(snapshot))
 
+    async def picture(self, request: web.Request) -> web.Response:
+        """GET /api/v1/quote.svg: the route of a quote, drawn."""
+        snapshot = self.usable()
+        question = msgspec.structs.replace(parse_quote(_query(request), self._settings), include_paths=True)
+        self._require_fresh(snapshot, question)
+        _require_no_simulation(question)
+        asked = await self.answering.prepare(snapshot, question, self._client(request))
+        body = (await self.answering.answer(asked)).body
+        headers = self._age(snapshot) | {"Content-Security-Policy": drawing.POLICY}
+        return web.Response(body=drawing.draw(body), content_type="image/svg+xml", headers=headers)
+
     async def batch(self, request: web.Request) -> web.Response:
         """POST /api/v1/batch-quote: many inputs, one output."""
         snapshot = self.usable()
@@ -303,10 +316,6 @@ class Api:
     async def openapi(self, _: web.Request) -> web.Response:
         """GET /openapi.json."""
         return json_response(self._openapi)
-
-    async def page(self, _: web.Request) -> web.Response:
-        """GET /docs."""
-        return web.Response(text=HTML, content_type="text/html")
 
     async def health(self, _: web.Request) -> web.Response:
         """GET /health: 200 while quotes are served, else 503 with the same body."""

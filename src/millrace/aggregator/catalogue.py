@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from millrace.aggregator.breakdown import DEX_NAMES
-from millrace.aggregator.prices import token_prices, with_shares
 from millrace.aggregator.responses import SnapshotInfo, wire_name
 from millrace.aggregator.snapshot import Snapshot
 from millrace.chain import address
@@ -21,8 +20,9 @@ from millrace.chain.token import NATIVE
 from millrace.dex.constant_product import OneDexPool
 from millrace.dex.document import TokenInfo
 from millrace.dex.pool import Pool
-from millrace.routing.venue import sort_out
 
+WARNINGS = {"freeze": "freezable", "pause": "pausable", "wipe": "wipeable"}
+"""What a token's holders are told of its manager's powers."""
 ROWS_PER_TURN = 500
 """Rows that are made before others have their turn in the thread: a few milliseconds."""
 
@@ -40,6 +40,7 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
     liquidity_egld: float | None
     liquidity_usdc: float | None
     pools: int
+    warnings: list[str]
 
 
 class PoolRow(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name, omit_defaults=True):
@@ -113,10 +114,9 @@ class _Market:
     """A snapshot's prices, per smallest unit and in smallest units of the wrapped native token."""
 
     def __init__(self, snapshot: Snapshot, usdc: str) -> None:
-        clean, dust = sort_out(snapshot.document.pools, snapshot.market)
-        self.usable = [*clean, *dust]
+        self.usable = snapshot.usable
         self._snapshot = snapshot
-        self._prices = with_shares(token_prices(clean, snapshot.wrapped), snapshot.document.pools)
+        self._prices = snapshot.worth
         unit = self._prices.get(usdc)
         self._usdc = None if unit is None else unit * 10 ** snapshot.decimals[usdc] / 1e18
         """The price of a whole USDC in EGLD."""
@@ -139,8 +139,9 @@ class _Market:
         return None if unit is None else amount * unit / 1e18
 
 
-def make(snapshot: Snapshot, usdc: str) -> Generator[None, None, Catalogue]:
-    """The catalogue of a snapshot, in parts. `usdc` is the token that prices in USDC are told in."""
+def make(snapshot: Snapshot, usdc: str, thin: float = 0.0) -> Generator[None, None, Catalogue]:
+    """The catalogue of a snapshot, in parts. `usdc` is the token that prices in USDC are told in, `thin` the liquidity
+    in EGLD below which a token is warned of."""
     market, catalogue = _Market(snapshot, usdc), Catalogue(snapshot)
     yield
     held: dict[str, int] = {}
@@ -158,7 +159,10 @@ def make(snapshot: Snapshot, usdc: str) -> Generator[None, None, Catalogue]:
         catalogue.prices[info.identifier] = price
         units = short(held.get(inner, 0), info.decimals)
         liquidity = market.in_both(None if price.egld is None else units * price.egld)
-        rows.append(_token_row(info, price, liquidity, pools_of.get(inner, 0)))
+        warnings = [WARNINGS[power] for power in WARNINGS if power in info.powers]
+        if not info.is_lp and (liquidity.egld or 0.0) < thin:
+            warnings.append("thin_market")
+        rows.append(_token_row(info, price, liquidity, pools_of.get(inner, 0), warnings))
     catalogue.all_prices = _raw(catalogue.prices)
     yield
     rows.sort(key=lambda row: (-(row.liquidity_egld or 0.0), row.identifier))
@@ -176,7 +180,7 @@ def make(snapshot: Snapshot, usdc: str) -> Generator[None, None, Catalogue]:
     return catalogue
 
 
-def _token_row(info: TokenInfo, price: Price, liquidity: Price, pools: int) -> TokenRow:
+def _token_row(info: TokenInfo, price: Price, liquidity: Price, pools: int, warnings: list[str]) -> TokenRow:
     return TokenRow(
         identifier=info.identifier,
         name=info.name,
@@ -188,6 +192,7 @@ def _token_row(info: TokenInfo, price: Price, liquidity: Price, pools: int) -> T
         liquidity_egld=liquidity.egld,
         liquidity_usdc=liquidity.usdc,
         pools=pools,
+        warnings=warnings,
     )
 
 

@@ -172,7 +172,9 @@ class Directory:
         return await asyncio.shield(self._known[1])
 
     async def _made(self, snapshot: Snapshot) -> Catalogue:
-        catalogue = await self._answering.run_in_turns(lambda _: make(snapshot, self._settings.usdc), EVERYBODY)
+        catalogue = await self._answering.run_in_turns(
+            lambda _: make(snapshot, self._settings.usdc, self._settings.thin_market_egld), EVERYBODY
+        )
         self.made += 1
         return catalogue
 

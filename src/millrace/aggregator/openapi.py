@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the response types, and a page that shows it."""
+"""The OpenAPI 3.1 document, made from the response types."""
 
 from __future__ import annotations
 
@@ -50,9 +50,11 @@ def document(settings: AggregatorSettings) -> Described:
         "info": {
             "title": "millrace aggregator",
             "version": "1.0.0",
+            "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
             "description": "Swap routes over several exchanges, with ready transaction payloads. Amounts are whole "
             "numbers of smallest units, as decimal strings; fields that end in Short are the same in whole tokens.",
         },
+        "security": [],  # nobody needs to say who he is
         "servers": [{"url": "/", "description": "The service that serves this document"}],
         "paths": _paths(settings),
         "components": {"schemas": _components()},
@@ -94,6 +96,7 @@ def _paths(settings: AggregatorSettings) -> Described:
         "/api/v1/quote": _get(
             "getQuote", "The best route for a swap, with its transaction payload", "QuoteResponse", _quote(settings)
         ),
+        "/api/v1/quote.svg": _picture(settings),
         "/api/v1/pair-config": _get(
             "getPairConfig",
             "Whether a pair can be traded, with decimals and a minimum",
@@ -155,11 +158,21 @@ def _stream(settings: AggregatorSettings) -> Described:
     return described
 
 
+def _picture(settings: AggregatorSettings) -> Described:
+    summary = "The route of a quote as a picture, for light and dark pages"
+    described = _get("drawQuote", summary, "QuoteResponse", _quote(settings, single=False))
+    content = {"image/svg+xml": {"schema": {"type": "string", "description": "The picture."}}}
+    described["get"]["responses"]["200"] = {"description": "The picture", "content": content}
+    return described
+
+
 def _health() -> Described:
     schema = {"$ref": "#/components/schemas/Health"}
     answer = {"description": "State of the service", "content": {"application/json": {"schema": schema}}}
     summary = "Whether quotes are served, and on what"
-    return {"operationId": "getHealth", "summary": summary, "responses": {"200": answer, "503": answer}}
+    wrong = _error("Another method than GET", ["method not allowed"])
+    responses = {"200": answer, "503": answer, "405": wrong}
+    return {"operationId": "getHealth", "summary": summary, "responses": responses}
 
 
 def _quote(settings: AggregatorSettings, *, single: bool = True) -> list[Described]:
@@ -250,20 +263,3 @@ def _error(text: str, examples: list[str]) -> Described:
     schema = {"$ref": "#/components/schemas/ErrorBody"}
     shown = {f"example {number}": {"value": {"error": error}} for number, error in enumerate(examples, 1)}
     return {"description": text, "content": {"application/json": {"schema": schema, "examples": shown}}}
-
-
-HTML = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>millrace aggregator</title>
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-code{background:#8882;padding:.1em .3em;border-radius:.2em}td{padding:.15rem .8rem .15rem 0;vertical-align:top}
-</style><h1>millrace aggregator</h1><p>Machine-readable: <a href="openapi.json">openapi.json</a></p>
-<main id="m">Loading…</main><script>
-const el=(t,x)=>Object.assign(document.createElement(t),{textContent:x});
-fetch("openapi.json").then(r=>r.json()).then(d=>{const m=document.getElementById("m");m.textContent="";
-for(const[p,ops]of Object.entries(d.paths))for(const[v,o]of Object.entries(ops)){
-m.append(el("h2",v.toUpperCase()+" "+p),el("p",o.summary));const t=document.createElement("table");
-for(const q of o.parameters??[]){const r=document.createElement("tr"),c=document.createElement("td");
-c.append(el("code",q.name+(q.required?" *":"")));r.append(c,el("td",q.description));t.append(r)}
-m.append(t)}});
-</script></html>
-"""

@@ -19,6 +19,10 @@ FIELDS: Final[dict[str, tuple[str, Any]]] = {
     "amountInMaxShort": ("The same in whole tokens.", 1.0),
     "amountInShort": ("Input in whole tokens, for people to read.", 1.0),
     "amountOut": ("Output, in smallest units of the token bought, fees taken.", "39871234"),
+    "amountInUsd": ("What the input is worth in dollars, by the market's prices; null without one.", 40.0),
+    "amountOutMinUsd": ("What the least output is worth in dollars; null without a price.", 39.47),
+    "amountOutUsd": ("What the output is worth in dollars, by the market's prices; null without one.", 39.87),
+    "feeAmountUsd": ("What the contract's fee is worth in dollars; null without a price.", 0.14),
     "amountOutMin": ("Least output, in smallest units: the contract reverts below it.", "39472521"),
     "amountOutMinShort": ("Least output in whole tokens.", 39.472521),
     "amountOutShort": ("Output in whole tokens, for people to read.", 39.871234),
@@ -129,6 +133,10 @@ FIELDS: Final[dict[str, tuple[str, Any]]] = {
     "usdc": ("Price of a whole token in USDC; null without a price.", 1.0),
     "value": ("EGLD sent along, in atomic units (10^-18).", "0"),
     "version": ("Version of the transaction format.", 2),
+    "warnings": (
+        "What to know before buying: freezable, pausable, wipeable (by the token's manager), thin_market.",
+        ["freezable"],
+    ),
     "wrappedNativeToken": ("Identifier of the wrapped native token.", "WEGLD-bd4d79"),
 }
 """By name, for every type that has a field of that name."""

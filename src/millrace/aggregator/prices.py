@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from millrace.dex.pool import Pool, PoolError
 
 SPECK = 100_000  # of a curved pool's reserve, one part in so many is traded to learn its rate
 
 
-def token_prices(pools: Sequence[Pool], wrapped: str) -> dict[str, float]:
-    """The price of one smallest unit of each token that is connected, in smallest units of `wrapped`."""
+def token_prices(pools: Sequence[Pool], wrapped: str, pause: Callable[[], None] = lambda: None) -> dict[str, float]:
+    """The price of one smallest unit of each token that is connected, in smallest units of `wrapped`.
+
+    `pause` is called at every step.
+    """
     pools_of: dict[str, list[int]] = {}
     for number, pool in enumerate(pools):
         for token in pool.tokens:
@@ -33,6 +36,7 @@ def token_prices(pools: Sequence[Pool], wrapped: str) -> dict[str, float]:
                 heapq.heappush(waiting, (-worth, number, token))
         if not waiting:
             return prices
+        pause()
         _, number, token = heapq.heappop(waiting)
         fresh = []
         for other, rate in _rates(pools[number], token, prices):

@@ -9,6 +9,7 @@ import msgspec
 
 from millrace.aggregator import errors
 from millrace.aggregator.breakdown import kept_input, path_parts, pool_fees
+from millrace.aggregator.dollars import Dollars
 from millrace.aggregator.least import least_input
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import PairConfig, QuoteResponse
@@ -199,6 +200,7 @@ def _respond(
     decimals_in, decimals_out = snapshot.decimals[request.token_in], snapshot.decimals[request.token_out]
     short_in, short_out = short(done.amount_in, decimals_in), short(paid, decimals_out)
     reverse = request.amount_in is None
+    dollars = Dollars(snapshot, settings.usdc)
     kept = max(0, kept_input(done)) if cycle and done.fills else 0
     return QuoteResponse(
         mode="reverse" if reverse else "forward",
@@ -226,6 +228,10 @@ def _respond(
         pool_fees=pool_fees(snapshot, done),
         optimality_gap=route.gap,
         snapshot=snapshot.info,
+        amount_in_usd=dollars.of(request.token_in, done.amount_in),
+        amount_out_usd=dollars.of(request.token_out, paid),
+        amount_out_min_usd=dollars.of(request.token_out, least),
+        fee_amount_usd=dollars.of(request.token_out, fee),
         amount_in_max=str(done.amount_in) if reverse else msgspec.UNSET,
         amount_in_max_short=short_in if reverse else msgspec.UNSET,
         ignored_parameters=request.ignored or msgspec.UNSET,

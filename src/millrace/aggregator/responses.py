@@ -113,6 +113,10 @@ class QuoteResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name)
     pool_fees: list[PoolFee]
     optimality_gap: float | None
     snapshot: SnapshotInfo
+    amount_in_usd: float | None
+    amount_out_usd: float | None
+    amount_out_min_usd: float | None
+    fee_amount_usd: float | None
     amount_in_max: str | msgspec.UnsetType = msgspec.UNSET
     amount_in_max_short: float | msgspec.UnsetType = msgspec.UNSET
     ignored_parameters: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET

@@ -64,6 +64,8 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`chainID` of the transactions in answers; the local chain is `local`."""
     usdc: str = "USDC-c76f1f"
     """The token that prices in USDC are told in."""
+    thin_market_egld: float = 10.0
+    """Tokens of which all pools together hold less, worth in EGLD, are listed with a warning."""
     chain_api_url: str = ""
     """Base URL of a chain API (`https://api.multiversx.com`): transactions in answers then have their sender's `nonce`.
     Empty: nobody is asked."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from millrace.aggregator.pace import never
+from millrace.aggregator.prices import token_prices, with_shares
 from millrace.aggregator.responses import SnapshotInfo
 from millrace.chain.token import NATIVE
 from millrace.dex.document import DocumentError, PoolDocument, decode
@@ -17,7 +18,7 @@ from millrace.dex.pool import Pool
 from millrace.dex.steps import in_steps
 from millrace.routing.costs import Table
 from millrace.routing.planner import Planner
-from millrace.routing.venue import CurveCache
+from millrace.routing.venue import CurveCache, sort_out
 
 FILTERS_KEPT = 16
 """Combinations of filters whose graphs a snapshot remembers."""
@@ -71,6 +72,11 @@ class Snapshot:
         """Of the tokens that the registry knows (EGLD always is one)."""
         pause()
         self.market = DictMarket(in_steps(document.pools, pause), self.wrapped)
+        clean, dust = sort_out(document.pools, self.market, pause)
+        self.usable = [*clean, *dust]
+        """The pools that routes may use."""
+        self.worth = with_shares(token_prices(clean, self.wrapped, pause), document.pools)
+        """What a smallest unit of each token is worth, in smallest units of the wrapped native token."""
         pause()
         self._curves = curves or CurveCache()
         self._pause = pause

@@ -6,7 +6,7 @@ left alone, so that a newer writer does no harm.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -25,8 +25,16 @@ class DocumentError(ValueError):
     """The document is not a pool document; the text names the path and the fault."""
 
 
+POWERS: Final = ("freeze", "pause", "wipe")
+"""Freeze an account's tokens, stop all transfers, take frozen tokens away."""
+MAX_POWERS: Final = 16
+
+
 class TokenInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """A token of the market. `lp_of` is the id of the pool that issues it, if it is an LP token."""
+    """A token of the market. `lp_of` is the id of the pool that issues it, if it is an LP token.
+
+    `powers` is what its manager may do to those who hold it: words of `POWERS`; others mean nothing here.
+    """
 
     identifier: str
     decimals: int
@@ -34,6 +42,7 @@ class TokenInfo(msgspec.Struct, frozen=True, rename="camel"):
     ticker: str = ""
     is_lp: bool = False
     lp_of: str | None = None
+    powers: Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_POWERS)] = ()
 
 
 class Entry(msgspec.Struct, rename="camel", kw_only=True):

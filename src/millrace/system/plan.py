@@ -169,6 +169,7 @@ def services(plan: Plan) -> list[Service]:
                 "port": ports.aggregator,
                 "metrics_port": ports.aggregator_metrics,
                 "pools_url": f"{plan.chain_url}/pools",
+                "gateway": plan.chain_url,
                 "poll_seconds": plan.poll_seconds,
                 "chain_id": LOCAL_CHAIN_ID,
             },
