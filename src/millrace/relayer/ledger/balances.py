@@ -168,6 +168,8 @@ class Balances:
             held.anchor = held.candidate = None
             held.folded_height = max(held.folded_height, reading.height or 0)
             self.want(key)
+        elif reading.balance > held.bound:  # it got what no block says plainly, as from a contract of its own shard
+            self.want(key)
 
     def final(self, shard: int, height: int, block_hash: bytes) -> None:
         """A block was executed and is final: readings up to it count."""
