@@ -312,9 +312,17 @@ async def test_a_signature_is_forgotten_with_its_submission(journal: Journal) ->
     assert journal.open_records() == [row(3)] and journal.read("SELECT * FROM signatures") == []
 
 
-async def test_the_log_is_copied_beside_the_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long before a commit would copy the log another thread does, and the log begins anew instead of growing."""
-    monkeypatch.setattr(checkpoints, "COMMITS", 10)
+@pytest.mark.parametrize("counted", ["COMMITS", "ROWS"])
+async def test_the_log_is_copied_beside_the_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: str
+) -> None:
+    """Long before a commit would copy the log another thread does, after so many commits, or few with much in them.
+
+    Then the log begins anew instead of growing.
+    """
+    monkeypatch.setattr(checkpoints, "COMMITS", 10**9)
+    monkeypatch.setattr(checkpoints, "ROWS", 10**9)
+    monkeypatch.setattr(checkpoints, counted, 10)
     journal = Journal(tmp_path / "journal.sqlite")
     journal.open()
     log, nonces = tmp_path / "journal.sqlite-wal", iter(range(10**6))

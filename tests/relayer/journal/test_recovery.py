@@ -51,6 +51,17 @@ async def test_the_first_nonce_stays(journal: Journal) -> None:
     assert rows(journal) == [(sender(1), 2, 3)]
 
 
+async def test_the_next_safe_start_forgets_them(journal: Journal) -> None:
+    """What was noted after an earlier safe start is asked for no more once another one is applied, and goes."""
+    start = safe_start(journal)
+    for number in range(3):
+        start.note(sender(number), 3)
+    await journal.flush()
+    assert len(rows(journal)) == 3
+    await SafeStart(journal, Recovery(3, 0, 0, 0, 0, AHEAD, charges=False)).apply()
+    assert rows(journal) == []
+
+
 async def test_a_question_writes_nothing(journal: Journal) -> None:
     """Who only asks leaves nothing behind: neither a row nor a change that waits."""
     start = safe_start(journal)

@@ -234,6 +234,22 @@ def test_fees_without_a_height_leave_one_by_one() -> None:
         assert bound is not None and holds - LAG_SECONDS - 1 <= bound <= holds
 
 
+def test_a_reading_of_a_block_of_long_ago_lacks_what_came_after_it() -> None:
+    """A fee without a height that was heard of after a reading's block is not in it, however far the API is behind."""
+    clock = [100.0]
+    balances = held(clock, height=5)
+    for height in (5, 6, 7):
+        balances.final(SHARD, height, b"%d" % height)
+        clock[0] += 20
+    balances.paid(KEY, 30, None)
+    clock[0] += 2 * LAG_SECONDS
+    assert balances.read(KEY, Reading(1000, clock[0], 7, b"7"))
+    assert balances.lower_bound(KEY) == 970
+    balances.final(SHARD, 8, b"8")
+    assert balances.read(KEY, Reading(970, clock[0] + 3 * LAG_SECONDS, 8, b"8"))
+    assert balances.lower_bound(KEY) == 970
+
+
 def test_fees_without_a_height_are_bounded() -> None:
     """While no reading comes the oldest seconds become one, and nothing of what was paid is forgotten."""
     clock = [100.0]

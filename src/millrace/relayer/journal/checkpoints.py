@@ -17,7 +17,9 @@ from collections.abc import Callable
 log = logging.getLogger(__name__)
 
 COMMITS = 500
-"""Commits after which the log is copied."""
+"""Commits after which the log is copied …"""
+ROWS = 5_000
+"""… or submissions, if these come first: commits grow with the load, and each submission adds 2 to 8 KB to the log."""
 TRIES = 4
 """How often at once: each try has only to copy what was committed during the one before …"""
 FEW = 128
@@ -31,8 +33,12 @@ class Checkpoints:
     thread that commits.
     """
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, connect: Callable[[], sqlite3.Connection], rows: Callable[[], int] = lambda: 0) -> None:
+        """`rows` counts the submissions that were asked to be written."""
         self._connect = connect
+        self._rows = rows
+        self._copied_rows = 0
+        self._is_asked = False
         self._connection: sqlite3.Connection | None = None
         self._commits = 0
         self._is_copied = False
@@ -47,11 +53,12 @@ class Checkpoints:
     def committed(self) -> None:
         """One more commit, told by the one thread that commits when nobody waits for it any more."""
         if self._is_copied:
-            self._is_copied = False
-            self._commits = 0
+            self._is_copied = self._is_asked = False
+            self._commits, self._copied_rows = 0, self._rows()
             self._copy(1)
         self._commits += 1
-        if self._commits == COMMITS:
+        if not self._is_asked and (self._commits >= COMMITS or self._rows() - self._copied_rows >= ROWS):
+            self._is_asked = True
             self._wake.set()
 
     def stop(self) -> None:

@@ -85,7 +85,7 @@ class Journal:
         except (OSError, sqlite3.Error) as error:
             self._give_lock_back()
             raise JournalError(f"{self.path}: {error}. {_advice(error)}") from error
-        self._checkpoints = Checkpoints(lambda: _connect(self.path))
+        self._checkpoints = Checkpoints(lambda: _connect(self.path), lambda: self.records)
         self._checkpoints.start()
         kept = Chain(connection, memory.KINDS, owner.id, link)
         self._writer = Writer(connection, kept, self._mark, self._checkpoints.committed)

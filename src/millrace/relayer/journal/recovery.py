@@ -265,6 +265,7 @@ def _apply(connection: sqlite3.Connection, recovery: Recovery) -> None:
         "(SELECT 1 FROM signatures WHERE signatures.id = submissions.id)",
         (recovery.made_ms,),
     )
+    connection.execute("DELETE FROM first_seen WHERE epoch < ?", (recovery.epoch,))  # nobody asks for them any more
     connection.execute("DELETE FROM meta WHERE name = 'cursor'")
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('recovery', ?)", (str(recovery.epoch),))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -50,11 +51,18 @@ class _Block(msgspec.Struct):
     got: int = 0
 
 
+class _Final(NamedTuple):
+    """A block that is final."""
+
+    block_hash: bytes
+    heard: float
+
+
 class _Held:
     """One key."""
 
     __slots__ = (
-        "anchor", "blocks", "bound", "candidate", "folded_at", "folded_height", "loose", "shard", "told",
+        "anchor", "blocks", "bound", "candidate", "folded_at", "folded_height", "loose", "shard", "since", "told",
     )  # fmt: skip
 
     def __init__(self, shard: int) -> None:
@@ -62,6 +70,8 @@ class _Held:
         self.anchor: Reading | None = None
         self.candidate: Reading | None = None
         """Newer, and of a block that is not final yet."""
+        self.since = float("-inf")
+        """What was heard to be final after that the anchor may lack."""
         self.bound = 0
         """The anchor's balance and what changed since."""
         self.blocks: OrderedDict[int, _Block] = OrderedDict()
@@ -84,7 +94,7 @@ class _Held:
         if anchor is None:
             return
         self.bound = anchor.balance + sum(self.counts(height, block, anchor) for height, block in self.blocks.items())
-        self.bound -= sum(amount for second, amount in self.loose.items() if second > anchor.asked - LAG_SECONDS)
+        self.bound -= sum(amount for second, amount in self.loose.items() if second > self.since)
 
 
 class Balances:
@@ -93,8 +103,8 @@ class Balances:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._keys: dict[bytes, _Held] = {}
-        self._final: dict[int, OrderedDict[int, bytes]] = {}
-        """Hashes of the last executed final blocks of each shard, by height."""
+        self._final: dict[int, OrderedDict[int, _Final]] = {}
+        """The last executed final blocks of each shard, by height."""
         self._first: dict[int, int] = {}
         """Of each shard the first height that was heard to be final: of blocks before it nothing is known."""
         self.on_wanted: Callable[[], None] = lambda: None
@@ -168,11 +178,13 @@ class Balances:
             held.anchor = held.candidate = None
             held.folded_height = max(held.folded_height, reading.height or 0)
             self.want(key)
+        elif reading.balance > held.bound:  # it got what no block says plainly, as from a contract of its own shard
+            self.want(key)
 
     def final(self, shard: int, height: int, block_hash: bytes) -> None:
         """A block was executed and is final: readings up to it count."""
         final = self._final.setdefault(shard, OrderedDict())
-        final[height] = block_hash
+        final[height] = _Final(block_hash, self._clock())
         if shard not in self._first:
             self._first[shard] = height
             self._drop_older(shard, height)
@@ -268,11 +280,18 @@ class Balances:
             return True
         if reading.height > max(final):
             return False
-        return final.get(reading.height, reading.block_hash) == reading.block_hash
+        known = final.get(reading.height)
+        return known is None or known.block_hash == reading.block_hash
 
     def _anchor(self, held: _Held, reading: Reading) -> None:
         held.anchor = reading
-        held.loose = {second: amount for second, amount in held.loose.items() if second > reading.asked - KEPT_SECONDS}
+        held.since = reading.asked - LAG_SECONDS
+        final = self._final.get(held.shard)
+        named = None if final is None or reading.height is None else final.get(reading.height)
+        if named is not None:  # however long ago: fees are heard of in the order of blocks
+            held.since = min(held.since, named.heard)
+        kept = min(held.since, reading.asked - KEPT_SECONDS)
+        held.loose = {second: amount for second, amount in held.loose.items() if second > kept}
         while held.blocks:
             height, block = next(iter(held.blocks.items()))
             if held.counts(height, block, reading) or block.at > reading.asked - KEPT_SECONDS:

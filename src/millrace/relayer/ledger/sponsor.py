@@ -132,6 +132,7 @@ class Sponsor:
             raise Refused(reasons.ACCOUNT_UNAVAILABLE.but("what the relayer's key holds is not known yet", 1_000))
         if spendable - owed >= fee:
             return
+        self.balances.want(key)  # a reading in its place may know of more
         if spendable + self.committed(key) >= fee:
             text = "what it holds may be needed for transactions under way"
             raise Refused(reasons.RELAYER_BALANCE_LOW.but(text, 6_000))
