@@ -1,8 +1,8 @@
 // What became of a transaction: awaited from the moment before it was sent, over lost connections and restarts.
 
-import { ConnectionLost, MillraceError, OutcomeUnknown, Refused } from "./errors.js";
+import { MillraceError, OutcomeUnknown } from "./errors.js";
 import type { components } from "./generated/relayer.js";
-import type { Live, StatusMessage } from "./live.js";
+import type { StatusMessage } from "./live.js";
 import type { Missed } from "./queue.js";
 import type { Hashes } from "./transaction.js";
 
@@ -25,14 +25,26 @@ export interface FinalOptions {
   signal?: AbortSignal;
 }
 
-/** Asks what is known of a transaction; undefined: nothing. */
-export type Lookup = (hash: string) => Promise<TransactionState | undefined>;
+type Statuses = AsyncIterableIterator<StatusMessage | Missed>;
+
+/** How a handle hears of its transaction. */
+export interface Ears {
+  /** Subscribes to its status. */
+  listen(): Promise<Statuses>;
+  /** Subscribes again where the subscription may have ended at the relayer. */
+  refresh(): Promise<void>;
+  /** Asks what is known; undefined: nothing. */
+  lookup(hash: string): Promise<TransactionState | undefined>;
+}
 
 const TIMEOUT_MS = 120_000;
 const CHECK_MS = 10_000;
 const LIFETIME_MS = 55_000; // a subscription ends 60 s after it began
 
-/** A transaction on its way. Listening began before it was sent; `final` may be awaited at any time, and again. */
+/**
+ * A transaction on its way. Listening began before it was sent; `final` may be awaited at any time, and again. Where nobody
+ * awaits it the subscription is left when it would end at the relayer, so that handles nobody cares for hold nothing.
+ */
 export class TransactionHandle {
   /** Whether the relayer said that it took it; undefined while its answer is lost. */
   accepted: boolean | undefined;
@@ -40,15 +52,16 @@ export class TransactionHandle {
   #waiting: (() => void)[] = [];
   #since = Date.now();
   #checking: Promise<void> | undefined;
+  #readers = 0;
+  #hears = false;
+  #left: (() => void) | undefined;
 
   constructor(
     readonly hashes: Hashes,
-    private readonly live: Live,
-    private readonly topic: string,
-    statuses: AsyncIterableIterator<StatusMessage | Missed>,
-    private readonly lookup: Lookup,
+    statuses: Statuses,
+    private readonly ears: Ears,
   ) {
-    void this.#listen(statuses);
+    void this.#hear(statuses);
   }
 
   /** The hash it was subscribed to by: without the relayer's signature. */
@@ -64,6 +77,16 @@ export class TransactionHandle {
   /** How it ended. Throws `OutcomeUnknown` when nobody can say in time. */
   async final({ timeoutMs = TIMEOUT_MS, signal }: FinalOptions = {}): Promise<Final> {
     const until = Date.now() + timeoutMs;
+    this.#readers++;
+    try {
+      return await this.#wait(until, timeoutMs, signal);
+    } finally {
+      this.#readers--;
+    }
+  }
+
+  async #wait(until: number, timeoutMs: number, signal: AbortSignal | undefined): Promise<Final> {
+    if (!this.#hears) this.#checkSoon();
     while (!this.#final) {
       signal?.throwIfAborted();
       const left = until - Date.now();
@@ -80,6 +103,11 @@ export class TransactionHandle {
     return this.#checking;
   }
 
+  /** The same without waiting: who awaits the end sees its failure at the next question. */
+  #checkSoon(): void {
+    this.check().catch(() => {});
+  }
+
   /** Listens no more: nobody wants to know. */
   stop(): void {
     this.#left?.();
@@ -90,15 +118,18 @@ export class TransactionHandle {
     return new OutcomeUnknown(this.hash, this.accepted, `${text}; ${taken}: ask again for it, or the chain for its hash`);
   }
 
-  #left: (() => void) | undefined;
-
-  async #listen(statuses: AsyncIterableIterator<StatusMessage | Missed>): Promise<void> {
+  async #hear(statuses: Statuses): Promise<void> {
     this.#left = () => void statuses.return?.();
+    this.#hears = true;
+    this.#since = Date.now();
+    const lapse = setInterval(() => {
+      if (!this.#readers) this.stop();
+    }, LIFETIME_MS);
     try {
       for await (const item of statuses) {
         if (item.type === "missed") {
           this.#since = Date.now();
-          void this.check();
+          this.#checkSoon();
           continue;
         }
         const { hash, chainHash, status, reason } = item.data;
@@ -108,22 +139,28 @@ export class TransactionHandle {
       }
     } catch {
       // The subscription was refused: questions alone must do.
+    } finally {
+      clearInterval(lapse);
+      this.#hears = false;
     }
   }
 
   async #check(): Promise<void> {
-    try {
-      const known = await this.lookup(this.hash);
-      if (known) {
-        this.accepted = true;
-        this.#know(known);
-      }
-      if (!this.#final && Date.now() - this.#since > LIFETIME_MS) {
-        await this.live.refresh(this.topic);
-        this.#since = Date.now();
-      }
-    } catch (error) {
-      if (!(error instanceof MillraceError)) throw error; // what cannot be reached now is asked again
+    // What cannot be reached now is asked again.
+    const unlessUnreachable = (error: unknown): undefined => {
+      if (!(error instanceof MillraceError)) throw error;
+    };
+    const known = await this.ears.lookup(this.hash).catch(unlessUnreachable);
+    if (known) {
+      this.accepted = true;
+      this.#know(known);
+    }
+    if (this.#final) return;
+    if (!this.#hears) {
+      const statuses = await this.ears.listen().catch(unlessUnreachable);
+      if (statuses) void this.#hear(statuses);
+    } else if (Date.now() - this.#since > LIFETIME_MS) {
+      await this.ears.refresh().then(() => (this.#since = Date.now()), unlessUnreachable);
     }
   }
 
@@ -161,7 +198,3 @@ export class TransactionHandle {
     });
   }
 }
-
-/** Whether the same bytes may be sent again because nobody knows what became of the first ones. */
-export const answerLost = (error: unknown): boolean =>
-  error instanceof ConnectionLost || (error instanceof Refused && error.status === 503);

@@ -31,6 +31,9 @@ const LIMIT = 4_096;
 const ACKNOWLEDGEMENT = 1n;
 const MESSAGE = 2n;
 const NAME = "client";
+/** Pings are not seen here: after so long without a frame a question that changes nothing must be answered in time. */
+const SILENCE_MS = 30_000;
+const ANSWER_MS = 10_000;
 
 type Values = Map<number, bigint | Uint8Array<ArrayBuffer>>;
 
@@ -48,13 +51,17 @@ export class HubConsumer implements AsyncIterableIterator<HubEvent> {
   #handled: bigint | undefined; // the newest whose reader has asked for the next
   #ended = false;
   #error: unknown;
+  #silence: ReturnType<typeof setTimeout> | undefined;
 
   constructor(url: string, readonly options: HubOptions = {}) {
     this.#received = this.#handed = this.#handled = options.resumeAfter;
     const events = {
-      open: () => void this.#socket.send(this.#subscription()),
+      open: () => {
+        this.#listen();
+        this.#socket.send(this.#subscription());
+      },
       message: (data: string | ArrayBuffer) => this.#take(data),
-      down: () => {},
+      down: () => clearTimeout(this.#silence),
     };
     this.#socket = new Socket(url, events, options);
   }
@@ -92,6 +99,7 @@ export class HubConsumer implements AsyncIterableIterator<HubEvent> {
     if (this.#ended) return;
     this.#ended = true;
     this.#error = error;
+    clearTimeout(this.#silence);
     this.#socket.close();
     const waiting = this.#waiting;
     this.#waiting = undefined;
@@ -99,6 +107,15 @@ export class HubConsumer implements AsyncIterableIterator<HubEvent> {
     this.#error = undefined;
     if (error === undefined) waiting.resolve({ value: undefined, done: true });
     else waiting.reject(error);
+  }
+
+  #listen(): void {
+    clearTimeout(this.#silence);
+    this.#silence = setTimeout(() => {
+      const nobody = encodeMessage([[5, utf8(`${NAME}-silence`)]]);
+      this.#socket.send(encodeMessage([[3, MESSAGE], [4, nobody], [5, utf8("unsubscribe")]]));
+      this.#silence = setTimeout(() => this.#socket.renew("silence"), ANSWER_MS);
+    }, SILENCE_MS);
   }
 
   #subscription(): Uint8Array<ArrayBuffer> {
@@ -112,13 +129,15 @@ export class HubConsumer implements AsyncIterableIterator<HubEvent> {
   }
 
   #take(data: string | ArrayBuffer): void {
-    if (typeof data === "string") return;
+    if (this.#ended || typeof data === "string") return;
+    this.#listen();
     const envelope = read(new Uint8Array(data));
     if (number(envelope, 3) !== MESSAGE) return;
     this.#socket.works();
     const payload = bytes(envelope, 4);
     const topic = new TextDecoder().decode(bytes(envelope, 5));
     if (topic === "subscribe") return this.#subscribed(read(payload));
+    if (topic === "unsubscribe") return; // the answer to the question above
     if (topic === "gap") {
       const gap = read(payload);
       const last = number(gap, 2);

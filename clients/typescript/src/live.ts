@@ -181,6 +181,7 @@ export class Live {
       this.options,
     );
     if (this.#socket.isOpen) return;
+    if (this.#opened.length >= MAX_PENDING) throw tooMany();
     await new Promise<void>((resolve, reject) => {
       const ms = this.options.timeoutMs ?? TIMEOUT_MS;
       const timer = setTimeout(() => {
@@ -198,8 +199,7 @@ export class Live {
 
   #ask(message: Record<string, unknown>): Promise<Reply> {
     if (this.#pending.size >= MAX_PENDING) {
-      const detail = "wait for some of them";
-      return Promise.reject(new Refused({ reason: "too many requests under way", code: "client_busy", detail }));
+      return Promise.reject(tooMany());
     }
     const requestId = String(++this.#ids);
     return new Promise((resolve, reject) => {
@@ -299,6 +299,10 @@ export class Live {
     topic.heard = Date.now();
     for (const queue of topic.queues) queue.push(message);
   }
+}
+
+function tooMany(): Refused {
+  return new Refused({ reason: "too many requests under way", code: "client_busy", detail: "wait for some of them" });
 }
 
 function topicsOf(type: string, data: { hash?: string; address?: string }): string[] {

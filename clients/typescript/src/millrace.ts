@@ -35,6 +35,7 @@ export interface Swap {
 }
 
 const RELAYED_GAS = 50_000; // what naming a relayer costs, where the service does not say
+const MIN_GAS_PRICE = 1_000_000_000;
 const MAX_CALLS = 100; // batches of one multi-swap
 
 /** What is not signed yet; fields that are missing are filled in. */
@@ -134,7 +135,8 @@ export class Millrace {
       throw new MillraceError(`${missing} is not known here: give it, or a chainApi for nonces`);
     }
     const { chainID, version = 2, options, guardian } = transaction;
-    return { ...rest, gasLimit, gasPrice: gasPrice ?? 1_000_000_000, nonce: next, chainID, version, ...optional({ options, guardian }) };
+    const numbers = { gasLimit, gasPrice: gasPrice ?? MIN_GAS_PRICE, nonce: next, version };
+    return { ...rest, ...numbers, chainID, ...optional({ options, guardian }) };
   }
 }
 

@@ -7,7 +7,7 @@ import { type CallOptions, Http, type HttpOptions } from "./http.js";
 import { TransactionHandle, type TransactionState } from "./handle.js";
 import { Live, type MessageOf, type NetworkStatsMessage, TOPICS_PER_CONNECTION } from "./live.js";
 import type { Missed, QueueOptions } from "./queue.js";
-import type { SocketOptions } from "./socket.js";
+import { inNode, type SocketOptions } from "./socket.js";
 import { networkStats } from "./stats.js";
 import { hashesOf, type Transaction } from "./transaction.js";
 import { Pauses } from "./wait.js";
@@ -141,8 +141,12 @@ export class Relayer {
     const hashes = hashesOf(transaction);
     const topic = `tx-status/${hashes.clientHash}` as const;
     const live = this.#liveFor(topic);
-    const statuses = await live.subscribe(topic);
-    return new TransactionHandle(hashes, live, topic, statuses, (hash) => this.#lookup(hash, hashes.chainHash));
+    const ears = {
+      listen: async () => this.#liveFor(topic).subscribe(topic),
+      refresh: () => live.refresh(topic),
+      lookup: (hash: string) => this.#lookup(hash, hashes.chainHash),
+    };
+    return new TransactionHandle(hashes, await live.subscribe(topic), ears);
   }
 
   /** The next nonce of an account by the chain API; undefined without one. */
@@ -167,7 +171,7 @@ export class Relayer {
 
   #sockets(): SocketOptions {
     const { WebSocket, headers } = this.#options;
-    return { ...(WebSocket ? { WebSocket } : {}), ...(headers && typeof window === "undefined" ? { headers } : {}) };
+    return { ...(WebSocket ? { WebSocket } : {}), ...(headers && inNode() ? { headers } : {}) };
   }
 
   /** A connection with room for a topic. Throws `Refused` where all are full. */
@@ -243,7 +247,7 @@ export class Relayer {
   }
 
   #ask(action: string, transactions: Transaction[]): Promise<Submission> {
-    if (this.#options.apiKey && typeof window !== "undefined") {
+    if (this.#options.apiKey && !inNode()) {
       return this.#http.post(`/v1/${action}`, { transactions });
     }
     const [tx] = transactions;

@@ -43,7 +43,8 @@ const ASKED = [
 /** The signed transaction, which is what was asked for in every field. Throws `SigningFailed` if it is not. */
 export async function signedBy(signer: Signer, transaction: Transaction): Promise<Transaction> {
   const signed = await signer.sign({ ...transaction });
-  const text = (value: unknown): string => (value === undefined || value === null || value === 0 || value === 0n ? "" : String(value));
+  const empty = (value: unknown): boolean => value === undefined || value === null || value === 0 || value === 0n;
+  const text = (value: unknown): string => (empty(value) ? "" : String(value));
   for (const field of ASKED) {
     if (text(signed[field]) !== text(transaction[field])) {
       throw new SigningFailed(`the wallet changed ${field}: nothing was sent`);

@@ -34,12 +34,14 @@ const CONNECT_MS = 10_000;
 
 declare const process: { versions?: { node?: string } } | undefined;
 
+/** Whether this is Node, or what takes its place: only there a handshake can have headers. */
+export const inNode = (): boolean => typeof process !== "undefined" && Boolean(process?.versions?.node);
+
 /** The class to connect with. In Node the one that can send headers, where it has to or there is no other. */
 async function socketClass(options: SocketOptions): Promise<SocketClass> {
   if (options.WebSocket) return options.WebSocket;
   const headers = Object.keys(options.headers ?? {}).length > 0;
-  const node = typeof process !== "undefined" && Boolean(process?.versions?.node);
-  if (globalThis.WebSocket && !(headers && node)) return globalThis.WebSocket as unknown as SocketClass;
+  if (globalThis.WebSocket && !(headers && inNode())) return globalThis.WebSocket as unknown as SocketClass;
   // Not named as text: bundlers for browsers would follow it.
   const file = new URL("./node-socket.cjs", import.meta.url).href;
   const loaded = (await import(/* webpackIgnore: true */ /* @vite-ignore */ file)) as { default: SocketClass };

@@ -28,7 +28,12 @@ export function networkStats(
   };
   const message = (data: string | ArrayBuffer): void => {
     listen();
-    const read = JSON.parse(data as string) as NetworkStatsMessage;
+    let read: NetworkStatsMessage;
+    try {
+      read = JSON.parse(data as string) as NetworkStatsMessage;
+    } catch {
+      return; // no message of this interface
+    }
     if (read.type !== "networkStats") return;
     if (!warned && Number.parseInt(read.schemaVersion ?? "") > MAJOR) {
       warned = true;

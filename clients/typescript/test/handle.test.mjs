@@ -2,18 +2,29 @@ import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import { TransactionHandle } from "@millrace/client";
 
-/** Statuses that a test pushes, and a connection that notes what it is asked. */
-function parts() {
-  const asked = { lookups: 0, refreshed: [] };
-  const statuses = {
-    next: () => new Promise(() => {}),
-    return: () => Promise.resolve({ done: true }),
-    [Symbol.asyncIterator]() {
-      return this;
-    },
+/** Ears that note what they are asked; nothing is ever told to them. */
+function ears(lookup = async () => undefined) {
+  const asked = { lookups: 0, refreshed: 0, listened: 0, left: 0 };
+  const statuses = () => {
+    let end;
+    const ended = new Promise((resolve) => (end = resolve));
+    return {
+      next: () => ended,
+      return: async () => {
+        asked.left++;
+        end({ done: true });
+      },
+      [Symbol.asyncIterator]() {
+        return this;
+      },
+    };
   };
-  const live = { refresh: async (topic) => void asked.refreshed.push(topic) };
-  return { asked, statuses, live };
+  const made = {
+    listen: async () => (asked.listened++, statuses()),
+    refresh: async () => void asked.refreshed++,
+    lookup: async (hash) => (asked.lookups++, lookup(hash)),
+  };
+  return { asked, handle: new TransactionHandle({ clientHash: "ab" }, statuses(), made) };
 }
 
 /** Lets whatever is due run, with the clock put forward. */
@@ -25,21 +36,16 @@ async function pass(seconds) {
 }
 
 test("while nothing is told it is asked every ten seconds, and subscribed to again before 60 s are over", async () => {
-  mock.timers.enable({ apis: ["setTimeout", "Date"] });
+  mock.timers.enable({ apis: ["setTimeout", "setInterval", "Date"] });
   try {
-    const { asked, statuses, live } = parts();
     let known;
-    const lookup = async () => {
-      asked.lookups++;
-      return known;
-    };
-    const handle = new TransactionHandle({ clientHash: "ab" }, live, "tx-status/ab", statuses, lookup);
+    const { asked, handle } = ears(async () => known);
     const final = handle.final({ timeoutMs: 600_000 });
     await pass(50);
     assert.ok(asked.lookups >= 3 && asked.lookups <= 5, String(asked.lookups));
-    assert.deepEqual(asked.refreshed, []);
+    assert.equal(asked.refreshed, 0);
     await pass(20);
-    assert.deepEqual(asked.refreshed, ["tx-status/ab"]);
+    assert.equal(asked.refreshed, 1);
     known = { state: "superseded", reason: "nonce used", clientHash: "ab" };
     await pass(15);
     assert.equal((await final).state, "superseded");
@@ -49,14 +55,31 @@ test("while nothing is told it is asked every ten seconds, and subscribed to aga
 });
 
 test("a time without an end is OutcomeUnknown, which says whether it was taken", async () => {
-  mock.timers.enable({ apis: ["setTimeout", "Date"] });
+  mock.timers.enable({ apis: ["setTimeout", "setInterval", "Date"] });
   try {
-    const { statuses, live } = parts();
-    const handle = new TransactionHandle({ clientHash: "ab" }, live, "tx-status/ab", statuses, async () => undefined);
+    const { handle } = ears();
     const final = handle.final({ timeoutMs: 30_000 });
     const refused = assert.rejects(final, /not known: ask again/);
     await pass(45);
     await refused;
+  } finally {
+    mock.timers.reset();
+  }
+});
+
+test("a handle nobody awaits leaves its subscription, and listens again when somebody does", async () => {
+  mock.timers.enable({ apis: ["setTimeout", "setInterval", "Date"] });
+  try {
+    let known;
+    const { asked, handle } = ears(async () => known);
+    await pass(60);
+    assert.deepEqual([asked.left, asked.lookups, asked.listened], [1, 0, 0]);
+    const final = handle.final();
+    await pass(5);
+    assert.deepEqual([asked.lookups, asked.listened], [1, 1]);
+    known = { state: "success", clientHash: "ab" };
+    await pass(15);
+    assert.equal((await final).state, "success");
   } finally {
     mock.timers.reset();
   }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { afterEach, beforeEach, test } from "node:test";
+import { afterEach, beforeEach, mock, test } from "node:test";
 import { WebSocketServer } from "ws";
 import { HubConsumer } from "@millrace/client/hub";
 
@@ -17,8 +17,10 @@ const varint = (value) => {
 };
 const number = (field, value) => [field << 3, ...varint(value)];
 const bytes = (field, content) => [(field << 3) | 2, ...varint(content.length), ...Buffer.from(content)];
-const frame = (topic, payload, sequence, marks = 0) =>
-  Buffer.from([...number(1, 1), ...number(2, sequence), ...number(3, 2), ...bytes(4, payload), ...bytes(5, topic), ...(marks ? number(7, marks) : [])]);
+const frame = (topic, payload, sequence, marks = 0) => {
+  const head = [...number(1, 1), ...number(2, sequence), ...number(3, 2)];
+  return Buffer.from([...head, ...bytes(4, payload), ...bytes(5, topic), ...(marks ? number(7, marks) : [])]);
+};
 const accepted = (head) => frame("subscribe", [...bytes(1, "client"), ...number(2, 1), ...number(4, head), ...number(5, 1)], 0);
 const refused = (reason, head) => frame("subscribe", [...bytes(1, "client"), ...bytes(3, reason), ...number(4, head)], 0);
 const acknowledgement = (sequence) => Buffer.from([...number(2, sequence), ...number(3, 1)]).toString("hex");
@@ -134,4 +136,27 @@ test("a reader too far behind is an exception, and can resume", async () => {
   assert.equal((await events.next()).value.sequence, 2n);
   await assert.rejects(events.next(), { name: "QueueFull" });
   assert.equal(events.last, 2n);
+});
+
+test("a silent hub is asked a question that changes nothing, and left where it does not answer", async () => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  try {
+    const events = consumer({ resumeAfter: 7n });
+    await received(1);
+    mock.timers.tick(30_000);
+    await received(2);
+    const question = Buffer.from([...number(3, 2), ...bytes(4, bytes(5, "client-silence")), ...bytes(5, "unsubscribe")]);
+    assert.equal(frames[1], question.toString("hex"));
+    send(frame("unsubscribe", [...bytes(1, "client-silence"), ...bytes(3, "no such subscription")], 0), frame("SaveBlock", [], 8));
+    assert.equal((await events.next()).value.sequence, 8n);
+    mock.timers.tick(30_000);
+    await received(3);
+    mock.timers.tick(10_000);
+    mock.timers.tick(1_000);
+    await received(4);
+    assert.equal(frames[3], subscription(8));
+    await events.return();
+  } finally {
+    mock.timers.reset();
+  }
 });

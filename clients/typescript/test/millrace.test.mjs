@@ -6,7 +6,10 @@ import { FakeHttp, FakeSockets, PATIENCE, RELAYER, SENDER, readVectors } from ".
 
 const CONTRACT = readVectors("clients.json").keys[1].address;
 const ASKED = { from: "A", to: "B", amountIn: 5n, slippage: "0.01" };
-const OFFERED = { sender: SENDER.address, receiver: CONTRACT, value: "0", data: "c3dhcA==", gasLimit: 20_000_000, gasPrice: 1_000_000_000, chainID: "local", chainId: "local", version: 2 };
+const OFFERED = {
+  sender: SENDER.address, receiver: CONTRACT, value: "0", data: "c3dhcA==", gasLimit: 20_000_000, gasPrice: 1_000_000_000,
+  chainID: "local", chainId: "local", version: 2,
+};
 
 let services;
 let answers;
@@ -61,7 +64,8 @@ test("a relayer that prepares another transaction gets no signature", async () =
 });
 
 test("what would not be sponsored is refused in the relayer's words, before anybody signs", async () => {
-  answers["/v1/prepare"].body = { sponsored: false, reason: "quota exhausted", code: "quota_exhausted", detail: "of this sender", retryAfterMs: 5 };
+  const why = { reason: "quota exhausted", code: "quota_exhausted", detail: "of this sender", retryAfterMs: 5 };
+  answers["/v1/prepare"].body = { sponsored: false, ...why };
   const unsigned = { address: SENDER.address, sign: () => assert.fail("nobody asked for a signature") };
   await assert.rejects(millrace.swap({ ...ASKED, signer: unsigned }), { name: "Refused", code: "quota_exhausted", retryAfterMs: 5 });
 });
