@@ -39,6 +39,16 @@ async def test_a_status_resolves_the_handle(service: FakeRelayer, relayer: Relay
     await service.until(lambda: service.requests[-1]["action"] == "unsubscribe")
 
 
+async def test_who_reads_slowly_hears_the_end(service: FakeRelayer, relayer: Relayer) -> None:
+    """An end that comes while the state before is still being read is given too."""
+    handle = await relayer.relay(TX)
+    states = handle.progress(WAIT)
+    assert (await anext(states)).state == "pending"
+    await service.push(status_of(HASH))
+    await service.until(lambda: service.requests[-1]["action"] == "unsubscribe")
+    assert [outcome.state async for outcome in states] == ["success"]
+
+
 async def test_what_was_told_meanwhile_is_asked_for(service: FakeRelayer, relayer: Relayer) -> None:
     """A status that was told while the connection was away is asked for as soon as it is back."""
     handle = await relayer.relay(TX)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import inspect
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import millrace_client
-from millrace_client import Refused, sync
+from millrace_client import Refused, portal, sync
 from servers.fake_relayer import FakeRelayer, status_of
 
 from .test_relayer import HASH, TX
@@ -18,7 +20,7 @@ from .test_relayer import HASH, TX
 
 def test_every_method_is_there() -> None:
     """Each public method of an async class is a plain function of the same signature in its sync class."""
-    for face, of in sync._FACES.items():
+    for face, of in portal.FACES.items():
         for name, member in inspect.getmembers(face, inspect.isfunction):
             if name.startswith("_"):
                 continue
@@ -26,7 +28,17 @@ def test_every_method_is_there() -> None:
             assert not inspect.iscoroutinefunction(made) and not inspect.isasyncgenfunction(made), name
             assert inspect.signature(made) == inspect.signature(member)
             assert made.__doc__ == member.__doc__
-    assert set(sync._FACES) >= {millrace_client.Aggregator, millrace_client.Relayer, millrace_client.Handle}
+    assert set(portal.FACES) >= {millrace_client.Aggregator, millrace_client.Relayer, millrace_client.Handle}
+
+
+def test_the_types_are_of_today() -> None:
+    """`sync.pyi` is what the async classes say, method by method."""
+    file = Path(__file__).parents[2] / "clients" / "python" / "sync_types.py"
+    spec = importlib.util.spec_from_file_location("sync_types", file)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    assert made.TARGET.read_text(encoding="utf-8") == made.text(), "run python clients/python/sync_types.py"
 
 
 def _work(url: str, ws_url: str, relayed: threading.Event) -> dict[str, Any]:

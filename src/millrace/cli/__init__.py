@@ -36,6 +36,7 @@ _SECTIONS: dict[str, dict[str, _Verb]] = {
     },
     "Run services": {name: _Verb(f"services:{name}", summary) for name, summary in _SERVICES.items()},
     "Operate": {
+        "doctor": _Verb("doctor:doctor", "What is wrong, and what to do about it."),
         "policy": _Verb("policy:policy", "What the relayer pays for: look at it, change it."),
         "config": _Verb("config:config", "Every setting: value, source, type and meaning."),
         "completion": _Verb("completion:completion", "Completion for bash, zsh and fish."),

@@ -71,6 +71,7 @@ class Handle:
             if self.last.state != told:
                 told = self.last.state
                 yield self.last
+                continue  # who reads may have taken his time: it may have gone on meanwhile
             if self.last.has_ended:
                 return
             left = end - time.monotonic()

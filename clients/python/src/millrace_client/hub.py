@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Literal, Self
@@ -122,8 +123,10 @@ class Hub:
                     async with session.ws_connect(
                         self._url, heartbeat=_HEARTBEAT, max_msg_size=_MAX_EVENT, autoping=True
                     ) as socket:
-                        pause = _FIRST_PAUSE
+                        begun = time.monotonic()
                         await self._hold(socket)
+                        if time.monotonic() - begun > _LONGEST_PAUSE:  # one that ends at once is no success
+                            pause = _FIRST_PAUSE
                 except (aiohttp.ClientError, TimeoutError, OSError):
                     pass
                 self._socket = None

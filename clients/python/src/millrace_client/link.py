@@ -219,9 +219,11 @@ class Link:
                     async with self._session().ws_connect(
                         self.url, heartbeat=_HEARTBEAT, max_msg_size=_MAX_MESSAGE
                     ) as socket:
-                        pause = _FIRST_PAUSE
+                        begun = time.monotonic()
                         await self._hold(socket)
                         self._why = f"closed with {socket.close_code}"
+                        if time.monotonic() - begun > _LONGEST_PAUSE:  # one that ends at once is no success
+                            pause = _FIRST_PAUSE
                 except (aiohttp.ClientError, TimeoutError, OSError) as error:
                     self._why = str(error) or type(error).__name__
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
