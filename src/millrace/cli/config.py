@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
-import inspect
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -87,19 +85,14 @@ def _struct_of(service: str) -> type[Any]:
 
 def settings_of(service: str, file: Path | None, pairs: tuple[str, ...]) -> Iterator[Setting]:
     """The settings of a service in the order of their struct. Raises `SettingsError`."""
-    import msgspec
+    from millrace.runtime import settings_reference
 
     struct = _struct_of(service)
     settings, sources = load_with_sources(service, struct, file=file, overrides=parse_overrides(pairs))
-    meanings = meanings_of(struct)
-    for field in msgspec.structs.fields(struct):
-        yield Setting(
-            field.name,
-            _value(field.name, getattr(settings, field.name)),
-            sources.get(field.name, DEFAULT),
-            kind_of(field.type),
-            meanings.get(field.name, ""),
-        )
+    for described in settings_reference.settings_of(struct):
+        name = described.name
+        value = _value(name, getattr(settings, name))
+        yield Setting(name, value, sources.get(name, DEFAULT), described.type, described.meaning)
 
 
 def _value(name: str, value: object) -> object:
@@ -109,30 +102,6 @@ def _value(name: str, value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     return value
-
-
-def kind_of(kind: Any) -> str:
-    """A type as people read it."""
-    text = kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind)
-    for noise in ("typing.", "pathlib.", "millrace.runtime.settings."):
-        text = text.replace(noise, "")
-    return text.partition("Annotated[")[2].partition(",")[0] if text.startswith("Annotated[") else text
-
-
-def meanings_of(struct: type[Any]) -> dict[str, str]:
-    """The docstrings behind a struct's attributes, those of its bases too; from the source, which wheels have."""
-    found: dict[str, str] = {}
-    for part in reversed(struct.__mro__):
-        if not part.__module__.startswith("millrace."):
-            continue
-        body = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for field, after in zip(body.body, body.body[1:], strict=False):
-            is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and is_text:
-                assert isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-                found[field.target.id] = " ".join(str(after.value.value).split())
-    return found
 
 
 def _check_common(file: Path) -> None:
