@@ -18,6 +18,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/quote.svg": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The route of a quote as a picture, for light and dark pages */
+        get: operations["drawQuote"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pair-config": {
         parameters: {
             query?: never;
@@ -93,7 +110,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The same as /api/v1/quote, pushed as server-sent events at every snapshot */
+        /** The same as /api/v1/quote, pushed as server-sent events whenever it has changed */
         get: operations["streamQuotes"];
         put?: never;
         post?: never;
@@ -317,6 +334,26 @@ export interface components {
             /** @description The market state that the answer is of. */
             snapshot: components["schemas"]["SnapshotInfo"];
             /**
+             * @description What the input is worth in dollars, by the market's prices; null without one.
+             * @example 40
+             */
+            amountInUsd: number | null;
+            /**
+             * @description What the output is worth in dollars, by the market's prices; null without one.
+             * @example 39.87
+             */
+            amountOutUsd: number | null;
+            /**
+             * @description What the least output is worth in dollars; null without a price.
+             * @example 39.47
+             */
+            amountOutMinUsd: number | null;
+            /**
+             * @description What the contract's fee is worth in dollars; null without a price.
+             * @example 0.14
+             */
+            feeAmountUsd: number | null;
+            /**
              * @description Reverse quotes: most that the swap costs, in smallest units of the input.
              * @example 1000000000000000000
              */
@@ -347,6 +384,8 @@ export interface components {
             paths?: components["schemas"]["PathPart"][];
             /** @description With a sender: the transaction, to be signed. */
             transaction?: components["schemas"]["UnsignedTransaction"];
+            /** @description With `simulate`: what a gateway says that the transaction would do. */
+            simulation?: components["schemas"]["Simulation"];
         };
         /**
          * PoolFee
@@ -541,6 +580,27 @@ export interface components {
              * @example 1
              */
             chainId: string;
+        };
+        /**
+         * Simulation
+         * @description What a gateway says that a transaction would do now. `status`: `success`, `fail`, or `unknown` without a word.
+         */
+        Simulation: {
+            /**
+             * @description success, fail, or unknown where the gateway told nothing.
+             * @example success
+             */
+            status: string;
+            /**
+             * @description Why it fails, or why nothing is known.
+             * @example execution failed
+             */
+            reason?: string;
+            /**
+             * @description Gas the transaction would use, in gas units; left out where it is not known.
+             * @example 16200000
+             */
+            gasUsed?: number;
         };
         /**
          * PairConfig
@@ -1117,6 +1177,13 @@ export interface components {
              * @example 61
              */
             pools: number;
+            /**
+             * @description What to know before buying: freezable, pausable, wipeable (by the token's manager), thin_market.
+             * @example [
+             *       "freezable"
+             *     ]
+             */
+            warnings: string[];
         };
         /**
          * PoolsResponse
@@ -1607,6 +1674,11 @@ export interface operations {
                  */
                 maxAgeMs?: number;
                 /**
+                 * @description With a sender: have a gateway simulate the transaction; adds `simulation`, where this is offered.
+                 * @example false
+                 */
+                simulate?: boolean;
+                /**
                  * @description Only these, comma-separated, in capitals or not.
                  * @example xExchange,OneDex
                  */
@@ -1642,6 +1714,164 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["QuoteResponse"];
+                };
+            };
+            /** @description The request cannot be answered; the text says why, and clients match a part of it */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description More requests than the limit; Retry-After says in how many seconds */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No usable market, or too much is waiting; Retry-After says in how many seconds */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    drawQuote: {
+        parameters: {
+            query: {
+                /**
+                 * @description Input token; EGLD for the native coin.
+                 * @example EGLD
+                 */
+                from: string;
+                /**
+                 * @description Output token; the same as from: arbitrage.
+                 * @example USDC-c76f1f
+                 */
+                to: string;
+                /**
+                 * @description Input in smallest units; either this or amountOut.
+                 * @example 1000000000000000000
+                 */
+                amountIn?: string;
+                /**
+                 * @description Wanted output in smallest units; either this or amountIn.
+                 * @example 39871234
+                 */
+                amountOut?: string;
+                /**
+                 * @description Accepted loss against the quote, a fraction.
+                 * @example 0.01
+                 */
+                slippage?: number;
+                /**
+                 * @description How the input is split.
+                 * @example hybrid
+                 */
+                algorithm?: "greedy" | "lagrangian" | "hybrid";
+                /**
+                 * @description Add the path breakdown.
+                 * @example true
+                 */
+                includePaths?: boolean;
+                /**
+                 * @description Allow LP tokens to be minted and redeemed between other tokens, too.
+                 * @example false
+                 */
+                includeLpRoutes?: boolean;
+                /**
+                 * @description Most pools on one path.
+                 * @example 4
+                 */
+                maxHops?: number;
+                /**
+                 * @description Most paths. Without it: as many as are worth what they add to the fee.
+                 * @example 5
+                 */
+                maxSplits?: number;
+                /**
+                 * @description Gas price of the transaction, and of that fee.
+                 * @example 1000000000
+                 */
+                gasPrice?: number;
+                /**
+                 * @description Most pools in all.
+                 * @example 20
+                 */
+                maxPools?: number;
+                /**
+                 * @description Most built-in calls of the transaction.
+                 * @example 60
+                 */
+                maxBuiltinCalls?: number;
+                /**
+                 * @description bech32 address; adds `transaction`.
+                 * @example erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva
+                 */
+                sender?: string;
+                /**
+                 * @description The contract's referral.
+                 * @example 7
+                 */
+                referralId?: number;
+                /**
+                 * @description Arbitrage: least profit, in basis points of the input.
+                 * @example 5
+                 */
+                minProfitBps?: number;
+                /**
+                 * @description Largest price impact, a fraction; more is refused.
+                 * @example 0.05
+                 */
+                maxPriceImpact?: number;
+                /**
+                 * @description Oldest market to answer from, in milliseconds since it was last seen; an older one is a 503.
+                 * @example 10000
+                 */
+                maxAgeMs?: number;
+                /**
+                 * @description Only these, comma-separated, in capitals or not.
+                 * @example xExchange,OneDex
+                 */
+                includeExchanges?: string;
+                /**
+                 * @description None of these.
+                 * @example JEX
+                 */
+                excludeExchanges?: string;
+                /**
+                 * @description Only these pool ids, at most 64.
+                 * @example x:erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva
+                 */
+                includePools?: string;
+                /**
+                 * @description None of these pool ids.
+                 * @example x:erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva
+                 */
+                excludePools?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The picture */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/svg+xml": string;
                 };
             };
             /** @description The request cannot be answered; the text says why, and clients match a part of it */
@@ -2144,7 +2374,7 @@ export interface operations {
                          * @enum {string}
                          */
                         event: "quote" | "error";
-                        /** @description Id of the market state. */
+                        /** @description Digest of the answer; the same as long as it is. */
                         id: string;
                         /** @description The quote, or the error. */
                         data: string;
@@ -2435,6 +2665,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Health"];
+                };
+            };
+            /** @description Another method than GET */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
                 };
             };
             /** @description State of the service */
