@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from millrace_client import Handle, OutcomeUnknown, Refused, Relayer, Transaction, Unreachable, Wallet
+from millrace_client import Handle, OutcomeUnknown, Patience, Refused, Relayer, Transaction, Unreachable, Wallet
 from millrace_client.messages import RelayerKey, Relayers
 from servers.fake_relayer import FakeRelayer, status_of, usual
 
@@ -66,7 +66,7 @@ async def test_a_lost_answer(service: FakeRelayer, relayer: Relayer) -> None:
     def answer(request: dict[str, Any]) -> dict[str, Any] | None:
         if request["action"] == "relay" and not lost:
             lost.append(request)
-            service.sockets[-1]._req.transport.abort()
+            service.abort()
             return None
         return usual(request)
 
@@ -83,7 +83,7 @@ async def test_a_refusal_of_what_arrived_before(service: FakeRelayer, relayer: R
         if request["action"] != "relay":
             return usual(request)
         if len([asked for asked in service.requests if asked["action"] == "relay"]) == 1:
-            service.sockets[-1]._req.transport.abort()
+            service.abort()
             return None
         failed = [{"index": 0, "reason": "nonce too low", "code": "nonce_too_low"}]
         return {"action": "relay", "status": "failed", "hashes": [], "failed": failed, "results": []}
@@ -99,13 +99,11 @@ async def test_a_relayer_that_does_not_come_back(service: FakeRelayer) -> None:
 
     def answer(request: dict[str, Any]) -> dict[str, Any] | None:
         if request["action"] == "relay":
-            service.sockets[-1]._req.transport.abort()
+            service.abort()
             return None
         return usual(request)
 
     service.answer = answer
-    from millrace_client import Patience
-
     async with Relayer(service.url, service.ws_url, timeout=0.3, patience=Patience(tries=1, seconds=0.3)) as client:
         handle = await client.relay(TX)
         assert handle.accepted is None

@@ -26,6 +26,7 @@ class FakeRelayer:
         self.changed = asyncio.Condition()
         self._server: TestServer | None = None
         self._port = 0
+        self._transports: list[asyncio.WriteTransport] = []
 
     async def start(self) -> None:
         """Serve, on the same port as before."""
@@ -45,13 +46,17 @@ class FakeRelayer:
 
     async def stop(self) -> None:
         """End every connection, and refuse new ones."""
-        for socket in [*self.sockets, *self.stats]:
-            if socket._req is not None and socket._req.transport is not None:
-                socket._req.transport.abort()
+        self.abort()
         self.sockets.clear()
         self.stats.clear()
         if self._server is not None:
             await self._server.close()
+
+    def abort(self) -> None:
+        """End every connection without a word, as a kill does."""
+        for transport in self._transports:
+            transport.abort()
+        self._transports.clear()
 
     @property
     def url(self) -> str:
@@ -75,6 +80,10 @@ class FakeRelayer:
         """Every topic asked for, in order."""
         return [request["topic"] for request in self.requests if request["action"] == "subscribe"]
 
+    def _keep(self, request: web.Request) -> None:
+        assert isinstance(request.transport, asyncio.WriteTransport)
+        self._transports.append(request.transport)
+
     async def _note(self) -> None:
         async with self.changed:
             self.changed.notify_all()
@@ -83,6 +92,7 @@ class FakeRelayer:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         self.sockets.append(socket)
+        self._keep(request)
         await self._note()
         async for frame in socket:
             if frame.type is WSMsgType.TEXT:
@@ -98,6 +108,7 @@ class FakeRelayer:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         self.stats.append(socket)
+        self._keep(request)
         await self._note()
         async for _ in socket:
             pass

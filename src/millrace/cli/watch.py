@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -102,6 +103,7 @@ def _command(name: str) -> Callable[[Callable[..., Awaitable[None]]], click.Comm
         @watch.command(name, help=function.__doc__)
         @relayer_option
         @relayer_ws_option
+        @functools.wraps(function)
         def command(relayer: str, relayer_ws: str, **named: Any) -> None:
             async def work() -> None:
                 from millrace_client import Relayer
@@ -111,7 +113,6 @@ def _command(name: str) -> Callable[[Callable[..., Awaitable[None]]], click.Comm
 
             interruptible(lambda: asyncio.run(work()))
 
-        command.params[:0] = list(getattr(function, "__click_params__", []))
         return command
 
     return made

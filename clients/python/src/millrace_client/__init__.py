@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from millrace_client.mailbox import Subscription
     from millrace_client.messages import Missed, Outcome, RelayerKey, Relayers
     from millrace_client.quotes import Quote
-    from millrace_client.relayer import Relayer, Submitted
+    from millrace_client.relayer import Relayer
+    from millrace_client.submitted import Submitted
     from millrace_client.transaction import Transaction
     from millrace_client.wallet import Signer, Wallet, sign
 
@@ -74,7 +75,7 @@ _HOMES = {
     "Relayers": "messages",
     "Signer": "wallet",
     "SlowReader": "errors",
-    "Submitted": "relayer",
+    "Submitted": "submitted",
     "Subscription": "mailbox",
     "Transaction": "transaction",
     "TransactionError": "errors",

@@ -11,7 +11,8 @@ from millrace_client.handle import Handle
 from millrace_client.http import Patience
 from millrace_client.messages import Relayers
 from millrace_client.quotes import MultiSwap, Quote
-from millrace_client.relayer import Relayer, Submitted
+from millrace_client.relayer import Relayer
+from millrace_client.submitted import Submitted
 from millrace_client.transaction import Transaction
 from millrace_client.wallet import Signer, sign
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from millrace_client.relayer import Submitted
+from millrace_client.submitted import Submitted
 
 T = TypeVar("T")
 

@@ -13,13 +13,13 @@ from millrace_client import address
 from millrace_client.errors import ClientError, Refused, Unreachable
 from millrace_client.handle import Handle
 from millrace_client.http import Http, Patience
+from millrace_client.inbox import Inbox
 from millrace_client.link import ConnectionLost, Link, Reply
-from millrace_client.mailbox import Mailbox, Policy, Subscription
+from millrace_client.mailbox import Policy, Subscription
 from millrace_client.messages import (
     AccountDelta,
     GasStats,
     History,
-    Missed,
     NetworkStats,
     Outcome,
     Prepared,
@@ -27,23 +27,16 @@ from millrace_client.messages import (
     Relayers,
     Signed,
 )
+from millrace_client.submitted import Submitted, accepted_of, only, refused_for_now
 from millrace_client.transaction import GUARDED, Transaction, replaced
 
 T = TypeVar("T")
 
 MAX_LINKS = 64
 """Connections of one client: 3 840 topics at 60 each."""
-_LATER = frozenset({"rate_limit_exceeded", "relayer_busy", "account_state_unavailable", "not_ready"})
 _AFTER_A_LOSS = frozenset({"nonce_too_low", "conflicting_transaction"})
 """Refusals of what was sent again that may only mean that the first one arrived."""
 _CHAIN_STATES = {"success": "success", "fail": "fail", "invalid": "fail"}
-
-
-class Submitted(msgspec.Struct, frozen=True):
-    """What became of several transactions: `handles` of those accepted, and why the others were `refused`."""
-
-    handles: list[Handle]
-    refused: list[Refused]
 
 
 class Relayer:
@@ -163,11 +156,11 @@ class Relayer:
 
     async def relay(self, transaction: Transaction) -> Handle:
         """Have a signed transaction co-signed, paid for and sent. Raises `Refused` and `Unreachable`."""
-        return _only(await self._submit("relay", [transaction]))
+        return only(await self._submit("relay", [transaction]))
 
     async def broadcast(self, transaction: Transaction) -> Handle:
         """Have a fully signed transaction sent; its sender pays. Raises `Refused` and `Unreachable`."""
-        return _only(await self._submit("broadcast", [transaction]))
+        return only(await self._submit("broadcast", [transaction]))
 
     async def relay_all(self, transactions: list[Transaction]) -> Submitted:
         """The same of several, each of which is accepted or refused by itself. Raises `Refused` of them as a whole."""
@@ -217,7 +210,7 @@ class Relayer:
             )
             for item in reply.failed
         ]
-        accepted = _accepted(handles, refused, reply)
+        accepted = accepted_of(handles, refused, reply)
         for error in refused:
             if error.index is not None and 0 <= error.index < len(handles):
                 self.leave_later(handles[error.index].topic, handles[error.index])
@@ -244,7 +237,7 @@ class Relayer:
                 if time.monotonic() > end:
                     return None
                 continue
-            refusal = _refused_for_now(reply)
+            refusal = refused_for_now(reply)
             pause = None if refusal is None else self._patience.pause(tried, refusal.retry_after, waited)
             if pause is None:
                 if was_lost and await self._arrived_before(reply, transactions):
@@ -280,7 +273,7 @@ class Relayer:
 
     async def network_stats(self, *, size: int = 64, policy: Policy = "drop") -> Subscription[NetworkStats]:
         """The state of the network every 250 ms, over a connection of its own."""
-        listener = _Inbox("networkStats", size, policy)
+        listener = Inbox("networkStats", size, policy)
         link = self._stats = self._stats or Link(
             self._http.session, self._ws_url + "/stats", self._timeout, subscribes=False
         )
@@ -291,7 +284,7 @@ class Relayer:
 
     async def subscribe(self, topic: str, *, size: int = 1024, policy: Policy = "drop") -> Subscription[Push]:
         """Any topic by its name. Raises `Refused` and `Unreachable`."""
-        listener = _Inbox(topic, size, policy)
+        listener = Inbox(topic, size, policy)
         link = self._link_for(topic)
         await link.add(topic, listener)
         return Subscription(listener.mailbox, lambda: link.drop(topic, listener))
@@ -352,65 +345,6 @@ class _Account(msgspec.Struct):
 
 class _ChainTransaction(msgspec.Struct):
     status: str
-
-
-class _Inbox:
-    """Puts what it hears into a mailbox."""
-
-    def __init__(self, topic: str, size: int, policy: Policy) -> None:
-        self._topic = topic
-        self._sequence: int | None = None
-        self.mailbox: Mailbox[Push] = Mailbox(topic, size, policy)
-
-    def heard(self, message: Push) -> None:
-        """A message came; numbered ones tell what was left out before them."""
-        if isinstance(message, NetworkStats):
-            expected, self._sequence = self._sequence, message.sequence + 1
-            if expected is not None and message.sequence > expected:
-                count = message.sequence - expected
-                self.mailbox.missed(Missed(topic=self._topic, why="left out by the service", count=count))
-        self.mailbox.put(message)
-
-    def lost(self, since: float, until: float) -> None:
-        """The connection was away."""
-        self._sequence = None
-        self.mailbox.missed(Missed(topic=self._topic, why="connection lost", since=since, until=until))
-
-    def ended(self, error: Refused) -> None:
-        """The topic is refused now."""
-        self.mailbox.end(error)
-
-
-def _only(submitted: Submitted) -> Handle:
-    if submitted.refused:
-        raise submitted.refused[0]
-    return submitted.handles[0]
-
-
-def _accepted(handles: list[Handle], refused: list[Refused], reply: Reply) -> list[Handle]:
-    """The handles of what was accepted, each with its chain hash."""
-    indices = {error.index for error in refused}
-    accepted = [handle for index, handle in enumerate(handles) if index not in indices]
-    hashes = {item.index: item.hash for item in reply.results}
-    if not hashes:  # of a deployment that does not link them: they are in the order of what was accepted
-        places = [index for index in range(len(handles)) if index not in indices]
-        hashes = dict(zip(places, reply.hashes, strict=False))
-    for index, handle in enumerate(handles):
-        if index not in indices:
-            handle.accepted = True
-            handle.hash = hashes.get(index, handle.hash)
-    return accepted
-
-
-def _refused_for_now(reply: Reply) -> Refused | None:
-    """The refusal, if all of it was refused for reasons that pass."""
-    whole = reply.refusal()
-    if whole is not None:
-        return whole if whole.code in _LATER and whole.retry_after is not None else None
-    if reply.status == "failed" and reply.failed and all(item.code in _LATER for item in reply.failed):
-        waits = [item.retry_after_ms for item in reply.failed if item.retry_after_ms is not None]
-        return Refused(reply.failed[0].reason, retry_after=max(waits) / 1000) if waits else None
-    return None
 
 
 def _wanted(transaction: Transaction) -> dict[str, Any]:
