@@ -11,7 +11,7 @@ from servers.aggregator_service import Service, end, start
 
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
-    running, *rest = await start(requests_per_second=10_000)
+    running, *rest = await start(requests_per_second=10_000, client_search_seconds=2.0)
     await running.until("/health", 200)
     yield running
     await end(running, *rest)
