@@ -53,8 +53,8 @@ def _load() -> Any:
         found: Any = importlib.import_module(MODULE)
     except ModuleNotFoundError:
         _log.warning(
-            "the routing kernels are not compiled: the same answers, more than a hundred times slower; "
-            "install a C compiler with Python's headers, then the package again"
+            "the routing kernels are not compiled: the same answers, more than a hundred times slower; install a C "
+            "compiler with Python's headers, then the package again (uv sync --reinstall-package millrace)"
         )
         return None
     try:
