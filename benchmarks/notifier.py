@@ -34,7 +34,6 @@ from millrace.chain import address, outport
 from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.journal.sqlite_store import Store
-from millrace.notifier.rules import messages
 from millrace.runtime import websocket
 from millrace.system.ports import free_ports
 
@@ -87,7 +86,7 @@ def make_block(shard: int, nonce: int, rng: random.Random) -> bytes:
         account = block.alteredAccounts[text]
         account.address, account.nonce, account.balance = text, nonce, str(rng.randrange(10**21))
         account.tokens.add(identifier="WEGLD-bd4d79", balance=str(rng.randrange(10**21)))
-    return block.SerializeToString()
+    return outport.canonical(block)
 
 
 class Node(websocket.Session):
@@ -210,7 +209,7 @@ def blocks(count: int, seed: int, shards: int = 4) -> Iterator[bytes]:
         header = pb.HeaderV2(header=pb.Header(nonce=nonce, round=nonce, shardID=block.shardID, txCount=300))
         block.blockData.headerBytes = header.SerializeToString()
         block.blockData.headerHash = rng.randbytes(32)
-        yield block.SerializeToString()
+        yield outport.canonical(block)
 
 
 async def send_all(nodes: list[Node], payloads: Iterator[bytes]) -> tuple[int, int]:
@@ -234,7 +233,7 @@ def floor(payloads: list[bytes]) -> float:
         for payload in payloads:
             message = pb.OutportBlock.FromString(payload)
             store.begin()
-            store.append("SaveBlock", 0, 0, messages.content_digest(message).hex(), 0, message.SerializeToString())
+            store.append("SaveBlock", 0, 0, "", 0, message.SerializeToString(deterministic=True))
             store.commit()
         seconds = time.process_time() - began
         store.close()

@@ -250,10 +250,10 @@ async def test_defect_does_not_stop_the_others(tmp_path: Path, monkeypatch: pyte
 
     real = processor.normalise
 
-    def failing(block: Any, memory: Any) -> None:
-        if block.shardID == 7:
+    def failing(pool: Any, facts: Any, memory: Any) -> None:
+        if facts.shard == 7:
             raise KeyError("defect")
-        real(block, memory)
+        real(pool, facts, memory)
 
     monkeypatch.setattr(processor, "normalise", failing)
     async with notifier(tmp_path) as running, peers(running) as connect:

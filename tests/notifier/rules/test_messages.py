@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 
 import pytest
 
@@ -24,48 +23,6 @@ def full_block() -> pb.OutportBlock:
     for name in ("b", "a"):
         block.alteredAccounts[name].balance = "1"
     return block
-
-
-HONEST: list[Callable[[pb.OutportBlock], object]] = [
-    lambda block: setattr(block, "highestFinalBlockNonce", 3),
-    lambda block: block.ClearField("highestFinalBlockHash"),
-    lambda block: block.signersIndexes.append(9),
-    lambda block: setattr(block.blockData.proof, "pubKeysBitmap", b"\xff"),
-    lambda block: block.blockData.ClearField("proof"),
-]
-REAL: list[Callable[[pb.OutportBlock], object]] = [
-    lambda block: setattr(block.alteredAccounts["a"], "balance", "2"),
-    lambda block: block.transactionPool.logs[0].log.events[0].topics.append(b"y"),
-    lambda block: setattr(block.blockData, "timestampMs", 1),
-    lambda block: setattr(block, "leaderIndex", 8),
-]
-
-
-@pytest.mark.parametrize("change", HONEST)
-def test_honest_differences_do_not_count(change: Callable[[pb.OutportBlock], object]) -> None:
-    """Two nodes that differ in how far finality had come or whose signatures they had tell the same."""
-    mine, theirs = full_block(), full_block()
-    change(theirs)
-    before = theirs.SerializeToString()
-    assert messages.content_digest(mine) == messages.content_digest(theirs)
-    assert theirs.SerializeToString() == before, "the message is as it was"
-
-
-@pytest.mark.parametrize("change", REAL)
-def test_real_differences_count(change: Callable[[pb.OutportBlock], object]) -> None:
-    """Any other difference is a disagreement."""
-    mine, theirs = full_block(), full_block()
-    change(theirs)
-    assert messages.content_digest(mine) != messages.content_digest(theirs)
-
-
-def test_order_of_map_entries_does_not_count() -> None:
-    """The order in which a node writes a map says nothing."""
-    one, other = pb.OutportBlock(), pb.OutportBlock()
-    for block, names in ((one, "abc"), (other, "cba")):
-        for name in names:
-            block.alteredAccounts[name].nonce = ord(name)
-    assert messages.content_digest(one) == messages.content_digest(other)
 
 
 def test_header_hash_is_computed_when_it_is_missing() -> None:

@@ -6,12 +6,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.notifier.rules.normalise import MULTI_TRANSFER, TRANSFERS, Memory, normalise
+from millrace.notifier.rules import normalise as rules
+from millrace.notifier.rules import slices
+from millrace.notifier.rules.normalise import MULTI_TRANSFER, TRANSFERS, Memory
 
 from ..helpers import add_log, block_hash, event, save_block
 
 ALICE, BOB, POOL = b"\x01" * 32, b"\x02" * 32, b"\x09" * 32
 TX, RESULT = block_hash("tx"), block_hash("result")
+
+
+def normalise(block: pb.OutportBlock, memory: Memory) -> None:
+    """Make a node's block what consumers get."""
+    sliced = slices.cut(block.SerializeToString(), block)
+    facts = rules.facts_of(block.shardID, block.transactionPool, block.blockData.body)
+    rules.normalise(sliced.transactionPool, facts, memory)
+    block.ParseFromString(sliced.SerializeToString())
 
 
 def transfer(amount: bytes = b"\x05", token: bytes = b"A-123456") -> pb.Event:

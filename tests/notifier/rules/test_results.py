@@ -11,6 +11,7 @@ import pytest
 from millrace.chain import outport
 from millrace.chain.headers import read_header
 from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.proto.slices_pb2 import SlicedBlock
 from millrace.chain.shard import METACHAIN
 from millrace.notifier.rules.results import brought, executed_block
 
@@ -26,7 +27,8 @@ VECTORS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v["name"])
 def test_executions_of_real_blocks(vector: dict[str, Any]) -> None:
     """Each has its header's hash, nonce, time and fees, and its pool, accounts, miniblocks and gas whole."""
-    block = pb.OutportBlock.FromString(bytes.fromhex(vector["payload"]))
+    payload = bytes.fromhex(vector["payload"])
+    block, sliced = pb.OutportBlock.FromString(payload), SlicedBlock.FromString(payload)
     header = read_header(block.blockData)
     assert header is not None
     found = brought(block.blockData, header)
@@ -34,7 +36,10 @@ def test_executions_of_real_blocks(vector: dict[str, Any]) -> None:
     assert len(found.executions) == len(block.blockData.results)
     for execution in found.executions:
         result = block.blockData.results[execution.block_hash.hex()]
-        made = executed_block(block, block.blockData.headerHash, header, execution)
+        (entry,) = (entry for entry in sliced.blockData.results if entry.key.decode() == execution.block_hash.hex())
+        told = executed_block(sliced, entry.value, block.blockData.headerHash, header, execution).SerializeToString()
+        made = pb.OutportBlock.FromString(told)
+        assert outport.canonical(made) == told
         assert made.blockData.headerHash == execution.block_hash
         assert made.transactionPool == result.transactionPool
         assert dict(made.alteredAccounts) == dict(result.alteredAccounts)

@@ -6,19 +6,22 @@ import logging
 import sqlite3
 from typing import NamedTuple
 
+from google.protobuf.message import Message
+
 from millrace.chain import outport
 from millrace.chain.headers import Header, proposes, read_header
 from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.proto.slices_pb2 import SlicedBlock
 from millrace.notifier.journal.dead_letters import DeadLetters
 from millrace.notifier.journal.rows import JournalStore
 from millrace.notifier.metrics import Metrics, Tally
 from millrace.notifier.occasional import OccasionalLog
-from millrace.notifier.rules import dedup, messages, results
+from millrace.notifier.rules import dedup, messages, results, slices
 from millrace.notifier.rules.block_events import BLOCKS, read_block
 from millrace.notifier.rules.dedup import CONFLICT, HISTORICAL, INCOMPLETE, UNJOINED, Observer, Verdict
 from millrace.notifier.rules.entry import Entry, now_ms
 from millrace.notifier.rules.messages import Decoded, Undecodable
-from millrace.notifier.rules.normalise import Memory, Splitter, normalise
+from millrace.notifier.rules.normalise import Memory, Splitter, facts_of, normalise
 from millrace.notifier.rules.results import Brought
 
 log = logging.getLogger(__name__)
@@ -54,7 +57,10 @@ class Processor:
         """What the next blocks need to know of those that are in the journal; comes before the first `process`."""
         for entry in self._store.newest:
             if entry.topic in BLOCKS:
-                normalise(read_block(entry.payload), self._memory)
+                block = read_block(entry.payload)
+                if block.HasField("transactionPool"):
+                    facts = facts_of(block.shardID, block.transactionPool, block.blockData.body)
+                    normalise(SlicedBlock.FromString(entry.payload).transactionPool, facts, self._memory)
         self._store.newest.clear()
 
     def process(self, arrival: Arrival) -> list[Entry]:
@@ -92,34 +98,39 @@ class Processor:
         message = decoded.message
         if isinstance(message, pb.UnreadBlock):
             self._note_irregular("keys_are_no_text", decoded)
-            verdict = self._save(decoded, arrival, None, messages.content_digest(message))
+            verdict = self._save(decoded, arrival, None, slices.digest(arrival.payload))
             return self._append_all(decoded, verdict, arrival, arrival.payload)
         if isinstance(message, pb.OutportBlock):
+            sliced = slices.cut(arrival.payload, message)
             if proposes(message.blockData.headerType):
-                return self._append_proposal(decoded, message, arrival)
-            verdict = self._save(decoded, arrival, read_header(message.blockData), messages.content_digest(message))
+                return self._append_proposal(decoded, message, sliced, arrival)
+            verdict = self._save(decoded, arrival, read_header(message.blockData), slices.block_digest(sliced))
             if any(not event.alone for event in verdict.events):
-                normalise(message, self._memory)
-            return self._append_all(decoded, verdict, arrival)
-        return self._append_all(decoded, self._judge(decoded, arrival), arrival)
+                facts = facts_of(message.shardID, message.transactionPool, message.blockData.body)
+                normalise(sliced.transactionPool, facts, self._memory)
+            return self._append_all(decoded, verdict, arrival, sliced)
+        return self._append_all(decoded, self._judge(decoded, arrival), arrival, message)
 
     def _append_all(
-        self, decoded: Decoded, verdict: Verdict, arrival: Arrival, payload: bytes | None = None
+        self, decoded: Decoded, verdict: Verdict, arrival: Arrival, content: Message | bytes
     ) -> list[Entry]:
-        """Append what a verdict says; `payload` is the message's, unless it is to be made from the message."""
+        """Append what a verdict says; `content` is the payload of its events, or the message to make it from."""
         self._count(decoded, verdict)
-        if payload is None and any(not event.alone for event in verdict.events):
-            payload = outport.canonical(decoded.message)
-        return [self._append(event, payload or b"", arrival.received_ms) for event in verdict.events]
+        payload = b""
+        if any(not event.alone for event in verdict.events):
+            payload = content if isinstance(content, bytes) else outport.canonical(content)
+        return [self._append(event, payload, arrival.received_ms) for event in verdict.events]
 
-    def _append_proposal(self, decoded: Decoded, message: pb.OutportBlock, arrival: Arrival) -> list[Entry]:
+    def _append_proposal(
+        self, decoded: Decoded, message: pb.OutportBlock, sliced: SlicedBlock, arrival: Arrival
+    ) -> list[Entry]:
         """A block that only proposes, as it came, and behind it the executions of earlier headers that it brings.
 
         A mark of its finality that came first follows them all: it is theirs too.
         """
         header = read_header(message.blockData)
         brought = Brought(()) if header is None else results.brought(message.blockData, header)
-        digest, digests = messages.proposal_digests(message)
+        digest, digests = slices.proposal_digests(sliced)
         verdict = self._save(decoded, arrival, header, digest)
         self._count(decoded, verdict)
         self._check(decoded, header, brought)
@@ -129,7 +140,7 @@ class Processor:
                 marked = event._replace(marks=event.marks | (INCOMPLETE if brought.missing else 0))
                 entries.append(self._append(marked, arrival.payload, arrival.received_ms))
         if header is not None:
-            entries += self._append_executions(decoded, header, brought, digests, arrival)
+            entries += self._append_executions(decoded, message, sliced, header, brought, digests, arrival.received_ms)
         marks = [event for event in verdict.events if event.alone]
         return entries + [self._append(event, b"", arrival.received_ms) for event in marks]
 
@@ -146,22 +157,29 @@ class Processor:
                 self._note_irregular(kind, decoded)
 
     def _append_executions(
-        self, decoded: Decoded, header: Header, brought: Brought, digests: dict[str, bytes], arrival: Arrival
+        self,
+        decoded: Decoded,
+        message: pb.OutportBlock,
+        sliced: SlicedBlock,
+        header: Header,
+        brought: Brought,
+        digests: dict[str, bytes],
+        received_ms: int,
     ) -> list[Entry]:
         """Append those executions that are news; what their splitting makes is bounded for all together."""
         entries = []
-        whole: pb.OutportBlock | None = None
+        told = message.blockData.results
+        slices_of = {entry.key.decode(): entry.value for entry in sliced.blockData.results}
         splitter = Splitter()
         for execution in brought.executions:
-            digest = digests[execution.block_hash.hex()]
-            verdict = dedup.execute(self._store, decoded.shard, execution.block_hash, execution.nonce, digest)
+            key = execution.block_hash.hex()
+            verdict = dedup.execute(self._store, decoded.shard, execution.block_hash, execution.nonce, digests[key])
             self._count(decoded, verdict, outport.EXECUTED_BLOCK)
             for event in verdict.events:
-                # The block in hand has lost what nodes differ in, see `proposal_digests`.
-                whole = whole or pb.OutportBlock.FromString(arrival.payload)
-                block = results.executed_block(whole, decoded.block_hash, header, execution)
-                normalise(block, self._memory, splitter)
-                entries.append(self._append(event, outport.canonical(block), arrival.received_ms))
+                block = results.executed_block(sliced, slices_of[key], decoded.block_hash, header, execution)
+                facts = facts_of(block.shardID, told[key].transactionPool, told[key].body)
+                normalise(block.transactionPool, facts, self._memory, splitter)
+                entries.append(self._append(event, block.SerializeToString(), received_ms))
         return entries
 
     def _save(self, decoded: Decoded, arrival: Arrival, header: Header | None, digest: bytes) -> Verdict:

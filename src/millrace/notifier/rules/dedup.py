@@ -30,6 +30,7 @@ INCOMPLETE = 8
 _EXECUTION = b"execution "
 """What is remembered of executions stands beside the blocks: of the newest under this name, of each under it and its
 header's hash. No hash is so short or so long."""
+_EARLIER_DIGEST = 16  # bytes, of blocks that an earlier version remembered
 _REMEMBERED_PER_NODE = 4096  # blocks; a node is never so far behind on one connection
 
 
@@ -170,7 +171,7 @@ def save(index: Index, observer: Observer, shard: int, block_hash: bytes, nonce:
     meant = observer.saves(shard, block_hash, known)
     live = known.state in (State.SAVED, State.FINAL)
     if live or meant <= known.generation:
-        if not live or meant != known.generation or digest == known.digest:
+        if not live or meant != known.generation or _agree(digest, known.digest):
             return DUPLICATE
         if not index.add_content(outport.SAVE_BLOCK, shard, block_hash + digest):
             return DUPLICATE
@@ -192,6 +193,11 @@ def save(index: Index, observer: Observer, shard: int, block_hash: bytes, nonce:
         ),
     )
     return Verdict(tuple(events), missing, fork)
+
+
+def _agree(digest: bytes, known: bytes) -> bool:
+    """Whether two digests are of one content. Those that an earlier version made say nothing against it."""
+    return digest == known or len(known) == _EARLIER_DIGEST
 
 
 def _place(index: Index, shard: int, block_hash: bytes, nonce: int | None) -> tuple[bool, int, int]:
@@ -218,7 +224,7 @@ def execute(index: Index, shard: int, block_hash: bytes, nonce: int, digest: byt
     name = _EXECUTION + block_hash
     known = index.block(shard, name)
     if known is not None and known.generation >= generation:
-        if digest == known.digest or not index.add_content(outport.EXECUTED_BLOCK, shard, block_hash + digest):
+        if _agree(digest, known.digest) or not index.add_content(outport.EXECUTED_BLOCK, shard, block_hash + digest):
             return DUPLICATE
         event = Event(outport.EXECUTED_BLOCK, shard, block_hash, known.generation, CONFLICT, variant=digest)
         return Verdict((event,))

@@ -68,52 +68,7 @@ def _unread(payload: bytes, reason: str) -> Decoded:
 
 
 def content_digest(message: Message) -> bytes:
-    """16 bytes that two nodes agree on when they tell the same.
-
-    Parts of a block in which honest nodes differ do not count: how far finality had come when it was sent,
-    and which signatures this node had collected.
-    """
-    if not isinstance(message, pb.OutportBlock):
-        return _digest(message)
-    final = message.highestFinalBlockNonce, message.highestFinalBlockHash
-    signers = list(message.signersIndexes)
-    proof = pb.HeaderProof()
-    has_proof = message.blockData.HasField("proof")
-    proof.CopyFrom(message.blockData.proof)
-    for name in ("highestFinalBlockNonce", "highestFinalBlockHash", "signersIndexes"):
-        message.ClearField(name)
-    message.blockData.ClearField("proof")
-    digest = _digest(message)
-    message.highestFinalBlockNonce, message.highestFinalBlockHash = final
-    message.signersIndexes.extend(signers)
-    if has_proof:
-        message.blockData.proof.CopyFrom(proof)
-    return digest
-
-
-def proposal_digests(block: pb.OutportBlock) -> tuple[bytes, dict[str, bytes]]:
-    """The same of a block that proposes, and of each result that it brings, by its key.
-
-    Here honest nodes also differ in results' accounts, whose values are those of the moment a node sent them, in what
-    they still know of transactions that could not be executed, and in storage accesses, which few collect. The block
-    is left without all of that, and without its results.
-    """
-    digests = {}
-    for key, result in block.blockData.results.items():
-        result.ClearField("alteredAccounts")
-        result.transactionPool.ClearField("unexecutableTransactions")
-        digests[key] = _digest(result)
-    for name in ("highestFinalBlockNonce", "highestFinalBlockHash", "signersIndexes", "stateAccessesForBlock"):
-        block.ClearField(name)
-    block.blockData.ClearField("proof")
-    block.blockData.ClearField("results")
-    whole = hashlib.blake2b(_digest(block), digest_size=16)
-    for key in sorted(digests):
-        whole.update(key.encode() + digests[key])
-    return whole.digest(), digests
-
-
-def _digest(message: Message) -> bytes:
+    """16 bytes that two nodes agree on when they tell the same; of blocks see `slices`."""
     # Deterministic: the order of map entries is the sender's whim.
     return hashlib.blake2b(message.SerializeToString(deterministic=True), digest_size=16).digest()
 

@@ -1,6 +1,7 @@
 """Turn a block as nodes tell it into the block as consumers want it. No I/O.
 
-Only the logs of the transaction pool change; everything else stays as the node sent it:
+Only the logs of the transaction pool change; everything else stays as the node sent it. Events are bytes, decoded only
+where a rule asks for more than their identifier:
 
 1. a log of a smart-contract result carries the hash of the transaction that caused it;
 2. a transfer of several tokens in one event becomes one event per token;
@@ -11,9 +12,10 @@ Only the logs of the transaction pool change; everything else stays as the node 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.proto.slices_pb2 import SlicedPool
 
 MULTI_TRANSFER = b"MultiESDTNFTTransfer"
 TRANSFERS = frozenset((b"ESDTTransfer", b"ESDTNFTTransfer", MULTI_TRANSFER, b"transferValueOnly"))
@@ -25,8 +27,8 @@ _REMEMBERED_TRANSFERS = 100_000
 
 K = TypeVar("K")
 V = TypeVar("V")
-_Event = tuple[pb.Event, bytes]
-"""An event and its identifier."""
+_Event = tuple[bytes, bytes]
+"""An event, encoded, and its identifier."""
 
 
 class _Newest(Generic[K, V]):
@@ -42,6 +44,9 @@ class _Newest(Generic[K, V]):
         return self._old.get(key) if value is None else value
 
     def update(self, values: dict[K, V]) -> None:
+        if len(self._new) + len(values) < self._half:
+            self._new.update(values)
+            return
         for key, value in values.items():
             self._new[key] = value
             if len(self._new) >= self._half:
@@ -81,31 +86,52 @@ class Memory:
         return 0 if known is None or known[0] == shard else known[1]
 
 
-def normalise(block: pb.OutportBlock, memory: Memory, splitter: Splitter | None = None) -> None:
-    """Apply the rules to `block`, in place, and remember what later blocks will need."""
-    pool = block.transactionPool
+class Facts(NamedTuple):
+    """What a block, or an execution that a block brings, says besides its logs. Hashes are in hex."""
+
+    shard: int
+    originals: dict[str, str]
+    """Smart-contract result -> the transaction that it belongs to."""
+    invalid: frozenset[str]
+    """Transactions that had no effect."""
+    arrived: frozenset[str]
+    """Transactions and results that came from another shard to be executed here."""
+
+
+def facts_of(shard: int, pool: pb.TransactionPool, body: pb.Body) -> Facts:
+    """The facts of what `shard` executed."""
     originals = {}
     for result, info in pool.smartContractResults.items():
         original = info.smartContractResult.originalTxHash
         if original:
             originals[result] = original.hex()
-    memory.remember_results(originals)
+    arrived = frozenset(
+        tx_hash.hex()
+        for miniblock in body.miniBlocks
+        if miniblock.senderShardID != shard and miniblock.receiverShardID == shard
+        for tx_hash in miniblock.txHashes
+    )
+    return Facts(shard, originals, frozenset(pool.invalidTxs), arrived)
+
+
+def normalise(pool: SlicedPool, facts: Facts, memory: Memory, splitter: Splitter | None = None) -> None:
+    """Apply the rules to the logs of `pool`, in place, and remember what later blocks will need."""
+    memory.remember_results(facts.originals)
     # Each access to a part of a message costs: what is asked for again is taken out once.
     logs = [(log, log.txHash, list(log.log.events)) for log in pool.logs]
-    identifiers = [[event.identifier for event in events] for _, _, events in logs]
+    identifiers = [[_identifier(event) for event in events] for _, _, events in logs]
     # A failed result takes its own transfers back, a failed transaction those of all its results of this block.
-    failed = set(pool.invalidTxs)
+    failed = set(facts.invalid)
     failed.update(
         execution
         for (_, execution, _), inside in zip(logs, identifiers, strict=True)
         if not FAILURES.isdisjoint(inside)
     )
-    arrived = _arrived(block)
     splitter = splitter or Splitter()
     told: list[int] = []
     confirmed: Counter[int] = Counter()
     for (log, execution, before), inside in zip(logs, identifiers, strict=True):
-        owner = originals.get(execution) or memory.original_of(execution) or execution
+        owner = facts.originals.get(execution) or memory.original_of(execution) or execution
         if owner != execution:
             log.txHash = owner
         if TRANSFERS.isdisjoint(inside):
@@ -116,13 +142,20 @@ def normalise(block: pb.OutportBlock, memory: Memory, splitter: Splitter | None 
         kept = events
         if execution in failed or owner in failed:
             kept = [item for item in events if item[1] not in TRANSFERS]
-        elif execution in arrived:
-            kept = _unconfirmed(events, owner, block.shardID, memory, confirmed)
+        elif execution in facts.arrived:
+            kept = _unconfirmed(events, owner, facts.shard, memory, confirmed)
         else:
             told += [_transfer_key(owner, *item) for item in events if item[1] in TRANSFERS]
         if len(events) != len(before) or len(kept) != len(events):
-            _replace(log.log, kept)
-    memory.remember_transfers(block.shardID, told)
+            log.log.events[:] = [event for event, _ in kept]
+    memory.remember_transfers(facts.shard, told)
+
+
+def _identifier(event: bytes) -> bytes:
+    """Of an event; it need not be decoded when it begins as Go writes it, with an address of 32 bytes."""
+    if event[:2] == b"\x0a\x20" and event[34:35] == b"\x12" and event[35] < 0x80:
+        return event[36 : 36 + event[35]]
+    return pb.Event.FromString(event).identifier
 
 
 def _unconfirmed(events: list[_Event], owner: str, shard: int, memory: Memory, confirmed: Counter[int]) -> list[_Event]:
@@ -136,17 +169,6 @@ def _unconfirmed(events: list[_Event], owner: str, shard: int, memory: Memory, c
                 continue
         kept.append((event, identifier))
     return kept
-
-
-def _arrived(block: pb.OutportBlock) -> set[str]:
-    """Hex hashes of transactions and results that came from another shard to be executed here."""
-    shard = block.shardID
-    return {
-        tx_hash.hex()
-        for miniblock in block.blockData.body.miniBlocks
-        if miniblock.senderShardID != shard and miniblock.receiverShardID == shard
-        for tx_hash in miniblock.txHashes
-    }
 
 
 class Splitter:
@@ -165,43 +187,33 @@ class Splitter:
         Topics of such an event: token, nonce, amount for each token, then the receiver.
         """
         result = []
-        for event, identifier in events:
+        for encoded, identifier in events:
             if identifier == MULTI_TRANSFER:
+                event = pb.Event.FromString(encoded)
                 count = len(event.topics)
-                size = event.ByteSize() * (count // 3)
+                size = len(encoded) * (count // 3)
                 if count >= 7 and count % 3 == 1 and size <= self._left:
                     self._left -= size
                     result += [(single, identifier) for single in _one_per_token(event)]
                     continue
-            result.append((event, identifier))
+            result.append((encoded, identifier))
         return result
 
 
-def _one_per_token(event: pb.Event) -> list[pb.Event]:
+def _one_per_token(event: pb.Event) -> list[bytes]:
     topics = list(event.topics)
     singles = []
     for first in range(0, len(topics) - 1, 3):
-        single = pb.Event()
-        single.CopyFrom(event)
-        single.topics[:] = [*topics[first : first + 3], topics[-1]]
-        singles.append(single)
+        event.topics[:] = [*topics[first : first + 3], topics[-1]]
+        singles.append(event.SerializeToString())
     return singles
 
 
-def _transfer_key(owner: str, event: pb.Event, identifier: bytes) -> int:
+def _transfer_key(owner: str, encoded: bytes, identifier: bytes) -> int:
     """Equal for the two tellings of one transfer, by the sender's and by the receiver's shard.
 
     Python's hash, whose secret is new in every process: 64 bits that nobody can aim at, so two of all the transfers
     remembered are the same once in a thousand million notifiers.
     """
+    event = pb.Event.FromString(encoded)
     return hash((owner, identifier, event.address, *event.topics))
-
-
-def _replace(log: pb.Log, events: list[_Event]) -> None:
-    copies = []
-    for event, _ in events:
-        copy = pb.Event()
-        copy.CopyFrom(event)
-        copies.append(copy)
-    del log.events[:]
-    log.events.extend(copies)

@@ -12,6 +12,7 @@ import msgspec
 from millrace.chain import bigint
 from millrace.chain.headers import Execution, Header
 from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.proto.slices_pb2 import SlicedBlock, SlicedResult
 from millrace.chain.shard import METACHAIN
 
 _HASH_SIZE = 32
@@ -55,15 +56,17 @@ def _possible(execution: Execution, header: Header) -> bool:
     return len(execution.block_hash) == _HASH_SIZE and execution.nonce < header.nonce and execution.tx_count < 1 << 32
 
 
-def executed_block(block: pb.OutportBlock, block_hash: bytes, header: Header, execution: Execution) -> pb.OutportBlock:
+def executed_block(
+    block: SlicedBlock, result: SlicedResult, block_hash: bytes, header: Header, execution: Execution
+) -> SlicedBlock:
     """The execution as a block of the earlier shape; `block` with its hash and header is the one that brings it.
 
     Its header is made up from what is known of the execution, so it does not hash to the block's hash.
     """
-    result = block.blockData.results[execution.block_hash.hex()]
-    message = pb.OutportBlock(
+    message = SlicedBlock(
         shardID=block.shardID,
         transactionPool=result.transactionPool,
+        headerGasConsumption=result.headerGasConsumption,
         alteredAccounts=result.alteredAccounts,
         numberOfShards=block.numberOfShards,
         highestFinalBlockNonce=block.highestFinalBlockNonce,
@@ -71,23 +74,21 @@ def executed_block(block: pb.OutportBlock, block_hash: bytes, header: Header, ex
         carryingHeaderHash=block_hash,
         carryingHeaderNonce=header.nonce,
     )
-    if result.HasField("headerGasConsumption"):
-        message.headerGasConsumption.CopyFrom(result.headerGasConsumption)
     data = message.blockData
     data.shardID = block.blockData.shardID
     data.headerHash = execution.block_hash
-    data.headerType = "MetaBlock" if data.shardID == METACHAIN else "HeaderV2"
-    data.headerBytes = _header(data.shardID, execution, result).SerializeToString()
-    data.body.CopyFrom(result.body)
+    data.headerType = b"MetaBlock" if data.shardID == METACHAIN else b"HeaderV2"
+    data.headerBytes = _header(data.shardID, execution, result.timestampMs).SerializeToString()
+    data.body.extend(result.body or (b"",))
     data.intraShardMiniBlocks.extend(result.intraShardMiniBlocks)
     data.timestampMs = result.timestampMs
     return message
 
 
-def _header(shard: int, execution: Execution, result: pb.ExecutionResultData) -> pb.HeaderV2 | pb.MetaBlock:
+def _header(shard: int, execution: Execution, timestamp_ms: int) -> pb.HeaderV2 | pb.MetaBlock:
     header = pb.MetaBlock() if shard == METACHAIN else pb.Header(shardID=shard)
     header.nonce, header.round, header.epoch = execution.nonce, execution.round, execution.epoch
-    header.timeStamp = result.timestampMs // 1000
+    header.timeStamp = timestamp_ms // 1000
     header.rootHash = execution.root_hash
     header.miniBlockHeaders.extend(execution.miniblocks)
     header.txCount = execution.tx_count
