@@ -288,6 +288,15 @@ async def latency(service: Service, payloads: list[bytes]) -> tuple[float, float
     return statistics.median(waits), percentile_99(waits)
 
 
+async def bind_queue(url: str) -> None:
+    """Have a queue take every message and keep a few: the broker returns, body and all, what no queue takes."""
+    async with await aio_pika.connect(url) as connection:
+        channel = await connection.channel()
+        exchange = await channel.declare_exchange("millrace", aio_pika.ExchangeType.TOPIC, durable=True)
+        queue = await channel.declare_queue("kept", durable=True, arguments={"x-max-length": 64})
+        await queue.bind(exchange, "#")
+
+
 async def rabbitmq_lag(service: Service, url: str, payloads: list[bytes], rate: float) -> tuple[float, float]:
     """Milliseconds from a node's frame to a queue's consumer, median and 99th percentile; `rate` in blocks a second."""
     nodes = [await service.node() for _ in range(4)]
@@ -383,6 +392,7 @@ async def with_rabbitmq(report: Report, count: int, few: int) -> None:
             service = Service(Path(directory) / "data", amqp_url=broker.url)
             try:
                 await service.ready()
+                await bind_queue(broker.url)
                 stream = await throughput(service, count, 5)
                 report.add("stream with RabbitMQ", stream.megabytes, "MB/s")
                 report.add("CPU a block, hub and RabbitMQ", stream.cpu * 1000, "ms", ("<=", 4.6))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -184,3 +187,45 @@ def test_everything_else_stays() -> None:
     before = pb.OutportBlock.FromString(block.SerializeToString())
     normalise(block, Memory())
     assert block == before
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        transfer(),
+        transfer(token=b"T" * 127),
+        transfer(token=b"T" * 128),
+        event(ALICE[:31], "ESDTTransfer", b"A", b"", b"\x05", BOB),
+        event(ALICE, "ESDTTransfer"),
+        pb.Event(identifier=b"ESDTTransfer", topics=[b"A", b"", b"\x05", BOB]),
+    ],
+)
+@pytest.mark.parametrize("data", [{}, {"data": b"d"}, {"additionalData": [b"a"]}])
+def test_a_transfer_is_known_again_however_it_is_written(told: pb.Event, data: dict[str, Any]) -> None:
+    """Data makes no difference, topics do, with long topics, other addresses and fields out of order too."""
+    memory = Memory()
+    source, destination = save_block(0, 1), save_block(1, 9)
+    add_log(source, TX.hex(), [told])
+    again, another = pb.Event(), pb.Event()
+    again.CopyFrom(told)
+    again.MergeFrom(pb.Event(**data))
+    another.CopyFrom(again)
+    another.topics.append(b"more")
+    add_log(destination, TX.hex(), [again, another])
+    arrive(destination, 0, TX)
+    normalise(source, memory)
+    normalise(destination, memory)
+    assert events_of(destination) == [another]
+
+
+def test_an_event_out_of_order_is_read_too() -> None:
+    """Fields of an event in another order than Go's mean the same: a failure so written takes transfers back."""
+    block = save_block(0, 1)
+    add_log(block, TX.hex(), [transfer(), event(POOL, "signalError")])
+    payload = block.SerializeToString()
+    straight = event(POOL, "signalError").SerializeToString()
+    turned = straight[34:] + straight[:34]
+    assert pb.Event.FromString(turned) == event(POOL, "signalError") and straight in payload
+    sliced = slices.cut(payload.replace(straight, turned), block)
+    rules.normalise(sliced.transactionPool, rules.facts_of(0, block.transactionPool, block.blockData.body), Memory())
+    assert list(sliced.transactionPool.logs[0].log.events) == [turned]

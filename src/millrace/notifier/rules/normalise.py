@@ -21,6 +21,8 @@ MULTI_TRANSFER = b"MultiESDTNFTTransfer"
 TRANSFERS = frozenset((b"ESDTTransfer", b"ESDTNFTTransfer", MULTI_TRANSFER, b"transferValueOnly"))
 FAILURES = frozenset((b"signalError", b"internalVMErrors"))
 
+_ADDRESS = b"\x0a\x20"  # how an event begins that has an address of 32 bytes
+_AFTER_TOPICS = (b"\x22", b"\x2a", b"")  # data, additional data, the end
 _MAX_SPLIT_BYTES = 64 * 1024 * 1024  # what the splitting of a block's transfers may produce
 _REMEMBERED_RESULTS = 100_000
 _REMEMBERED_TRANSFERS = 100_000
@@ -153,7 +155,7 @@ def normalise(pool: SlicedPool, facts: Facts, memory: Memory, splitter: Splitter
 
 def _identifier(event: bytes) -> bytes:
     """Of an event; it need not be decoded when it begins as Go writes it, with an address of 32 bytes."""
-    if event[:2] == b"\x0a\x20" and event[34:35] == b"\x12" and event[35] < 0x80:
+    if event[:2] == _ADDRESS and event[34:35] == b"\x12" and event[35] < 0x80:
         return event[36 : 36 + event[35]]
     return pb.Event.FromString(event).identifier
 
@@ -215,5 +217,16 @@ def _transfer_key(owner: str, encoded: bytes, identifier: bytes) -> int:
     Python's hash, whose secret is new in every process: 64 bits that nobody can aim at, so two of all the transfers
     remembered are the same once in a thousand million notifiers.
     """
+    return hash((owner, _without_data(encoded, identifier)))
+
+
+def _without_data(encoded: bytes, identifier: bytes) -> bytes:
+    """An event's address, identifier and topics as Go writes them; decoded only when it has not written them so."""
+    if encoded[:2] == _ADDRESS and encoded[34:35] == b"\x12":
+        end = 36 + len(identifier)
+        while encoded[end : end + 1] == b"\x1a" and encoded[end + 1] < 0x80:
+            end += 2 + encoded[end + 1]
+        if encoded[end : end + 1] in _AFTER_TOPICS:
+            return encoded[:end]
     event = pb.Event.FromString(encoded)
-    return hash((owner, identifier, event.address, *event.topics))
+    return pb.Event(address=event.address, identifier=identifier, topics=event.topics).SerializeToString()
