@@ -116,11 +116,10 @@ class _RelayerCollector(Collector):
         for code, count in sorted((dict.fromkeys(ALWAYS_SHOWN, 0) | parts.shared.refused).items()):
             refused.add_metric([code], count)
         yield refused
-        if parts.simulator is not None:
-            simulations = SIMULATIONS.family()
-            for answer in ("success", "fail", "unanswered", "busy"):
-                simulations.add_metric([answer], parts.simulator.counts[answer])
-            yield simulations
+        simulations = SIMULATIONS.family()
+        for answer in ("success", "fail", "unanswered", "busy"):
+            simulations.add_metric([answer], parts.simulator.counts[answer] if parts.simulator is not None else 0)
+        yield simulations
         for measure, read in (*COUNTERS, *GAUGES):
             yield measure.single(read(parts))
         for measure, of in HISTOGRAMS:
