@@ -70,7 +70,7 @@ class Payers:
         self.keys = {shard: key.public for shard, key in bench.relayers.items()}
         self.now = 1_000.0
         journal = Journal(Path("never-opened"))
-        journal.change = lambda write: None  # type: ignore[method-assign]
+        journal.change = lambda *writes: None  # type: ignore[method-assign]
         self.lifecycle = Lifecycle(self.network, journal, clock=lambda: self.now)
         self.sponsor = self.lifecycle.sponsor
         self.sponsor.policy = msgspec.structs.replace(
