@@ -118,9 +118,11 @@ class Custody(Torture):
             self.backups.append(target)
 
     async def blow_stop(self) -> None:
-        """A clean stop, after which every folder that ever was but the last is refused, and every copy."""
+        """A clean stop, after which every folder that ever was but the last is refused, and every copy that lacks
+        anything: one that was made after the last reservation is as good as the folder itself."""
         await self.stop(gently=True)
-        for folder in [*self.folders[:-1], *self.copies]:
+        here = _reservations(self.data)
+        for folder in [*self.folders[:-1], *(copy for copy in self.copies if _reservations(copy) < here)]:
             await self.rival(folder)
         self.may_run.set()
 
@@ -293,6 +295,11 @@ async def test_row_10_one_holder_through_kills_moves_and_restores(tmp_path: Path
     journals = [folder / "journal.sqlite" for folder in [*custody.folders, *custody.backups]]
     _one_payload_of_each_nonce([journal for journal in journals if journal.exists()])
     _one_budget([journal for journal in journals if journal.exists()])
+
+
+def _reservations(folder: Path) -> int:
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as journal:
+        return int(journal.execute("SELECT coalesce(max(id), 0) FROM audit").fetchone()[0])
 
 
 def _one_payload_of_each_nonce(journals: list[Path]) -> None:

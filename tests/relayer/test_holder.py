@@ -67,7 +67,7 @@ async def test_a_copy_of_the_folder_is_refused(world: Any) -> None:
     assert "is in use by" in text
     await world.stop()
     text = await _refused(world, **_other(world, "copy"))
-    assert "this folder (epoch 2) is an older copy" in text
+    assert "older copy" in text and "reservation 11" in text
     await world.start()
     assert await submit(world, transfer(wallet(1), 11)) == ["ok"]
 

@@ -20,8 +20,6 @@ from millrace.relayer.settings import RelayerSettings
 from millrace.runtime.settings import Secret
 
 KEY, OTHER = b"\1" * 32, b"\2" * 32
-LATER = Identity("a" * 32, 4)
-"""What the folder is once its epoch is raised."""
 
 
 class Store:
@@ -67,7 +65,7 @@ class Clock:
 
 @contextlib.asynccontextmanager
 async def kept(store: Store, clock: Clock, positions: Iterator[int]):  # type: ignore[no-untyped-def]
-    keeper = LeaseKeeper(lambda: store, Identity("a" * 32, 3), "here", lambda: next(positions), lambda: LATER, clock)
+    keeper = LeaseKeeper(lambda: store, Identity("a" * 32, 3), "here", lambda: next(positions), clock)
     try:
         yield keeper
     finally:
@@ -98,7 +96,7 @@ async def test_a_lease_ends_while_the_machine_is_suspended(monkeypatch: pytest.M
         time, "clock_gettime", lambda clock: real(clock) + (slept if clock == time.CLOCK_BOOTTIME else 0.0)
     )
     store = Store(3_000.0)
-    keeper = LeaseKeeper(lambda: store, Identity("a" * 32, 3), "here", lambda: 0, lambda: LATER)
+    keeper = LeaseKeeper(lambda: store, Identity("a" * 32, 3), "here", lambda: 0)
     try:
         await keeper.take([KEY])
         assert keeper.why_not([KEY]) is None
@@ -148,16 +146,6 @@ async def test_a_store_that_is_away_is_asked_again() -> None:
     assert [what for what, _ in store.asked][-2:] == ["give back", "close"]
 
 
-@pytest.mark.parametrize("answer, epoch", [(None, 4), (LeaseError("taken over"), 3), (OSError("away"), 3)])
-async def test_a_clean_stop_outdates_all_copies(answer: Exception | None, epoch: int) -> None:
-    """Leases are given back of a higher epoch, but of the old one where they may be another's by now."""
-    store = Store(15.0)
-    async with kept(store, Clock(), iter(range(100))) as keeper:
-        await keeper.take([KEY])
-        store.answers = iter([answer])
-    assert [(what, mine.epoch) for what, mine in store.asked[1:3]] == [("renew", 3), ("give back", epoch)]
-
-
 async def test_who_lost_a_lease_ends() -> None:
     """Another has taken it over: nothing may be signed from that moment, and the service ends."""
     store = Store(0.05)
@@ -179,7 +167,7 @@ async def test_a_journal_that_cannot_be_read_is_where_it_was() -> None:
         return 7
 
     store = Store(15.0)
-    keeper = LeaseKeeper(lambda: store, Identity("a" * 32, 1), "here", position, lambda: LATER)
+    keeper = LeaseKeeper(lambda: store, Identity("a" * 32, 1), "here", position)
     await keeper.take([KEY])
     await keeper._renew()
     await keeper.close()

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from millrace.relayer.journal.identity import Identity, raise_epoch
+from millrace.relayer.journal.identity import Identity
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.lease_keeper import LeaseKeeper
 from millrace.relayer.journal.leases import FileLeases, LeaseStore, default_folder
@@ -48,11 +48,9 @@ def keeper_of(settings: RelayerSettings, identity: Identity, journal: Journal) -
     """The keeper of a running relayer. Raises `ValueError` when a lease would end under a signature's hands."""
     if settings.lease_url and settings.lease_seconds < LEAST_TIMES * settings.signer_timeout:
         raise ValueError(f"lease_seconds must be at least {LEAST_TIMES} times signer_timeout")
-    data_dir = Path(settings.data_dir)
     return LeaseKeeper(
         lambda: store_of(settings),
         identity,
-        place_of(data_dir),
+        place_of(Path(settings.data_dir)),
         lambda: int(journal.read(POSITION)[0][0]),
-        lambda: raise_epoch(data_dir),
     )

@@ -37,7 +37,7 @@ class Identity:
     id: str
     """32 hex digits, random; stays through backup, restore and move."""
     epoch: int
-    """Raised when another copy of the folder takes over, and at each clean stop: the highest alone may sign."""
+    """Raised when another copy of the folder takes over: the highest alone may sign."""
     state: State = "ready"
     note: str = ""
     """Where it was moved to, or what it was restored from."""
@@ -136,14 +136,6 @@ def check_may_start(data_dir: Path, identity: Identity) -> None:
 def raised(identity: Identity, least: int = 0, *, state: State = "ready", note: str = "") -> Identity:
     """The same with a higher epoch, above `least`, too."""
     return replace(identity, epoch=max(identity.epoch, least) + 1, state=state, note=note)
-
-
-def raise_epoch(data_dir: Path) -> Identity:
-    """Have every copy of this folder that was made until now be an older one. Raises `IdentityError`."""
-    ours = read(data_dir)
-    later = replace(ours, epoch=ours.epoch + 1)
-    write(data_dir, later)
-    return later
 
 
 def started(identity: Identity) -> Identity:

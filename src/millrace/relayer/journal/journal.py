@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 MAX_NONCE = 2**63 - 1
 """What a row can hold; an account that has got that far is not of this world."""
 QUOTA_MS = 3_600_000
+BUDGET_MS = 24 * QUOTA_MS
 
 _SCHEMA = f"""
 {audit.SCHEMA}
@@ -183,14 +184,17 @@ class Journal:
     def prune(self, before_ms: int) -> None:
         """Forget submissions that were over before a time; the audit log is kept for ever.
 
-        What a key of ours paid for within the last hour stays: a quota of its IP address still counts it.
+        What a key of ours paid for within the last hour stays: a quota of its IP address still counts it. So does what
+        it paid for a known person within the last day, which their budget counts.
         """
-        recent_ms = time.time_ns() // 1_000_000 - QUOTA_MS
+        now_ms = time.time_ns() // 1_000_000
+        recent_ms, day_ms = now_ms - QUOTA_MS, now_ms - BUDGET_MS
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "DELETE FROM submissions WHERE ended_ms < ? AND (relayer IS NULL OR created_ms < ?)",
-                (before_ms, recent_ms),
+                "DELETE FROM submissions WHERE ended_ms < ? AND (relayer IS NULL OR created_ms < ?) "
+                "AND (relayer IS NULL OR NOT instr(ip, ' ') OR created_ms < ?)",
+                (before_ms, recent_ms, day_ms),
             )
 
         self.change(write)

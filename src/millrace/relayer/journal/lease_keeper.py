@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from millrace.chain import address
-from millrace.relayer.journal.identity import Identity, IdentityError
+from millrace.relayer.journal.identity import Identity
 from millrace.relayer.journal.leases import Held, LeaseError, LeaseHeld, LeaseStore
 from millrace.relayer.journal.writer import JournalError
 
@@ -35,7 +35,7 @@ def seconds_since_boot() -> float:
 class LeaseKeeper:
     """`take` before anything is signed, `run` as long as the service does, `close` when nothing is signed any more.
 
-    The store has a thread of its own: it may wait for a disk or a server. `raise_epoch` writes the folder's identity.
+    The store has a thread of its own: it may wait for a disk or a server.
     """
 
     def __init__(
@@ -44,7 +44,6 @@ class LeaseKeeper:
         identity: Identity,
         place: str,
         position: Callable[[], int],
-        raise_epoch: Callable[[], Identity],
         clock: Callable[[], float] = seconds_since_boot,
     ) -> None:
         self._make_store = store
@@ -52,7 +51,6 @@ class LeaseKeeper:
         self._identity = identity
         self._place = place
         self._read_position = position
-        self._raise_epoch = raise_epoch
         self._position = 0
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="leases")
@@ -134,16 +132,8 @@ class LeaseKeeper:
         self._valid_until = self._until(began)
 
     async def close(self) -> None:
-        """Give everything back, of a higher epoch: a copy made until now is an older one from then on.
-
-        Only what is held for certain is raised: a folder whose keys another took over must not catch up with that one.
-        """
+        """Give everything back."""
         if self._keys:
-            try:
-                await self._renew()
-                self._identity = await asyncio.to_thread(self._raise_epoch)
-            except (LeaseError, IdentityError, OSError) as error:
-                log.warning("copies of this folder are not outdated by its end", extra={"error": str(error)})
             await self.give_back(list(self._keys))
         if self._store is not None:
             await self._call(lambda store: store.close())

@@ -184,7 +184,9 @@ class Balances:
     def final(self, shard: int, height: int, block_hash: bytes) -> None:
         """A block was executed and is final: readings up to it count."""
         final = self._final.setdefault(shard, OrderedDict())
-        final[height] = _Final(block_hash, self._clock())
+        known = final.get(height)
+        if known is None or known.block_hash != block_hash:  # told again, it was heard of when it was told first
+            final[height] = _Final(block_hash, self._clock())
         if shard not in self._first:
             self._first[shard] = height
             self._drop_older(shard, height)
@@ -290,6 +292,8 @@ class Balances:
         named = None if final is None or reading.height is None else final.get(reading.height)
         if named is not None:  # however long ago: fees are heard of in the order of blocks
             held.since = min(held.since, named.heard)
+        elif final and reading.height is not None and reading.height < min(final):  # nobody knows any more how long ago
+            held.since = -math.inf
         kept = min(held.since, reading.asked - KEPT_SECONDS)
         held.loose = {second: amount for second, amount in held.loose.items() if second > kept}
         while held.blocks:

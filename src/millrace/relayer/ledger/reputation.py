@@ -54,7 +54,7 @@ class Reputation:
         """Whether a simulation found, a moment ago, that the transaction with this client hash succeeds."""
         self._vouched: OrderedDict[bytes, None] = OrderedDict()
         """Client hashes of what simulations let in."""
-        self._fooled: OrderedDict[bytes | CallName, float] = OrderedDict()
+        self._fooled: OrderedDict[bytes, float] = OrderedDict()
         """Senders and functions whose simulations are not believed until this time."""
 
     def learn(
@@ -85,7 +85,7 @@ class Reputation:
         if was_vouched:
             self._distrust(sender, max(now + FOOLED_SECONDS, self._failures[sender][1]))
             if call is not None:
-                self._distrust(self.name_of(call), now + FOOLED_SECONDS)
+                self._distrust(call.contract, now + FOOLED_SECONDS)  # a function's name changes with its first success
 
     def check(self, sender: bytes, call: CallName | None, now: float, quotas: Quotas, client_hash: bytes = b"") -> None:
         """Raise `Refused` while a sender has to wait, or while nearly all calls of a function fail.
@@ -118,15 +118,15 @@ class Reputation:
         """Under which name a call counts: all names of a contract that never succeeded are one."""
         return call if call in self._proven else CallName(call.contract, UNPROVEN)
 
-    def _distrust(self, name: bytes | CallName, until: float) -> None:
-        """Believe no simulation of this sender, or function, until then."""
+    def _distrust(self, name: bytes, until: float) -> None:
+        """Believe no simulation of this sender, or contract, until then."""
         self._fooled[name] = until
         self._fooled.move_to_end(name)
         if len(self._fooled) > self._capacity:
             self._fooled.popitem(last=False)
 
     def _is_fooled(self, sender: bytes, call: CallName | None, now: float) -> bool:
-        names = (sender,) if call is None else (sender, self.name_of(call))
+        names = (sender,) if call is None else (sender, call.contract)
         return any(self._fooled.get(name, 0.0) > now for name in names)
 
     def _prove(self, call: CallName) -> None:

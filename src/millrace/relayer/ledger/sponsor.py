@@ -19,7 +19,7 @@ from millrace.relayer.journal import programmes as programme_rows
 from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.journal import Journal, transaction_of
 from millrace.relayer.journal.outcomes import Outcome
-from millrace.relayer.journal.submissions import Record, origin_of
+from millrace.relayer.journal.submissions import Record, origin_of, origin_text
 from millrace.relayer.journal.writer import Rows
 from millrace.relayer.ledger.balances import LAG_SECONDS, Balances
 from millrace.relayer.ledger.budget import Budgets, Reservation, Spender, Undecided
@@ -44,8 +44,7 @@ class _Sponsored(msgspec.Struct, eq=False, gc=False):
     """A transaction one of our keys signed, until it is known how it ended."""
 
     client_hash: bytes
-    relayer: bytes
-    sender: bytes
+    who: Spender
     target: Target
     cost: int
     """The most its relayer pays, or what it paid once that is known."""
@@ -120,8 +119,9 @@ class Sponsor:
         if tx.gas_price > rules.caps.gas_price_floor:
             policy.check_gas_price(tx, rules, self.p90(shard))
         policy.check_lists(tx, target, rules.lists)
-        call, client_hash = outcomes.call_of(target), examined.parsed.client_hash
-        self.reputation.check(tx.sender, call, self._clock(), rules.quotas, client_hash)
+        parsed, call = examined.parsed, outcomes.call_of(target)
+        simulated = parsed.client_hash if parsed.origin.kind == "relay" else b""  # nobody knows when the others will run
+        self.reputation.check(tx.sender, call, self._clock(), rules.quotas, simulated)
         self._check_balance(tx.relayer, fee, owed)
         return fee
 
@@ -235,10 +235,11 @@ class Sponsor:
     def signed(self, entry: Entry) -> None:
         """One of our keys has signed it: from now on it is followed to its end."""
         assert entry.target is not None
-        self._follow(entry.chain_hash, entry.client_hash, entry.tx, entry.target, entry.fee)
+        who = self._spender_of(entry.tx.relayer, entry.tx.sender, origin_text(entry.ip, entry.person))
+        self._follow(entry.chain_hash, entry.client_hash, who, entry.target, entry.fee)
 
-    def _follow(self, chain_hash: bytes, client_hash: bytes, tx: Transaction, target: Target, cost: int) -> _Sponsored:
-        followed = self._sponsored[chain_hash] = _Sponsored(client_hash, tx.relayer, tx.sender, target, cost)
+    def _follow(self, chain_hash: bytes, client_hash: bytes, who: Spender, target: Target, cost: int) -> _Sponsored:
+        followed = self._sponsored[chain_hash] = _Sponsored(client_hash, who, target, cost)
         if len(self._sponsored) > MAX_REMEMBERED:
             self._sponsored.popitem(last=False)
         return followed
@@ -284,14 +285,13 @@ class Sponsor:
             return
         now = self._clock()
         call = outcomes.call_of(followed.target)
-        outcome = Outcome(
-            followed.client_hash, self._wall_ms(), followed.relayer, followed.sender, call, followed.cost, failed
-        )
+        who = followed.who
+        outcome = Outcome(followed.client_hash, self._wall_ms(), who.key, who.sender, call, followed.cost, failed)
         self.reputation.learn(outcome.sender, outcome.call, failed, now, self.policy.quotas, outcome.client_hash)
         if followed.undecided is not None:
             self.budgets.decide(followed.undecided, now, failed=failed)
         elif failed:  # the receiver's shard was heard of first: what its sender's will charge is lost already
-            self.budgets.lose(outcome.relayer, outcome.cost, now, Spender(outcome.relayer, outcome.sender))
+            self.budgets.lose(outcome.relayer, outcome.cost, now, who)
         self._journal.change(Rows(outcomes.write, "outcomes", [outcome]))
 
     def nonce_used(self, sender: bytes, nonce: int, *, surely_another: bool) -> list[WrittenOffFee]:
@@ -362,8 +362,8 @@ class Sponsor:
         for record in undecided:
             cost = record.fee if record.cost is None else record.cost
             tx = transaction_of(record)
-            followed = self._follow(record.chain_hash or b"", record.client_hash, tx, policy.target_of(tx), cost)
             who = self._spender_of(tx.relayer, record.sender, record.ip)
+            followed = self._follow(record.chain_hash or b"", record.client_hash, who, policy.target_of(tx), cost)
             followed.undecided = self.budgets.undecided(tx.relayer, cost, self._clock(), who)
 
     def _restore_programmes(self, opened: Container[bytes]) -> None:
