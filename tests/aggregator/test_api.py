@@ -485,13 +485,13 @@ async def test_a_stream_that_can_never_answer_is_refused(service: Service) -> No
 
 
 async def test_streams_of_one_client_are_bounded(service: Service) -> None:
-    """One address may hold eight streams; the ninth gets 429, and a closed one makes room again."""
+    """One address may hold eight streams; the ninth gets 503, and a closed one makes room again."""
     opened = [await service.session.get(service.base + "/api/v1/quote/stream", params=GOOD) for _ in range(8)]
     first = [await stream.content.readuntil(b"\n\n") for stream in opened]
     assert len(set(first)) == 1
     async with service.session.get(service.base + "/api/v1/quote/stream", params=GOOD) as refused:
-        assert refused.status == 429
-        assert "rate limit exceeded" in (await refused.json())["error"]
+        assert refused.status == 503
+        assert "too many streams of this client" in (await refused.json())["error"]
         assert int(refused.headers["Retry-After"]) >= 1
     for stream in opened:
         stream.close()

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from millrace.aggregator import answering as module
-from millrace.aggregator.answering import Lane
+from millrace.aggregator.answering import Answer, Lane, Prepared
 from millrace.aggregator.api import Api
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.query import QuoteRequest
@@ -104,6 +104,23 @@ async def test_a_client_without_time_costs_others_no_event(service: Service) -> 
     assert over.data.startswith(b"event: error")
     assert b"service unavailable" in over.data
     assert other.data.startswith(b"event: quote")
+
+
+async def test_what_was_cut_short_is_for_its_client_alone(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks the same with time left gets the whole answer; what was cut says so."""
+    answering = service.api.answering
+    answer = answering.answer
+
+    async def cut_for_a(asked: Prepared) -> Answer:
+        found = await answer(asked)
+        if asked.client != "a":
+            return found
+        return Answer(msgspec.structs.replace(found.body, search_cut=True), False)
+
+    monkeypatch.setattr(answering, "answer", cut_for_a)
+    snapshot, question = service.api.usable(), QuoteRequest(token_in="EGLD", token_out="USDC-c76f1f", amount_in=10**18)
+    first = [await service.api.streams.event(snapshot, question, client) for client in "aba"]
+    assert [b'"searchCut":true' in event.data for event in first] == [True, False, False]
 
 
 def moved(number: int, nonce: int) -> Snapshot:

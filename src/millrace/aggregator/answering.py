@@ -19,6 +19,8 @@ from collections.abc import Callable, Generator
 from enum import Enum, auto
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
 from millrace.aggregator import errors, quote
 from millrace.aggregator.pace import Pace
 from millrace.aggregator.query import QuoteRequest
@@ -245,7 +247,9 @@ def _prepared(snapshot: Snapshot, question: QuoteRequest, planner: Planner, clie
 
 def _in_time(deadline: float, body: QuoteResponse) -> Answer:
     """An answer that is there now. Searches look at the clock: one that is done in time has left nothing out."""
-    return Answer(body, time.monotonic() <= deadline)
+    if time.monotonic() <= deadline:
+        return Answer(body, True)
+    return Answer(msgspec.structs.replace(body, search_cut=True), False)
 
 
 def _advance(work: Generator[None, None, T]) -> tuple[T] | None:

@@ -107,6 +107,7 @@ FIELDS: Final[dict[str, tuple[str, Any]]] = {
     "reserves": ("Reserves in smallest units, in the order of `tokens`.", ["81478482319716395147753", "4878990096191"]),
     "reservesShort": ("Reserves in whole tokens.", [81478.482319716, 4878990.096191]),
     "routes": ("What each input becomes, in the order of `inputs`.", OBJECT),
+    "searchCut": ("True: the search was cut short, with more time there may be a better route. Else left out.", True),
     "sender": ("Who sends the transaction, bech32.", ADDRESS),
     "simulation": ("With `simulate`: what a gateway says that the transaction would do.", OBJECT),
     "slippage": ("Accepted loss against the quote, a fraction from 0 to less than 1.", 0.01),

@@ -125,6 +125,7 @@ class QuoteResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name)
     paths: list[PathPart] | msgspec.UnsetType = msgspec.UNSET
     transaction: UnsignedTransaction | msgspec.UnsetType = msgspec.UNSET
     simulation: Simulation | msgspec.UnsetType = msgspec.UNSET
+    search_cut: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class PairConfig(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):

@@ -134,7 +134,7 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_streams: int = 256
     """Most open quote streams; further ones get 503."""
     max_streams_per_client: int = 8
-    """Most open quote streams of one IP address; further ones get 429."""
+    """Most open quote streams of one IP address; further ones get 503."""
 
     def __post_init__(self) -> None:
         """Raises `ValueError` for fees that would leave nothing of an output, for origins that are none, for costs of

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import msgspec
 from aiohttp import web
 
-from millrace.aggregator.answering import Answering, Lane
+from millrace.aggregator.answering import Answer, Answering, Lane
 from millrace.aggregator.errors import ApiError, Busy
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.query import QuoteRequest
-from millrace.aggregator.responses import QuoteResponse, SnapshotInfo, encode
+from millrace.aggregator.responses import SnapshotInfo, encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
 from millrace.runtime.http import origin_headers
@@ -37,6 +37,8 @@ class Event(NamedTuple):
 
     id: str
     data: bytes
+    whole: bool
+    """Whether it says the same to whoever asks; else it was cut short for want of one client's time."""
 
 
 class _Event(NamedTuple):
@@ -46,10 +48,10 @@ class _Event(NamedTuple):
     answer: asyncio.Task[Event | Busy]
 
 
-def _quoted(body: QuoteResponse) -> Event:
+def _quoted(answer: Answer) -> Event:
     """A quote as it is sent."""
-    said = encode(msgspec.structs.replace(body, snapshot=ANY_SNAPSHOT))
-    return _event(b"quote", said, encode(body))
+    said = encode(msgspec.structs.replace(answer.body, snapshot=ANY_SNAPSHOT))
+    return _event(b"quote", said, encode(answer.body), answer.whole)
 
 
 def _failed(error: ApiError) -> Event:
@@ -57,9 +59,9 @@ def _failed(error: ApiError) -> Event:
     return _event(b"error", body, body)
 
 
-def _event(kind: bytes, said: bytes, body: bytes) -> Event:
+def _event(kind: bytes, said: bytes, body: bytes, whole: bool = True) -> Event:
     name = blake2b(kind + said, digest_size=8).hexdigest()
-    return Event(name, b"event: %s\nid: %s\ndata: %s\n\n" % (kind, name.encode(), body))
+    return Event(name, b"event: %s\nid: %s\ndata: %s\n\n" % (kind, name.encode(), body), whole)
 
 
 class Streams:
@@ -82,7 +84,7 @@ class Streams:
     async def serve(self, request: web.Request, question: QuoteRequest, client: str) -> web.StreamResponse:
         """Send `quote` (or `error`) events until the client leaves or the service stops, and comments in between."""
         if self._by_client[client] >= self._settings.max_streams_per_client:
-            raise ApiError("rate limit exceeded: too many streams", 429, retry_after=5.0)
+            raise ApiError("service unavailable: too many streams of this client", 503, retry_after=5.0)
         if len(self._open) >= self._settings.max_streams:
             raise ApiError("service unavailable: too many streams", 503, retry_after=5.0)
         kind = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
@@ -123,7 +125,8 @@ class Streams:
     async def event(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> Event:
         """The event that answers a question on a snapshot; the same bytes for everybody who asks it.
 
-        Where the share of the client who asked first is used up, the next one asks.
+        Where the share of the client who asked first is used up, the next one asks; so does who would get what was cut
+        short for another.
         """
         if self._events_of != snapshot.id:
             self._events_of, self._events = snapshot.id, {}
@@ -135,11 +138,11 @@ class Streams:
                     client, asyncio.create_task(self._answered(snapshot, question, client))
                 )
             sent = await asyncio.shield(event.answer)
-            if isinstance(sent, Event):
+            if isinstance(sent, Event) and (sent.whole or event.client == client):
                 return sent
             if events.get(question) is event:
                 del events[question]
-            if event.client == client:
+            if isinstance(sent, Busy) and event.client == client:
                 return _failed(sent)
 
     async def _answered(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> Event | Busy:
@@ -147,10 +150,10 @@ class Streams:
         try:
             asked = await self._answering.prepare(snapshot, question, client)
             if asked.lane is not Lane.LOOP:
-                return _quoted((await self._answering.answer(asked)).body)
+                return _quoted(await self._answering.answer(asked))
             async with self._turn:
                 await asyncio.sleep(0)
-                return _quoted((await self._answering.answer(asked)).body)
+                return _quoted(await self._answering.answer(asked))
         except Busy as refused:
             return refused
         except ApiError as error:

@@ -386,6 +386,11 @@ export interface components {
             transaction?: components["schemas"]["UnsignedTransaction"];
             /** @description With `simulate`: what a gateway says that the transaction would do. */
             simulation?: components["schemas"]["Simulation"];
+            /**
+             * @description True: the search was cut short, with more time there may be a better route. Else left out.
+             * @example true
+             */
+            searchCut?: boolean;
         };
         /**
          * PoolFee

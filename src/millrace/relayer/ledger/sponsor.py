@@ -13,7 +13,6 @@ import msgspec
 from millrace.chain import address
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import Transaction
 from millrace.relayer.journal import audit, outcomes
 from millrace.relayer.journal import programmes as programme_rows
 from millrace.relayer.journal.audit import Spent
@@ -120,7 +119,8 @@ class Sponsor:
             policy.check_gas_price(tx, rules, self.p90(shard))
         policy.check_lists(tx, target, rules.lists)
         parsed, call = examined.parsed, outcomes.call_of(target)
-        simulated = parsed.client_hash if parsed.origin.kind == "relay" else b""  # nobody knows when the others will run
+        is_sent = parsed.origin.kind == "relay"  # nobody knows when the others will run
+        simulated = parsed.client_hash if is_sent else b""
         self.reputation.check(tx.sender, call, self._clock(), rules.quotas, simulated)
         self._check_balance(tx.relayer, fee, owed)
         return fee
