@@ -34,6 +34,8 @@ from millrace.chain import address, call
 from millrace.chain.keys import KeyPair
 from millrace.chain.transaction import GUARDED, Transaction, chain_hash, signing_message
 from millrace.relayer.metrics import make_registry
+from millrace.relayer.protocol import reasons
+from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.rules.policy import Budget, Policy, loads
 from millrace.relayer.rules.slices import PART
 from millrace.relayer.rules.stages import Origin
@@ -186,6 +188,36 @@ async def test_row_6_who_keeps_failing_is_simulated(world: Any) -> None:
     assert await submit(world, other, transfer(ALICE, 3)) == ["ok", "sender throttled"]
     assert len(world.api.simulated) == 2
     assert dict(world.service.simulator.counts) == {"fail": 1, "success": 1}
+
+
+async def test_row_6_a_simulation_speaks_for_what_is_sent(world: Any) -> None:
+    """What was found to run, and was not sent, is not signed for its sender: nobody knows when it would run."""
+    await throttled(world)
+    world.api.outcome = {"status": "success"}
+    looks: list[int] = []
+
+    def given_up() -> Reason | None:
+        looks.append(1)
+        return None if len(looks) < 2 else reasons.BUSY
+
+    doors = world.service.submitter
+    batch = await doors.take(Origin("relay", "ip", ""), [raw(transfer(ALICE, 2))], None, given_up)
+    assert await doors.finish(batch) and len(world.service.lifecycle.inflight) == 0
+    assert dict(world.service.simulator.counts) == {"success": 1}
+    assert await submit(world, transfer(ALICE, 2), kind="sign") == ["sender throttled"]
+
+
+@pytest.mark.parametrize("first", [1, 2])
+async def test_row_6_a_loss_is_its_clients_whichever_shard_tells_it_first(world: Any, first: int) -> None:
+    """What fails in its receiver's shard counts in the client's share also before its sender's shard tells of it."""
+    await start(world)
+    assert await submit(world, transfer(ALICE, receiver=wallet(2).public)) == ["ok"]
+    whole = world.service.lifecycle.inflight.entries()[0].tx
+    for shard in (first, 3 - first):
+        Chain(world, shard).final([whole], failing={chain_hash(whole): "no"} if shard == 2 else {})
+    now, budgets = time.monotonic(), world.service.lifecycle.sponsor.budgets
+    lost = budgets.lost(RELAYERS[1].public, now)
+    assert lost > 0 and budgets._shares.find((RELAYERS[1].public, "ip")).losses.sum(now) == lost
 
 
 async def test_row_6_nobody_says_what_would_come_of_it(world: Any) -> None:

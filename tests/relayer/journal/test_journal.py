@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +20,7 @@ from millrace.relayer.journal import audit, checkpoints, versions
 from millrace.relayer.journal.checkpoints import Checkpoints
 from millrace.relayer.journal.identity import IdentityError
 from millrace.relayer.journal.journal import Journal, _connect
-from millrace.relayer.journal.submissions import Record
+from millrace.relayer.journal.submissions import Record, origin_text
 from millrace.relayer.journal.writer import JournalError, NonceTaken
 from millrace.relayer.rules.stages import cosigned, hash_of
 
@@ -105,6 +106,21 @@ async def test_only_what_we_never_signed_gives_way(
         with pytest.raises(NonceTaken):
             await journal.append([row(1, b"other")])
         assert journal.failed is None
+
+
+async def test_what_a_known_person_spent_in_a_day_stays(journal: Journal) -> None:
+    """Their budget counts it, however soon what is over is forgotten; a stranger's quota reaches an hour back."""
+    now_ms = time.time_ns() // 1_000_000
+    hours = (3, 3, 25)
+    rows = [
+        row(number, ip=origin_text("1.2.3.4", "alice" if number != 1 else ""), created_ms=now_ms - ago * 3_600_000)
+        for number, ago in enumerate(hours)
+    ]
+    await journal.append(rows)
+    journal.change(lambda connection: connection.execute("UPDATE submissions SET ended_ms = 1").close())
+    journal.prune(now_ms)
+    await journal.flush()
+    assert journal.read("SELECT nonce FROM submissions") == [(0,)]
 
 
 async def test_a_row_that_took_the_place_of_another_has_not_ended(journal: Journal) -> None:

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from millrace.relayer.ledger.balances import LAG_SECONDS, MAX_HEIGHTS, MAX_LOOSE, Balances, Reading
+from millrace.relayer.ledger.balances import LAG_SECONDS, MAX_FINAL, MAX_HEIGHTS, MAX_LOOSE, Balances, Reading
 
 KEY, SHARD = b"key", 1
 AMOUNTS = st.integers(0, 50)
@@ -248,6 +248,22 @@ def test_a_reading_of_a_block_of_long_ago_lacks_what_came_after_it() -> None:
     balances.final(SHARD, 8, b"8")
     assert balances.read(KEY, Reading(970, clock[0] + 3 * LAG_SECONDS, 8, b"8"))
     assert balances.lower_bound(KEY) == 970
+
+
+def test_a_reading_of_a_block_that_nobody_remembers_forgets_no_fee() -> None:
+    """However long the chain API stays at one block, and whether or not that is told as final once more."""
+    clock = [100.0]
+    balances = held(clock, height=1)
+    balances.final(SHARD, 1, b"1")
+    clock[0] += 2 * LAG_SECONDS
+    balances.paid(KEY, 30, None)
+    for height in range(2, MAX_FINAL + 10):
+        clock[0] += 1
+        balances.final(SHARD, height, b"%d" % height)
+        if height < MAX_FINAL:
+            balances.final(SHARD, 1, b"1")
+        balances.read(KEY, Reading(1000, clock[0], 1, b"1"))
+        assert balances.lower_bound(KEY) == 970
 
 
 def test_fees_without_a_height_are_bounded() -> None:
