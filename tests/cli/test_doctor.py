@@ -77,6 +77,7 @@ def test_a_healthy_system(answers: dict[str, Any]) -> None:
         ("/health", {"hub": {"connected": True, "last": 0, "head": 999}}, "relayer", "999 events behind"),
         ("/health", {"journal": "disk full"}, "relayer", "disk full"),
         ("/health", {"signer": False}, "relayer", "no signing process"),
+        ("/health", {"gossip": "not installed"}, "relayer", "go through chain_api_url"),
         ("/health", {"sponsoring": "budget exhausted"}, "relayer", "budget exhausted"),
         ("/health", {"status": "stale", "lastError": "HTTP 500"}, "aggregator", "stale: HTTP 500"),
         ("/health", {"quarantined": 2}, "aggregator", "2 pools or tokens"),

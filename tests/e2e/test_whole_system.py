@@ -27,6 +27,7 @@ from millrace.system.plan import Plan, Ports
 from millrace.system.processes import Processes
 from millrace.system.story import Story
 from millrace_client.messages import TxStatus
+from servers.absent import modules_of, without
 
 DEADLINE = 30.0
 
@@ -164,7 +165,25 @@ def test_the_demonstration_command(tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert "Every check held" in result.stdout
+    assert "through the chain API" not in result.stdout
     assert _processes_of(tmp_path) == []
+
+
+def test_the_demonstration_without_gossip(tmp_path: Path) -> None:
+    """Without the packages of gossip `millrace demo` says that the chain API takes the transactions, which it does."""
+    result = subprocess.run(
+        [sys.executable, "-m", "millrace", "demo", "--keep-logs", str(tmp_path)],
+        env=without(tmp_path, modules_of("gossip")),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "transactions go through the chain API" in result.stdout
+    assert "Every check held" in result.stdout
+    told = [line for line in (tmp_path / "relayer.log").read_text().splitlines() if "no gossip" in line]
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import pytest
 from relayer_support import (
     GAS_PRICE,
     RELAYERS,
@@ -21,6 +22,7 @@ from millrace.chain import address
 from millrace.chain.keys import verify
 from millrace.chain.transaction import chain_hash, client_hash, from_json, signing_message
 from millrace.relayer.protocol.messages import TransactionJson
+from millrace.runtime import extras
 from millrace.runtime.settings import Secret
 
 
@@ -112,3 +114,20 @@ async def test_restart_keeps_promises(world: Any) -> None:
         refused = await client.ask(action="relay", tx=as_json(other))
         assert refused["failed"][0]["reason"] == "conflicting transaction"
     await asyncio.sleep(0)
+
+
+async def test_without_gossip_installed(
+    world: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A relayer that should gossip and lacks the packages says so once, is ready, and sends through the chain API."""
+    monkeypatch.setitem(extras.MODULES, "gossip", ("no_such_package",))
+    await world.start(gossip=True)
+    tx = transfer(wallet(1))
+    async with connected(world.ws) as client:
+        reply = await client.ask(action="relay", requestId="r", tx=as_json(tx))
+        assert reply["status"] == "completed", reply
+    await world.api.wait_submitted(1)
+    async with aiohttp.ClientSession(world.http) as http, http.get("/health") as response:
+        assert (response.status, (await response.json())["gossip"]) == (200, "not installed")
+    (line,) = [record for record in caplog.records if "no gossip" in record.message]
+    assert "millrace[gossip]" in line.__dict__["remedy"]

@@ -9,23 +9,24 @@ import click
 
 
 class _Verb(NamedTuple):
-    """Where a command is (`module:attribute`, or a service of `services`), and a line on what it does."""
+    """Where a command is (`module:attribute`, or a service of `services`), a line on what it does, and its extra."""
 
     home: str
     summary: str
+    extra: str = ""
 
 
 _SERVICES = {
-    "aggregator": "Answer swap quotes over REST.",
-    "relayer": "Co-sign and broadcast transactions; stream their fate.",
-    "notifier": "Take block events from nodes, deliver them to consumers.",
-    "pools": "Collect the pools of all exchanges; list them.",
-    "localnet": "Run a chain in a box, for development and tests.",
+    "aggregator": ("Answer swap quotes over REST.", "aggregator"),
+    "relayer": ("Co-sign and broadcast transactions; stream their fate.", "relayer"),
+    "notifier": ("Take block events from nodes, deliver them to consumers.", "notifier"),
+    "pools": ("Collect the pools of all exchanges; list them.", "aggregator"),
+    "localnet": ("Run a chain in a box, for development and tests.", "localnet"),
 }
 _SECTIONS: dict[str, dict[str, _Verb]] = {
     "Try it": {
-        "demo": _Verb("system:demo", "Two swaps through everything, on this machine."),
-        "up": _Verb("system:up", "The same system, kept running until Ctrl-C."),
+        "demo": _Verb("system:demo", "Two swaps through everything, on this machine.", "localnet"),
+        "up": _Verb("system:up", "The same system, kept running until Ctrl-C.", "localnet"),
     },
     "Trade and look": {
         "quote": _Verb("quote:quote", "The best swap between two tokens, with its route."),
@@ -34,10 +35,10 @@ _SECTIONS: dict[str, dict[str, _Verb]] = {
         "tokens": _Verb("market:tokens", "Tokens that can be traded, with prices."),
         "keys": _Verb("keys:keys", "Make, show and check wallets."),
     },
-    "Run services": {name: _Verb(f"services:{name}", summary) for name, summary in _SERVICES.items()},
+    "Run services": {name: _Verb(f"services:{name}", text, extra) for name, (text, extra) in _SERVICES.items()},
     "Operate": {
-        "doctor": _Verb("doctor:doctor", "What is wrong, and what to do about it."),
-        "policy": _Verb("policy:policy", "What the relayer pays for: look at it, change it."),
+        "doctor": _Verb("doctor:doctor", "What is wrong, and what to do about it.", "relayer"),
+        "policy": _Verb("policy:policy", "What the relayer pays for: look at it, change it.", "relayer"),
         "config": _Verb("config:config", "Every setting: value, source, type and meaning."),
         "completion": _Verb("completion:completion", "Completion for bash, zsh and fish."),
     },
@@ -57,7 +58,8 @@ class _Verbs(click.Group):
             return None
         module, _, attribute = verb.home.partition(":")
         home = importlib.import_module(f"millrace.cli.{module}")
-        found = home.service_command(cmd_name, verb.summary) if module == "services" else getattr(home, attribute)
+        make = home.service_command if module == "services" else None
+        found = make(cmd_name, verb.summary, verb.extra) if make else getattr(home, attribute)
         assert isinstance(found, click.Command)
         return found
 
@@ -72,11 +74,31 @@ class _Verbs(click.Group):
                 ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except ImportError as error:
+            raise _how_to_install(ctx.invoked_subcommand or "", error) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, _VERBS))
         for title, verbs in _SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(widest), verb.summary) for name, verb in verbs.items()])
+
+
+def _how_to_install(name: str, error: ImportError) -> Exception:
+    """A line that says what to install where what a verb lacks is of an extra; else the error itself."""
+    from millrace.runtime import extras
+
+    if isinstance(error, extras.ExtraMissing):
+        return click.ClickException(str(error))
+    verb = _VERBS.get(name)
+    if verb is None or not verb.extra or not extras.brings(verb.extra, error.name):
+        return error
+    return click.ClickException(
+        f"millrace {name} needs {error.name}, which is not installed: {extras.remedy(verb.extra)}"
+    )
 
 
 @click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})

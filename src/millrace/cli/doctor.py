@@ -175,6 +175,11 @@ def _of_relayer(health: dict[str, Any]) -> Iterator[Finding]:
     if health.get("sponsoring") != "ok":
         remedy = "see Policy in docs/relayer-operating.md"
         yield Finding("fault", "relayer", f"it sponsors nothing: {health.get('sponsoring')}", remedy)
+    if health.get("gossip") == "not installed":
+        from millrace.runtime import extras
+
+        text = "it has no gossip: transactions go through chain_api_url"
+        yield Finding("warning", "relayer", text, f"for gossip: {extras.remedy('gossip')}")
     if health.get("status") == "ok":
         text = f"ready, {health.get('inFlight')} in flight, {health.get('connections')} connections"
         yield Finding("ok", "relayer", text)
@@ -251,11 +256,11 @@ def of_this_machine(file: Path | None) -> Iterator[Finding]:
 
 
 def _of_key_files(files: tuple[str, ...], network: Any) -> Iterator[Finding]:
-    from millrace.relayer.signing.keystore import KeyStoreError, public_keys
-
     if not files:
         yield Finding("warning", "keys", "no key_files: this relayer pays for nobody", "`millrace keys new` makes one")
         return
+    from millrace.relayer.signing.keystore import KeyStoreError, public_keys
+
     shards: dict[int, str] = {}
     for file in files:
         try:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from millrace.runtime import extras
 from millrace.runtime.settings import SettingsError, load, parse_overrides
 
 # name -> (settings struct, the module whose `run(settings, stop)` is the service, uses uvloop)
@@ -40,7 +41,8 @@ def _shown(field: str, value: object) -> str:
     return "***" if value and "secret" in field else repr(value)
 
 
-def service_command(name: str, summary: str) -> click.Command:
+def service_command(name: str, summary: str, extra: str) -> click.Command:
+    """The command of a service that `extra` brings."""
     struct_path, app_module, uvloop = SERVICES[name]
     verbs = _verbs_of(name)
     make = click.group(name, help=summary, invoke_without_command=True) if verbs else click.command(name, help=summary)
@@ -80,6 +82,7 @@ def service_command(name: str, summary: str) -> click.Command:
             for field in kind.__struct_fields__:
                 click.echo(f"{field} = {_shown(field, getattr(settings, field))}")
             return
+        extras.require(extra, f"millrace {name}")
         logs.configure(name, log_level, json=log_format == "json")
         run: Callable[[Any, asyncio.Event], Awaitable[None]] = importlib.import_module(app_module).run
         try:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from millrace.runtime import extras
+
 
 def _known_profile(_: click.Context, __: click.Parameter, name: str) -> str:
     from millrace.chain.network import profile
@@ -33,6 +35,7 @@ _profile_option = click.option(
 @_profile_option
 def demo(keep_logs: Path | None, seed: int, profile: str) -> None:
     """Run two swaps through a local chain and all three services, and check every step."""
+    extras.require("localnet", "millrace demo")
     from millrace.system import demo as demonstration
 
     sys.exit(asyncio.run(demonstration.main(seed=seed, profile=profile, log_directory=keep_logs)))
@@ -44,6 +47,7 @@ def demo(keep_logs: Path | None, seed: int, profile: str) -> None:
 @_profile_option
 def up(data: Path, seed: int, profile: str) -> None:
     """Run the local chain and all three services until Ctrl-C."""
+    extras.require("localnet", "millrace up")
     from millrace.system import up as everything
 
     sys.exit(asyncio.run(everything.main(data=data.absolute(), seed=seed, profile=profile)))

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from millrace.gossip.wire import Command, Report, Unframer, frame
-from millrace.runtime import environment
+from millrace.runtime import environment, extras
 
 log = logging.getLogger(__name__)
 
@@ -164,8 +164,15 @@ class LogLines:
 _TAKEN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "ts", "service", "error"}
 
 
+def is_there(engine: str) -> bool:
+    """Whether what an engine of the settings needs of Python's packages is installed; programs need none."""
+    return engine != "python" or extras.is_installed("gossip")
+
+
 def command_of(engine: str) -> tuple[str, ...]:
     """How to start an engine of the settings. Raises `GossipError` when it is not there."""
+    if not is_there(engine):
+        raise GossipError(f"the gossip engine is not installed: {extras.remedy('gossip')}")
     if engine == "python":
         return (sys.executable, "-m", "millrace.gossip")
     program = GO_PROGRAM if engine == "go" else Path(engine)

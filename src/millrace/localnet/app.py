@@ -9,6 +9,7 @@ import time
 
 from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import Transaction
+from millrace.gossip.child import is_there
 from millrace.localnet.chain.admission import Refused
 from millrace.localnet.chain.machine import Chain, NodeEvent
 from millrace.localnet.edges.api import Api
@@ -16,6 +17,7 @@ from millrace.localnet.edges.control import Control
 from millrace.localnet.edges.observer import Observer
 from millrace.localnet.edges.peers import Peers
 from millrace.localnet.settings import LocalnetSettings
+from millrace.runtime import extras
 from millrace.runtime.http import HttpServer
 from millrace.runtime.process import wait_first
 
@@ -27,7 +29,10 @@ async def run(settings: LocalnetSettings, stop: asyncio.Event) -> None:
     chain = Chain(settings, genesis_ms=time.time_ns() // 1_000_000)
     observers = _observers(settings) if settings.notifier_url else []
     driver = Driver(chain, observers)
-    peers = Peers(settings, chain.network, driver.take) if settings.gossip else None
+    gossips = settings.gossip and is_there("python")
+    if settings.gossip and not gossips:
+        log.warning("no gossip: transactions come by HTTP alone", extra={"remedy": extras.remedy("gossip")})
+    peers = Peers(settings, chain.network, driver.take) if gossips else None
     async with contextlib.AsyncExitStack() as cleanup:
         if peers is not None:
             cleanup.push_async_callback(peers.stop)

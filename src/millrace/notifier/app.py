@@ -15,7 +15,7 @@ from millrace.notifier.nodes import PATH as SAVE_PATH
 from millrace.notifier.nodes import Ingest
 from millrace.notifier.rules.entry import Entry
 from millrace.notifier.settings import NotifierSettings
-from millrace.runtime import process, websocket
+from millrace.runtime import extras, process, websocket
 
 if TYPE_CHECKING:
     from millrace.notifier.brokers.sink import Sink
@@ -117,6 +117,7 @@ async def _sinks(settings: NotifierSettings, metrics: Metrics, journal: Journal)
 
         sinks.append(AmqpSink(settings, metrics, journal))
     if settings.service_bus_connection or settings.service_bus_connection_file:
+        extras.require("azure", "the notifier's Azure Service Bus")
         await _load("millrace.notifier.brokers.service_bus")
         from millrace.notifier.brokers.service_bus import ServiceBusSink
 

@@ -15,6 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from millrace.chain.network import NetworkProfile
+from millrace.gossip.child import is_there
 from millrace.relayer.blocks.tracker import Tracker
 from millrace.relayer.events.absent_accounts import AbsentAccounts
 from millrace.relayer.events.events import Events
@@ -56,7 +57,7 @@ from millrace.relayer.submission.cosigner import Cosigner
 from millrace.relayer.submission.preparer import Preparer
 from millrace.relayer.submission.submitter import Submitter
 from millrace.relayer.upkeep import PolicyKeeper, Tidier
-from millrace.runtime import http, operators
+from millrace.runtime import extras, http, operators
 from millrace.runtime.doors import Doors, room_for_connections
 from millrace.runtime.origins import Origins
 from millrace.runtime.process import wait_first
@@ -68,6 +69,9 @@ HISTORY_SECONDS = 1.0
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 HANDSHAKES, HANDSHAKES_PER_CLIENT = 1_000, 100
 """WebSocket connections without a finished handshake, beside as many sessions as there may be."""
+
+NOT_INSTALLED = "not installed"
+"""What `/health` says of gossip that is wanted, and whose packages are not there."""
 
 
 async def run(settings: RelayerSettings, stop: asyncio.Event) -> None:
@@ -150,7 +154,7 @@ class Service:
         self.accounts = AccountSource(self.book, self.api)
         self.accounts.on_nonce = self.lifecycle.nonce_heard
         self.absent_accounts = AbsentAccounts(self.accounts)
-        if settings.gossip:
+        if self._gossips():
             self.peer = Peer(settings, self.network, self.statistics, self.api, self.relayers().by_shard)
             self._started.push_async_callback(self.peer.stop)
         self.broadcaster = Broadcaster(
@@ -216,6 +220,7 @@ class Service:
             self.hub,
             has_hub=bool(settings.hub_url),
             why_not=self._why_not,
+            gossip=self._gossip_state(),
         )
         if self.peer is not None:
             await self.peer.start()
@@ -273,6 +278,23 @@ class Service:
         self._started.push_async_callback(self.fates.close)
         self.lifecycle.fates.restore(await self.fates.open(self.journal.path))
         self.fates.fill(self.journal.path)
+
+    def _gossips(self) -> bool:
+        """Whether to run a gossip peer. One that is wanted and not installed is told of here, once.
+
+        Raises `ExtraMissing` when nothing else would take the transactions.
+        """
+        state = self._gossip_state()
+        if state == NOT_INSTALLED:
+            if not self.settings.chain_api_url:
+                extras.require("gossip", "a relayer without chain_api_url")
+            log.warning("no gossip: transactions go through the chain API", extra={"remedy": extras.remedy("gossip")})
+        return state == "ok"
+
+    def _gossip_state(self) -> str:
+        if not self.settings.gossip:
+            return "off"
+        return "ok" if is_there(self.settings.gossip_engine) else NOT_INSTALLED
 
     def _history_store(self) -> Points:
         if self.settings.history_url:

@@ -28,8 +28,12 @@ class Readiness:
         *,
         has_hub: bool,
         why_not: Callable[[], str | None],
+        gossip: str,
     ) -> None:
-        """`why_not`: why nothing may be sponsored now; without a hub (`has_hub`) none need be connected."""
+        """`why_not`: why nothing may be sponsored now; without a hub (`has_hub`) none need be connected.
+
+        `gossip` is "ok", "off" or "not installed": without a peer the chain API takes every transaction.
+        """
         self._network = network
         self._journal = journal
         self._keys = keys
@@ -38,6 +42,7 @@ class Readiness:
         self._hub = hub
         self._has_hub = has_hub
         self._why_not = why_not
+        self._gossip = gossip
         self._started = time.monotonic()
 
     def is_ready(self) -> bool:
@@ -70,6 +75,7 @@ class Readiness:
             "chainId": self._network.chain_id,
             "hub": {"connected": self._hub.connected, "last": self._hub.last, "head": self._hub.head},
             "signer": self._keys.signer is not None and self._keys.signer.running,
+            "gossip": self._gossip,
             "journal": self._journal.failed or "ok",
             "sponsoring": self._why_not() or "ok",
             "inFlight": len(self._lifecycle.inflight),

@@ -21,6 +21,8 @@ from rich.console import Console
 
 from millrace.chain.address import decode, encode
 from millrace.client import Aggregator, Handle, Outcome, Quote, Relayer, Subscription, Transaction, Wallet, sign
+from millrace.gossip.child import is_there
+from millrace.runtime import extras
 from millrace.runtime.tasks import end_tasks
 from millrace.system.local_chain import LocalChain
 from millrace.system.plan import Plan, Ports, relayer_keys, services, wallet_in_shard
@@ -83,6 +85,8 @@ async def start(plan: Plan, processes: Processes, story: Story) -> None:
         for service in wanted:
             await processes.start(service)
         await asyncio.gather(*(processes.wait_ready(service, READY_SECONDS) for service in wanted))
+    if not is_there("python"):
+        story.note(f"no gossip: transactions go through the chain API; for gossip: {extras.remedy('gossip')}")
 
 
 async def _swaps(plan: Plan, story: Story) -> None:

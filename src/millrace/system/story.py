@@ -24,6 +24,10 @@ class Story:
         """A heading before a group of steps."""
         self._console.print(f"\n[bold]{text}[/bold]")
 
+    def note(self, text: str) -> None:
+        """Something to know about what follows."""
+        self._console.print(f"          {text}", highlight=False, markup=False)
+
     @contextmanager
     def step(self, text: str) -> Iterator[list[str]]:
         """Time a step; what the step appends to the list is printed behind it."""

@@ -1,0 +1,117 @@
+"""The built wheels in empty environments: what each extra installs, without any compiler. Needs uv and PyPI."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from millrace.system.ports import free_ports
+
+pytestmark = [pytest.mark.foreign, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[3]
+UV = shutil.which("uv") or str(ROOT / ".tools/bin/uv")
+PROCESS_SECONDS = 120
+MOST = {"": 25, "azure": 40, "aggregator": 32, "relayer": 32, "notifier": 36, "localnet": 44}
+"""Packages of an environment with an extra: some more than those of the lock, for what releases to come may need."""
+
+
+def run(*words: str, environment: dict[str, str] | None = None, code: int = 0) -> str:
+    """What a command wrote; it must end with this code."""
+    ran = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=PROCESS_SECONDS, check=False)
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    return ran.stdout + ran.stderr
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheels of this checkout."""
+    folder = tmp_path_factory.mktemp("wheels")
+    run(UV, "build", "--quiet", "--wheel", "--all-packages", "--out-dir", str(folder), str(ROOT))
+    return folder
+
+
+class Installed:
+    """The program in an environment of its own, whose path has a space; its home is empty, and no compiler is found."""
+
+    def __init__(self, folder: Path, wheels: Path, extra: str, *options: str) -> None:
+        home = folder / "home"
+        home.mkdir()
+        self.folder = folder / "an environment"
+        self.environment = {"HOME": str(home), "PATH": str(self.folder / "bin")}
+        run(UV, "venv", "--quiet", str(self.folder))
+        (wheel,) = wheels.glob("millrace-*.whl")
+        run(
+            UV, "pip", "install", "--quiet", *(options or ("--only-binary", ":all:")), "--find-links", str(wheels),
+            "--python", str(self.folder / "bin/python"), f"millrace[{extra}] @ {wheel.as_uri()}",
+            environment=os.environ | {"PATH": "/nowhere"},
+        )  # fmt: skip
+
+    def __call__(self, *words: str, code: int = 0) -> str:
+        return run(str(self.folder / "bin/millrace"), *words, environment=self.environment, code=code)
+
+    def packages(self) -> int:
+        """How many are installed."""
+        return len(list(self.folder.glob("lib/python*/site-packages/*.dist-info")))
+
+
+@pytest.mark.parametrize("extra", MOST)
+def test_an_extra(tmp_path: Path, wheels: Path, extra: str) -> None:
+    """Each extra is installed from wheels alone and brings its verb, and no other extra."""
+    millrace = Installed(tmp_path, wheels, extra)
+    assert "millrace" in millrace("--version")
+    assert millrace.packages() <= MOST[extra]
+    for service in ("aggregator", "relayer", "notifier", "localnet"):
+        assert "port = " in millrace(service, "--show-settings")
+        if service != extra and extra != "localnet":
+            assert f"pip install 'millrace[{service}]'" in millrace(service, code=1)
+
+
+def test_a_relayer_alone(tmp_path: Path, wheels: Path) -> None:
+    """A relayer without the packages of gossip serves, and its health says that it has none."""
+    millrace = Installed(tmp_path, wheels, "relayer")
+    ports = dict(zip(("port", "http_port", "metrics_port"), free_ports(3), strict=True))
+    changes = {"data_dir": tmp_path / "relayer", "chain_api_url": "http://127.0.0.1:9", "hub_url": "", **ports}
+    settings = [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
+    millrace("relayer", *settings[:2], "init")
+    service = subprocess.Popen(
+        [str(millrace.folder / "bin/millrace"), "relayer", *settings],
+        env=millrace.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert service.stdout is not None
+    lines = []
+    for line in service.stdout:
+        lines.append(json.loads(line))
+        if lines[-1]["event"] == "ready":
+            break
+    with contextlib.closing(service.stdout):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{ports['http_port']}/health", timeout=10) as answer:
+                assert json.load(answer)["gossip"] == "not installed"
+        finally:
+            service.terminate()
+            service.wait(30)
+    assert [line["level"] for line in lines if line["event"].startswith("no gossip")] == ["warning"]
+
+
+def test_the_demonstration(tmp_path: Path, wheels: Path) -> None:
+    """With the extra `localnet` the demonstration ends well, and says that transactions go through the chain API."""
+    told = Installed(tmp_path, wheels, "localnet")("demo")
+    assert "transactions go through the chain API" in told and "pip install 'millrace[gossip]'" in told
+    assert "Every check held" in told
+
+
+def test_the_demonstration_with_gossip(tmp_path: Path, wheels: Path) -> None:
+    """With every extra, and fastecdsa as README says, no compiler is needed either, and transactions are gossiped."""
+    newer = tmp_path / "newer"
+    newer.write_text("fastecdsa>=4\n")
+    told = Installed(tmp_path, wheels, "all", "--overrides", str(newer))("demo")
+    assert "through the chain API" not in told
+    assert "Every check held" in told
