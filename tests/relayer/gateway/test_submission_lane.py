@@ -104,7 +104,7 @@ class Setting:
             settings=SimpleNamespace(max_batch=100, max_wait=1.0),
             submitter=self.submitter,
             submissions=SimpleNamespace(take=lambda client, size, now: self.wait, owes=lambda client, now: self.owed),
-            judged=lambda client, results: self.judged.append(results),
+            judged=lambda client, results, since: self.judged.append(results),
             clock=lambda: self.now,
             count=lambda reason: self.counted.append(reason.code),
             stopping=False,
