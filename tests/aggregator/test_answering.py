@@ -12,7 +12,7 @@ import pytest
 
 from millrace.aggregator import errors, quote
 from millrace.aggregator.answering import Answering, Lane
-from millrace.aggregator.errors import ApiError, Busy
+from millrace.aggregator.errors import ApiError, Busy, OverShare
 from millrace.aggregator.pace import Pace
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.quote import answer, filter_of
@@ -49,7 +49,7 @@ async def test_no_more_than_the_bound_wait(answering: Answering) -> None:
     assert answering.waiting == 2
     with pytest.raises(Busy) as refused:
         await answering.run(lambda _: "third", "c")
-    assert (refused.value.status, refused.value.retry_after) == (503, 1.0)
+    assert (type(refused.value), refused.value.status, refused.value.retry_after) == (Busy, 503, 1.0)
     assert "service unavailable" in refused.value.text
     gate.set()
     assert [await first, await second] == [True, "second"]
@@ -83,7 +83,7 @@ async def test_a_client_has_half_of_the_room(answering: Answering) -> None:
     gate = threading.Event()
     first = asyncio.ensure_future(answering.run(lambda _: gate.wait(30), "a"))
     await asyncio.sleep(0)
-    with pytest.raises(Busy):
+    with pytest.raises(OverShare):
         await answering.run(lambda _: None, "a")
     second = asyncio.ensure_future(answering.run(lambda _: "other", "b"))
     await asyncio.sleep(0)
@@ -96,9 +96,9 @@ async def test_a_turn_that_comes_too_late_is_refused() -> None:
     """A job whose deadline has passed while it waited is not begun."""
     answering = Answering(AggregatorSettings(quote_deadline_seconds=-1.0), Pace())
     begun: list[float] = []
-    with pytest.raises(Busy):
+    with pytest.raises(Busy) as refused:
         await answering.run(begun.append, "a")
-    assert (begun, answering.refused) == ([], 1)
+    assert (type(refused.value), begun, answering.refused) == (Busy, [], 1)
     answering.close()
 
 
@@ -241,7 +241,7 @@ async def test_past_its_share_a_client_gets_the_best_found(answering: Answering)
 async def test_past_a_seconds_debt_a_client_is_refused(answering: Answering) -> None:
     """It gets 503 and is told when to come back; others are answered."""
     answering.shares.spend("a", 2.0)
-    with pytest.raises(Busy) as refused:
+    with pytest.raises(OverShare) as refused:
         await answering.answer(await answering.prepare(snapshot(), DEAR, "a"))
     assert refused.value.status == 503
     assert refused.value.retry_after == pytest.approx(2.0, abs=0.5)
@@ -263,7 +263,7 @@ async def test_what_its_share_leaves_no_time_to_find_is_no_fault_of_the_question
     with pytest.raises(errors.SimulationFailed):
         await answering.answer(asked)
     answering.shares.spend("a", 1.25)
-    with pytest.raises(Busy):
+    with pytest.raises(OverShare):
         await answering.answer(asked)
 
 

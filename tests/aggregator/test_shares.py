@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.aggregator.shares import MOST_SAVED, TimeShares
+from millrace.routing.synthetic import WRAPPED
+from servers.aggregator_service import Service
 
 
 class Clock:
@@ -53,3 +55,22 @@ def test_clients_are_bounded() -> None:
         shares.spend(client, 0.5)
     assert len(shares) == 2
     assert [shares.left(client) for client in "abc"] == [0.0, MOST_SAVED, 0.5]
+
+
+async def test_what_one_client_asks_too_much_is_counted_apart(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client over its share is no failure of the service: its refusals have a counter, other errors are not in it."""
+    monkeypatch.setattr(TimeShares, "wait", lambda *_: 5.0)
+    pair = {"from": WRAPPED, "to": "USDC-c76f1f"}
+    for path, query, expected in (
+        ("quote", {**pair, "amountOut": "1000000"}, 503),
+        ("price-ladder", {**pair, "amounts": "1000000000000000000"}, 503),
+        ("quote", {"from": "NONE-123456", "to": WRAPPED, "amountIn": "1"}, 400),
+    ):
+        status, body = await service.get(f"/api/v1/{path}", **query)
+        assert status == expected, body
+    async with service.session.get(service.operators + "/metrics") as answer:
+        text = await answer.text()
+    assert "aggregator_requests_over_share_total 2.0" in text
+    assert 'aggregator_requests_total{route="quote",status="503"} 1.0' in text

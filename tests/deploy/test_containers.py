@@ -23,12 +23,20 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text())
 OURS = ("pools", "aggregator", "notifier", "relayer")
 OLDEST_KUBERNETES = "1.31"
 MANIFESTS = sorted((DEPLOY / "kubernetes").iterdir())
-VARIABLE = re.compile(r"\$\{(\w+)(?::[-?][^}]*)?\}")
+PLACES = {
+    "host", "pools_url", "hub_url", "data_dir", "lease_dir", "token_cache", "policy_file", "key_files",
+    "trusted_proxies",
+}  # fmt: skip
+"""Settings that say where something is: containers have it elsewhere."""
+VARIABLE = re.compile(r"\$\{(\w+)(?::(?:-([^}]*)|\?[^}]*))?\}")
 
 
 def objects() -> list[dict[str, Any]]:
     """Everything in the manifests."""
     return [item for path in MANIFESTS for item in yaml.safe_load_all(path.read_text())]
+
+
+CONFIG: dict[str, str] = next(item for item in objects() if item["kind"] == "ConfigMap")["data"]
 
 
 def test_the_image_is_linted() -> None:
@@ -68,7 +76,11 @@ def test_compose_has_the_whole_system() -> None:
 def test_settings_in_compose_are_known(name: str) -> None:
     """Each variable of a service is a setting of it with a value of its type."""
     given = COMPOSE["services"][name]["environment"]
-    env = {key: VARIABLE.sub("1", value) for key, value in given.items() if key.startswith("MILLRACE_")}
+    env = {
+        key: VARIABLE.sub(lambda match: match[2] or "1", value)
+        for key, value in given.items()
+        if key.startswith("MILLRACE_")
+    }
     if "MILLRACE_NOTIFIER__NODE_SECRETS" in env:
         env["MILLRACE_NOTIFIER__NODE_SECRETS"] = json.dumps({"observer-0": "secret"})
     prefix = f"MILLRACE_{name.upper()}__"
@@ -114,13 +126,46 @@ def test_pods_are_restricted() -> None:
 
 def test_settings_files_are_known(tmp_path: Path) -> None:
     """The sample of settings and that of the manifests load for every service that they name."""
-    settings = next(item for item in objects() if item["kind"] == "ConfigMap")["data"]["millrace.toml"]
-    (tmp_path / "kubernetes.toml").write_text(settings)
+    (tmp_path / "kubernetes.toml").write_text(CONFIG["millrace.toml"])
     for file in (DEPLOY / "millrace.toml", tmp_path / "kubernetes.toml"):
         tables = tomllib.loads(file.read_text())
         assert set(tables) == set(OURS)
         for table in tables:
             load(table, SETTINGS[table], file=file, env={})
+
+
+def in_compose(name: str) -> Any:
+    """The settings of a service of the compose file, where nothing is said that need not be."""
+    given = COMPOSE["services"][name]["environment"]
+    known = {key: VARIABLE.sub(lambda match: match[2] or "${}", value) for key, value in given.items()}
+    env = {key: value for key, value in known.items() if key.startswith("MILLRACE_") and "${}" not in value}
+    return load(name, SETTINGS[name], env=env)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_containers_have_the_settings_of_the_sample(name: str, tmp_path: Path) -> None:
+    """Whatever millrace.toml says of a service, but for places, compose file and manifests say too."""
+    (tmp_path / "kubernetes.toml").write_text(CONFIG["millrace.toml"])
+    others = (in_compose(name), load(name, SETTINGS[name], file=tmp_path / "kubernetes.toml", env={}))
+    sample = DEPLOY / "millrace.toml"
+    wanted = load(name, SETTINGS[name], file=sample, env={})
+    for key in set(tomllib.loads(sample.read_text())[name]) - PLACES:
+        for other in others:
+            assert getattr(other, key) == getattr(wanted, key), key
+
+
+def test_containers_have_the_first_policy() -> None:
+    """The relayer's policy is a file in a folder that it cannot write: of the host, or of the manifests."""
+    path = "/etc/millrace/policy.toml"
+    assert in_compose("relayer").policy_file == path
+    assert f"{'${POLICY_FOLDER:?set it in .env}'}:/etc/millrace:ro" in COMPOSE["services"]["relayer"]["volumes"]
+    assert tomllib.loads(CONFIG["millrace.toml"])["relayer"]["policy_file"] == path
+    assert CONFIG["policy.toml"] == (DEPLOY / "policy.toml").read_text()
+    pod = next(item for item in objects() if (item["kind"], item["metadata"]["name"]) == ("StatefulSet", "relayer"))
+    spec = pod["spec"]["template"]["spec"]
+    assert {"name": "settings", "configMap": {"name": "millrace"}} in spec["volumes"]
+    mount = {"name": "settings", "mountPath": "/etc/millrace", "readOnly": True}
+    assert mount in spec["containers"][0]["volumeMounts"]
 
 
 def test_the_first_policy_is_one() -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
-from click import Command, Context, Group
+from click.testing import CliRunner
 
+from deploy.operated import Operated
 from millrace.cli import main
+from millrace.cli.policy import policy
+from millrace.relayer.commands import VERBS
 from millrace.system.reference import measures
 
 ROOT = Path(__file__).parents[2]
@@ -40,18 +47,53 @@ def test_files_of_deploy_exist(name: str) -> None:
         assert (ROOT / named).exists() or list(ROOT.glob(named + "*")), named
 
 
-def test_commands_exist() -> None:
-    """Each `millrace …` of the pages is a command, as far as words without dashes go."""
-    found = 0
-    for name in PAGES[:2]:
-        for line in re.findall(r"\bmillrace ((?:relayer|policy) [a-z][\w-]*)", (ROOT / "docs" / name).read_text()):
-            command: Command | None = main
-            for word in line.split():
-                assert isinstance(command, Group)
-                command = command.get_command(Context(command), word)
-                assert command is not None, line
-            found += 1
-    assert found >= 8
+def commands(text: str) -> Iterator[str]:
+    """The commands in a page's code: lines of blocks without comments, and what stands in words between backquotes."""
+    blocks = re.findall(r"```\n(.*?)```", text, re.DOTALL)
+    lines = [line.partition("#")[0] for block in blocks for line in block.splitlines()]
+    spans = re.findall(r"`([^`]+)`", re.sub(r"```\n.*?```", "", text, flags=re.DOTALL))
+    for line in (*lines, *(" ".join(span.split()) for span in spans)):
+        yield from (part.strip() for part in line.split("&&"))
+
+
+@pytest.mark.parametrize("name", PAGES[:2])
+def test_verbs_are_performed_as_the_relayer(name: str) -> None:
+    """No page has a verb by the bare program: that one would be of no settings, in whatever folder it is called."""
+    for line in commands((ROOT / "docs" / name).read_text()):
+        bare = re.match(r"(?:runuser .*|/opt/millrace/bin/)?millrace (?:relayer|policy) (.*)", line)
+        assert bare is None or bare[1] == "--config /etc/millrace/millrace.toml --show-settings", line
+
+
+@pytest.mark.parametrize(("name", "least"), [("production.md", 9), ("runbooks.md", 7)])
+def test_verbs_are_taken(name: str, least: int, operated: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each `millrace-relayer …` of a page ends at a verb that takes its arguments, with the relayer's settings."""
+    done: list[Path | None] = []
+
+    def note(**given: Any) -> None:
+        context = click.get_current_context()
+        done.append(given.get("config") or context.obj.config)
+
+    for verb in (*VERBS, *policy.commands.values()):
+        monkeypatch.setattr(verb, "callback", note)
+    for kind in (click.Path, click.File):  # the files of an example are not there
+        monkeypatch.setattr(kind, "convert", lambda _, value, *rest: Path(value))
+    for line in commands((ROOT / "docs" / name).read_text()):
+        if line.startswith("millrace-relayer "):
+            words = shlex.split(line.partition(" <")[0])[1:]
+            result = CliRunner().invoke(main, operated(*words).words)
+            assert result.exit_code == 0, (line, result.output)
+    assert len(done) >= least
+    assert set(done) == {operated.settings}
+
+
+def test_settings_are_shown_as_the_page_says() -> None:
+    """The step that looks at the settings prints those of the sample."""
+    text = (ROOT / "docs" / "production.md").read_text()
+    (line,) = (line for line in commands(text) if line.endswith("--show-settings"))
+    words = shlex.split(line.replace("/etc/millrace/millrace.toml", str(ROOT / "deploy/millrace.toml")))
+    result = CliRunner().invoke(main, words[1:])
+    assert result.exit_code == 0
+    assert "policy_file = '/etc/millrace/policy.toml'" in result.output
 
 
 def test_metrics_exist() -> None:

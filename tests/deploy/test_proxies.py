@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from deploy.debian import DEPLOY, FOLDERS, check
+from millrace.aggregator.page import FILES as PAGE
 from millrace.runtime.http import HttpServer
 from servers.process import Server
 
@@ -146,7 +147,7 @@ QUOTES, RELAY = {"Host": "quotes.example"}, {"Host": "relay.example"}
 async def test_what_is_public_passes(proxied: aiohttp.ClientSession) -> None:
     """Public paths of each host reach a service, which hears of the client's own address, and of no other it names."""
     for host, paths in (
-        (QUOTES, ("/api/v1/quote", "/api/v1/quote/stream", "/api/v1/pair-config", "/health", "/openapi.json")),
+        (QUOTES, ("/api/v1/quote", "/api/v1/quote/stream", "/api/v1/pair-config", "/health", "/openapi.json", *PAGE)),
         (RELAY, ("/v1/relayers", "/v1/network-stats/history", "/health", "/ready", "/asyncapi.json")),
     ):
         for path in paths:

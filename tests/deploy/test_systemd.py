@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.debian import DEPLOY, check
+from deploy.operated import Operated
 
 UNITS = DEPLOY / "systemd"
 SERVICES = ("aggregator", "relayer", "notifier", "pools")
@@ -50,3 +51,52 @@ def test_no_service_runs_what_it_has_written(units: Path) -> None:
         lines = [line for file in files for line in file.read_text().splitlines()]
         assert all(line == "MemoryDenyWriteExecute=yes" for line in lines if line.startswith("MemoryDenyWriteExecute"))
     assert "MemoryDenyWriteExecute=yes" in (units / "millrace@.service").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "user", "called"),
+    [
+        (("backup", "/b c"), "millrace", ("relayer", "--config", "SETTINGS", "backup", "/b c")),
+        (("recover", "--yes"), "millrace", ("relayer", "--config", "SETTINGS", "recover", "--yes")),
+        (("policy", "at-risk"), "millrace", ("policy", "at-risk", "--config", "SETTINGS")),
+        (("policy", "apply", "new.toml"), "root", ("policy", "apply", "--config", "SETTINGS", "new.toml")),
+        (("policy", "new-key"), "millrace", ("policy", "new-key")),
+        (("policy", "--help"), "millrace", ("policy", "--help")),
+    ],
+)
+def test_verbs_have_the_settings_and_the_user_of_the_unit(
+    operated: Operated, words: tuple[str, ...], user: str, called: tuple[str, ...]
+) -> None:
+    """A verb is done by the unit's user, whose folder it writes to; root writes the policy, as no service may."""
+    found = operated(*words)
+    assert (found.user, found.words) == (
+        user,
+        [str(operated.settings) if word == "SETTINGS" else word for word in called],
+    )
+
+
+def test_verbs_have_the_environment_of_the_unit(operated: Operated) -> None:
+    """Lines of the unit's environment file are taken as systemd takes them: nothing in them is a shell's."""
+    operated.environment(
+        "# comment\n\nMILLRACE_RELAYER__LEASE_URL=postgresql://m:$(x)a'b@h/m?a=1&b=2\nQUOTED=\"two words\"\nLAST='1'"
+    )
+    found = operated("recover").environment
+    assert found["MILLRACE_RELAYER__LEASE_URL"] == "postgresql://m:$(x)a'b@h/m?a=1&b=2"
+    assert (found["QUOTED"], found["LAST"]) == ("two words", "1")
+
+
+def test_without_a_verb_nothing_is_run(operated: Operated) -> None:
+    """The bare command would start a second relayer: it says what it is for."""
+    done = operated.run()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "usage: millrace-relayer VERB" in done.stderr
+
+
+def test_the_script_names_what_the_unit_names() -> None:
+    """Program, settings, environment file and user are those of the unit."""
+    unit = (UNITS / "millrace@.service").read_text()
+    script = (UNITS / "millrace-relayer").read_text()
+    assert "ExecStart=/opt/millrace/bin/millrace %i --config /etc/millrace/millrace.toml\n" in unit
+    assert "program=/opt/millrace/bin/millrace\nsettings=/etc/millrace/millrace.toml\n" in script
+    assert "EnvironmentFile=-/etc/millrace/%i.env\n" in unit and "environment=/etc/millrace/relayer.env\n" in script
+    assert "User=millrace\n" in unit and "runuser -u millrace --" in script

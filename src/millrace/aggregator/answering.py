@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from millrace.aggregator import errors, quote
+from millrace.aggregator.errors import Busy
 from millrace.aggregator.pace import Pace
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import QuoteResponse
@@ -130,7 +131,7 @@ class Answering:
             except errors.SimulationFailed:
                 if time.monotonic() <= deadline:
                     raise
-                raise errors.busy() from None  # with more time there may be a plan
+                raise self._late(client) from None  # with more time there may be a plan
 
         return await self.run(job, client, lane)
 
@@ -148,7 +149,7 @@ class Answering:
                 building.add_done_callback(lambda _: self._building.pop(key, None))
             try:
                 return await asyncio.shield(building)
-            except errors.Busy:
+            except Busy:
                 if first:
                     raise
 
@@ -186,14 +187,21 @@ class Answering:
         """By when a new job should be done. Raises `ApiError` when too many are waiting, or half of them this
         client's, or when its share of the time is used up."""
         most = self._settings.max_waiting_quotes
-        if self.waiting >= most or self._of_client[client] >= max(1, most // 2):
+        if self.waiting >= most:
             self.refused += 1
             raise errors.busy()
+        if self._of_client[client] >= max(1, most // 2):
+            self.refused += 1
+            raise errors.too_many_of_one()
         wait = self.shares.wait(client)
         if wait > 0.0:
             self.refused += 1
             raise errors.share_used_up(wait)
         return time.monotonic() + self._settings.quote_deadline_seconds
+
+    def _late(self, client: str) -> Busy:
+        """What a client is told whose time is over: who has used his share up is himself the cause."""
+        return errors.too_many_of_one() if self.shares.left(client) <= 0.0 else errors.busy()
 
     def _until(self, client: str, latest: float) -> float:
         """In a thread: by when a job that begins now should be done, with what is left of its client's share."""
@@ -206,7 +214,7 @@ class Answering:
     async def _turn(self, job: Callable[[], T], client: str, latest: float, lane: Lane) -> T:
         def in_time() -> T:
             if time.monotonic() > latest:
-                raise errors.busy()
+                raise self._late(client)
             return job()
 
         loop = asyncio.get_running_loop()
@@ -217,7 +225,7 @@ class Answering:
         begun.add_done_callback(lambda _: _on_loop(loop, lambda: self._done(client)))
         try:
             return await asyncio.wrap_future(begun)
-        except errors.Busy:
+        except Busy:
             self.refused += 1
             raise
 

@@ -116,6 +116,7 @@ class Api:
                 self._admit(self._client(request))
                 response = await handler(request)
             except ApiError as error:
+                self.metrics.refused(error)
                 response = error_response(error.text, error.status, _retry(error))
             self.metrics.requests[route, response.status] += 1
             return response
@@ -228,6 +229,7 @@ class Api:
 
     def _refused(self, error: ApiError) -> Json:
         self.metrics.requests["quote", error.status] += 1
+        self.metrics.refused(error)
         return error_json(error.text, error.status, _retry(error))
 
     async def pair_config(self, request: web.Request) -> web.Response:

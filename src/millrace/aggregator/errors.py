@@ -23,6 +23,10 @@ class Busy(ApiError):
     """Too many questions that take long are waiting, or this client has asked too many."""
 
 
+class OverShare(Busy):
+    """This client has asked too many, or for too much: others are answered meanwhile."""
+
+
 class SimulationFailed(ApiError):
     """No plan that was found executes."""
 
@@ -77,8 +81,12 @@ def busy() -> Busy:
     return Busy("service unavailable: too many quotes waiting", 503, retry_after=1.0)
 
 
-def share_used_up(wait: float) -> Busy:
-    return Busy("service unavailable: your share of the time for long quotes is used up", 503, retry_after=wait)
+def too_many_of_one() -> OverShare:
+    return OverShare("service unavailable: too many quotes waiting", 503, retry_after=1.0)
+
+
+def share_used_up(wait: float) -> OverShare:
+    return OverShare("service unavailable: your share of the time for long quotes is used up", 503, retry_after=wait)
 
 
 def rate_limited(wait: float) -> RateLimited:

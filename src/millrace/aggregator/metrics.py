@@ -10,6 +10,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from millrace.aggregator.answering import Answering
+from millrace.aggregator.errors import ApiError, OverShare
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.nonces import Nonces
 from millrace.aggregator.simulation import Simulations
@@ -33,11 +34,18 @@ class Metrics(Collector):
         self.simulations = simulations
         self.requests: Counter[tuple[str, int]] = Counter()
         """Answered requests by route and status."""
+        self.over_share = 0
+        """Requests refused (503) as their own client had asked for too much: the service fails nobody else."""
         self.reused = 0
         """Quotes answered with what the same question has been answered on the same snapshot."""
         self._quotes = Timings(BUCKETS)
         self.registry = registry_of("aggregator")
         self.registry.register(self)
+
+    def refused(self, error: ApiError) -> None:
+        """Count why a request was refused; by route and status it is counted apart."""
+        if isinstance(error, OverShare):
+            self.over_share += 1
 
     def quote_took(self, seconds: float) -> None:
         """Count one quote."""
@@ -93,6 +101,11 @@ PLAIN = (
     _counter("quotes_reused", "quotes asked before on the same snapshot", lambda m: m.reused),
     _gauge("quotes_waiting", "long questions in the thread or before it", lambda m: m.answering.waiting),
     _counter("quotes_refused", "long questions turned away", lambda m: m.answering.refused),
+    _counter(
+        "requests_over_share",
+        "of the requests with status 503: refused for their own client's share",
+        lambda m: m.over_share,
+    ),
     _counter("quotes_cut", "long questions cut short by their client's share of time", lambda m: m.answering.cut),
     _gauge("connections", "open connections", lambda m: m.doors.open),
     _counter("connections_refused", "connections closed for want of room", lambda m: m.doors.refused),
