@@ -206,7 +206,7 @@ function asBody({ dustMode, slippage, inputs, ...rest }: MultiSwapParameters): R
 }
 
 /** A fraction in plain decimals. Throws `RangeError`. */
-function fraction(name: string, value: string | number): string {
+export function fraction(name: string, value: string | number): string {
   const text = typeof value === "number" ? value.toFixed(12).replace(/\.?0+$/, "") : value;
   if (!/^[0-9]*\.?[0-9]+$/.test(text)) throw new RangeError(`${name}: a fraction such as "0.01", not ${text}`);
   return text;

@@ -1,13 +1,16 @@
 // Aggregator and relayer together: from a quote to a swap that somebody else pays the gas for.
 
 import { Aggregator, type MultiSwap, type MultiSwapParameters, type Quote, type QuoteParameters } from "./aggregator.js";
+import {
+  type Bounds, checkMultiSwap, checkPrepared, checkQuote, MIN_GAS_PRICE, Mismatch, RELAYED_GAS, type Trust, type Unsigned,
+} from "./checks.js";
 import { MillraceError, Refused } from "./errors.js";
 import type { TransactionHandle } from "./handle.js";
 import { Relayer, type RelayerOptions, type Wish } from "./relayer.js";
 import { signedBy, type Signer } from "./signer.js";
 import type { Integer, Transaction } from "./transaction.js";
 
-export interface MillraceOptions extends RelayerOptions {
+export interface MillraceOptions extends RelayerOptions, Trust {
   /** Address of the aggregator's REST interface. */
   aggregator: string;
   /** Address of the relayer's REST interface. */
@@ -28,52 +31,52 @@ export interface SendOptions {
   signal?: AbortSignal;
 }
 
-export type SwapOptions = SendOptions & QuoteParameters;
+export type SwapOptions = SendOptions & QuoteParameters & Bounds;
 export interface Swap {
   quote: Quote;
   handle: TransactionHandle;
 }
 
-const RELAYED_GAS = 50_000; // what naming a relayer costs, where the service does not say
-const MIN_GAS_PRICE = 1_000_000_000;
 const MAX_CALLS = 100; // batches of one multi-swap
-
-/** What is not signed yet; fields that are missing are filled in. */
-export type Unsigned = Omit<Wish, "sender"> & { chainID: string; version?: number };
 
 /** One client for both services. */
 export class Millrace {
   readonly aggregator: Aggregator;
   readonly relayer: Relayer;
+  readonly #trust: Trust;
 
-  constructor({ aggregator, relayer, socket, ...options }: MillraceOptions) {
+  constructor({ aggregator, relayer, socket, contract, maxGasPrice, ...options }: MillraceOptions) {
+    this.#trust = optional({ contract, maxGasPrice });
     const { headers: _, apiKey: __, ...shared } = options; // an API key is the relayer's alone
     this.aggregator = new Aggregator(aggregator, shared);
     this.relayer = new Relayer(relayer, socket, options);
   }
 
-  /** Quote, prepare, sign, relay. The handle's `final()` tells how it ended; a contract's revert is no exception. */
-  async swap({ signer, sponsored, nonce, relayer, signal, ...asked }: SwapOptions): Promise<Swap> {
+  /**
+   * Quote, prepare, sign, relay. The handle's `final()` tells how it ended; a contract's revert is no exception. Throws
+   * `Mismatch` where a service answers something else than it was asked for.
+   */
+  async swap({ signer, sponsored, nonce, relayer, signal, amountInMax, amountOutMin, ...asked }: SwapOptions): Promise<Swap> {
     const call = signal ? { signal } : {};
     const parameters = { ...asked, sender: signer.address } as QuoteParameters;
     const quote = await this.aggregator.quote(parameters, call);
-    const { transaction } = quote;
-    if (!transaction) throw new MillraceError("the quote has no transaction: this service does not know the parameter sender");
+    const bounds = optional({ amountInMax, amountOutMin });
+    const transaction = checkQuote({ ...parameters, ...bounds }, quote, signer.address, this.#trust);
     const handle = await this.send(transaction, { signer, ...send(sponsored, nonce, relayer, signal) });
     return { quote, handle };
   }
 
   /**
    * Sells many inputs: each batch is sent when the one before has ended well, as it is quoted on the pools as that one
-   * leaves them. Yields each batch's end in turn, and stops after one that failed.
+   * leaves them. Yields each batch's end in turn, and stops after one that failed. Throws as `swap` does.
    */
   async *multiSwap(
     { signer, sponsored, signal, ...asked }: Omit<SendOptions, "nonce"> & Omit<MultiSwapParameters, "sender">,
   ): AsyncGenerator<{ swap: MultiSwap; batch: MultiSwap["batches"][number]; handle: TransactionHandle }> {
     const swap = await this.aggregator.multiSwap({ ...asked, sender: signer.address }, signal ? { signal } : {});
-    for (const batch of swap.batches.slice(0, MAX_CALLS)) {
-      if (!batch.transaction) throw new MillraceError("a batch has no transaction: this service does not know sender");
-      const { nonce: _, ...transaction } = batch.transaction; // counted from 0 where nobody told it
+    const transactions = checkMultiSwap({ ...asked, sender: signer.address }, swap, signer.address, this.#trust);
+    for (const [index, batch] of swap.batches.slice(0, MAX_CALLS).entries()) {
+      const { nonce: _, ...transaction } = transactions[index] as Unsigned; // counted from 0 where nobody told it
       const handle = await this.send(transaction, { signer, ...send(sponsored, undefined, undefined, signal) });
       yield { swap, batch, handle };
       if ((await handle.final(signal ? { signal } : {})).state !== "success") return;
@@ -95,11 +98,10 @@ export class Millrace {
 
   /** As the relayer would pay for it. Throws `Refused` where it would not. */
   async #sponsored(transaction: Unsigned, options: SendOptions): Promise<Transaction> {
-    const { sender, receiver, value, data, gasLimit, gasPrice } = fields(transaction, options.signer.address);
+    const { gasLimit, gasPrice, ...rest } = fields(transaction, options.signer.address);
     // Which nonce is next the relayer knows best: what the quote says may be behind what is under way.
     const wish: Wish = {
-      sender, receiver, value, data, ...optional({ gasLimit, gasPrice, nonce: options.nonce, relayer: options.relayer }),
-      ...optional({ options: transaction.options, guardian: transaction.guardian }),
+      ...rest, ...optional({ gasLimit, gasPrice, nonce: options.nonce, relayer: options.relayer }),
     } as Wish;
     let prepared;
     try {
@@ -112,19 +114,21 @@ export class Millrace {
       const { reason = "not sponsored", code = "not_sponsored", detail, retryAfterMs } = prepared;
       throw new Refused({ reason, code, detail, retryAfterMs });
     }
-    const made: Transaction = prepared.transaction;
-    const same = made.sender === sender && made.receiver === receiver && made.value === value && (made.data ?? "") === data;
-    if (!same || made.chainID !== transaction.chainID) {
-      throw new MillraceError("the relayer prepared another transaction than it was asked for: nothing was signed");
-    }
-    return made;
+    const { chainID, version = 2 } = transaction;
+    return checkPrepared({ ...wish, chainID, version }, prepared.transaction, this.#trust);
   }
 
   /** The same at a service without `/v1/prepare`. */
   async #named(transaction: Unsigned, options: SendOptions): Promise<Transaction> {
     const whole = await this.#own(transaction, options);
-    const relayer = options.relayer ?? (await this.relayer.relayerOf(whole.sender)).address;
-    return { ...whole, relayer, gasLimit: BigInt(whole.gasLimit) + BigInt(RELAYED_GAS) };
+    const relayer = options.relayer ?? (await this.#payerOf(whole));
+    return { ...whole, relayer, gasLimit: BigInt(whole.gasLimit) + RELAYED_GAS };
+  }
+
+  async #payerOf({ sender, chainID }: Transaction): Promise<string> {
+    const { chainId } = await this.relayer.relayers();
+    if (chainId !== chainID) throw new Mismatch("chainID", `is ${chainID}, and the relayer's is ${chainId}`);
+    return (await this.relayer.relayerOf(sender)).address;
   }
 
   async #own(transaction: Unsigned, { signer, nonce }: SendOptions): Promise<Transaction> {
@@ -134,15 +138,17 @@ export class Millrace {
       const missing = gasLimit === undefined ? "gasLimit" : "nonce";
       throw new MillraceError(`${missing} is not known here: give it, or a chainApi for nonces`);
     }
-    const { chainID, version = 2, options, guardian } = transaction;
+    const { chainID, version = 2 } = transaction;
     const numbers = { gasLimit, gasPrice: gasPrice ?? MIN_GAS_PRICE, nonce: next, version };
-    return { ...rest, ...numbers, chainID, ...optional({ options, guardian }) };
+    return { ...rest, ...numbers, chainID };
   }
 }
 
 function fields(transaction: Unsigned, sender: string) {
   const { receiver, value = "0", data = "", gasLimit, gasPrice } = transaction;
-  return { sender, receiver, value, data, gasLimit: gasLimit ?? undefined, gasPrice: gasPrice ?? undefined };
+  const { options, guardian, senderUsername, receiverUsername } = transaction;
+  const rare = optional({ options, guardian, senderUsername, receiverUsername });
+  return { sender, receiver, value, data, ...rare, gasLimit: gasLimit ?? undefined, gasPrice: gasPrice ?? undefined };
 }
 
 function send(sponsored?: boolean, nonce?: Integer, relayer?: string, signal?: AbortSignal): Omit<SendOptions, "signer"> {

@@ -51,7 +51,9 @@ export async function signedBy(signer: Signer, transaction: Transaction): Promis
     }
   }
   if (!/^[0-9a-f]{128}$/.test(signed.signature ?? "")) throw new SigningFailed("the wallet gave no signature");
-  return signed;
+  // What was compared, and nothing that came beside it.
+  const { signature, guardianSignature } = signed;
+  return { ...transaction, signature, ...(guardianSignature ? { guardianSignature } : {}) } as Transaction;
 }
 
 const ANSWER_MS = 120_000; // a person reads before they sign

@@ -2,12 +2,13 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
 import { Millrace } from "@millrace/client";
 import { Ed25519Signer } from "@millrace/client/ed25519";
-import { FakeHttp, FakeSockets, PATIENCE, RELAYER, SENDER, readVectors } from "./support.mjs";
+import { contractAddress, FakeHttp, FakeSockets, PATIENCE, payload, program, RELAYER, SENDER, readVectors } from "./support.mjs";
 
-const CONTRACT = readVectors("clients.json").keys[1].address;
+const SOMEBODY = readVectors("clients.json").keys[1].address;
+const CONTRACT = contractAddress(1);
 const ASKED = { from: "A", to: "B", amountIn: 5n, slippage: "0.01" };
 const OFFERED = {
-  sender: SENDER.address, receiver: CONTRACT, value: "0", data: "c3dhcA==", gasLimit: 20_000_000, gasPrice: 1_000_000_000,
+  sender: SENDER.address, receiver: CONTRACT, value: "0", data: payload(`ESDTTransfer@41@05@${program()}`), gasLimit: 20_000_000, gasPrice: 1_000_000_000,
   chainID: "local", chainId: "local", version: 2,
 };
 
@@ -19,7 +20,7 @@ let signer;
 beforeEach(async () => {
   signer = await Ed25519Signer.fromSeed(SENDER.seed);
   answers = {
-    "/api/v1/quote": { body: { amountOutMin: "4", transaction: OFFERED } },
+    "/api/v1/quote": { body: { from: "A", to: "B", amountIn: "5", amountOut: "1000", amountOutMin: "990", slippage: 0.01, transaction: OFFERED } },
     "/v1/prepare": { body: { sponsored: true, transaction: prepared() } },
   };
   services = await new FakeHttp().start(({ path }) => answers[path] ?? { status: 404, body: { error: "not found" } });
@@ -41,7 +42,7 @@ const sent = () => sockets.sent("relay")[0].tx;
 
 test("a swap: quote, prepare, sign what was prepared, relay", async () => {
   const { quote, handle } = await millrace.swap({ ...ASKED, signer });
-  assert.equal(quote.amountOutMin, "4");
+  assert.equal(quote.amountOutMin, "990");
   const [asked, prepare] = services.requests;
   assert.deepEqual(asked.query, { from: "A", to: "B", amountIn: "5", slippage: "0.01", sender: SENDER.address });
   assert.equal(asked.headers.authorization, undefined);
@@ -55,12 +56,53 @@ test("a swap: quote, prepare, sign what was prepared, relay", async () => {
   assert.equal((await handle.final()).state, "success");
 });
 
-test("a relayer that prepares another transaction gets no signature", async () => {
-  for (const change of [{ receiver: SENDER.address }, { value: "1" }, { data: "" }, { sender: CONTRACT }, { chainID: "1" }]) {
+test("a relayer that prepares another transaction gets no signature, and the error names the field", async () => {
+  const changes = [
+    { receiver: SOMEBODY }, { value: "1" }, { data: "" }, { sender: SOMEBODY }, { chainID: "1" }, { relayer: undefined },
+    { relayer: "erd1" }, { relayer: SENDER.address }, { gasPrice: 900_000_000_000 }, { gasPrice: "1000000000x" },
+    { gasLimit: 600_000_000 }, { gasLimit: 20_050_001 }, { gasLimit: 19_999_999 }, { options: 2 }, { guardian: SOMEBODY },
+    { version: 1 }, { nonce: -1 }, { senderUsername: "YQ==" }, { receiverUsername: "YQ==" },
+  ];
+  for (const change of changes) {
     answers["/v1/prepare"].body.transaction = prepared(change);
-    await assert.rejects(millrace.swap({ ...ASKED, signer }), /another transaction/);
+    await assert.rejects(millrace.swap({ ...ASKED, signer }), { name: "Mismatch", field: Object.keys(change)[0] }, JSON.stringify(change));
   }
+  answers["/v1/prepare"].body.transaction = prepared();
+  await assert.rejects(millrace.swap({ ...ASKED, signer, nonce: 42 }), { name: "Mismatch", field: "nonce" });
+  await assert.rejects(millrace.swap({ ...ASKED, signer, relayer: SOMEBODY }), { name: "Mismatch", field: "relayer" });
   assert.equal(sockets.messages.length, 0);
+});
+
+test("what a transaction leaves open the relayer fills in within bounds: gas price by maxGasPrice, gas by the network's least", async () => {
+  const wish = { receiver: SOMEBODY, value: "1", chainID: "local" };
+  const made = { ...prepared(), ...wish, data: "" };
+  const offer = (changes) => (answers["/v1/prepare"].body.transaction = { ...made, gasLimit: 100_000, ...changes });
+  offer({ gasPrice: 10_000_000_001 });
+  await assert.rejects(millrace.send(wish, { signer }), { name: "Mismatch", field: "gasPrice" });
+  offer({ gasLimit: 100_001 });
+  await assert.rejects(millrace.send(wish, { signer }), { name: "Mismatch", field: "gasLimit" });
+  offer({ gasPrice: 10_000_000_000 });
+  await millrace.send(wish, { signer });
+  const frugal = new Millrace({ aggregator: services.url, relayer: services.url, socket: sockets.url, maxGasPrice: 1_000_000_000n });
+  await assert.rejects(frugal.send(wish, { signer }), { name: "Mismatch", field: "gasPrice" });
+  frugal.close();
+});
+
+test("an aggregator that offers another transaction than was asked for gets no signature, and nobody is asked to pay", async () => {
+  answers["/api/v1/quote"].body.transaction = { ...OFFERED, value: "1000000000000000000" };
+  await assert.rejects(millrace.swap({ ...ASKED, signer }), { name: "Mismatch", field: "value" });
+  assert.deepEqual(services.requests.map(({ path }) => path), ["/api/v1/quote"]);
+  const pinned = new Millrace({ aggregator: services.url, relayer: services.url, socket: sockets.url, contract: contractAddress(2) });
+  answers["/api/v1/quote"].body.transaction = OFFERED;
+  await assert.rejects(pinned.swap({ ...ASKED, signer }), { name: "Mismatch", field: "contract" });
+  await assert.rejects(millrace.swap({ ...ASKED, signer, amountOutMin: 991n }), { name: "Mismatch", field: "amountOutMin" });
+  pinned.close();
+});
+
+test("without /v1/prepare the relayer's chain must be the quote's", async () => {
+  delete answers["/v1/prepare"];
+  answers["/v1/relayers"] = { body: { chainId: "1", shardRule: "mask", shards: 3, relayers: [] } };
+  await assert.rejects(millrace.swap({ ...ASKED, signer, nonce: 3 }), { name: "Mismatch", field: "chainID" });
 });
 
 test("what would not be sponsored is refused in the relayer's words, before anybody signs", async () => {
@@ -85,14 +127,23 @@ test("the sender pays where that is wished: no relayer, broadcast", async () => 
 });
 
 test("batches of a multi-swap go one after the other, and none after one that failed", async () => {
-  const batches = [{ batchIndex: 0, transaction: { ...OFFERED, nonce: 0 } }, { batchIndex: 1, transaction: { ...OFFERED, nonce: 1 } }];
-  answers["/api/v1/multi-swap"] = { body: { batches: [...batches, { batchIndex: 2, transaction: OFFERED }] } };
+  const batches = ["41", "43", "44"].map((token, batchIndex) => {
+    const data = payload(`MultiESDTNFTTransfer@${"00".repeat(31)}01@01@${token}@@01@${program()}`);
+    return { batchIndex, amountOut: "1000", amountOutMin: "990", transaction: { ...OFFERED, receiver: SENDER.address, data, nonce: batchIndex } };
+  });
+  answers["/api/v1/multi-swap"] = { body: { to: "B", slippage: 0.01, batches } };
+  const prepare = (batch, nonce) => {
+    const { receiver, data } = batches[batch].transaction;
+    answers["/v1/prepare"].body.transaction = prepared({ receiver, data, nonce });
+  };
+  prepare(0, 41);
+  const inputs = ["A", "C", "D"].map((token) => ({ token, amount: 1n }));
   const seen = [];
   const ends = ["success", "fail"];
-  for await (const { batch, handle } of millrace.multiSwap({ inputs: [{ token: "A", amount: 1n }], to: "B", signer })) {
+  for await (const { batch, handle } of millrace.multiSwap({ inputs, to: "B", signer })) {
     seen.push(batch.batchIndex);
     sockets.status(handle.hash, ends.shift());
-    answers["/v1/prepare"].body.transaction = prepared({ nonce: 42 });
+    prepare(1, 42);
   }
   assert.deepEqual(seen, [0, 1]);
   assert.deepEqual(sockets.sent("relay").map(({ tx }) => tx.nonce), [41, 42]);

@@ -65,3 +65,18 @@ test("notices never outnumber items by more than their kinds", async () => {
   assert.equal(items.filter((item) => typeof item === "number").length, 3);
   assert.ok(items.length <= 2 * 3 + 6, String(items.length));
 });
+
+test("notices alone are one of each reason, however many come and whatever the queue does when it is full", async () => {
+  for (const overflow of ["oldest", "latest", "fail"]) {
+    const queue = new Queue({ limit: 2, overflow });
+    queue.push(1);
+    for (let i = 0; i < 10_000; i++) {
+      queue.push({ type: "missed", reason: "connection", from: i, to: i + 1 });
+      queue.push({ type: "missed", reason: "sender", count: 1 });
+    }
+    queue.end();
+    assert.deepEqual(await all(queue), [
+      1, { type: "missed", reason: "connection", from: 0, to: 10_000 }, { type: "missed", reason: "sender", count: 10_000 },
+    ]);
+  }
+});

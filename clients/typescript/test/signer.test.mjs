@@ -17,12 +17,19 @@ test("a UserSigner of the official SDK's shape signs what the SDK would", async 
 
 test("what a wallet gives back is compared field by field; a guardian's signature may come with it", async () => {
   const wallet = (changes) => ({ address: UNSIGNED.sender, sign: async (tx) => ({ ...tx, signature, ...changes }) });
-  for (const change of [{ receiver: UNSIGNED.sender }, { value: "6" }, { nonce: 1 }, { relayer: undefined }, { data: "YQ==" }]) {
-    await assert.rejects(signedBy(wallet(change), UNSIGNED), { name: "SigningFailed", message: /wallet changed/ });
+  const changes = [
+    { receiver: UNSIGNED.sender }, { value: "6" }, { nonce: 1 }, { relayer: undefined }, { data: "YQ==" }, { gasPrice: 900_000_000_000 },
+    { gasLimit: 600_000_000 }, { options: 1 }, { guardian: UNSIGNED.receiver }, { version: 1 }, { chainID: "x" }, { senderUsername: "YQ==" },
+    { receiverUsername: "YQ==" }, { sender: UNSIGNED.receiver },
+  ];
+  for (const change of changes) {
+    const [field] = Object.keys(change);
+    await assert.rejects(signedBy(wallet(change), UNSIGNED), { name: "SigningFailed", message: new RegExp(`wallet changed ${field}:`) });
   }
   await assert.rejects(signedBy(wallet({ signature: "" }), UNSIGNED), /no signature/);
   const signed = await signedBy(wallet({ guardianSignature: "ab" }), UNSIGNED);
   assert.equal(signed.guardianSignature, "ab");
+  assert.deepEqual(await signedBy(wallet({ relayerSignature: "cd", more: 1 }), UNSIGNED), { ...UNSIGNED, signature });
 });
 
 /** A page with an extension that answers as `answer(type, data)` says. */

@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { WebSocketServer } from "ws";
+import { encodeAddress } from "@millrace/client";
 import { Ed25519Signer } from "@millrace/client/ed25519";
 
 const vectors = new URL("../../../tests/vectors/", import.meta.url);
@@ -141,4 +142,14 @@ export async function signedTransaction(changes = {}) {
     nonce: 7, value: "0", receiver: KEYS[1].address, sender: SENDER.address, gasPrice: 1_000_000_000, gasLimit: 100_000,
     chainID: "local", version: 2, relayer: RELAYER.address, ...changes,
   });
+}
+
+/** Address of a contract: eight zero bytes, and here more of them. */
+export const contractAddress = (last) => encodeAddress(Uint8Array.from({ length: 32 }, (_, i) => (i === 31 ? last : 0)));
+export const payload = (text) => Buffer.from(text).toString("base64");
+
+/** A call of the aggregator contract: at least so much of `tokens[out]`; no addresses, amounts or instructions. */
+export function program({ least = 990, out = "01", referral = "", tokens = ["A", "B"] } = {}) {
+  const hex = (number) => Buffer.from(number.toString(16).padStart(4, "0"), "hex").toString("hex");
+  return ["786f", hex(least), out, referral, `0${tokens.length}`, ...tokens.map((token) => Buffer.from(token).toString("hex")), "", ""].join("@");
 }

@@ -1,6 +1,6 @@
 // The client at work on real services: each line of stdin asks for something, each line of stdout is its answer.
 import { createInterface } from "node:readline";
-import { Millrace } from "@millrace/client";
+import { checkMultiSwap, checkQuote, Millrace } from "@millrace/client";
 import { Ed25519Signer } from "@millrace/client/ed25519";
 import { HubConsumer } from "@millrace/client/hub";
 
@@ -43,6 +43,24 @@ const commands = {
       gas: await items(await relayer.subscribe("gasStats"), 3),
       stats: await items(relayer.networkStats(), 2),
     };
+  },
+  /** What the client would sign of genuine answers: value and first part of the data of each. */
+  async checked() {
+    const { aggregator } = millrace;
+    const sender = signer.address;
+    const { contract } = await aggregator.config();
+    const seen = [];
+    const ends = [[PAIR.from, PAIR.to], ["EGLD", PAIR.to], [PAIR.to, "EGLD"], ["EGLD", "WEGLD-bd4d79"], ["WEGLD-bd4d79", "EGLD"]];
+    for (const [from, to] of ends) {
+      for (const amount of [{ amountIn: 10n ** 9n, slippage: "0.005" }, { amountIn: 123_456_789_012n }, { amountOut: 10n ** 9n, slippage: 0.015 }]) {
+        const asked = { from, to, ...amount, sender };
+        seen.push(checkQuote(asked, await aggregator.quote(asked), sender, { contract }));
+      }
+    }
+    const inputs = [PAIR.from, "EGLD", "WEGLD-bd4d79"].map((token) => ({ token, amount: 10n ** 9n }));
+    const asked = { inputs, to: PAIR.to, slippage: 0.003, sender };
+    seen.push(...checkMultiSwap(asked, await aggregator.multiSwap(asked), sender, { contract }));
+    return seen.map(({ value, data }) => [value, atob(data).split("@")[0]]);
   },
   async swap() {
     const account = await millrace.relayer.subscribe(`address/${signer.address}`);

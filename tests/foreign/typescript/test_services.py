@@ -52,6 +52,13 @@ async def test_the_whole_surface(worker: Worker, system: System) -> None:
     assert {item["type"] for item in told["stats"]} <= {"networkStats", "missed"}
 
 
+async def test_genuine_answers_pass_the_checks(worker: Worker) -> None:
+    """What the aggregator makes is accepted to the unit: tokens, EGLD at either end, wrapping, reverse, many inputs."""
+    seen = await worker.ask("checked")
+    assert {name for _, name in seen} == {"ESDTTransfer", "xo", "MultiESDTNFTTransfer"}
+    assert {name for value, name in seen if value != "0"} == {"xo"}
+
+
 async def test_a_refusal(worker: Worker) -> None:
     """A nonce that is none yet is refused with the relayer's reason, before anything is signed."""
     assert await worker.ask("refused") == {"name": "Refused", "reason": "nonce too high", "code": "nonce_too_high"}
