@@ -10,6 +10,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from millrace.chain import call as calls
+from millrace.dex import aggregator_contract as contracts
 from millrace_client import Millrace, Mismatch, Patience, Relayer, Transaction, Wallet
 from millrace_client import address as addresses
 from millrace_client.aggregator import Aggregator
@@ -129,6 +131,12 @@ async def test_none_of_several(relayer: Relayer) -> None:
     assert await relayer.prepare_all([]) == []
 
 
+def test_what_is_shown_of_an_answer() -> None:
+    """Of a value that a service made up nothing reaches a terminal that it would obey, and no more than a line."""
+    text = str(Mismatch("relayer", "data", "\x1b[2Jpaid\n" + "x" * 500, "y"))
+    assert "?[2Jpaid?x" in text and "\x1b" not in text and len(text) < 400
+
+
 # ---- aggregator
 
 
@@ -176,6 +184,28 @@ HOME = {"receiver": WALLET.address}
 def test_honest_quotes_are_signed(answer: dict[str, Any], asked: dict[str, Any]) -> None:
     """A token is sent with the call, alone or in a list; EGLD is the transaction's value."""
     assert checked(answer, **asked).amount_in == 100
+
+
+@pytest.mark.parametrize("pay", ["A-1", "EGLD"])
+@pytest.mark.parametrize("get", ["B-2", "EGLD"])
+def test_calls_as_the_service_writes_them(pay: str, get: str) -> None:
+    """What millrace's own aggregator encodes is read here: tokens and EGLD, sold and bought, alone and together."""
+    index = contracts.EGLD_INDEX if get == "EGLD" else 1
+    program = contracts.Program(("W-0", "B-2"), (), (), (), 89, index)
+    value = {"value": "100" if pay == "EGLD" else "0"}
+    names = {"from": pay, "to": get}
+    asked: dict[str, Any] = {"from_token": pay, "to_token": get, "contract": CONTRACT}
+    assert checked(quote(contracts.tx_data(program, pay, 100), value, **names), **asked).amount_out_min == 89
+    with pytest.raises(Mismatch, match="output token"):
+        other = msgspec.structs.replace(program, token_out=0)
+        checked(quote(contracts.tx_data(other, pay, 100), value, **names), **asked)
+    paid = calls.multi_transfer(
+        addresses.decode(CONTRACT),
+        [calls.TokenPayment(pay, 0, 100)],
+        contracts.ENDPOINT,
+        *contracts.encode_arguments(program),
+    )
+    assert checked(quote(paid, HOME, **names), **asked).amount_out_min == 89
 
 
 @pytest.mark.parametrize(

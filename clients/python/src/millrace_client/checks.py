@@ -5,6 +5,7 @@ A service that was broken into, or an address with a typing error, must not get 
 
 from __future__ import annotations
 
+from millrace_client import address
 from millrace_client.errors import Mismatch
 from millrace_client.messages import GasRules
 from millrace_client.transaction import GUARDED, Transaction, replaced
@@ -31,7 +32,8 @@ def checked_prepared(
 ) -> Transaction:
     """What was asked with the nonce, relayer, gas and price that were told. Raises `Mismatch`.
 
-    Nothing else is taken over. `gas` are rules that the relayer has no say in.
+    Nothing else is taken over; a relayer that is no address is a `TransactionError`. In the rules of `gas` the relayer
+    must have no say.
     """
     guardian = asked.guardian if asked.options & GUARDED else ""
     for name, field in _KEPT.items():
@@ -39,6 +41,7 @@ def checked_prepared(
     _require_same("guardian", told.guardian, guardian)
     if not told.relayer:
         raise Mismatch("relayer", "relayer", "none", "one that pays")
+    address.decode(told.relayer)
     if asked.relayer:
         _require_same("relayer", told.relayer, asked.relayer)
     if told.nonce is None:

@@ -46,8 +46,8 @@ class Mismatch(ClientError):
 
     def __init__(self, service: str, field: str, told: object, asked: object) -> None:
         super().__init__(
-            f"nothing was signed: the {service} answered with another {field} than was asked for ({told!s:.200} "
-            f"instead of {asked!s:.200}); check its address, and ask its operator"
+            f"nothing was signed: the {service} answered with another {field} than was asked for ({_printable(told)} "
+            f"instead of {_printable(asked)}); check its address, and ask its operator"
         )
         self.service = service
         """`relayer` or `aggregator`."""
@@ -55,6 +55,11 @@ class Mismatch(ClientError):
         """By its name on the wire."""
         self.told = told
         self.asked = asked
+
+
+def _printable(value: object) -> str:
+    """The beginning of a value without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(value)[:200])
 
 
 class OutcomeUnknown(ClientError):
