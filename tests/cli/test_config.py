@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from millrace.cli import main
 from millrace.cli.config import settings_of
+from millrace.cli.masked import masked
 from millrace.cli.services import SERVICES
 
 
@@ -50,6 +51,24 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
         code, output = run(*arguments, env=env)
         assert code == 0 and "hunter2" not in output
     assert "hunter2" not in target.read_text()
+
+
+def test_credentials_in_addresses_are_not_shown(tmp_path: Path) -> None:
+    """Of an address neither user, password nor query is shown or written, wherever it stands in a value."""
+    given = "https://me:hun/ter@2@node.example/v1?key=hunter3"
+    assert masked("url", given) == "https://***@node.example/v1?***"
+    assert masked("urls", (given, {"a": "host=db password='hun ter' dbname=x"})) == (
+        "https://***@node.example/v1?***",
+        {"a": "host=db password=*** dbname=x"},
+    )
+    assert masked("url", "http://127.0.0.1:80/a") == "http://127.0.0.1:80/a"
+    target, override = tmp_path / "out.toml", ("--set", f"pools_url={given}")
+    shown = [run("aggregator", *override), run("aggregator", *override, "--json")]
+    shown.append(run("aggregator", *override, "--write", str(target)))
+    served = CliRunner().invoke(main, ["aggregator", *override, "--show-settings"])
+    for code, output in [*shown, (served.exit_code, served.output + target.read_text())]:
+        assert code == 0 and "hunter3" not in output and "ter@2" not in output, output
+    assert "# pools_url = …" in target.read_text()
 
 
 def test_a_written_file_changes_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from millrace.cli import main
 from millrace.cli.shown import number, to_units, units
 from millrace.cli.watch import sparkline
 from millrace_client import Wallet
-from servers.fake_relayer import FakeRelayer, usual
+from servers.fake_relayer import PAYER, FakeRelayer, usual
 
 HOP = {"dex": "JEX", "address": "erd1", "from": "A-1", "to": "B-2", "amountIn": "1500", "amountOut": "3000"}
 SHORT = {"amountInShort": 1.5, "amountOutShort": 30.0}
+SWAP = b"ESDTTransfer@" + b"A-1".hex().encode() + b"@05dc@73776170"
+"""1500 of A-1, and a call of `swap`."""
 SNAPSHOT = {"id": "s", "blockNonce": 7, "timestamp": 1}
 QUOTE = {
     "txData": "c3dhcA==",
@@ -74,6 +77,11 @@ class Services(FakeRelayer):
 
     aggregator: str
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed_by_it: dict[str, Any] = {}
+        """Fields of its transactions that it makes something else of."""
+
     async def ask(self, request: web.Request) -> web.Response:
         match request.path:
             case "/api/v1/pair-config" if request.query["to"] == "B-2":
@@ -85,9 +93,15 @@ class Services(FakeRelayer):
                 return web.json_response({"error": "simulation failed"}, status=400)
             case "/api/v1/quote":
                 sender = request.query.get("sender", "")
-                made = {"sender": sender, "receiver": sender, "value": "0", "data": "c3dhcA==", "version": 2}
-                made |= {"gasLimit": 20_000_000, "gasPrice": 10**9, "chainID": "local"}
-                return web.json_response(QUOTE | ({"transaction": made} if sender else {}))
+                made = {
+                    "sender": sender,
+                    "receiver": PAYER,
+                    "value": "0",
+                    "version": 2,
+                    "chainID": self.chain_of_transactions,
+                }
+                made |= {"gasLimit": 20_000_000, "gasPrice": 10**9, "data": b64encode(SWAP).decode()}
+                return web.json_response(QUOTE | ({"transaction": made | self.changed_by_it} if sender else {}))
             case "/api/v1/tokens":
                 return web.json_response({"tokens": [TOKEN], "total": 1, "offset": 0, "limit": 1, "snapshot": SNAPSHOT})
         return web.json_response({"pools": [POOL], "total": 1, "offset": 0, "limit": 1, "snapshot": SNAPSHOT})
@@ -195,21 +209,76 @@ async def test_a_swap_is_followed_to_its_end(services: Services, tmp_path: Path)
 
 
 async def test_other_chains_are_not_touched(services: Services, tmp_path: Path) -> None:
-    """Against another chain nothing is sent unless it is said; --dry-run sends nothing anywhere."""
-    mainnet = {"chainId": "1", "relayers": [], "gas": {}}
-
-    def first_prepare_then(body: dict[str, Any]) -> list[web.Response]:
-        sponsored = {"value": "0", "gasPrice": 10**9, "gasLimit": 1, "chainID": "1", "version": 2, "nonce": 3}
-        wallet = Wallet(bytes(range(32))).address
-        told = {"sponsored": True, "shard": 0, "transaction": sponsored | {"sender": wallet, "receiver": wallet}}
-        return [web.json_response(told), web.json_response(body)]
-
-    services.http = first_prepare_then(mainnet)
+    """Against another chain nothing is signed unless it is said; --dry-run sends nothing anywhere."""
+    services.chain_of_transactions = "1"
     code, output, _ = await _swap(services, tmp_path)
-    assert code == 0 and "dry run: chain 1" in output
+    assert code == 0 and "dry run: chain 1" in output and f"to {PAYER} with 0 EGLD" in output
+    services.chain_of_transactions = "local"
     code, output, _ = await _swap(services, tmp_path, "--dry-run")
     assert code == 0 and "dry run" in output
     assert services.requests == []
+
+
+async def test_what_a_relayer_says_of_itself_does_not_count(services: Services, tmp_path: Path) -> None:
+    """A relayer that calls its chain local gets no signature for another one, nor for what it made itself."""
+    services.chain_of_transactions = "1"  # and /v1/relayers says `local`
+    assert (await _swap(services, tmp_path))[0] == 0
+    own = {
+        "sender": Wallet(bytes(range(32))).address,
+        "receiver": PAYER,
+        "value": "0",
+        "data": b64encode(SWAP).decode(),
+    }
+    own |= {"gasPrice": 10**9, "gasLimit": 20_000_000, "version": 2, "nonce": 3, "relayer": PAYER, "chainID": "local"}
+    services.http = [web.json_response({"sponsored": True, "shard": 0, "transaction": own})]
+    code, _, errors = await _swap(services, tmp_path)
+    assert code == 1 and "nothing was signed: the relayer answered with another chainID" in errors
+    services.chain_of_transactions = "local"
+    services.http = [web.json_response({"sponsored": True, "shard": 0, "transaction": own | {"value": "5"}})]
+    code, _, errors = await _swap(services, tmp_path, "--send")
+    assert code == 1 and "the relayer answered with another value" in errors
+    assert services.requests == []
+
+
+async def test_what_an_aggregator_gives_is_compared(services: Services, tmp_path: Path) -> None:
+    """A transaction that pays something else, or another contract than the one that was named, is not signed."""
+    code, _, errors = await _swap(services, tmp_path, "--send", "--contract", Wallet(bytes(range(32))).address)
+    assert code == 1 and "the aggregator answered with another transaction.receiver" in errors
+    services.changed_by_it = {"value": "77"}
+    code, _, errors = await _swap(services, tmp_path, "--send")
+    assert code == 1 and "the aggregator answered with another transaction.value" in errors
+    assert services.requests == []
+
+
+@pytest.mark.parametrize("verb", ["swap", "watch"])
+async def test_an_interrupted_wait_is_no_success(services: Services, tmp_path: Path, verb: str) -> None:
+    """Ctrl-C between acceptance and end is 4, with the hash to ask for."""
+    _told(services, "pending")
+    (tmp_path / "w.pem").write_text(Wallet(bytes(range(32))).to_pem())
+    services.outcomes["aa"] = {"state": "pending"}
+    arguments = {
+        "swap": ("swap", "A-1", "B-2", "1.5", "--key", str(tmp_path / "w.pem")),
+        "watch": ("watch", "tx", "aa"),
+    }[verb]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "millrace", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={"PYTHONUNBUFFERED": "1", **_env(services)},
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(20):
+            while not (await process.stdout.readline()).startswith(b"pending"):
+                pass
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(20):
+            _, errors = await process.communicate()
+        assert process.returncode == 4 and b"`millrace watch tx " in errors
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
 
 
 async def test_a_transaction_is_watched(services: Services) -> None:
@@ -258,9 +327,19 @@ def test_amounts() -> None:
     """Amounts are exact in both directions, and never rounded to what was not typed."""
     assert to_units("1,234.5", 2) == 123_450
     assert units(10**20 + 1, 18) == "100.000000000000000001"
-    for wrong in ("0", "-1", "1.001", "nan", "x", "inf"):
+    assert [to_units(text, 6) for text in (".5", "1,234,567", "1_000.25")] == [
+        500_000,
+        1_234_567 * 10**6,
+        1_000_250_000,
+    ]
+    for wrong in ("0", "-1", "1.001", "nan", "x", "inf", "1,5", "12,34", "1,2345", "1234,567", "1,000_000", "1e3", "."):
         with pytest.raises(click.BadParameter):
             to_units(wrong, 2)
+    assert to_units("12345678901.123456789012345678", 18) == 12345678901123456789012345678
+    assert to_units("123456789012345678901234567891", 0) == 123456789012345678901234567891
+    for wrong, decimals in (("", 2), ("1.0", 0), ("1.0000000000000000001", 18), ("9" * 121, 0), ("\u0661", 0)):
+        with pytest.raises(click.BadParameter):
+            to_units(wrong, decimals)
     assert [number(value) for value in (None, 0, 1142890.0, 0.00012345678, 7)] == [
         "-",
         "0",

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from millrace_client import Handle, OutcomeUnknown, Patience, Refused, Relayer, Transaction, Unreachable, Wallet
 from millrace_client.messages import RelayerKey, Relayers
-from servers.fake_relayer import FakeRelayer, status_of, usual
+from servers.fake_relayer import PAYER, FakeRelayer, status_of, usual
 
 WALLET = Wallet(bytes(range(32)))
 TX = Transaction(
@@ -187,12 +187,12 @@ async def test_a_transaction_is_prepared(service: FakeRelayer, relayer: Relayer)
 
 async def test_a_relayer_that_does_not_prepare(service: FakeRelayer) -> None:
     """Where a deployment has no `/v1/prepare`, the given rules name the relayer and add the gas."""
-    key = RelayerKey(shard=WALLET.public[-1] % 3, address="erd1relayer")
+    key = RelayerKey(shard=WALLET.public[-1] % 3, address=PAYER)
     rules = Relayers(chain_id="1", shard_rule="modulo", relayers=[key])
     service.http = [web.Response(status=404)]
     async with Relayer(service.url, service.ws_url, relayers=rules) as client:
         prepared = await client.prepare(TX)
-    assert (prepared.relayer, prepared.gas_limit, prepared.nonce) == ("erd1relayer", 100_000, 1)
+    assert (prepared.relayer, prepared.gas_limit, prepared.nonce) == (PAYER, 100_000, 1)
 
 
 async def test_a_service_that_acknowledges_nothing(service: FakeRelayer, relayer: Relayer) -> None:

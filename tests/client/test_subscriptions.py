@@ -114,3 +114,20 @@ async def test_what_is_missed_twice_is_said_once() -> None:
     mailbox.put(1)
     assert await mailbox.get() == Missed(topic="t", why="connection lost", since=1.0, until=4.0)
     assert await mailbox.get() == 1
+
+
+async def test_what_was_missed_does_not_pile_up() -> None:
+    """Spans between which every message was left out become one, of several reasons too."""
+    for policy in ("latest", "drop"):
+        box: Mailbox[int] = Mailbox("t", 2, policy)  # type: ignore[arg-type]
+        for number in range(50):
+            why = "connection lost" if number % 2 else "left out by the service"
+            box.missed(Missed(topic="t", why=why, since=float(number), until=number + 0.5))
+            box.put(number)
+        box.end()
+        seen = [item async for item in box]
+        spans = [item for item in seen if isinstance(item, Missed)]
+        assert len(seen) <= 6 and seen[-1] == 49
+        assert {part for span in spans for part in span.why.split(" and ")} >= {"connection lost"}
+        assert min(span.since for span in spans if span.since is not None) == 0.0
+        assert max(span.until for span in spans if span.until is not None) == 49.5

@@ -10,6 +10,9 @@ import msgspec
 from aiohttp import WSMsgType, web
 from aiohttp.test_utils import TestServer
 
+PAYER = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
+"""Any address will do."""
+
 
 class FakeRelayer:
     """`/ws`, `/ws/stats` and `/v1/…`. `answer` makes the reply to a request; what came is in `requests`."""
@@ -20,6 +23,8 @@ class FakeRelayer:
         self.requests: list[dict[str, Any]] = []
         self.outcomes: dict[str, dict[str, Any]] = {}
         self.asked: list[str] = []
+        self.chain_of_transactions = "local"
+        """Of what it prepares."""
         self.http: list[web.Response] = []
         """Answers that come before the usual ones, each once."""
         self.answer: Callable[[dict[str, Any]], dict[str, Any] | None] = usual
@@ -133,7 +138,8 @@ class FakeRelayer:
         if self.http:
             return self.http.pop(0)
         asked = (await request.json())["transaction"]
-        filled = {"value": "0", "gasPrice": 10**9, "gasLimit": 100_000, "chainID": "local", "version": 2, "nonce": 3}
+        filled = {"value": "0", "gasPrice": 10**9, "gasLimit": 100_000, "version": 2, "nonce": 3}
+        filled |= {"relayer": PAYER, "chainID": self.chain_of_transactions}
         return web.json_response({"sponsored": True, "shard": 0, "extraGas": 50_000, "transaction": filled | asked})
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from millrace.cli.ask import Ended
-from millrace.runtime.settings import COMMON, Secret, SettingsError, load_with_sources, parse_overrides
+from millrace.cli.masked import is_masked, masked
+from millrace.runtime.settings import COMMON, SettingsError, load_with_sources, parse_overrides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,8 +47,8 @@ def config(
 ) -> None:
     """Show the settings that would hold: of SERVICE, or of all services.
 
-    Values come from the file, then the environment, then --set. Secrets are
-    not shown, and not written.
+    Values come from the file, then the environment, then --set. Secrets,
+    and addresses with a user or a query, are masked and not written.
 
     \b
     millrace config relayer --config millrace.toml --changed
@@ -91,17 +92,8 @@ def settings_of(service: str, file: Path | None, pairs: tuple[str, ...]) -> Iter
     settings, sources = load_with_sources(service, struct, file=file, overrides=parse_overrides(pairs))
     for described in settings_reference.settings_of(struct):
         name = described.name
-        value = _value(name, getattr(settings, name))
+        value = masked(name, getattr(settings, name))
         yield Setting(name, value, sources.get(name, DEFAULT), described.type, described.meaning)
-
-
-def _value(name: str, value: object) -> object:
-    """A value as it may be shown: of a secret only whether it is there."""
-    if isinstance(value, Secret) or "secret" in name:
-        return "***" if value else ""
-    if isinstance(value, Path):
-        return str(value)
-    return value
 
 
 def _check_common(file: Path) -> None:
@@ -161,7 +153,7 @@ def _write(target: Path, found: dict[str, list[Setting]]) -> None:
         for setting in settings:
             lines += [f"# {line}" for line in textwrap.wrap(setting.meaning, _WIDTH)]
             text = _toml(setting.value)
-            is_secret = setting.value == "***"
+            is_secret = is_masked(setting.value)
             if text is None or is_secret or setting.source == DEFAULT:
                 shown = "…" if text is None or is_secret else text
                 lines.append(f"# {setting.name} = {shown}  # {setting.kind}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from millrace.cli.masked import MASK, masked
 from millrace.runtime import extras
 from millrace.runtime.settings import SettingsError, load, parse_overrides
 
@@ -34,11 +35,6 @@ def _verbs_of(name: str) -> tuple[click.Command, ...]:
 
         return (list_pools,)
     return ()
-
-
-def _shown(field: str, value: object) -> str:
-    """A setting as it may be shown: a secret's presence, never its value."""
-    return "***" if value and "secret" in field else repr(value)
 
 
 def service_command(name: str, summary: str, extra: str) -> click.Command:
@@ -80,7 +76,8 @@ def service_command(name: str, summary: str, extra: str) -> click.Command:
             raise click.ClickException(str(error)) from error
         if show_settings:
             for field in kind.__struct_fields__:
-                click.echo(f"{field} = {_shown(field, getattr(settings, field))}")
+                value = masked(field, getattr(settings, field))
+                click.echo(f"{field} = {value if value == MASK else repr(value)}")
             return
         extras.require(extra, f"millrace {name}")
         logs.configure(name, log_level, json=log_format == "json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from millrace.cli.ask import is_terminal
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+_MAX_AMOUNT = 120  # 2^256 has 78 digits, and 25 commas between them
+_AMOUNT = re.compile(r"(?P<whole>[0-9]{1,3}(?:(?:,[0-9]{3})+|(?:_[0-9]{3})+)|[0-9]*)(?:\.(?P<rest>[0-9]+))?")
 _PIPE_WIDTH = 500  # nothing is cut or wrapped where nobody looks
 
 
@@ -63,16 +66,17 @@ def units(amount: int, decimals: int) -> str:
 
 
 def to_units(text: str, decimals: int) -> int:
-    """Smallest units of an amount in whole tokens. Raises `click.BadParameter`."""
-    from decimal import Decimal, InvalidOperation
-
-    try:
-        amount = Decimal(text.replace(",", "").replace("_", "")).scaleb(decimals)
-    except InvalidOperation:
-        raise click.BadParameter(f"{text!r} is no amount") from None
-    if not amount.is_finite() or amount <= 0 or amount != amount.to_integral_value():
+    """Smallest units of an amount in whole tokens, exactly. Raises `click.BadParameter`."""
+    found = _AMOUNT.fullmatch(text)
+    if found is None or len(text) > _MAX_AMOUNT:
+        raise click.BadParameter(
+            f"{text[:_MAX_AMOUNT]!r} is no amount: digits, a point before decimals, commas only between groups of three"
+        )
+    whole, rest = re.sub("[,_]", "", found["whole"]), found["rest"] or ""
+    amount = int(whole + rest.ljust(decimals, "0") or "0")
+    if len(rest) > decimals or amount == 0:
         raise click.BadParameter(f"{text} is no amount above zero with at most {decimals} decimals")
-    return int(amount)
+    return amount
 
 
 def percent(value: float | None) -> str:

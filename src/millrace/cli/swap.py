@@ -12,7 +12,7 @@ from millrace.cli.ask import Ended, aggregator_option, relayer_option, relayer_w
 from millrace.cli.keys import open_wallet
 from millrace.cli.quote import amount_of, facts, route
 from millrace.cli.shown import console, table, units
-from millrace.cli.watch import interruptible
+from millrace.cli.watch import interrupted, interruptible
 
 if TYPE_CHECKING:
     from millrace_client import Handle, Quote, Transaction
@@ -36,6 +36,7 @@ LOCAL_CHAIN = "local"
 @click.option("--slippage", default="0.01", show_default=True, help="A fraction.")
 @click.option("--units", "is_units", is_flag=True, help="AMOUNT is in smallest units.")
 @click.option("--send/--dry-run", "send", default=None, help="Send it; by default only on a local chain.")
+@click.option("--contract", envvar="MILLRACE_CONTRACT", show_envvar=True, help="Address: no other one is called.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for its end.")
 @aggregator_option
 @relayer_option
@@ -50,6 +51,7 @@ def swap(
     slippage: str,
     is_units: bool,
     send: bool | None,
+    contract: str | None,
     timeout: float,
     aggregator: str,
     relayer: str,
@@ -57,21 +59,25 @@ def swap(
 ) -> None:
     """Swap AMOUNT (in whole tokens); the relayer pays the gas.
 
-    Against other chains than a local one it stops before anything is sent,
-    unless you say --send.
+    Against other chains than a local one it stops before anything is signed,
+    unless you say --send. What the services give to sign is compared with what
+    was asked.
 
     \b
     millrace swap USDC-c76f1f UTK-2f80e9 2500 --key wallet.pem
     Exit codes: 0 success; 1 refused, or failed on the chain; 2 wrong use;
-    3 a service cannot be reached; 4 sent, and its end is not known.
+    3 a service cannot be reached; 4 sent, and its end is not known (also
+    after Ctrl-C).
     """
     smallest = amount_of(aggregator, from_token, to_token, amount, reverse=False, is_units=is_units)
     wallet = open_wallet(key_file, password_file, index)
 
+    sent: list[str] = []
+
     async def work() -> None:
         from millrace_client import Millrace, sign
 
-        async with Millrace(aggregator, relayer, relayer_ws) as client:
+        async with Millrace(aggregator, relayer, relayer_ws, contract=contract) as client:
             quote = await client.quote(
                 from_token, to_token, amount_in=smallest, slippage=slippage, sender=wallet.address
             )
@@ -79,15 +85,21 @@ def swap(
             console().print(table(("", ""), facts(quote)))
             prepared = await client.relayer.prepare(_transaction_of(quote))
             click.echo(f"{wallet.address} signs, {prepared.relayer} pays")
-            is_local = (await client.relayer.relayers()).chain_id == LOCAL_CHAIN
-            if not (is_local if send is None else send):
+            click.echo(f"to {prepared.receiver} with {units(int(prepared.value), 18)} EGLD, chain {prepared.chain_id}")
+            # What would be signed says where it can run; what a service says of itself does not.
+            if not (prepared.chain_id == LOCAL_CHAIN if send is None else send):
                 _dry_run(prepared)
                 return
-            handle = await client.relayer.relay(await sign(prepared, wallet))
+            signed = await sign(prepared, wallet)
+            sent.append(signed.client_hash())
+            handle = await client.relayer.relay(signed)
             click.echo(f"accepted as {handle.hash}")
             await _follow(handle, quote, timeout)
 
-    interruptible(lambda: asyncio.run(work()))
+    def on_interrupt() -> Ended:
+        return interrupted(sent[0]) if sent else Ended("interrupted: nothing was sent")
+
+    interruptible(lambda: asyncio.run(work()), on_interrupt)
 
 
 def _transaction_of(quote: Quote) -> Transaction:

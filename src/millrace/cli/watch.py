@@ -26,20 +26,30 @@ _SPARKS = "▁▂▃▄▅▆▇█"
 _KEPT = 40
 
 
-def interruptible(work: Callable[[], None]) -> None:
-    """Run until it ends or Ctrl-C; what the client raises becomes text and an exit code."""
+def interruptible(work: Callable[[], None], on_interrupt: Callable[[], Ended] | None = None) -> None:
+    """Run until it ends or Ctrl-C; what the client raises becomes text and an exit code.
+
+    Ctrl-C ends what is looked at with 0; what has an end of its own gives `on_interrupt`, which says what is left open.
+    """
     from millrace_client import ClientError, OutcomeUnknown, Unreachable
 
     try:
         work()
     except KeyboardInterrupt:
         click.echo(err=True)
+        if on_interrupt is not None:
+            raise on_interrupt() from None
     except Unreachable as error:
         raise Unreached(str(error)) from None
     except OutcomeUnknown as error:
         raise NotKnown(str(error)) from None
     except ClientError as error:
         raise Ended(str(error)) from None
+
+
+def interrupted(tx_hash: str) -> NotKnown:
+    """What is said when nobody waits for the end of a transaction any more."""
+    return NotKnown(f"interrupted: the end of {tx_hash} is not known; `millrace watch tx {tx_hash}` asks for it")
 
 
 def line_of(missed: Missed) -> str:
@@ -111,7 +121,8 @@ def _command(name: str) -> Callable[[Callable[..., Awaitable[None]]], click.Comm
                 async with Relayer(relayer, relayer_ws) as client:
                     await function(client, **named)
 
-            interruptible(lambda: asyncio.run(work()))
+            tx_hash = named.get("tx_hash")
+            interruptible(lambda: asyncio.run(work()), None if tx_hash is None else lambda: interrupted(tx_hash))
 
         return command
 
@@ -213,7 +224,8 @@ async def tx(relayer: Relayer, tx_hash: str, timeout: float) -> None:
     """What becomes of a transaction; ends with it. HASH is any of its three.
 
     \b
-    Exit codes: 0 success; 1 failed, or nobody knows it; 4 no end in time.
+    Exit codes: 0 success; 1 failed, or nobody knows it; 4 no end in time, or
+    Ctrl-C before it.
     """
     told, end = "", time.monotonic() + timeout
     async with await relayer.subscribe(f"tx-status/{tx_hash}") as stream:

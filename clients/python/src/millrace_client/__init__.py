@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from millrace_client.client import Millrace
     from millrace_client.errors import (
         ClientError,
+        Mismatch,
         OutcomeUnknown,
         Refused,
         SlowReader,
@@ -36,6 +37,7 @@ __all__ = [
     "Handle",
     "Hub",
     "Millrace",
+    "Mismatch",
     "Missed",
     "Outcome",
     "OutcomeUnknown",
@@ -64,6 +66,7 @@ _HOMES = {
     "Handle": "handle",
     "Hub": "hub",
     "Millrace": "client",
+    "Mismatch": "errors",
     "Missed": "messages",
     "Outcome": "messages",
     "OutcomeUnknown": "errors",

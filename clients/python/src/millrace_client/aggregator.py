@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Self
+from typing import Any, Self
 
 from millrace_client.errors import ClientError, Refused, Unreachable
 from millrace_client.http import Http, Patience, answer, without_none
@@ -24,6 +24,7 @@ from millrace_client.quotes import (
     Quote,
     Tokens,
 )
+from millrace_client.swap_checks import checked_multi_swap, checked_quote
 
 _SILENCE = 45.0  # seconds: the service sends a sign of life every 15
 _STREAM_PAUSES = Patience(tries=1_000_000, seconds=float("inf"))  # a stream goes on until it is closed
@@ -31,7 +32,10 @@ Option = str | int | float | Decimal | bool | Sequence[str] | None
 
 
 class Aggregator:
-    """Asks for quotes. `options` of a question are the service's further parameters by their names on the wire."""
+    """Asks for quotes. `options` of a question are the service's further parameters by their names on the wire.
+
+    Transactions in answers are compared with the question, see `Mismatch`; with `contract` they call no other one.
+    """
 
     def __init__(
         self,
@@ -40,7 +44,9 @@ class Aggregator:
         timeout: float = 10.0,
         patience: Patience | None = None,
         headers: Mapping[str, str] | None = None,
+        contract: str | None = None,
     ) -> None:
+        self._contract = contract
         self._http = Http(url, timeout, patience or Patience(), headers or {})
 
     async def __aenter__(self) -> Self:
@@ -66,10 +72,11 @@ class Aggregator:
     ) -> Quote:
         """The best swap of `amount_in`, or the cheapest for `amount_out` (smallest units).
 
-        With `sender` the answer holds a transaction. The same token twice looks for arbitrage. Raises `Refused`.
+        With `sender` the answer holds a transaction. The same token twice looks for arbitrage. Raises `Refused`, and
+        `Mismatch` for a transaction that does something else.
         """
         asked = _question(from_token, to_token, amount_in, amount_out, slippage, sender, options)
-        return await self._http.get("/api/v1/quote", Quote, asked)
+        return self._checked(await self._http.get("/api/v1/quote", Quote, asked), asked)
 
     async def stream(
         self,
@@ -119,7 +126,10 @@ class Aggregator:
     ) -> MultiSwap:
         """Sell many inputs (amounts by token) for one output; with `sender` each batch holds a transaction."""
         body = without_none(slippage=_number(slippage), sender=sender, dust_mode=dust_mode, **options)
-        return await self._http.post("/api/v1/multi-swap", MultiSwap, _inputs(inputs, to_token) | body)
+        answer = await self._http.post("/api/v1/multi-swap", MultiSwap, _inputs(inputs, to_token) | body)
+        return checked_multi_swap(
+            answer, sender=sender, inputs=inputs, to_token=to_token, slippage=_number(slippage), contract=self._contract
+        )
 
     async def batch_quote(
         self,
@@ -156,7 +166,7 @@ class Aggregator:
         """How the service is."""
         return await self._http.get("/health", AggregatorHealth)
 
-    async def _read(self, asked: Mapping[str, object], mailbox: Mailbox[Quote | Refused]) -> None:
+    async def _read(self, asked: Mapping[str, Any], mailbox: Mailbox[Quote | Refused]) -> None:
         """Read the stream into the mailbox, and connect again whenever it ends."""
         tried, since = 0, time.time()
         url = self._http.base_url + "/api/v1/quote/stream"
@@ -169,7 +179,7 @@ class Aggregator:
                             Missed(topic="quote stream", why="connection lost", since=since, until=time.time())
                         )
                     tried, since = 0, time.time()
-                    mailbox.put(_event(name, data, url))
+                    mailbox.put(self._event(name, data, url, asked))
             except Refused as refused:
                 if refused.status not in (429, 503):
                     mailbox.end(refused)
@@ -183,11 +193,22 @@ class Aggregator:
             await asyncio.sleep(_STREAM_PAUSES.pause(min(tried, 8), asked_for, 0.0) or 5.0)
             tried += 1
 
+    def _event(self, name: str, data: bytes, url: str, asked: Mapping[str, Any]) -> Quote | Refused:
+        if name == "error":
+            return Refused(str(answer(data, dict[str, object], url).get("error", "")))
+        return self._checked(answer(data, Quote, url), asked)
 
-def _event(name: str, data: bytes, url: str) -> Quote | Refused:
-    if name == "error":
-        return Refused(str(answer(data, dict[str, object], url).get("error", "")))
-    return answer(data, Quote, url)
+    def _checked(self, quote: Quote, asked: Mapping[str, Any]) -> Quote:
+        return checked_quote(
+            quote,
+            sender=asked["sender"],
+            from_token=asked["from"],
+            to_token=asked["to"],
+            amount_in=asked["amountIn"],
+            amount_out=asked["amountOut"],
+            slippage=asked["slippage"],
+            contract=self._contract,
+        )
 
 
 def _question(
@@ -198,8 +219,8 @@ def _question(
     slippage: str | Decimal | float | None,
     sender: str | None,
     options: Mapping[str, Option],
-) -> dict[str, object]:
-    asked: dict[str, object] = {"from": from_token, "to": to_token, "amountIn": amount_in, "amountOut": amount_out}
+) -> dict[str, Any]:
+    asked: dict[str, Any] = {"from": from_token, "to": to_token, "amountIn": amount_in, "amountOut": amount_out}
     return asked | {"slippage": slippage, "sender": sender, **options}
 
 

@@ -13,15 +13,19 @@ from millrace_client.messages import Relayers
 from millrace_client.quotes import MultiSwap, Quote
 from millrace_client.relayer import Relayer
 from millrace_client.submitted import Submitted
+from millrace_client.swap_checks import checked_multi_swap, checked_quote
 from millrace_client.transaction import Transaction
-from millrace_client.wallet import Signer, sign
+from millrace_client.wallet import Signer, address_of, sign
 
 LOCAL_AGGREGATOR, LOCAL_RELAYER, LOCAL_WS = "http://127.0.0.1:8100", "http://127.0.0.1:8201", "ws://127.0.0.1:8200/ws"
 """Where `millrace up` has them."""
 
 
 class Millrace:
-    """Both services; `aggregator` and `relayer` are their whole clients. Use it as an async context manager."""
+    """Both services; `aggregator` and `relayer` are their whole clients. Use it as an async context manager.
+
+    What they give to sign is compared with what was asked, see `Mismatch`; with `contract` no other one is called.
+    """
 
     def __init__(
         self,
@@ -34,8 +38,13 @@ class Millrace:
         headers: Mapping[str, str] | None = None,
         relayers: Relayers | None = None,
         chain_api_url: str | None = None,
+        max_gas_price: int | None = None,
+        contract: str | None = None,
     ) -> None:
-        self.aggregator = Aggregator(aggregator_url, timeout=timeout, patience=patience, headers=headers)
+        self._contract = contract
+        self.aggregator = Aggregator(
+            aggregator_url, timeout=timeout, patience=patience, headers=headers, contract=contract
+        )
         self.relayer = Relayer(
             relayer_url,
             relayer_ws_url,
@@ -44,6 +53,7 @@ class Millrace:
             headers=headers,
             relayers=relayers,
             chain_api_url=chain_api_url,
+            max_gas_price=max_gas_price,
         )
 
     async def __aenter__(self) -> Self:
@@ -73,7 +83,18 @@ class Millrace:
         )
 
     async def swap(self, quote: Quote, wallet: Signer, guardian: Signer | None = None) -> Handle:
-        """Make a quoted swap: prepared, signed by the wallet, paid for by the relayer. Raises `Refused`."""
+        """Make a quoted swap: prepared, signed by the wallet, paid for by the relayer. Raises `Refused`, `Mismatch`."""
+        if quote.transaction is not None:
+            checked_quote(
+                quote,
+                sender=address_of(wallet),
+                from_token=quote.from_,
+                to_token=quote.to,
+                amount_in=quote.amount_in,
+                amount_out=None,
+                slippage=1.0 if quote.slippage is None else quote.slippage,
+                contract=self._contract,
+            )
         return await self.send(_transaction_of(quote), wallet, guardian)
 
     async def send(self, transaction: Transaction, wallet: Signer, guardian: Signer | None = None) -> Handle:
@@ -83,6 +104,16 @@ class Millrace:
 
     async def swap_all(self, multi_swap: MultiSwap, wallet: Signer, guardian: Signer | None = None) -> Submitted:
         """Make all batches of a multi-swap, in their order. Raises `Refused` where the first would not be sponsored."""
+        if not multi_swap.batches:
+            return Submitted([], [])
+        checked_multi_swap(
+            multi_swap,
+            sender=address_of(wallet),
+            inputs=None,
+            to_token=multi_swap.to,
+            slippage=multi_swap.slippage,
+            contract=self._contract,
+        )
         prepared = await self.relayer.prepare_all([_without_nonce(_transaction_of(b)) for b in multi_swap.batches])
         return await self.relayer.relay_all([await sign(transaction, wallet, guardian) for transaction in prepared])
 

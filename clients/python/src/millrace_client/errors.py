@@ -41,6 +41,27 @@ class Unreachable(ClientError):
     """A service could not be asked, and nothing was sent that could have an effect; the text says what to look at."""
 
 
+class Mismatch(ClientError):
+    """A service answered something else than was asked for, so nothing was signed; the text names the field."""
+
+    def __init__(self, service: str, field: str, told: object, asked: object) -> None:
+        super().__init__(
+            f"nothing was signed: the {service} answered with another {field} than was asked for ({_printable(told)} "
+            f"instead of {_printable(asked)}); check its address, and ask its operator"
+        )
+        self.service = service
+        """`relayer` or `aggregator`."""
+        self.field = field
+        """By its name on the wire."""
+        self.told = told
+        self.asked = asked
+
+
+def _printable(value: object) -> str:
+    """The beginning of a value without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(value)[:200])
+
+
 class OutcomeUnknown(ClientError):
     """What became of a transaction could not be found out in time; it may still run.
 

@@ -43,13 +43,10 @@ class Mailbox(Generic[T]):
         self._arrived.set()
 
     def missed(self, missed: Missed) -> None:
-        """Something did not come. Two such spans in a row become one."""
+        """Something did not come. Two such spans in a row become one, so there is at most one to a message."""
         last = self._items[-1] if self._items else None
-        if isinstance(last, Missed) and last.why == missed.why:
-            count = None if last.count is None or missed.count is None else last.count + missed.count
-            self._items[-1] = Missed(
-                topic=self._topic, why=missed.why, count=count, since=last.since, until=missed.until
-            )
+        if isinstance(last, Missed):
+            self._items[-1] = self._joined(last, missed)
         else:
             self._items.append(missed)
         self._arrived.set()
@@ -63,10 +60,30 @@ class Mailbox(Generic[T]):
         for place, item in enumerate(self._items):
             if not isinstance(item, Missed):
                 del self._items[place]
+                self._join_at(place)
                 break
         self._unread -= 1
         if self._policy == "drop":
             self._left_out += 1
+
+    def _join_at(self, place: int) -> None:
+        """Make one of two spans between which a message is gone."""
+        if not 0 < place < len(self._items):
+            return
+        first, second = self._items[place - 1], self._items[place]
+        if isinstance(first, Missed) and isinstance(second, Missed):
+            self._items[place - 1] = self._joined(first, second)
+            del self._items[place]
+
+    def _joined(self, first: Missed, second: Missed) -> Missed:
+        reasons = dict.fromkeys([*first.why.split(" and "), *second.why.split(" and ")])
+        return Missed(
+            topic=self._topic,
+            why=" and ".join(reasons),
+            count=None if first.count is None or second.count is None else first.count + second.count,
+            since=second.since if first.since is None else first.since,
+            until=first.until if second.until is None else second.until,
+        )
 
     async def get(self) -> T | Missed:
         """The next message, or what was missed before it. Raises what the subscription ended with."""

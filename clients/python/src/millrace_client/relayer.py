@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, cast
 import msgspec
 
 from millrace_client import address
+from millrace_client.checks import checked_prepared
 from millrace_client.errors import ClientError, Refused, Unreachable
 from millrace_client.handle import Handle
 from millrace_client.http import Http, Patience
@@ -18,6 +19,7 @@ from millrace_client.link import ConnectionLost, Link, Reply
 from millrace_client.mailbox import Policy, Subscription
 from millrace_client.messages import (
     AccountDelta,
+    GasRules,
     GasStats,
     History,
     NetworkStats,
@@ -43,7 +45,8 @@ class Relayer:
     """Hands transactions to a relayer and hears what becomes of them.
 
     `url` is its REST address, `ws_url` that of its WebSocket up to `/ws`. What a deployment does not tell can be given:
-    `relayers` where it has no `/v1/relayers`, `chain_api_url` for nonces and statuses.
+    `relayers` where it has no `/v1/relayers` or its network's gas rules are others than the live ones', `chain_api_url`
+    for nonces and statuses. `max_gas_price`: none above it is signed; without it ten times what a transaction asks for.
     """
 
     def __init__(
@@ -56,7 +59,9 @@ class Relayer:
         headers: Mapping[str, str] | None = None,
         relayers: Relayers | None = None,
         chain_api_url: str | None = None,
+        max_gas_price: int | None = None,
     ) -> None:
+        self._max_gas_price = max_gas_price
         self._timeout, self._patience = timeout, patience or Patience()
         self._http = Http(url, timeout, self._patience, headers or {})
         self._chain = None if chain_api_url is None else Http(chain_api_url, timeout, self._patience, {})
@@ -103,36 +108,48 @@ class Relayer:
     async def prepare(self, transaction: Transaction) -> Transaction:
         """The transaction to sign: with nonce, relayer, the gas that costs, and the network's gas price.
 
-        Raises `Refused` where it would not be sponsored, in the words of `relay`.
+        Raises `Refused` where it would not be sponsored, in the words of `relay`, and `Mismatch` where the relayer
+        gives something else to sign than was asked.
         """
         try:
             told = await self._http.post("/v1/prepare", Prepared, {"transaction": _wanted(transaction)})
         except Refused as refused:
             if refused.status not in (404, 405):
                 raise
-            return await self._prepare_here(transaction)
+            return self._checked(transaction, await self._prepare_here(transaction))
         if told.transaction is None:
             after = None if told.retry_after_ms is None else told.retry_after_ms / 1000
             raise Refused(
                 told.reason or "not sponsored", code=told.code or "", detail=told.detail or "", retry_after=after
             )
-        return told.transaction
+        return self._checked(transaction, told.transaction)
 
     async def prepare_all(self, transactions: list[Transaction]) -> list[Transaction]:
-        """Several of one sender, to be sent in their order: the nonces follow each other."""
+        """Several of one sender, to be sent in their order: the nonces follow each other. Raises as `prepare` does."""
+        if not transactions:
+            return []
         first = await self.prepare(transactions[0])
         extra = (await self.relayers()).gas.extra_gas_relayed
         rest = [
-            replaced(
+            self._checked(
                 transaction,
-                nonce=(first.nonce or 0) + place,
-                relayer=first.relayer,
-                gas_price=first.gas_price,
-                gas_limit=transaction.gas_limit + extra,
+                replaced(
+                    transaction,
+                    nonce=(first.nonce or 0) + place,
+                    relayer=first.relayer,
+                    gas_price=first.gas_price,
+                    gas_limit=transaction.gas_limit + extra,
+                    guardian=transaction.guardian if transaction.options & GUARDED else "",
+                ),
             )
             for place, transaction in enumerate(transactions[1:], 1)
         ]
         return [first, *rest]
+
+    def _checked(self, asked: Transaction, told: Transaction) -> Transaction:
+        """By rules of whoever made this client, or the live network's: the relayer's own would allow anything."""
+        gas = GasRules() if self._relayers is None else self._relayers.gas
+        return checked_prepared(asked, told, gas, self._max_gas_price)
 
     async def _prepare_here(self, transaction: Transaction) -> Transaction:
         """The same for a relayer that does not prepare, from its rules and the chain API."""
@@ -145,6 +162,7 @@ class Relayer:
             relayer=transaction.relayer or await self.relayer_of(transaction.sender),
             gas_price=max(transaction.gas_price, gas.min_gas_price),
             gas_limit=transaction.gas_limit + extra,
+            guardian=transaction.guardian if transaction.options & GUARDED else "",
         )
 
     async def _nonce(self, account: str) -> int:

@@ -1,0 +1,204 @@
+"""What an aggregator gives to sign is compared with what was asked: it spends that, on a contract, for enough.
+
+The call itself is the aggregator's business, but for its endpoint `xo`, whose least output and output token are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import NamedTuple
+
+import msgspec
+
+from millrace_client import address
+from millrace_client.errors import Mismatch, TransactionError
+from millrace_client.quotes import MultiSwap, Quote
+from millrace_client.transaction import Transaction
+
+MOST_UNASKED_SLIPPAGE = Decimal("0.05")
+"""Where no slippage was asked for the service's own holds, 1 % by default; one above this has to be asked for."""
+_ROUNDED = Decimal("1e-9")  # what a fraction may have lost on its way through a float
+_NATIVE, _NATIVE_IN_TRANSFERS = "EGLD", "EGLD-000000"
+_ENDPOINT, _EGLD_INDEX = "xo", 254  # of the aggregator contract, docs/pools.md
+_CONTRACT_PREFIX = bytes(8)  # contracts' addresses begin so, and nobody has a key to one
+_NO_CALLS = frozenset({"ESDTNFTTransfer", "MultiESDTNFTTransfer", "ChangeOwnerAddress", "upgradeContract"})
+"""Functions of the protocol that take something from their sender and are no call of a contract."""
+
+Slippage = str | Decimal | float | None
+
+
+class _Spent(NamedTuple):
+    """What a transaction does: whom it pays and calls, and the payments (token, nonce, amount) that go along."""
+
+    contract: str
+    payments: list[tuple[str, int, int]]
+    function: str
+    arguments: list[bytes]
+
+
+def checked_quote(
+    answer: Quote,
+    *,
+    sender: str | None,
+    from_token: str | None,
+    to_token: str | None,
+    amount_in: int | None,
+    amount_out: int | None,
+    slippage: Slippage,
+    contract: str | None,
+) -> Quote:
+    """The quote, with what it left out of the question, if its transaction may be signed. Raises `Mismatch`.
+
+    A quote without a transaction is given as it is. Without `slippage` its own holds, up to `MOST_UNASKED_SLIPPAGE`.
+    """
+    if answer.transaction is None:
+        return answer
+    whole = msgspec.structs.replace(
+        answer,
+        from_=answer.from_ or from_token,
+        to=answer.to or to_token,
+        amount_in=amount_in if answer.amount_in is None else answer.amount_in,
+    )
+    _require_token("from", whole.from_, from_token)
+    _require_token("to", whole.to, to_token)
+    if whole.amount_in is None or amount_in not in (None, whole.amount_in):
+        raise Mismatch("aggregator", "amountIn", whole.amount_in, amount_in or "a number")
+    if whole.amount_out is None or whole.amount_out < (amount_out or 0):
+        raise Mismatch("aggregator", "amountOut", whole.amount_out, f"at least {amount_out or 0}")
+    least = _least(whole.amount_out, slippage, whole.slippage)
+    if whole.amount_out_min < least:
+        raise Mismatch("aggregator", "amountOutMin", whole.amount_out_min, f"at least {least}")
+    _require_spends(
+        answer.transaction, sender, [(str(from_token), whole.amount_in)], str(to_token), whole.amount_out_min, contract
+    )
+    return whole
+
+
+def checked_multi_swap(
+    answer: MultiSwap,
+    *,
+    sender: str | None,
+    inputs: Mapping[str, int] | None,
+    to_token: str,
+    slippage: Slippage,
+    contract: str | None,
+) -> MultiSwap:
+    """The same of every transaction of a multi-swap; together they sell no more than the `inputs`. Raises `Mismatch`.
+
+    `inputs` None: as the answer has them.
+    """
+    _require_token("to", answer.to, to_token)
+    left = None if inputs is None else {_in_transfers(token): amount for token, amount in inputs.items()}
+    for batch in answer.batches:
+        if batch.transaction is None:
+            continue
+        for item in batch.inputs if left is not None else ():
+            assert left is not None
+            token = _in_transfers(item.token)
+            left[token] = left.get(token, 0) - item.amount
+            if left[token] < 0:
+                raise Mismatch("aggregator", f"inputs, {item.token}", item.amount, "no more than was given")
+        least = _least(batch.amount_out, slippage, answer.slippage)
+        if batch.amount_out_min < least:
+            raise Mismatch("aggregator", "amountOutMin", batch.amount_out_min, f"at least {least}")
+        sold = [(item.token, item.amount) for item in batch.inputs]
+        _require_spends(batch.transaction, sender, sold, to_token, batch.amount_out_min, contract)
+    return answer
+
+
+def _require_spends(
+    tx: Transaction,
+    sender: str | None,
+    sold: list[tuple[str, int]],
+    to_token: str,
+    least: int,
+    contract: str | None,
+) -> None:
+    """Raise `Mismatch` unless a transaction pays exactly what is sold, to a contract that must pay `least` for it."""
+    if sender is not None and tx.sender != sender:
+        raise Mismatch("aggregator", "transaction.sender", tx.sender, sender)
+    spent = _spent(tx)
+    payments = [(_in_transfers(token), 0, amount) for token, amount in sold]
+    if sorted(spent.payments) != sorted(payments):
+        field = "value" if any(token == _NATIVE_IN_TRANSFERS for token, *_ in spent.payments + payments) else "data"
+        raise Mismatch("aggregator", f"transaction.{field}", _words(spent.payments), f"payment of {_words(payments)}")
+    if contract is not None and spent.contract != contract:
+        raise Mismatch("aggregator", "transaction.receiver", spent.contract, contract)
+    if not address.decode(spent.contract).startswith(_CONTRACT_PREFIX):
+        raise Mismatch("aggregator", "transaction.receiver", spent.contract, "a contract")
+    if not spent.function or spent.function in _NO_CALLS:
+        raise Mismatch("aggregator", "transaction.data", spent.function or "no call", "a call of a contract")
+    if spent.function == _ENDPOINT:
+        _require_pays(spent.arguments, to_token, least)
+
+
+def _require_pays(arguments: list[bytes], to_token: str, least: int) -> None:
+    """Raise `Mismatch` unless the contract's arguments promise the output: least, index, referral, count, tokens."""
+    numbers = [int.from_bytes(argument, "big") for argument in arguments[:4]]
+    if len(numbers) < 4 or numbers[0] < least:
+        raise Mismatch("aggregator", "transaction.data, least output", numbers[:1], f"at least {least}")
+    tokens = [_text(token) for token in arguments[4 : 4 + numbers[3]]]
+    index = numbers[1]
+    paid = _NATIVE if index == _EGLD_INDEX else tokens[index] if index < len(tokens) else None
+    if paid is None or _in_transfers(paid) != _in_transfers(to_token):
+        raise Mismatch("aggregator", "transaction.data, output token", paid, to_token)
+
+
+def _spent(tx: Transaction) -> _Spent:
+    """What a transaction spends. Raises `Mismatch` where its data is no call."""
+    name, *texts = tx.payload.split(b"@")
+    function = _text(name)
+    try:
+        arguments = [bytes.fromhex(_text(text)) for text in texts]
+        payments = [(_NATIVE_IN_TRANSFERS, 0, int(tx.value))] if tx.value != "0" else []
+        if function == "MultiESDTNFTTransfer" and tx.receiver == tx.sender:
+            receiver, count = address.encode(arguments[0]), int.from_bytes(arguments[1], "big")
+            end = 2 + 3 * count
+            flat = arguments[2:end]
+            if len(flat) != 3 * count:
+                raise ValueError("fewer payments than are announced")
+            payments += [_payment(*flat[place : place + 3]) for place in range(0, len(flat), 3)]
+        elif function == "ESDTTransfer":
+            receiver, end = tx.receiver, 2
+            payments.append(_payment(arguments[0], b"", arguments[1]))
+        else:
+            return _Spent(tx.receiver, payments, function, arguments)
+    except (ValueError, IndexError, TransactionError):
+        raise Mismatch("aggregator", "transaction.data", tx.payload[:100], "a payment and a call") from None
+    called = _text(arguments[end]) if len(arguments) > end else ""
+    return _Spent(receiver, payments, called, arguments[end + 1 :])
+
+
+def _payment(token: bytes, nonce: bytes, amount: bytes) -> tuple[str, int, int]:
+    return _text(token), int.from_bytes(nonce, "big"), int.from_bytes(amount, "big")
+
+
+def _least(amount_out: int, asked: Slippage, told: float | None) -> int:
+    """`floor(amount_out * (1 - slippage))`, exactly. Raises `Mismatch` for a slippage that nobody agreed to."""
+    if asked is None:
+        if told is None or not 0 <= Decimal(str(told)) <= MOST_UNASKED_SLIPPAGE:
+            raise Mismatch("aggregator", "slippage", told, f"at most {MOST_UNASKED_SLIPPAGE} unless asked for")
+        asked = told
+    fraction = Decimal(str(asked))
+    if isinstance(asked, float):
+        fraction += _ROUNDED
+    above, below = min(fraction, Decimal(1)).as_integer_ratio()
+    return amount_out * (below - above) // below
+
+
+def _require_token(field: str, told: str | None, asked: str | None) -> None:
+    if told is None or asked is None or _in_transfers(told) != _in_transfers(asked):
+        raise Mismatch("aggregator", field, told, asked)
+
+
+def _in_transfers(token: str) -> str:
+    return _NATIVE_IN_TRANSFERS if token == _NATIVE else token
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("ascii", "replace")
+
+
+def _words(payments: list[tuple[str, int, int]]) -> str:
+    return ", ".join(f"{amount} {token}" for token, _, amount in payments) or "nothing"
