@@ -36,7 +36,8 @@ export class Mismatch extends MillraceError {
 
 export const MIN_GAS_PRICE = 1_000_000_000; // the network's
 export const RELAYED_GAS = 50_000n; // what naming a relayer costs: `erd_extra_gas_limit_relayed_tx` of the network's config
-// The least a transaction takes, by the same config: `erd_min_gas_limit`, `erd_gas_per_data_byte`, `erd_extra_gas_limit_guarded_tx`.
+// The least a transaction takes, by the same config: `erd_min_gas_limit`, `erd_gas_per_data_byte`,
+// `erd_extra_gas_limit_guarded_tx`.
 const MOVE_GAS = 50_000n;
 const BYTE_GAS = 1_500n;
 const GUARDED_GAS = 50_000n;
@@ -64,8 +65,8 @@ const shown = (value: unknown): string => (value === undefined ? "missing" : Str
 
 /** An exact whole number that is not negative. */
 function whole(field: string, value: unknown): bigint {
-  const exact = typeof value === "bigint" || Number.isSafeInteger(value) || (typeof value === "string" && /^[0-9]{1,80}$/.test(value));
-  if (!exact || BigInt(value as Integer) < 0n) throw new Mismatch(field, `is ${shown(value)}, which is no whole number`);
+  const digits = typeof value === "string" && /^[0-9]{1,80}$/.test(value);
+  if (!(digits || typeof value === "bigint" || Number.isSafeInteger(value)) || BigInt(value as Integer) < 0n) throw new Mismatch(field, `is ${shown(value)}, which is no whole number`);
   return BigInt(value as Integer | string);
 }
 
@@ -206,7 +207,7 @@ function checkPrice(price: unknown, asked: Integer | undefined | null, trust: Tr
 const TEXTS = ["sender", "receiver", "value", "data", "chainID", "senderUsername", "receiverUsername", "guardian"] as const;
 
 /** What a relayer prepared, which is what it was asked for with itself as payer. Throws `Mismatch`. */
-export function checkPrepared(asked: Wish & { chainID: string; version?: number }, made: Transaction, trust: Trust = {}): Transaction {
+export function checkPrepared(asked: Unsigned & { sender: string }, made: Transaction, trust: Trust = {}): Transaction {
   for (const field of TEXTS) same(field, made[field] ?? "", asked[field] ?? (field === "value" ? "0" : ""));
   same("options", made.options ?? 0, asked.options ?? 0);
   same("version", made.version, asked.version ?? 2);
@@ -220,11 +221,11 @@ export function checkPrepared(asked: Wish & { chainID: string; version?: number 
   const gas = asked.gasLimit ?? undefined;
   const most = (gas === undefined ? leastGas(asked) : BigInt(gas)) + RELAYED_GAS;
   within("gasLimit", whole("gasLimit", made.gasLimit), BigInt(gas ?? 0), most);
-  const { signature: _, guardianSignature: __, relayerSignature: ___, ...unsigned } = made;
-  return unsigned;
+  const looked = [...TEXTS, "options", "version", "relayer", "nonce", "gasPrice", "gasLimit"] as const;
+  return Object.fromEntries(looked.flatMap((name) => (made[name] === undefined ? [] : [[name, made[name]]]))) as never;
 }
 
-function leastGas({ data = "", guardian }: Wish): bigint {
+function leastGas({ data = "", guardian }: Unsigned): bigint {
   return MOVE_GAS + BYTE_GAS * BigInt(fromBase64(data).length) + (guardian ? GUARDED_GAS : 0n);
 }
 

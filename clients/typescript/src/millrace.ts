@@ -128,7 +128,9 @@ export class Millrace {
   async #payerOf({ sender, chainID }: Transaction): Promise<string> {
     const { chainId } = await this.relayer.relayers();
     if (chainId !== chainID) throw new Mismatch("chainID", `is ${chainID}, and the relayer's is ${chainId}`);
-    return (await this.relayer.relayerOf(sender)).address;
+    const { address } = await this.relayer.relayerOf(sender);
+    if (address === sender) throw new Mismatch("relayer", "is the sender, who would pay");
+    return address;
   }
 
   async #own(transaction: Unsigned, { signer, nonce }: SendOptions): Promise<Transaction> {

@@ -21,7 +21,7 @@ beforeEach(async () => {
   signer = await Ed25519Signer.fromSeed(SENDER.seed);
   answers = {
     "/api/v1/quote": { body: { from: "A", to: "B", amountIn: "5", amountOut: "1000", amountOutMin: "990", slippage: 0.01, transaction: OFFERED } },
-    "/v1/prepare": { body: { sponsored: true, transaction: prepared() } },
+    "/v1/prepare": { body: { sponsored: true, transaction: prepared({ more: 1, guardianSignature: "ab" }) } },
   };
   services = await new FakeHttp().start(({ path }) => answers[path] ?? { status: 404, body: { error: "not found" } });
   sockets = await new FakeSockets().start();
@@ -49,7 +49,7 @@ test("a swap: quote, prepare, sign what was prepared, relay", async () => {
   assert.equal(prepare.headers.authorization, "Bearer k");
   const { sender, receiver, value, data, gasLimit, gasPrice } = OFFERED;
   assert.deepEqual(JSON.parse(prepare.body), { transaction: { sender, receiver, value, data, gasLimit, gasPrice } });
-  const { signature, ...unsigned } = sent();
+  const { signature, ...unsigned } = sent(); // not what came beside it
   assert.deepEqual(unsigned, prepared());
   assert.equal((await signer.sign(prepared())).signature, signature);
   sockets.status(handle.hash);
@@ -99,10 +99,16 @@ test("an aggregator that offers another transaction than was asked for gets no s
   pinned.close();
 });
 
-test("without /v1/prepare the relayer's chain must be the quote's", async () => {
+test("without /v1/prepare the relayer's chain must be the quote's, and the relayer another than the sender", async () => {
   delete answers["/v1/prepare"];
-  answers["/v1/relayers"] = { body: { chainId: "1", shardRule: "mask", shards: 3, relayers: [] } };
+  const relayers = [0, 1, 2].map((shard) => ({ shard, address: SENDER.address }));
+  const body = { chainId: "1", shardRule: "mask", shards: 3, relayers };
+  answers["/v1/relayers"] = { body };
   await assert.rejects(millrace.swap({ ...ASKED, signer, nonce: 3 }), { name: "Mismatch", field: "chainID" });
+  answers["/v1/relayers"] = { body: { ...body, chainId: "local" } };
+  const fresh = new Millrace({ aggregator: services.url, relayer: services.url, socket: sockets.url });
+  await assert.rejects(fresh.swap({ ...ASKED, signer, nonce: 3 }), { name: "Mismatch", field: "relayer" });
+  fresh.close();
 });
 
 test("what would not be sponsored is refused in the relayer's words, before anybody signs", async () => {
