@@ -115,12 +115,28 @@ async def test_what_was_cut_short_is_for_its_client_alone(service: Service, monk
         found = await answer(asked)
         if asked.client != "a":
             return found
-        return Answer(msgspec.structs.replace(found.body, search_cut=True), False)
+        return Answer(msgspec.structs.replace(found.body, search_cut=True), False, by_share=True)
 
     monkeypatch.setattr(answering, "answer", cut_for_a)
     snapshot, question = service.api.usable(), QuoteRequest(token_in="EGLD", token_out="USDC-c76f1f", amount_in=10**18)
     first = [await service.api.streams.event(snapshot, question, client) for client in "aba"]
     assert [b'"searchCut":true' in event.data for event in first] == [True, False, False]
+
+
+async def test_what_the_service_cut_short_is_for_all(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deadline that is the same for everybody is no reason to compute the same again."""
+    answering = service.api.answering
+    answer = answering.answer
+    asked_by: list[str] = []
+
+    async def cut(asked: Prepared) -> Answer:
+        asked_by.append(asked.client)
+        return Answer((await answer(asked)).body, False)
+
+    monkeypatch.setattr(answering, "answer", cut)
+    snapshot, question = service.api.usable(), QuoteRequest(token_in="EGLD", token_out="USDC-c76f1f", amount_in=10**18)
+    events = [await service.api.streams.event(snapshot, question, client) for client in "abc"]
+    assert len(set(events)) == 1 and asked_by == ["a"]
 
 
 def moved(number: int, nonce: int) -> Snapshot:

@@ -68,7 +68,8 @@ def test_credentials_in_addresses_are_not_shown(tmp_path: Path) -> None:
     served = CliRunner().invoke(main, ["aggregator", *override, "--show-settings"])
     for code, output in [*shown, (served.exit_code, served.output + target.read_text())]:
         assert code == 0 and "hunter3" not in output and "ter@2" not in output, output
-    assert "# pools_url = …" in target.read_text()
+    assert "# pools_url = …  # LEFT OUT" in target.read_text()
+    assert "set aggregator.pools_url again" in shown[2][1]
 
 
 def test_a_written_file_changes_nothing(tmp_path: Path) -> None:

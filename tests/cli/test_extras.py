@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace.cli import _how_to_install
 from servers.absent import modules_of, without
 
 VERBS = sorted(path.stem for path in Path("src/millrace/cli").glob("[a-z]*.py"))
@@ -93,3 +94,11 @@ def test_nothing_takes_the_transactions(tmp_path: Path) -> None:
     ran = _run(environment, "relayer", "--set", f"data_dir={folder}", "--set", "chain_api_url=")
     assert ran.returncode == 1, ran.stderr
     assert "pip install 'millrace[gossip]'" in ran.stderr.splitlines()[-1]
+
+
+def test_a_broken_package_is_not_called_missing() -> None:
+    """What is installed and cannot be loaded is told in its own words, not with what to install."""
+    broken = ImportError("cannot import name 'thing' from 'numpy'", name="numpy")
+    assert _how_to_install("aggregator", broken) is broken
+    missing = ModuleNotFoundError("No module named 'numpy'", name="numpy")
+    assert "millrace[aggregator]" in str(_how_to_install("aggregator", missing))

@@ -65,6 +65,7 @@ def test_only_four_fields_are_the_relayers() -> None:
         ("receiverUsername", {"receiver_username": "YQ=="}),
         ("guardian", {"guardian": OTHER.address}),
         ("relayer", {"relayer": ""}),
+        ("relayer", {"relayer": WALLET.address}),
         ("nonce", {"nonce": None}),
         ("gasLimit", {"gas_limit": 20_050_001}),
         ("gasLimit", {"gas_limit": 19_999_999}),
@@ -98,11 +99,13 @@ def test_what_was_given_stays() -> None:
 
 def test_gas_of_guarded_and_of_unknown() -> None:
     """A guardian costs as much again as a relayer; without a gas limit the least that the data needs is known here."""
-    guarded = changed(ASKED, options=GUARDED, guardian=OTHER.address)
+    guarded = changed(ASKED, options=GUARDED, guardian=PAYER)
     told = changed(guarded, **TOLD | {"gas_limit": 20_100_000})
-    assert checked_prepared(guarded, told, GasRules()).guardian == OTHER.address
+    assert checked_prepared(guarded, told, GasRules()).guardian == PAYER
     with pytest.raises(Mismatch, match="gasLimit"):
         checked_prepared(guarded, changed(told, gas_limit=20_100_001), GasRules())
+    with pytest.raises(Mismatch, match="neither the sender nor its guardian"):
+        checked_prepared(guarded, changed(told, relayer=PAYER), GasRules())
     open_gas = changed(ASKED, gas_limit=0)
     least = 50_000 + 4 * 1_500 + 50_000
     assert checked_prepared(open_gas, changed(ASKED, **TOLD | {"gas_limit": least}), GasRules()).gas_limit == least

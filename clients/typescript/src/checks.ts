@@ -215,6 +215,7 @@ export function checkPrepared(asked: Unsigned & { sender: string }, made: Transa
   if (asked.relayer) same("relayer", made.relayer, asked.relayer);
   key("relayer", made.relayer);
   if (made.relayer === asked.sender) throw new Mismatch("relayer", "is the sender, who would pay");
+  if (made.relayer === asked.guardian) throw new Mismatch("relayer", "is the guardian, who signs for the sender");
   const nonce = whole("nonce", made.nonce);
   if (asked.nonce !== undefined && asked.nonce !== null) same("nonce", nonce, BigInt(asked.nonce));
   checkPrice(made.gasPrice, asked.gasPrice, trust);

@@ -66,6 +66,8 @@ class Answer(NamedTuple):
     body: QuoteResponse
     whole: bool
     """Whether the search came to its end; else its deadline cut it short, and with more time there may be a better."""
+    by_share: bool = False
+    """Whether it was cut for want of its client's share: others have more time."""
 
 
 class Answering:
@@ -123,17 +125,23 @@ class Answering:
         snapshot, question, planner, lane, client = asked
         lane = Lane.LONG if lane is Lane.LOOP else lane  # it was tried there, and takes too long
 
-        def job(deadline: float) -> Answer:
+        latest = self._admit(client)
+
+        def job() -> Answer:
             self._pace.seen()
             twin = snapshot.twin(planner, lane.name)
+            deadline = self._until(client, latest)
+            by_share = deadline < latest
             try:
-                return _in_time(deadline, quote.answer(snapshot, question, self._settings, deadline, twin))
+                found = _in_time(deadline, quote.answer(snapshot, question, self._settings, deadline, twin))
             except errors.SimulationFailed:
                 if time.monotonic() <= deadline:
                     raise
-                raise self._late(client) from None  # with more time there may be a plan
+                # With more time there may be a plan.
+                raise (errors.too_many_of_one() if by_share else errors.busy()) from None
+            return found._replace(by_share=by_share and not found.whole)
 
-        return await self.run(job, client, lane)
+        return await self._turn(job, client, latest, lane)
 
     async def _built(self, snapshot: Snapshot, chosen: Filter, client: str) -> Planner:
         """Build the graph of a filter; whoever asks at the same time waits for the same.

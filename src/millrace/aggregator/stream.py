@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import web
 
 from millrace.aggregator.answering import Answer, Answering, Lane
-from millrace.aggregator.errors import ApiError, Busy
+from millrace.aggregator.errors import ApiError, Busy, OverShare
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import SnapshotInfo, encode
@@ -37,7 +37,7 @@ class Event(NamedTuple):
 
     id: str
     data: bytes
-    whole: bool
+    is_for_all: bool
     """Whether it says the same to whoever asks; else it was cut short for want of one client's time."""
 
 
@@ -51,7 +51,7 @@ class _Event(NamedTuple):
 def _quoted(answer: Answer) -> Event:
     """A quote as it is sent."""
     said = encode(msgspec.structs.replace(answer.body, snapshot=ANY_SNAPSHOT))
-    return _event(b"quote", said, encode(answer.body), answer.whole)
+    return _event(b"quote", said, encode(answer.body), not answer.by_share)
 
 
 def _failed(error: ApiError) -> Event:
@@ -59,9 +59,9 @@ def _failed(error: ApiError) -> Event:
     return _event(b"error", body, body)
 
 
-def _event(kind: bytes, said: bytes, body: bytes, whole: bool = True) -> Event:
+def _event(kind: bytes, said: bytes, body: bytes, is_for_all: bool = True) -> Event:
     name = blake2b(kind + said, digest_size=8).hexdigest()
-    return Event(name, b"event: %s\nid: %s\ndata: %s\n\n" % (kind, name.encode(), body), whole)
+    return Event(name, b"event: %s\nid: %s\ndata: %s\n\n" % (kind, name.encode(), body), is_for_all)
 
 
 class Streams:
@@ -84,7 +84,7 @@ class Streams:
     async def serve(self, request: web.Request, question: QuoteRequest, client: str) -> web.StreamResponse:
         """Send `quote` (or `error`) events until the client leaves or the service stops, and comments in between."""
         if self._by_client[client] >= self._settings.max_streams_per_client:
-            raise ApiError("service unavailable: too many streams of this client", 503, retry_after=5.0)
+            raise OverShare("service unavailable: too many streams of this client", 503, retry_after=5.0)
         if len(self._open) >= self._settings.max_streams:
             raise ApiError("service unavailable: too many streams", 503, retry_after=5.0)
         kind = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
@@ -138,7 +138,7 @@ class Streams:
                     client, asyncio.create_task(self._answered(snapshot, question, client))
                 )
             sent = await asyncio.shield(event.answer)
-            if isinstance(sent, Event) and (sent.whole or event.client == client):
+            if isinstance(sent, Event) and (sent.is_for_all or event.client == client):
                 return sent
             if events.get(question) is event:
                 del events[question]

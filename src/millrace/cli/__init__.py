@@ -94,6 +94,8 @@ def _how_to_install(name: str, error: ImportError) -> Exception:
     if isinstance(error, extras.ExtraMissing):
         return click.ClickException(str(error))
     verb = _VERBS.get(name)
+    if not isinstance(error, ModuleNotFoundError):  # it is there, and broken or of another version: its own words help
+        return error
     if verb is None or not verb.extra or not extras.brings(verb.extra, error.name):
         return error
     return click.ClickException(

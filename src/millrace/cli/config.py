@@ -147,14 +147,18 @@ def _print_json(found: dict[str, list[Setting]]) -> None:
 
 def _write(target: Path, found: dict[str, list[Setting]]) -> None:
     """A file that holds what holds: defaults as comments, so that a later version's are followed."""
-    lines = ["# What is commented out is a default.", ""]
+    lines = ["# What is commented out is a default, or says that it was left out.", ""]
+    left_out = []
     for service, settings in found.items():
         lines.append(f"[{service}]")
         for setting in settings:
             lines += [f"# {line}" for line in textwrap.wrap(setting.meaning, _WIDTH)]
             text = _toml(setting.value)
             is_secret = is_masked(setting.value)
-            if text is None or is_secret or setting.source == DEFAULT:
+            if is_secret and setting.source != DEFAULT:
+                left_out.append(f"{service}.{setting.name}")
+                lines.append(f"# {setting.name} = …  # LEFT OUT, as it holds a secret: set it again ({setting.kind})")
+            elif text is None or is_secret or setting.source == DEFAULT:
                 shown = "…" if text is None or is_secret else text
                 lines.append(f"# {setting.name} = {shown}  # {setting.kind}")
             else:
@@ -167,7 +171,8 @@ def _write(target: Path, found: dict[str, list[Setting]]) -> None:
         raise Ended(f"{target} exists: name another file") from None
     except OSError as error:
         raise Ended(f"{target} cannot be written: {error.strerror}") from None
-    click.echo(f"{target} is written; secrets are left out.")
+    missing = f": set {', '.join(left_out)} again" if left_out else ""
+    click.echo(f"{target} is written; secrets are left out{missing}.")
 
 
 def _toml(value: object) -> str | None:

@@ -42,6 +42,8 @@ def checked_prepared(
     if not told.relayer:
         raise Mismatch("relayer", "relayer", "none", "one that pays")
     address.decode(told.relayer)
+    if told.relayer in (asked.sender, guardian):  # whose own signature would be the one that pays
+        raise Mismatch("relayer", "relayer", told.relayer, "neither the sender nor its guardian")
     if asked.relayer:
         _require_same("relayer", told.relayer, asked.relayer)
     if told.nonce is None:
