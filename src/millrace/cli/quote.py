@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from millrace.cli import complete
 from millrace.cli.ask import aggregator_option, decoded, is_terminal, raw
 from millrace.cli.scales import decimals_told
 from millrace.cli.shown import as_csv, console, number, percent, table, to_units, units
@@ -29,8 +30,8 @@ _HEAD = (
 
 
 @click.command()
-@click.argument("from_token", metavar="FROM")
-@click.argument("to_token", metavar="TO")
+@click.argument("from_token", metavar="FROM", shell_complete=complete.tokens)
+@click.argument("to_token", metavar="TO", shell_complete=complete.tokens)
 @click.argument("amount")
 @click.option("--reverse", is_flag=True, help="AMOUNT is what TO has to pay.")
 @click.option("--units", "is_units", is_flag=True, help="AMOUNT is in smallest units.")

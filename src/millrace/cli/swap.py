@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from millrace.cli import complete
 from millrace.cli.ask import Ended, aggregator_option, relayer_option, relayer_ws_option
 from millrace.cli.keys import open_wallet
 from millrace.cli.quote import facts, route
@@ -23,8 +24,8 @@ LOCAL_CHAIN = "local"
 
 
 @click.command()
-@click.argument("from_token", metavar="FROM")
-@click.argument("to_token", metavar="TO")
+@click.argument("from_token", metavar="FROM", shell_complete=complete.tokens)
+@click.argument("to_token", metavar="TO", shell_complete=complete.tokens)
 @click.argument("amount")
 @click.option(
     "--key",
