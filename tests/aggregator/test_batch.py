@@ -17,6 +17,8 @@ from millrace.aggregator.batch import BatchItem, BatchRequest, make_order
 from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, multi_swap, multi_swap_order
 from millrace.aggregator.batch_responses import BatchResponse
 from millrace.aggregator.errors import ApiError
+from millrace.aggregator.ladder import price_ladder
+from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
@@ -114,6 +116,7 @@ def test_an_input_whose_pools_have_moved_goes_another_way() -> None:
     assert [sent.inputs for sent in hasty.batches] == [sent.inputs for sent in answer.batches]
     assert [result.amount_out for result in performed(hasty)] == [int(sent.amount_out) for sent in hasty.batches]
     assert int(answer.amount_out) > int(hasty.amount_out)
+    assert (answer.search_cut, hasty.search_cut) == (False, True)
 
 
 class Hasty(float):
@@ -256,6 +259,18 @@ def test_a_batch_past_its_deadline_says_so() -> None:
     found = batch(BatchRequest(inputs=[BatchItem(token=WRAPPED, amount="12345")], to=USDC), deadline=0.0)
     assert [failed.reason for failed in found.failed_tokens] == ["out_of_time"]
     assert found.batches == []
+    assert found.search_cut is True
+
+
+@pytest.mark.parametrize(("looks", "cut"), [(100, []), (1, [0, 1, 2])])
+def test_a_ladder_says_which_steps_were_cut(looks: int, cut: list[int]) -> None:
+    """A step whose search the deadline cut short says so, one that it left no time for has an error."""
+    question = QuoteRequest(token_in=WRAPPED, token_out=USDC)
+    amounts = [10**17, 10**18, 10**19]
+    found = finished(price_ladder(snapshot(), snapshot().main, question, amounts, SETTINGS, Hasty(looks)))
+    assert [number for number, step in enumerate(found.steps) if step.search_cut or step.error] == cut
+    assert found.steps[0].error is None
+    assert b'"searchCut":false' not in encode(found)
 
 
 def test_inputs_share_a_transaction_only_as_far_as_it_has_room() -> None:

@@ -24,8 +24,8 @@ from servers.fake_relayer import PAYER, FakeRelayer, usual
 
 HOP = {"dex": "JEX", "address": "erd1", "from": "A-1", "to": "B-2", "amountIn": "1500", "amountOut": "3000"}
 SHORT = {"amountInShort": 1.5, "amountOutShort": 30.0}
-SWAP = b"ESDTTransfer@" + b"A-1".hex().encode() + b"@05dc@73776170"
-"""1500 of A-1, and a call of `swap`."""
+SWAP = b"ESDTTransfer@" + b"A-1".hex().encode() + b"@05dc@786f@0b9a@@@01@" + b"B-2".hex().encode()
+"""1500 of A-1, and a call of the contract that must pay 2970 of B-2."""
 SNAPSHOT = {"id": "s", "blockNonce": 7, "timestamp": 1}
 QUOTE = {
     "txData": "c3dhcA==",
@@ -81,12 +81,16 @@ class Services(FakeRelayer):
         super().__init__()
         self.changed_by_it: dict[str, Any] = {}
         """Fields of its transactions that it makes something else of."""
+        self.quoted: dict[str, Any] = {}
+        """Fields of its quotes that it makes something else of."""
+        self.pair: dict[str, Any] = {"decimalsIn": 3, "decimalsOut": 2}
+        self.on_chain: dict[str, int] = {}
+        """Decimals of tokens, by the chain's gateway."""
 
     async def ask(self, request: web.Request) -> web.Response:
         match request.path:
             case "/api/v1/pair-config" if request.query["to"] == "B-2":
-                pair = {"from": "A-1", "to": "B-2", "supported": True, "decimalsIn": 3, "decimalsOut": 2}
-                return web.json_response(pair)
+                return web.json_response({"from": "A-1", "to": "B-2", "supported": True} | self.pair)
             case "/api/v1/pair-config":
                 return web.json_response({"from": "A-1", "to": "C", "supported": False, "error": "unknown tokenOut"})
             case "/api/v1/quote" if request.query.get("amountIn") == "9000":
@@ -101,7 +105,21 @@ class Services(FakeRelayer):
                     "chainID": self.chain_of_transactions,
                 }
                 made |= {"gasLimit": 20_000_000, "gasPrice": 10**9, "data": b64encode(SWAP).decode()}
-                return web.json_response(QUOTE | ({"transaction": made | self.changed_by_it} if sender else {}))
+                return web.json_response(
+                    QUOTE | self.quoted | ({"transaction": made | self.changed_by_it} if sender else {})
+                )
+            case "/vm-values/query":
+                asked = await request.json()
+                assert asked["funcName"] == "getTokenProperties"
+                token = bytes.fromhex(asked["args"][0]).decode()
+                said = [
+                    b"Alpha",
+                    b"FungibleESDT",
+                    *([b"NumDecimals-%d" % n] if (n := self.on_chain.get(token)) is not None else []),
+                ]
+                return web.json_response(
+                    {"data": {"data": {"returnData": [b64encode(item).decode() for item in said]}}}
+                )
             case "/api/v1/tokens":
                 return web.json_response({"tokens": [TOKEN], "total": 1, "offset": 0, "limit": 1, "snapshot": SNAPSHOT})
         return web.json_response({"pools": [POOL], "total": 1, "offset": 0, "limit": 1, "snapshot": SNAPSHOT})
@@ -142,6 +160,7 @@ async def test_a_quote(services: Services) -> None:
     for part in ("1.5 A-1 → 30 B-2", "100 %", "JEX  1.5 A-1 → 30 B-2", "29.7 B-2 (1 % slippage)", "0.05 % more"):
         assert part in output
     assert "\x1b" not in output
+    assert (await run(services, "quote", "A-1", "A-1", "1.5"))[0] == 0  # arbitrage, in whole tokens as well
     code, output, _ = await run(services, "quote", "A-1", "B-2", "1.5", "--csv")
     assert output.splitlines()[1] == "A-1,B-2,1500,3000,2970,0.01,0.0005,20000000,7"
     assert (await run(services, "quote", "A-1", "B-2", "1.5", "--json"))[1].startswith('{"txData"')
@@ -154,7 +173,7 @@ async def test_a_quote(services: Services) -> None:
         (("A-1", "B-2", "9"), 1, "simulation failed"),
         (("A-1", "B-2", "1.0001"), 2, "at most 3 decimals"),
         (("A-1", "B-2", "-1"), 2, "No such option"),
-        (("A-1", "A-1", "1"), 2, "--units"),
+        (("C-3", "C-3", "1"), 1, "unknown token C-3"),
         (("A-1", "B-2", "1", "--aggregator", "http://127.0.0.1:9"), 3, "cannot be reached"),
         (("A-1", "B-2", "1", "--aggregator", "file:///etc/passwd"), 1, "no address of a service"),
     ],
@@ -202,7 +221,8 @@ async def test_a_swap_is_followed_to_its_end(services: Services, tmp_path: Path)
     assert "nothing was swapped" in errors
     _told(services, "success")
     code, output, _ = await _swap(services, tmp_path)
-    assert code == 0 and "swapped for at least 29.7 B-2" in output
+    assert code == 0 and "swapped for at least 2970 smallest units of B-2 = 29.7 (2 decimals" in output
+    assert "pays 1500 smallest units of A-1 = 1.5 (3 decimals, by the aggregator's word alone)" in output
     _told(services, "pending")
     code, _, errors = await _swap(services, tmp_path, "--timeout", "1")
     assert code == 4 and "last known as pending" in errors
@@ -248,6 +268,81 @@ async def test_what_an_aggregator_gives_is_compared(services: Services, tmp_path
     code, _, errors = await _swap(services, tmp_path, "--send")
     assert code == 1 and "the aggregator answered with another transaction.value" in errors
     assert services.requests == []
+
+
+AGREED = ("--send", "--at-least", "2970", "--units")
+
+
+async def _elsewhere(services: Services, folder: Path, *arguments: str, amount: str = "1.5") -> tuple[int, str, str]:
+    """A swap on another chain than a local one, with a gateway in this process."""
+    services.chain_of_transactions = "1"
+    (folder / "w.pem").write_text(Wallet(bytes(range(32))).to_pem())
+    return await run(services, "swap", "A-1", "B-2", amount, "--key", str(folder / "w.pem"), *arguments)
+
+
+async def test_an_aggregator_does_not_choose_how_much_is_signed(services: Services, tmp_path: Path) -> None:
+    """Elsewhere than on a local chain nothing is signed by decimals that the aggregator alone says."""
+    _told(services, "success")
+    code, output, errors = await _elsewhere(services, tmp_path, "--send")
+    assert code == 1 and "only the aggregator says that A-1 has 3 decimals" in errors
+    assert "Say --gateway URL, --decimals N, or give amounts in smallest units with --units" in errors
+    assert "pays 1500 smallest units of A-1" in output
+    code, _, errors = await _elsewhere(services, tmp_path, "--send", "--decimals", "3", "--at-least", "29.7")
+    assert code == 1 and "only the aggregator says that B-2 has 2 decimals" in errors and "how much is enough" in errors
+    code, _, errors = await _elsewhere(services, tmp_path, "--send", "--decimals", "0")
+    assert code == 1 and "by the aggregator A-1 has 3 decimals, by --decimals 0" in errors
+    assert services.requests == []
+
+
+async def test_a_liar_is_found_by_the_chain(services: Services, tmp_path: Path) -> None:
+    """A gateway that says other decimals than the aggregator ends it, on every chain, for either token."""
+    _told(services, "success")
+    gateway = ("--gateway", services.aggregator)
+    services.on_chain = {"A-1": 0, "B-2": 2}
+    code, _, errors = await _elsewhere(services, tmp_path, *gateway)
+    assert code == 1 and "by the aggregator A-1 has 3 decimals, by the chain 0" in errors
+    services.on_chain = {"A-1": 3, "B-2": 5}
+    code, _, errors = await _swap(services, tmp_path, *gateway)
+    assert code == 1 and "by the aggregator B-2 has 2 decimals, by the chain 5" in errors
+    services.on_chain = {"A-1": 3}
+    code, _, errors = await _elsewhere(services, tmp_path, *gateway)
+    assert code == 1 and "names no decimals of B-2" in errors
+    assert services.requests == []
+
+
+async def test_a_quote_in_another_scale_is_not_signed(services: Services, tmp_path: Path) -> None:
+    """What is shown of the quote is in the scale that was looked at: a quote that has another one ends it."""
+    services.quoted = {"decimalsOut": 0}
+    code, _, errors = await _swap(services, tmp_path)
+    assert code == 1 and "the quote says 0 decimals of B-2, not 2" in errors
+
+
+async def test_the_least_is_agreed_to(services: Services, tmp_path: Path) -> None:
+    """Elsewhere the least output is typed as well, or asked for at a terminal; below it nothing is signed."""
+    _told(services, "success")
+    services.on_chain = {"A-1": 3, "B-2": 2}
+    gateway = ("--send", "--gateway", services.aggregator)
+    code, _, errors = await _elsewhere(services, tmp_path, *gateway)
+    assert code == 1 and "nobody agreed to as little as 2970 smallest units of B-2" in errors and "--at-least" in errors
+    code, _, errors = await _elsewhere(services, tmp_path, *gateway, "--at-least", "29.71")
+    assert code == 1 and "the least would be 2970 smallest units of B-2, not 2971" in errors
+    assert services.requests == []
+    code, output, _ = await _elsewhere(services, tmp_path, *gateway, "--at-least", "29.7")
+    assert code == 0 and "gets at least 2970 smallest units of B-2 = 29.7 (2 decimals, by the chain)" in output
+    assert (await _elsewhere(services, tmp_path, *AGREED, amount="1500"))[0] == 0
+
+
+async def test_egld_has_the_decimals_of_the_protocol(services: Services) -> None:
+    """Nobody is believed who says that EGLD has others."""
+    from millrace.cli.ask import Ended
+    from millrace.cli.scales import scales_of
+
+    services.pair = {"decimalsIn": 15, "decimalsOut": 2}
+    with pytest.raises(Ended, match="by the aggregator EGLD has 15 decimals, by the protocol 18"):
+        await asyncio.to_thread(scales_of, services.aggregator, "EGLD", "B-2", None, None)
+    services.pair = {"decimalsIn": 18, "decimalsOut": 2}
+    pays, gets = await asyncio.to_thread(scales_of, services.aggregator, "EGLD", "B-2", None, None)
+    assert (pays.is_sure, gets.is_sure) == (True, False)
 
 
 @pytest.mark.parametrize("verb", ["swap", "watch"])

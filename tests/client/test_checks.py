@@ -10,20 +10,22 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from millrace.aggregator.settings import AggregatorSettings
 from millrace.chain import call as calls
 from millrace.dex import aggregator_contract as contracts
-from millrace_client import Millrace, Mismatch, Patience, Relayer, Transaction, Wallet
+from millrace_client import Millrace, Mismatch, Patience, Relayer, Transaction, TransactionError, Wallet
 from millrace_client import address as addresses
 from millrace_client.aggregator import Aggregator
 from millrace_client.checks import checked_prepared
 from millrace_client.messages import GasRules, RelayerKey, Relayers
 from millrace_client.quotes import MultiSwap, Quote
-from millrace_client.swap_checks import checked_multi_swap, checked_quote
+from millrace_client.swap_checks import ANY_CONTRACT, CONTRACTS, Bounds, checked_multi_swap, checked_quote
 from millrace_client.transaction import GUARDED
 from servers.fake_relayer import PAYER, FakeRelayer
 
 WALLET, OTHER = Wallet(bytes(range(32))), Wallet(bytes(32))
 CONTRACT = PAYER
+ELSEWHERE = addresses.encode(bytes(8) + b"\1" * 24)
 ASKED = Transaction(
     value="0",
     receiver=CONTRACT,
@@ -178,7 +180,11 @@ HOME = {"receiver": WALLET.address}
         (quote(TOKENS), {"contract": CONTRACT}),
         (quote(TOKENS), {"amount_in": None, "amount_out": 90}),
         (quote(TOKENS, amountOutMin="85", slippage=0.05), {"slippage": None}),
-        (quote(call(b"ESDTTransfer", b"A-1", b"\x64", b"other")), {}),
+        (quote(TOKENS), {"bounds": Bounds(100, 89)}),
+        (quote(TOKENS, {"receiver": ELSEWHERE}), {"contract": ELSEWHERE}),
+        (quote(TOKENS, {"receiver": ELSEWHERE, "chainID": "T"}), {"contract": ANY_CONTRACT}),
+        (quote(TOKENS, {"receiver": CONTRACTS["D"], "chainID": "D"}), {}),
+        (quote(TOKENS, {"chainID": "local"}), {}),
         (quote(MULTI, HOME), {"contract": CONTRACT}),
         (quote(EGLD, {"value": "100"}, **{"from": "EGLD"}), {"from_token": "EGLD"}),
         (quote(EGLD, {"value": "100"}, **{"from": "EGLD"}), {"from_token": "EGLD-000000"}),
@@ -228,6 +234,15 @@ def test_calls_as_the_service_writes_them(pay: str, get: str) -> None:
         ("transaction.data", quote(call(b"ESDTTransfer", b"C-3", b"\x64", b"x")), {}),
         ("transaction.data", quote(call(b"ESDTTransfer", b"A-1", b"\x65", b"x")), {}),
         ("transaction.data", quote(call(b"ESDTTransfer", b"A-1", b"\x64")), {}),
+        ("transaction.data", quote(call(b"ESDTTransfer", b"A-1", b"\x64", b"other")), {}),
+        ("transaction.data", quote(call(b"ESDTTransfer", b"A-1", b"\x64", b"other")), {"contract": ANY_CONTRACT}),
+        ("transaction.receiver", quote(TOKENS, {"receiver": ELSEWHERE}), {}),
+        ("transaction.receiver", quote(TOKENS, {"receiver": ELSEWHERE, "chainID": "local"}), {}),
+        ("transaction.receiver", quote(TOKENS, {"chainID": "D"}), {}),
+        ("transaction.receiver", quote(TOKENS, {"chainID": "T"}), {}),
+        ("transaction.receiver", quote(TOKENS, {"receiver": WALLET.address}), {"contract": ANY_CONTRACT}),
+        ("amountIn", quote(TOKENS), {"amount_in": None, "amount_out": 90, "bounds": Bounds(amount_in_max=99)}),
+        ("amountOutMin", quote(TOKENS), {"bounds": Bounds(amount_out_min=90)}),
         ("transaction.data", quote(b"ESDTTransfer@412d31"), {}),
         ("transaction.data", quote(b"thanks"), {}),
         ("transaction.data", quote(MULTI.replace(b"@01@", b"@02@", 1), HOME), {}),
@@ -272,6 +287,14 @@ def test_multi_swaps() -> None:
         with pytest.raises(Mismatch) as mismatch:
             checked_multi_swap(answer, inputs={"A-1": 100}, **asked)
         assert mismatch.value.field == field
+
+
+def test_the_known_contracts() -> None:
+    """What is pinned for a chain is what this repository's aggregator and local chain name there."""
+    assert CONTRACTS["1"] == CONTRACTS["local"] == addresses.encode(contracts.CONTRACT) == AggregatorSettings().contract
+    assert all(addresses.decode(text).startswith(bytes(8)) for text in CONTRACTS.values())
+    with pytest.raises(TransactionError):
+        Millrace(contract="erd1typo")
 
 
 @pytest.fixture

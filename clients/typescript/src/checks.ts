@@ -12,7 +12,10 @@ export type Unsigned = Omit<Wish, "sender"> & { chainID: string; version?: numbe
 
 /** What a wallet takes for granted of services that it does not know. */
 export interface Trust {
-  /** The aggregator contract, the only one that swaps may pay and call. Without it: any contract. */
+  /**
+   * The aggregator contract, the only one that swaps may pay and call. Without it: the one of the chain, `CONTRACTS`.
+   * "any" takes the aggregator's word for it.
+   */
   contract?: string;
   /** The highest gas price that a service may choose, ten times the network's least unless said otherwise. */
   maxGasPrice?: Integer;
@@ -20,7 +23,7 @@ export interface Trust {
 
 /** What a swap must promise, whatever the service says. */
 export interface Bounds {
-  /** The most it may sell, of a reverse quote. */
+  /** The most it may sell; a reverse quote is not signed without it. */
   amountInMax?: Amount;
   /** The least that the contract must pay. */
   amountOutMin?: Amount;
@@ -44,6 +47,14 @@ const GUARDED_GAS = 50_000n;
 const MAX_GAS_PRICE = 10 * MIN_GAS_PRICE;
 const MAX_GAS_LIMIT = 600_000_000n; // of one transaction: `erd_max_gas_per_transaction`
 const MAX_SLIPPAGE = "0.05"; // of a service's own default, where the caller names none
+
+const MAINNET_CONTRACT = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva";
+/** The aggregator contract (`rs-aggregator`) of each chain by its id; the local chain has it where mainnet has it. */
+export const CONTRACTS: Readonly<Record<string, string>> = {
+  1: MAINNET_CONTRACT,
+  D: "erd1qqqqqqqqqqqqqpgqgvg27qrmtqslcn9jfrpsyw8j8r5e5lrjah0stwuckk",
+  local: MAINNET_CONTRACT,
+};
 
 const NATIVE = "EGLD";
 const NATIVE_IN_TRANSFERS = "EGLD-000000";
@@ -79,6 +90,9 @@ export function checkQuote(asked: QuoteParameters & Bounds, quote: Quote, sender
   same("to", quote.to, asked.to);
   const amountIn = whole("amountIn", quote.amountIn);
   const most = asked.amountInMax === undefined ? undefined : BigInt(asked.amountInMax);
+  if (asked.amountIn === undefined && most === undefined) {
+    throw new Mismatch("amountInMax", "is missing, and the service would choose how much is sold");
+  }
   if (asked.amountIn === undefined) within("amountOut", whole("amountOut", quote.amountOut), BigInt(asked.amountOut));
   else same("amountIn", amountIn, BigInt(asked.amountIn));
   within("amountIn", amountIn, 0n, most);
@@ -175,8 +189,14 @@ function readCall(transaction: NonNullable<Quote["transaction"]>, sender: string
   // Other functions are not known here, and those of the chain itself would hand over what the wallet owns.
   same("function in transaction.data", ascii(call), ENDPOINT);
   if (!/^0{16}[0-9a-f]{48}$/.test(contract)) throw new Mismatch("receiver", "is no contract");
-  if (trust.contract !== undefined) same("contract", contract, toHex(decodeAddress(trust.contract)));
+  if (trust.contract !== "any") same("contract", contract, toHex(decodeAddress(contractOf(transaction.chainID, trust))));
   return { payments, program: rest };
+}
+
+function contractOf(chainID: string, { contract }: Trust): string {
+  const found = contract ?? (Object.hasOwn(CONTRACTS, chainID) ? CONTRACTS[chainID] : undefined);
+  if (found !== undefined) return found;
+  throw new Mismatch("contract", `of chain ${shown(chainID)} is not known: name it (contract), or "any"`);
 }
 
 /** The contract's own bounds: least output, its token, and who is credited. */

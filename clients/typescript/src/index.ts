@@ -2,7 +2,9 @@
 
 export { encodeAddress, decodeAddress, METACHAIN, shardOf, type ShardRule } from "./address.js";
 export * from "./aggregator.js";
-export { type Bounds, checkMultiSwap, checkPrepared, checkQuote, Mismatch, type Trust, type Unsigned } from "./checks.js";
+export {
+  type Bounds, checkMultiSwap, checkPrepared, checkQuote, CONTRACTS, Mismatch, type Trust, type Unsigned,
+} from "./checks.js";
 export { ConnectionLost, MillraceError, OutcomeUnknown, QueueFull, Refused } from "./errors.js";
 export { type Final, type FinalOptions, TransactionHandle, type TransactionState } from "./handle.js";
 export type { CallOptions, HttpOptions } from "./http.js";

@@ -1,5 +1,6 @@
 // Aggregator and relayer together: from a quote to a swap that somebody else pays the gas for.
 
+import { decodeAddress } from "./address.js";
 import { Aggregator, type MultiSwap, type MultiSwapParameters, type Quote, type QuoteParameters } from "./aggregator.js";
 import {
   type Bounds, checkMultiSwap, checkPrepared, checkQuote, MIN_GAS_PRICE, Mismatch, RELAYED_GAS, type Trust, type Unsigned,
@@ -46,6 +47,7 @@ export class Millrace {
   readonly #trust: Trust;
 
   constructor({ aggregator, relayer, socket, contract, maxGasPrice, ...options }: MillraceOptions) {
+    if (contract !== undefined && contract !== "any") decodeAddress(contract); // a typing error is told now
     this.#trust = optional({ contract, maxGasPrice });
     const { headers: _, apiKey: __, ...shared } = options; // an API key is the relayer's alone
     this.aggregator = new Aggregator(aggregator, shared);

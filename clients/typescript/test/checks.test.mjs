@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checkMultiSwap, checkQuote } from "@millrace/client";
+import { checkMultiSwap, checkQuote, CONTRACTS } from "@millrace/client";
 import { contractAddress, payload, program, RELAYER, SENDER } from "./support.mjs";
 
 const CONTRACT = contractAddress(1);
+const TRUST = { contract: CONTRACT };
 const HEX = `${"00".repeat(31)}01`;
 const ASKED = { from: "A", to: "B", amountIn: 5n, slippage: "0.01" };
 const tx = (call, changes = {}) => ({
@@ -15,7 +16,7 @@ const native = (changes, call = program().replace("786f", "xo")) => tx(call, { v
 const quote = (changes = {}) => ({
   from: "A", to: "B", amountIn: "5", amountOut: "1000", amountOutMin: "990", slippage: 0.01, transaction: token(), ...changes,
 });
-const check = (changes, asked = {}, trust = {}) => checkQuote({ ...ASKED, ...asked }, quote(changes), SENDER.address, trust);
+const check = (changes, asked = {}, trust = TRUST) => checkQuote({ ...ASKED, ...asked }, quote(changes), SENDER.address, trust);
 const refuses = (field, ...given) => assert.throws(() => check(...given), { name: "Mismatch", field }, field);
 
 test("a quote's transaction is what was asked for: tokens by ESDTTransfer, EGLD by value; unknown fields go no further", () => {
@@ -46,12 +47,23 @@ test("sender, receiver, contract, chain, gas and price are looked at", () => {
   refuses("receiver", { transaction: token({ receiver: RELAYER.address }) });
   refuses("receiver", { transaction: token({ receiver: "erd1" }) });
   refuses("contract", {}, {}, { contract: contractAddress(2) });
-  assert.ok(check({}, {}, { contract: CONTRACT }));
+  assert.ok(check({}, {}, { contract: "any" }));
   refuses("chainId", { transaction: token({ chainId: "D" }) });
   refuses("gasLimit", { transaction: token({ gasLimit: 600_000_001 }) });
   refuses("gasPrice", { transaction: token({ gasPrice: 900_000_000_000 }) });
   refuses("gasPrice", {}, { gasPrice: 1_000_000_001 });
   assert.ok(check({ transaction: token({ gasPrice: 900_000_000_000 }) }, { gasPrice: 900_000_000_000 }));
+});
+
+test("without a contract that was named it is the one of the transaction's chain, and none of a chain that is not known", () => {
+  refuses("contract", {}, {}, {});
+  for (const [chainID, receiver] of Object.entries(CONTRACTS)) {
+    const transaction = token({ receiver, chainID, chainId: chainID });
+    assert.equal(check({ transaction }, {}, {}).receiver, receiver);
+    refuses("contract", { transaction: { ...transaction, chainID: "T", chainId: "T" } }, {}, {});
+  }
+  refuses("contract", { transaction: token({ receiver: CONTRACTS[1], chainID: "D", chainId: "D" }) }, {}, {});
+  refuses("contract", { transaction: token({ chainID: "toString", chainId: "toString" }) }, {}, {});
 });
 
 test("tokens, input and least output are as asked, in the answer and in the call, to the last unit", () => {
@@ -79,7 +91,8 @@ test("a reverse quote pays what was asked for, and sells no more than the caller
   const reverse = { amountIn: undefined, amountOut: 1000n };
   assert.ok(check({}, { ...reverse, amountInMax: 5n }));
   refuses("amountIn", {}, { ...reverse, amountInMax: 4n });
-  refuses("amountOut", { amountOut: "999" }, reverse);
+  refuses("amountOut", { amountOut: "999" }, { ...reverse, amountInMax: 5n });
+  refuses("amountInMax", {}, reverse);
 });
 
 const batch = (payments, changes) => {
@@ -87,7 +100,7 @@ const batch = (payments, changes) => {
   return { amountOut: "1000", amountOutMin: "990", transaction: tx(call, { receiver: SENDER.address, ...changes }) };
 };
 const EGLD = `${Buffer.from("EGLD-000000").toString("hex")}@@07`;
-const many = (batches, trust, more) => {
+const many = (batches, trust = TRUST, more = {}) => {
   const inputs = [{ token: "A", amount: "5" }, { token: "EGLD", amount: 7n }, { token: "A", amount: "9" }];
   return checkMultiSwap({ inputs, to: "B", slippage: 0.01 }, { to: "B", slippage: 0.01, batches, ...more }, SENDER.address, trust);
 };
@@ -106,4 +119,5 @@ test("batches of a multi-swap pay each input once, and go to oneself for a contr
   refusesMany("amountOutMin", [{ ...batch(["41@@05"]), amountOutMin: "1" }]);
   refusesMany("chainID", [batch(["41@@05"]), batch([EGLD], { chainID: "D", chainId: "D" })]);
   refusesMany("to", [], {}, { to: "C" });
+  refusesMany("contract", [batch(["41@@05"])], {});
 });

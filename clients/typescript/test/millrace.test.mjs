@@ -25,7 +25,7 @@ beforeEach(async () => {
   };
   services = await new FakeHttp().start(({ path }) => answers[path] ?? { status: 404, body: { error: "not found" } });
   sockets = await new FakeSockets().start();
-  const options = { aggregator: services.url, relayer: services.url, socket: `${sockets.url}/ws`, ...PATIENCE };
+  const options = { aggregator: services.url, relayer: services.url, socket: `${sockets.url}/ws`, contract: CONTRACT, ...PATIENCE };
   millrace = new Millrace({ ...options, apiKey: "k" });
 });
 afterEach(async () => {
@@ -97,6 +97,7 @@ test("an aggregator that offers another transaction than was asked for gets no s
   await assert.rejects(pinned.swap({ ...ASKED, signer }), { name: "Mismatch", field: "contract" });
   await assert.rejects(millrace.swap({ ...ASKED, signer, amountOutMin: 991n }), { name: "Mismatch", field: "amountOutMin" });
   pinned.close();
+  assert.throws(() => new Millrace({ aggregator: "", relayer: "", socket: "", contract: "erd1" }), /address|bech32|characters/i);
 });
 
 test("without /v1/prepare the relayer's chain must be the quote's, and the relayer another than the sender", async () => {
@@ -106,7 +107,7 @@ test("without /v1/prepare the relayer's chain must be the quote's, and the relay
   answers["/v1/relayers"] = { body };
   await assert.rejects(millrace.swap({ ...ASKED, signer, nonce: 3 }), { name: "Mismatch", field: "chainID" });
   answers["/v1/relayers"] = { body: { ...body, chainId: "local" } };
-  const fresh = new Millrace({ aggregator: services.url, relayer: services.url, socket: sockets.url });
+  const fresh = new Millrace({ aggregator: services.url, relayer: services.url, socket: sockets.url, contract: CONTRACT });
   await assert.rejects(fresh.swap({ ...ASKED, signer, nonce: 3 }), { name: "Mismatch", field: "relayer" });
   fresh.close();
 });

@@ -36,6 +36,7 @@ PATHS_PER_INPUT = 2
 POOLS_PER_INPUT = 8
 HOPS = 4  # default of `maxHops`
 PLANNER_SECONDS = 1e-4  # per pool: a planner of 1 000 pools takes 0.06 s, and more beside quotes
+OUT_OF_TIME = "out_of_time"  # why an input is not sold
 MOVED = 1_000  # pools have moved for a transaction that pays less than before by more than one part in so many
 
 
@@ -105,6 +106,8 @@ class Sold(NamedTuple):
     order: Order
     sales: list[Sale]
     failures: list[Failure]
+    cut: bool
+    """Whether time was short: with more, more may be sold, or for more."""
 
 
 def make_order(request: BatchRequest, settings: AggregatorSettings, *, skipping: bool = True) -> Order:
@@ -201,9 +204,9 @@ def sell(
             groups[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
         else:
             given = group[0]
-            why = "zero_liquidity" if desk.has_time else "out_of_time"  # with time it would have been planned anew
+            why = "zero_liquidity" if desk.has_time else OUT_OF_TIME  # with time it would have been planned anew
             desk.fail(BatchItem(token=given.token, amount=str(given.amount)), given.amount, why)
-    return Sold(order, desk.sales, desk.failures)
+    return Sold(order, desk.sales, desk.failures, desk.cut)
 
 
 class _Desk:
@@ -216,6 +219,7 @@ class _Desk:
         self.given: list[_Given] = []
         self.sales: list[Sale] = []
         self.failures: list[Failure] = []
+        self.cut = False
         self._snapshot = snapshot
         self._planner = planner
         self._order = order
@@ -227,6 +231,7 @@ class _Desk:
         """Note an input that is not sold. Raises `ApiError` where none may be left out."""
         if not self._order.skipping:
             raise _REFUSALS[reason](item.token)
+        self.cut |= reason == OUT_OF_TIME
         self.failures.append(Failure(item, amount, reason))
 
     def take(self, item: BatchItem) -> None:
@@ -242,7 +247,7 @@ class _Desk:
         elif item.token == self._order.to:
             reason = "same_token"
         elif time.monotonic() > self._deadline:
-            reason = "out_of_time"
+            reason = OUT_OF_TIME
         if reason or amount is None:
             self.fail(item, amount, reason)
             return
@@ -287,7 +292,9 @@ class _Desk:
         done = self._run(group)
         alone = sum(given.alone for given in group)
         moved = self.sales and (done is None or (alone - _gross(done)) * MOVED > alone)
-        if moved and self.has_time:
+        has_time = not moved or self.has_time
+        self.cut |= not has_time
+        if moved and has_time:
             again = self._find_again(group)
             other = None if again is None else self._run(again)
             if again is not None and other is not None and (done is None or _gross(other) > _gross(done)):
@@ -374,6 +381,6 @@ _REFUSALS: dict[str, Callable[[str], ApiError]] = {
     "same_token": lambda token: ApiError(f"token_in {errors.shown(token)} is the output token"),
     "no_path": lambda _: errors.no_path(),
     "zero_liquidity": lambda token: errors.simulation_failed(f"{errors.shown(token)} cannot be sold"),
-    "out_of_time": lambda _: errors.busy(),
+    OUT_OF_TIME: lambda _: errors.busy(),
 }
 """What an input that cannot be sold is where none may be left out."""

@@ -56,6 +56,7 @@ class BatchResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name)
     batches: list[Batch]
     failed_tokens: list[FailedToken]
     snapshot: SnapshotInfo
+    search_cut: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class SwapRoute(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
@@ -101,6 +102,7 @@ class MultiSwapResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_n
     failed_tokens: list[FailedToken]
     batches: list[SwapBatch]
     snapshot: SnapshotInfo
+    search_cut: bool | msgspec.UnsetType = msgspec.UNSET
     inputs: list[BatchInput] | msgspec.UnsetType = msgspec.UNSET
     routes: list[SwapRoute] | msgspec.UnsetType = msgspec.UNSET
     tx_data: str | msgspec.UnsetType = msgspec.UNSET

@@ -48,6 +48,7 @@ def price_ladder(
                 rate=quote.rate,
                 price_impact=quote.price_impact,
                 optimality_gap=quote.optimality_gap,
+                search_cut=time.monotonic() > deadline,
             )
         )
     return LadderResponse(from_=request.token_in, to=request.token_out, steps=steps, snapshot=snapshot.info)

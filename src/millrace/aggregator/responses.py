@@ -167,6 +167,7 @@ class LadderStep(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name, om
     rate: float | None = None
     price_impact: float | None = None
     optimality_gap: float | None = None
+    search_cut: bool = False
     error: str | None = None
 
 

@@ -38,6 +38,7 @@ _SECTIONS: dict[str, dict[str, _Verb]] = {
     "Run services": {name: _Verb(f"services:{name}", text, extra) for name, (text, extra) in _SERVICES.items()},
     "Operate": {
         "doctor": _Verb("doctor:doctor", "What is wrong, and what to do about it.", "relayer"),
+        "ledger": _Verb("ledger:ledger", "Budgets of the relayer, and what is at risk for whom."),
         "policy": _Verb("policy:policy", "What the relayer pays for: look at it, change it.", "relayer"),
         "config": _Verb("config:config", "Every setting: value, source, type and meaning."),
         "completion": _Verb("completion:completion", "Completion for bash, zsh and fish."),

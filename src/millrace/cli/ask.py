@@ -48,17 +48,24 @@ def _option(name: str, variable: str, default: str, what: str) -> Callable[[F], 
 
 aggregator_option = _option("--aggregator", "MILLRACE_AGGREGATOR_URL", "http://127.0.0.1:8100", "Its address.")
 relayer_option = _option("--relayer", "MILLRACE_RELAYER_URL", "http://127.0.0.1:8201", "Its REST address.")
+operators_option = _option(
+    "--operators", "MILLRACE_RELAYER_OPERATORS_URL", "http://127.0.0.1:8202", "The relayer's port for operators."
+)
 relayer_ws_option = _option("--relayer-ws", "MILLRACE_RELAYER_WS_URL", "ws://127.0.0.1:8200/ws", "Its WebSocket.")
 
 
 def raw(base_url: str, path: str, query: Mapping[str, object]) -> bytes:
     """The body of an answer. Raises `Ended` where the service refuses or cannot be reached."""
     texts = {name: str(value) for name, value in query.items() if value is not None}
-    url = f"{base_url.rstrip('/')}{path}" + (f"?{urllib.parse.urlencode(texts)}" if texts else "")
+    return _body(base_url, f"{base_url.rstrip('/')}{path}" + (f"?{urllib.parse.urlencode(texts)}" if texts else ""))
+
+
+def _body(base_url: str, url: str, sent: bytes | None = None) -> bytes:
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise Ended(f"{base_url} is no address of a service: it begins with http:// or https://")
     try:
-        with urllib.request.urlopen(url, timeout=_SECONDS) as response:
+        request = urllib.request.Request(url, sent, {"Content-Type": "application/json"} if sent else {})
+        with urllib.request.urlopen(request, timeout=_SECONDS) as response:
             body: bytes = response.read(_MAX_BODY)
             return body
     except urllib.error.HTTPError as error:
@@ -72,6 +79,12 @@ def raw(base_url: str, path: str, query: Mapping[str, object]) -> bytes:
 def get(base_url: str, path: str, query: Mapping[str, object], kind: type[T]) -> T:
     """An answer as a value. Raises `Ended`."""
     return decoded(raw(base_url, path, query), kind, base_url)
+
+
+def posted(base_url: str, path: str, question: object, kind: type[T]) -> T:
+    """The same for a question that is sent as JSON. Raises `Ended`."""
+    body = _body(base_url, f"{base_url.rstrip('/')}{path}", msgspec.json.encode(question))
+    return decoded(body, kind, base_url)
 
 
 def decoded(body: bytes, kind: type[T], base_url: str) -> T:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from millrace.cli import complete
 from millrace.cli.ask import aggregator_option, decoded, raw
 from millrace.cli.shown import as_csv, console, number, table
 
@@ -23,7 +24,7 @@ def _with_formats(command: click.decorators.FC) -> click.decorators.FC:
 
 
 @click.command()
-@click.argument("search", default="")
+@click.argument("search", default="", shell_complete=complete.tokens)
 @_with_formats
 def tokens(search: str, limit: int, offset: int, as_json: bool, is_csv: bool, aggregator: str) -> None:
     """List tokens, those with most liquidity first.
@@ -68,8 +69,8 @@ def tokens(search: str, limit: int, offset: int, as_json: bool, is_csv: bool, ag
 
 
 @click.command("list")
-@click.option("--token", help="Those that hold this token.")
-@click.option("--exchange", help="Names, comma-separated.")
+@click.option("--token", help="Those that hold this token.", shell_complete=complete.tokens)
+@click.option("--exchange", help="Names, comma-separated.", shell_complete=complete.exchanges)
 @_with_formats
 def list_pools(
     token: str | None, exchange: str | None, limit: int, offset: int, as_json: bool, is_csv: bool, aggregator: str

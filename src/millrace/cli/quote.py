@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from millrace.cli.ask import Ended, aggregator_option, decoded, get, is_terminal, raw
+from millrace.cli import complete
+from millrace.cli.ask import aggregator_option, decoded, is_terminal, raw
+from millrace.cli.scales import decimals_told
 from millrace.cli.shown import as_csv, console, number, percent, table, to_units, units
 
 if TYPE_CHECKING:
@@ -28,8 +30,8 @@ _HEAD = (
 
 
 @click.command()
-@click.argument("from_token", metavar="FROM")
-@click.argument("to_token", metavar="TO")
+@click.argument("from_token", metavar="FROM", shell_complete=complete.tokens)
+@click.argument("to_token", metavar="TO", shell_complete=complete.tokens)
 @click.argument("amount")
 @click.option("--reverse", is_flag=True, help="AMOUNT is what TO has to pay.")
 @click.option("--units", "is_units", is_flag=True, help="AMOUNT is in smallest units.")
@@ -61,7 +63,7 @@ def quote(
     millrace quote USDC-c76f1f UTK-2f80e9 1000 --reverse
     millrace quote EGLD USDC-c76f1f 1.5 --watch --csv
     """
-    smallest = amount_of(aggregator, from_token, to_token, amount, reverse=reverse, is_units=is_units)
+    smallest = _amount(aggregator, from_token, to_token, amount, reverse=reverse, is_units=is_units)
     asked: dict[str, str | int | None] = {
         "from": from_token,
         "to": to_token,
@@ -91,19 +93,11 @@ def quote(
     console().print(table(("", ""), facts(answer)))
 
 
-def amount_of(aggregator: str, from_token: str, to_token: str, amount: str, *, reverse: bool, is_units: bool) -> int:
+def _amount(aggregator: str, from_token: str, to_token: str, text: str, *, reverse: bool, is_units: bool) -> int:
     """Smallest units of an amount as it was typed. Raises `Ended` for a pair that cannot be traded."""
     if is_units:
-        return to_units(amount, 0)
-    if from_token == to_token:
-        raise click.UsageError("of arbitrage give the amount in smallest units, with --units")
-    from millrace_client.quotes import PairConfig
-
-    pair = get(aggregator, "/api/v1/pair-config", {"from": from_token, "to": to_token}, PairConfig)
-    decimals = pair.decimals_out if reverse else pair.decimals_in
-    if not pair.supported or decimals is None:
-        raise Ended(f"{pair.error or 'this pair cannot be traded'}: `millrace tokens` lists what can be")
-    return to_units(amount, decimals)
+        return to_units(text, 0)
+    return to_units(text, decimals_told(aggregator, from_token, to_token)[reverse])
 
 
 def _row(answer: Quote) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from millrace.cli import complete
 from millrace.cli.ask import Ended, NotKnown, Unreached, is_terminal, relayer_option, relayer_ws_option
 from millrace.cli.shown import console, number, table
 
@@ -250,7 +251,7 @@ async def tx(relayer: Relayer, tx_hash: str, timeout: float) -> None:
 @click.option("--hub", default="ws://127.0.0.1:8300/hub/ws", show_default=True, help="The notifier's hub.")
 @click.option("--after", type=click.IntRange(min=0), help="Resume behind this sequence; 0 is the beginning.")
 @click.option("--address", default="", help="Only events of this address.")
-@click.option("--identifier", default="", help="Only events with this identifier.")
+@click.option("--identifier", default="", help="Only events with this identifier.", shell_complete=complete.identifiers)
 def events(hub: str, after: int | None, address: str, identifier: str) -> None:
     """Block events of a notifier, one line each: sequence, topic, bytes."""
     from typing import cast

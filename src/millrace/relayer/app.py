@@ -50,6 +50,7 @@ from millrace.relayer.rules.policy_file import PolicyFile
 from millrace.relayer.rules.stages import Relayers
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.signing.handle import SignerError, SigningProcess
+from millrace.relayer.standing import Ledger
 from millrace.relayer.statistics.history import History, flatten
 from millrace.relayer.statistics.history_store import Points, PostgresPoints, SqlitePoints
 from millrace.relayer.statistics.streams import Statistics
@@ -376,7 +377,8 @@ class Service:
         app.middlewares.append(rest.guard)
         app.add_routes(rest.routes())
         app.add_routes(self._wallets(rest).routes())
-        handlers = rest.operators(make_registry(self.measured()))
+        ledger = Ledger(self.keys, self.lifecycle, self.journal.path)
+        handlers = {**rest.operators(make_registry(self.measured())), "/ledger": ledger.get}
         self.http = http.HttpServer(app, doors=self.http_doors, origins=Origins(self.settings.allowed_origins))
         self._started.push_async_callback(self.http.stop)
         self._started.push_async_callback(self.gateway.stop)

@@ -6,6 +6,8 @@ import asyncio
 import time
 from typing import Any
 
+import aiohttp
+import msgspec
 from click.testing import CliRunner
 from relayer_support import GAS_PRICE, RELAYERS, start, submit, transfer, wallet
 
@@ -44,6 +46,38 @@ async def test_row_11_write_off(world: Any) -> None:
     assert await submit(world, transfer(ALICE)) == ["written off"] == await submit(world, transfer(ALICE), kind="sign")
     assert len(service.lifecycle.inflight) == 0 == ledger.at_risk(key), "what is refused takes nothing"
     assert service.journal.write_offs() == [], "it is taken once"
+
+
+async def test_the_ledger_tells_budgets_and_risks(world: Any) -> None:
+    """What is at risk shows at its key, its user and nowhere else, as `millrace ledger` shows."""
+    await start(world)
+    assert await submit(world, transfer(ALICE), kind="sign") == ["ok"]
+    await world.service.journal.flush()
+    fee = 100_000 * GAS_PRICE
+    operators = ["--operators", world.operators]
+    shown = await asyncio.to_thread(CliRunner().invoke, cli.main, ["ledger", "--json", *operators])
+    told = msgspec.json.decode(shown.stdout)
+    key = next(key for key in told["keys"] if key["shard"] == 1)
+    assert (key["address"], key["atRisk"], key["spentMinute"]) == (
+        address.encode(RELAYERS[1].public),
+        str(fee),
+        str(fee),
+    )
+    assert [other["atRisk"] for other in told["keys"] if other is not key] == ["0", "0"]
+    user = {"address": address.encode(ALICE.public), "atRisk": str(fee), "transactions": 1, "spentHour": str(fee)}
+    assert told["usersKnown"] == 1 and user.items() <= told["users"][0].items()
+    listed = await asyncio.to_thread(CliRunner().invoke, cli.main, ["ledger", "users", "--csv", *operators])
+    assert listed.stdout.splitlines()[1].startswith(f"{user['address']},{fee},1,")
+    tables = await asyncio.to_thread(CliRunner().invoke, cli.main, ["ledger", *operators])
+    assert tables.exit_code == 0 and "0.0001" in tables.stdout and "People: none" in tables.stdout
+    wrong = await asyncio.to_thread(CliRunner().invoke, cli.main, ["ledger", "--csv", *operators])
+    assert wrong.exit_code == 2 and "--csv is of one WHAT" in wrong.stderr
+    async with aiohttp.ClientSession() as http:
+        for limit in ("0", "10001", "-1", "x", "\u0661", "9" * 40):
+            async with http.get(f"{world.operators}/ledger", params={"limit": limit}) as response:
+                assert response.status == 400 and "invalid limit" in (await response.json())["error"]
+        async with http.get(f"{world.http}/ledger") as response:
+            assert response.status == 404, "not where clients ask"
 
 
 async def test_row_11_write_off_is_one_step(world: Any) -> None:

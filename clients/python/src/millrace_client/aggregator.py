@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Self
 
+from millrace_client import address
 from millrace_client.errors import ClientError, Refused, Unreachable
 from millrace_client.http import Http, Patience, answer, without_none
 from millrace_client.mailbox import Mailbox, Policy, Subscription
@@ -24,7 +25,7 @@ from millrace_client.quotes import (
     Quote,
     Tokens,
 )
-from millrace_client.swap_checks import checked_multi_swap, checked_quote
+from millrace_client.swap_checks import ANY_CONTRACT, Bounds, checked_multi_swap, checked_quote
 
 _SILENCE = 45.0  # seconds: the service sends a sign of life every 15
 _STREAM_PAUSES = Patience(tries=1_000_000, seconds=float("inf"))  # a stream goes on until it is closed
@@ -34,7 +35,8 @@ Option = str | int | float | Decimal | bool | Sequence[str] | None
 class Aggregator:
     """Asks for quotes. `options` of a question are the service's further parameters by their names on the wire.
 
-    Transactions in answers are compared with the question, see `Mismatch`; with `contract` they call no other one.
+    Transactions in answers are compared with the question, see `Mismatch`. They call the contract that is known on
+    their chain, or the one that `contract` names; "any" takes the service's word for it.
     """
 
     def __init__(
@@ -46,6 +48,8 @@ class Aggregator:
         headers: Mapping[str, str] | None = None,
         contract: str | None = None,
     ) -> None:
+        if contract is not None and contract != ANY_CONTRACT:
+            address.decode(contract)  # a typing error is told now, and not when money waits
         self._contract = contract
         self._http = Http(url, timeout, patience or Patience(), headers or {})
 
@@ -68,15 +72,19 @@ class Aggregator:
         amount_out: int | None = None,
         slippage: str | Decimal | float | None = None,
         sender: str | None = None,
+        amount_in_max: int | None = None,
+        amount_out_min: int | None = None,
         **options: Option,
     ) -> Quote:
         """The best swap of `amount_in`, or the cheapest for `amount_out` (smallest units).
 
         With `sender` the answer holds a transaction. The same token twice looks for arbitrage. Raises `Refused`, and
-        `Mismatch` for a transaction that does something else.
+        `Mismatch` for a transaction that does something else, or that sells more than `amount_in_max` or promises
+        less than `amount_out_min`.
         """
         asked = _question(from_token, to_token, amount_in, amount_out, slippage, sender, options)
-        return self._checked(await self._http.get("/api/v1/quote", Quote, asked), asked)
+        bounds = Bounds(amount_in_max, amount_out_min)
+        return self._checked(await self._http.get("/api/v1/quote", Quote, asked), asked, bounds)
 
     async def stream(
         self,
@@ -87,6 +95,8 @@ class Aggregator:
         amount_out: int | None = None,
         slippage: str | Decimal | float | None = None,
         sender: str | None = None,
+        amount_in_max: int | None = None,
+        amount_out_min: int | None = None,
         size: int = 16,
         policy: Policy = "latest",
         **options: Option,
@@ -97,7 +107,7 @@ class Aggregator:
         """
         asked = _question(from_token, to_token, amount_in, amount_out, slippage, sender, options)
         mailbox: Mailbox[Quote | Refused] = Mailbox("quote stream", size, policy)
-        reading = asyncio.create_task(self._read(asked, mailbox))
+        reading = asyncio.create_task(self._read(asked, Bounds(amount_in_max, amount_out_min), mailbox))
 
         async def leave() -> None:
             reading.cancel()
@@ -166,7 +176,7 @@ class Aggregator:
         """How the service is."""
         return await self._http.get("/health", AggregatorHealth)
 
-    async def _read(self, asked: Mapping[str, Any], mailbox: Mailbox[Quote | Refused]) -> None:
+    async def _read(self, asked: Mapping[str, Any], bounds: Bounds, mailbox: Mailbox[Quote | Refused]) -> None:
         """Read the stream into the mailbox, and connect again whenever it ends."""
         tried, since = 0, time.time()
         url = self._http.base_url + "/api/v1/quote/stream"
@@ -179,7 +189,7 @@ class Aggregator:
                             Missed(topic="quote stream", why="connection lost", since=since, until=time.time())
                         )
                     tried, since = 0, time.time()
-                    mailbox.put(self._event(name, data, url, asked))
+                    mailbox.put(self._event(name, data, url, asked, bounds))
             except Refused as refused:
                 if refused.status not in (429, 503):
                     mailbox.end(refused)
@@ -193,12 +203,12 @@ class Aggregator:
             await asyncio.sleep(_STREAM_PAUSES.pause(min(tried, 8), asked_for, 0.0) or 5.0)
             tried += 1
 
-    def _event(self, name: str, data: bytes, url: str, asked: Mapping[str, Any]) -> Quote | Refused:
+    def _event(self, name: str, data: bytes, url: str, asked: Mapping[str, Any], bounds: Bounds) -> Quote | Refused:
         if name == "error":
             return Refused(str(answer(data, dict[str, object], url).get("error", "")))
-        return self._checked(answer(data, Quote, url), asked)
+        return self._checked(answer(data, Quote, url), asked, bounds)
 
-    def _checked(self, quote: Quote, asked: Mapping[str, Any]) -> Quote:
+    def _checked(self, quote: Quote, asked: Mapping[str, Any], bounds: Bounds) -> Quote:
         return checked_quote(
             quote,
             sender=asked["sender"],
@@ -208,6 +218,7 @@ class Aggregator:
             amount_out=asked["amountOut"],
             slippage=asked["slippage"],
             contract=self._contract,
+            bounds=bounds,
         )
 
 

@@ -24,7 +24,8 @@ LOCAL_AGGREGATOR, LOCAL_RELAYER, LOCAL_WS = "http://127.0.0.1:8100", "http://127
 class Millrace:
     """Both services; `aggregator` and `relayer` are their whole clients. Use it as an async context manager.
 
-    What they give to sign is compared with what was asked, see `Mismatch`; with `contract` no other one is called.
+    What they give to sign is compared with what was asked, see `Mismatch`. Swaps call the contract that is known on
+    their chain, or the one that `contract` names; "any" takes the aggregator's word for it.
     """
 
     def __init__(
@@ -76,10 +77,19 @@ class Millrace:
         amount_out: int | None = None,
         slippage: str | float | None = None,
         sender: str | None = None,
+        amount_in_max: int | None = None,
+        amount_out_min: int | None = None,
     ) -> Quote:
         """A quote, see `Aggregator.quote`; name the `sender` of a swap that is to be made."""
         return await self.aggregator.quote(
-            from_token, to_token, amount_in=amount_in, amount_out=amount_out, slippage=slippage, sender=sender
+            from_token,
+            to_token,
+            amount_in=amount_in,
+            amount_out=amount_out,
+            slippage=slippage,
+            sender=sender,
+            amount_in_max=amount_in_max,
+            amount_out_min=amount_out_min,
         )
 
     async def swap(self, quote: Quote, wallet: Signer, guardian: Signer | None = None) -> Handle:

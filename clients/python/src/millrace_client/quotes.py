@@ -95,6 +95,8 @@ class Quote(_Value, frozen=True):
     """No route in the snapshot could pay more than `amount_out / (1 - gap)`; None: not known."""
     snapshot: Snapshot | None = None
     ignored_parameters: list[str] = []
+    search_cut: bool = False
+    """The search was cut short: with more time there may be a better route."""
     profit: int | None = None
     """Arbitrage: what is gained."""
     profit_short: float | None = None
@@ -124,6 +126,8 @@ class LadderStep(_Value, frozen=True):
     rate: float | None = None
     price_impact: float | None = None
     optimality_gap: float | None = None
+    search_cut: bool = False
+    """The search was cut short: with more time there may be a better route."""
     error: str | None = None
 
 
@@ -184,6 +188,8 @@ class BatchQuote(_Value, frozen=True):
     batches: list[Batch]
     failed_tokens: list[FailedToken]
     snapshot: Snapshot
+    search_cut: bool = False
+    """The search was cut short: with more time more may be sold, or for more."""
 
 
 class SwapRoute(_Value, frozen=True):
@@ -228,6 +234,8 @@ class MultiSwap(_Value, frozen=True):
     failed_tokens: list[FailedToken]
     batches: list[SwapBatch]
     snapshot: Snapshot
+    search_cut: bool = False
+    """The search was cut short: with more time more may be sold, or for more."""
 
 
 class Token(_Value, frozen=True):

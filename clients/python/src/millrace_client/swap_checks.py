@@ -1,6 +1,6 @@
-"""What an aggregator gives to sign is compared with what was asked: it spends that, on a contract, for enough.
+"""What an aggregator gives to sign is compared with what was asked: it spends that, on the known contract, for enough.
 
-The call itself is the aggregator's business, but for its endpoint `xo`, whose least output and output token are read.
+The call's route is the aggregator's business; its endpoint `xo`, its least output and its output token are read.
 """
 
 from __future__ import annotations
@@ -18,14 +18,31 @@ from millrace_client.transaction import Transaction
 
 MOST_UNASKED_SLIPPAGE = Decimal("0.05")
 """Where no slippage was asked for the service's own holds, 1 % by default; one above this has to be asked for."""
+ANY_CONTRACT = "any"
+"""In place of a contract's address: whichever contract the aggregator names is paid and called. It is trusted, then."""
+_MAINNET = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
+CONTRACTS = {
+    "1": _MAINNET,
+    "D": "erd1qqqqqqqqqqqqqpgqgvg27qrmtqslcn9jfrpsyw8j8r5e5lrjah0stwuckk",
+    "local": _MAINNET,
+}
+"""The aggregator contract (`rs-aggregator`) of each chain by its id; the local chain has it where mainnet has it."""
 _ROUNDED = Decimal("1e-9")  # what a fraction may have lost on its way through a float
 _NATIVE, _NATIVE_IN_TRANSFERS = "EGLD", "EGLD-000000"
 _ENDPOINT, _EGLD_INDEX = "xo", 254  # of the aggregator contract, docs/pools.md
 _CONTRACT_PREFIX = bytes(8)  # contracts' addresses begin so, and nobody has a key to one
-_NO_CALLS = frozenset({"ESDTNFTTransfer", "MultiESDTNFTTransfer", "ChangeOwnerAddress", "upgradeContract"})
-"""Functions of the protocol that take something from their sender and are no call of a contract."""
 
 Slippage = str | Decimal | float | None
+
+
+class Bounds(NamedTuple):
+    """What a swap must keep, whatever its quote says."""
+
+    amount_in_max: int | None = None
+    amount_out_min: int | None = None
+
+
+_UNBOUND = Bounds()
 
 
 class _Spent(NamedTuple):
@@ -47,10 +64,12 @@ def checked_quote(
     amount_out: int | None,
     slippage: Slippage,
     contract: str | None,
+    bounds: Bounds = _UNBOUND,
 ) -> Quote:
     """The quote, with what it left out of the question, if its transaction may be signed. Raises `Mismatch`.
 
     A quote without a transaction is given as it is. Without `slippage` its own holds, up to `MOST_UNASKED_SLIPPAGE`.
+    Without `contract` it is the one of its chain, see `CONTRACTS`.
     """
     if answer.transaction is None:
         return answer
@@ -64,9 +83,11 @@ def checked_quote(
     _require_token("to", whole.to, to_token)
     if whole.amount_in is None or amount_in not in (None, whole.amount_in):
         raise Mismatch("aggregator", "amountIn", whole.amount_in, amount_in or "a number")
+    if bounds.amount_in_max is not None and whole.amount_in > bounds.amount_in_max:
+        raise Mismatch("aggregator", "amountIn", whole.amount_in, f"at most {bounds.amount_in_max}")
     if whole.amount_out is None or whole.amount_out < (amount_out or 0):
         raise Mismatch("aggregator", "amountOut", whole.amount_out, f"at least {amount_out or 0}")
-    least = _least(whole.amount_out, slippage, whole.slippage)
+    least = max(_least(whole.amount_out, slippage, whole.slippage), bounds.amount_out_min or 0)
     if whole.amount_out_min < least:
         raise Mismatch("aggregator", "amountOutMin", whole.amount_out_min, f"at least {least}")
     _require_spends(
@@ -115,7 +136,7 @@ def _require_spends(
     least: int,
     contract: str | None,
 ) -> None:
-    """Raise `Mismatch` unless a transaction pays exactly what is sold, to a contract that must pay `least` for it."""
+    """Raise `Mismatch` unless a transaction pays exactly what is sold, to the contract, which must pay `least`."""
     if sender is not None and tx.sender != sender:
         raise Mismatch("aggregator", "transaction.sender", tx.sender, sender)
     spent = _spent(tx)
@@ -123,14 +144,24 @@ def _require_spends(
     if sorted(spent.payments) != sorted(payments):
         field = "value" if any(token == _NATIVE_IN_TRANSFERS for token, *_ in spent.payments + payments) else "data"
         raise Mismatch("aggregator", f"transaction.{field}", _words(spent.payments), f"payment of {_words(payments)}")
-    if contract is not None and spent.contract != contract:
-        raise Mismatch("aggregator", "transaction.receiver", spent.contract, contract)
-    if not address.decode(spent.contract).startswith(_CONTRACT_PREFIX):
-        raise Mismatch("aggregator", "transaction.receiver", spent.contract, "a contract")
-    if not spent.function or spent.function in _NO_CALLS:
-        raise Mismatch("aggregator", "transaction.data", spent.function or "no call", "a call of a contract")
-    if spent.function == _ENDPOINT:
-        _require_pays(spent.arguments, to_token, least)
+    _require_contract(spent.contract, contract, tx.chain_id)
+    if spent.function != _ENDPOINT:  # other functions promise nothing, or take what the wallet owns
+        raise Mismatch("aggregator", "transaction.data", spent.function or "no call", f"a call of {_ENDPOINT}")
+    _require_pays(spent.arguments, to_token, least)
+
+
+def _require_contract(told: str, named: str | None, chain_id: str) -> None:
+    """Raise `Mismatch` for another contract than the one that was named, or that is known on the chain."""
+    if not address.decode(told).startswith(_CONTRACT_PREFIX):
+        raise Mismatch("aggregator", "transaction.receiver", told, "a contract")
+    if named == ANY_CONTRACT:
+        return
+    wanted = named or CONTRACTS.get(chain_id)
+    if wanted is None:
+        known = f"one that is known on chain {chain_id!r}, where none is: name it (contract), or {ANY_CONTRACT!r}"
+        raise Mismatch("aggregator", "transaction.receiver", told, known)
+    if told != wanted:
+        raise Mismatch("aggregator", "transaction.receiver", told, wanted)
 
 
 def _require_pays(arguments: list[bytes], to_token: str, least: int) -> None:

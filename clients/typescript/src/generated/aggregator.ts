@@ -708,6 +708,12 @@ export interface components {
              */
             optimalityGap?: number | null;
             /**
+             * @description True: the search was cut short, with more time there may be a better route. Else left out.
+             * @default false
+             * @example true
+             */
+            searchCut?: boolean;
+            /**
              * @description What is wrong; clients match a part of the text.
              * @default null
              * @example unknown token_in 'INVALID-123456'
@@ -793,6 +799,11 @@ export interface components {
             failedTokens: components["schemas"]["FailedToken"][];
             /** @description The market state that the answer is of. */
             snapshot: components["schemas"]["SnapshotInfo"];
+            /**
+             * @description True: the search was cut short, with more time there may be a better route. Else left out.
+             * @example true
+             */
+            searchCut?: boolean;
         };
         /**
          * Batch
@@ -1005,6 +1016,11 @@ export interface components {
             batches: components["schemas"]["SwapBatch"][];
             /** @description The market state that the answer is of. */
             snapshot: components["schemas"]["SnapshotInfo"];
+            /**
+             * @description True: the search was cut short, with more time there may be a better route. Else left out.
+             * @example true
+             */
+            searchCut?: boolean;
             /** @description Tokens to sell, each with its amount. */
             inputs?: components["schemas"]["BatchInput"][];
             /** @description What each input becomes, in the order of `inputs`. */

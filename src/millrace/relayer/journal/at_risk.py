@@ -16,6 +16,8 @@ from millrace.chain import address
 from millrace.relayer.journal import submissions
 from millrace.relayer.journal.submissions import SIGNED, STATE, Record
 
+_OPEN = f"FROM {SIGNED} WHERE relayer IS NOT NULL AND state IN ('journalled', 'signed', 'expired')"
+
 
 class AtRiskError(Exception):
     """The journal cannot be used, or holds nothing like that; the text says what."""
@@ -42,13 +44,31 @@ def open_fees(journal: Path) -> list[OpenFee]:
     now = time.time_ns() // 1_000_000
     with _journal(journal, "ro") as connection:
         rows = connection.execute(
-            f"SELECT client_hash, sender, nonce, kind, {STATE}, fee, created_ms, ip FROM {SIGNED} "
-            "WHERE relayer IS NOT NULL AND state IN ('journalled', 'signed', 'expired') ORDER BY created_ms"
+            f"SELECT client_hash, sender, nonce, kind, {STATE}, fee, created_ms, ip {_OPEN} ORDER BY created_ms"
         ).fetchall()
     return [
         OpenFee(client.hex(), address.encode(sender), nonce, kind, state, int(fee), (now - created) // 1000, ip)
         for client, sender, nonce, kind, state, fee, created, ip in rows
     ]
+
+
+class AtRisk(NamedTuple):
+    """What one sender may still cost: transactions, the most they cost, age of the oldest."""
+
+    transactions: int
+    fee: int
+    oldest_seconds: int
+
+
+def by_sender(journal: Path) -> dict[bytes, AtRisk]:
+    """The same of each sender (public key), without its single transactions. Raises `AtRiskError`."""
+    now, found = time.time_ns() // 1_000_000, dict[bytes, AtRisk]()
+    with _journal(journal, "ro") as connection:
+        # Summed here: amounts are beyond what SQLite can add.
+        for sender, fee, created in connection.execute(f"SELECT sender, fee, created_ms {_OPEN}"):
+            count, sum_, oldest = found.get(sender, (0, 0, 0))
+            found[sender] = AtRisk(count + 1, sum_ + int(fee), max(oldest, (now - created) // 1000))
+    return found
 
 
 def ask_write_off(journal: Path, client_hash: str) -> None:

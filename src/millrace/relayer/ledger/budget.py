@@ -7,7 +7,9 @@ since open and recent reservations are replayed from the audit log.
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 import msgspec
@@ -111,6 +113,17 @@ class Reservation(msgspec.Struct, eq=False, gc=False):
     is_open: bool = True
 
 
+class Standing(msgspec.Struct, frozen=True, gc=False):
+    """What a key, or a person of their own budget, has used of each pool by now."""
+
+    spent_minute: int
+    spent_hour: int
+    spent_day: int
+    at_risk: int
+    at_risk_sign_only: int
+    lost_hour: int
+
+
 class Undecided(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The fee of a transaction that ran, until it is known whether it failed."""
 
@@ -129,6 +142,9 @@ class _Table(Generic[K]):
 
     def __len__(self) -> int:
         return len(self._quotas)
+
+    def __reversed__(self) -> Iterator[K]:
+        return reversed(self._quotas)
 
     def find(self, name: K) -> _Quota:
         """The quota of this name, or a new one, which is not remembered yet."""
@@ -267,6 +283,22 @@ class Budgets:
         """What failing transactions cost the key in the last hour."""
         return self._key(key).losses.sum(now)
 
+    def standing(self, key: bytes, now: float) -> Standing:
+        """What the key has used of its budget."""
+        return _standing(self._key(key), now)
+
+    def standing_of_person(self, name: str, now: float) -> Standing:
+        """What a person known by an API key has used of theirs."""
+        return _standing(self._shares.find((b"", name)), now)
+
+    def spent_by(self, sender: bytes, now: float) -> int:
+        """What a sender had sponsored in the last hour."""
+        return self._senders.find(sender).window.sum(now)
+
+    def senders_of_late(self, most: int) -> list[bytes]:
+        """The senders that were granted something last, newest first."""
+        return list(itertools.islice(reversed(self._senders), most))
+
     # ---- insides
 
     def _key(self, key: bytes) -> _KeyAccount:
@@ -344,6 +376,11 @@ class Budgets:
             if share is not None:
                 share.close(charge, actual, now, reservation.sign_only)
         charge.amount = actual
+
+
+def _standing(account: _KeyAccount | Share, now: float) -> Standing:
+    minute, hour, day = (window.sum(now) for window in account.windows)
+    return Standing(minute, hour, day, account.at_risk, account.at_risk_sign_only, account.losses.sum(now))
 
 
 def _undecided(account: _KeyAccount, fee: int, now: float, share: Share | None = None) -> Undecided:

@@ -93,6 +93,11 @@ class Programmes:
         account = self._accounts.get(name)
         return max(0, programme.budget - (0 if account is None else account.spent))
 
+    def spent(self, name: str) -> int:
+        """What a programme has paid, and the worst case of what may still run."""
+        account = self._accounts.get(name)
+        return 0 if account is None else account.spent
+
     def users(self, name: str) -> int:
         """How many senders a programme has paid for."""
         account = self._accounts.get(name)
