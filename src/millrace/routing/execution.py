@@ -7,13 +7,13 @@ elsewhere, and `all` for the last use of every token, so that no dust stays behi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import MILLION
 from millrace.dex.pool import Pool, PoolError
+from millrace.routing.outlets import NONE, Outlets
 from millrace.routing.plan import Execution, Fill, Leg, PlanError, Rows
 from millrace.routing.venue import Trade, least_output
 
@@ -79,17 +79,18 @@ def execute(
     token_out: str,
     amount_in: int,
     whole: float | None = None,
+    outlets: Outlets = NONE,
 ) -> Walked:
     """Execute a flow; trades too thin for integers are dropped. Raises `PlanError` when nothing is left.
 
     `flows` are the trades' inputs in any unit per token; `whole` is the flow that stands for all of
-    `amount_in`, for cycles, which may keep a part of it.
+    `amount_in`, for cycles, which may keep a part of it. `outlets` are those of the market.
     """
     kept, parts = list(trades), list(flows)
     while kept:
         modes, values = _modes(kept, parts, token_in, amount_in, whole)
         try:
-            return _run(kept, modes, values, token_in, token_out, amount_in)
+            return _run(kept, modes, values, token_in, token_out, amount_in, outlets)
         except Refused as refused:
             for k in reversed(refused.few(len(kept))):
                 del kept[k], parts[k]
@@ -134,10 +135,11 @@ def _run(
     token_in: str,
     token_out: str,
     amount_in: int,
+    outlets: Outlets,
 ) -> Walked:
     """Walk the trades. Raises `Refused` for those whose input or output is nothing."""
     balances = {token_in: amount_in}
-    uses = repeated([trade.pool.id for trade in trades])
+    uses = outlets.used([trade.pool.id for trade in trades])
     touched: dict[str, Pool] = {}
     sold: list[int] = []
     bought: list[int] = []
@@ -157,7 +159,7 @@ def _run(
         if not 0 < amount <= have:
             paid = 0
         elif uses and trade.pool.id in uses:
-            paid = _swap(touched, uses, trade, amount)
+            paid = _swap(touched, uses, trade, amount, outlets)
         else:
             paid = trade.pays(amount)
         sold.append(amount)
@@ -175,8 +177,8 @@ def _run(
     return Walked(amount_in, amount_out, trades, modes, values, sold, bought)
 
 
-def _swap(touched: dict[str, Pool], uses: dict[str, int], trade: Trade, amount: int) -> int:
-    """Output of a pool that the plan uses more than once; 0 where it refuses. `uses` are those still to come."""
+def _swap(touched: dict[str, Pool], uses: dict[str, int], trade: Trade, amount: int, outlets: Outlets) -> int:
+    """Output of a pool that the plan meets more than once; 0 where it refuses. `uses` are those still to come."""
     name = trade.pool.id
     pool = touched.get(name)
     uses[name] -= 1
@@ -184,6 +186,8 @@ def _swap(touched: dict[str, Pool], uses: dict[str, int], trade: Trade, amount: 
         if uses[name]:
             swap = (pool or trade.pool).swap(trade.i, trade.j, amount)
             paid, touched[name] = swap.amount_out, swap.pool
+            if swap.slices and not outlets.sell(swap.slices, touched):
+                return 0
         else:  # how the last trade leaves it is nobody's business
             paid = (pool or trade.pool).amount_out(trade.i, trade.j, amount)
     except PoolError:
@@ -191,15 +195,13 @@ def _swap(touched: dict[str, Pool], uses: dict[str, int], trade: Trade, amount: 
     return paid if paid >= least_output(trade.pool) else 0
 
 
-def repeated(names: Sequence[str]) -> dict[str, int]:
-    """How often those names occur that occur more than once."""
-    if len(set(names)) == len(names):
-        return {}
-    return {name: count for name, count in Counter(names).items() if count > 1}
-
-
 def execute_paths(
-    paths: Sequence[Sequence[Trade]], flows: Sequence[float], token_in: str, token_out: str, amount_in: int
+    paths: Sequence[Sequence[Trade]],
+    flows: Sequence[float],
+    token_in: str,
+    token_out: str,
+    amount_in: int,
+    outlets: Outlets = NONE,
 ) -> Walked:
     """Execute paths one after the other; `flows` are the parts of the input they take. Raises `PlanError`.
 
@@ -224,7 +226,7 @@ def execute_paths(
         if not keep_rest:
             modes[starts[-1]], values[starts[-1]] = contract.ALL, 0
         try:
-            return _run(trades, modes, values, token_in, token_out, amount_in)
+            return _run(trades, modes, values, token_in, token_out, amount_in, outlets)
         except Refused as refused:
             del kept[sum(start <= refused.args[0][0] for start in starts) - 1]
     raise PlanError("no path can execute this amount")

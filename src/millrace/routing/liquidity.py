@@ -120,7 +120,7 @@ class Desk(NamedTuple):
 
     def _begin(self, token_in: str, amount: int, before: Pool | None) -> tuple[Walker, dict[str, int], Limits]:
         """The vault after a withdrawal, if there is one, what it has to sell, and the limits left."""
-        vault, table = Walker(token_in, amount), self.router.table
+        vault, table = Walker(token_in, amount, self.router.outlets), self.router.table
         if before is not None:
             vault.withdraw(before)
         limits = self.limits if before is None else self.limits.less(table.planned(table.withdrawal(before)))
@@ -306,7 +306,7 @@ def sell_everything(router: Router, pool: Pool | None, token: str, amount: int, 
     Every amount is relative to what the vault then holds, so the legs can follow others in one call.
     """
     desk = Desk(router, limits, limits, "greedy")
-    vault = Walker(token, amount)
+    vault = Walker(token, amount, router.outlets)
     if pool is None:
         return desk.sell(vault, {token: amount}, sink, limits)
     vault.withdraw(pool)

@@ -224,7 +224,7 @@ class Planner:
 
         def walk(legs: list[AnyLeg], amount: int) -> Execution | None:
             try:
-                return Walker.replay(legs, token_in, amount).done(token_out)
+                return Walker.replay(legs, token_in, amount, self.router.outlets).done(token_out)
             except PlanError:
                 return None
 

@@ -30,6 +30,7 @@ from millrace.routing.limits import costs_of, path_hops
 from millrace.routing.lpedges import lp_edges
 from millrace.routing.mispricing import Algorithm as Algorithm
 from millrace.routing.mispricing import Mispricing
+from millrace.routing.outlets import find_outlets
 from millrace.routing.plan import Execution, PlanError
 from millrace.routing.shares import WHOLE, Room
 from millrace.routing.spot import SpotGraph, scale_of
@@ -107,7 +108,9 @@ class Router(SpotGraph):
         pause()
         self._dust = Dust(dust, index, self._graph.scale)
         pause()
-        self._tables = make_tables(self._graph, self._trades, pause)
+        self.outlets = find_outlets(chosen, market)
+        """What swaps do to other pools."""
+        self._tables = make_tables(self._graph, self._trades, self.outlets, pause)
         pause()
         self._prices: CyclePrices | None = None
         self._scratch()
@@ -121,6 +124,7 @@ class Router(SpotGraph):
             partial(scale_of, self._graph, self.index),
             FlowWalker(self._tables),
             self.table,
+            self.outlets,
             has_liquidity=self.has_liquidity,
         )
         self._mispricing = self._make_mispricing() if self._far else None
