@@ -100,9 +100,9 @@ async def test_row_5_value_beyond_the_balance(world: Any) -> None:
     assert await submit(world, transfer(ALICE, value=6), transfer(ALICE, 1, value=6)) == ["ok", "insufficient balance"]
 
 
-async def fail(world: Any, chain: Chain, *txs: Any) -> list[str]:
+async def fail(world: Any, chain: Chain, *txs: Any, ip: str = "ip") -> list[str]:
     """Submit transactions, and have a final block say that each accepted one failed in its contract."""
-    answers = await submit(world, *txs)
+    answers = await submit(world, *txs, ip=ip)
     whole = [entry_of(world, tx).tx for tx, answer in zip(txs, answers, strict=True) if answer == "ok"]
     chain.final(whole, failing={chain_hash(tx): "no" for tx in whole})
     return answers
@@ -236,6 +236,23 @@ async def test_row_6_a_contract_that_behaves_while_it_is_simulated(world: Any) -
     assert await fail(world, chain, transfer(ALICE, 2)) == ["ok"]
     world.api.set(ALICE.public, 3, 10**18)
     assert await submit(world, transfer(ALICE, 3)) == ["sender throttled"]
+
+
+async def test_row_6_who_fools_a_simulation_is_not_believed_others_are(world: Any) -> None:
+    """After a simulation that was wrong those of its sender and its client are not believed; everybody else's are."""
+    rules = "[quotas]\ncall_sample = 4\ncall_failure_percent = 75\nfailures = 100"
+    await start(world, rules, simulate=True)
+    contract = bytes(8) + b"\5\0" + b"c" * 20 + b"\0\1"
+    chain = Chain(world, 1)
+
+    def call_by(number: int, nonce: int = 0) -> Any:
+        return transfer(wallet(1, number), nonce, receiver=contract, data=b"swap", gas_limit=300_000)
+
+    assert await fail(world, chain, *(call_by(number) for number in range(4))) == ["ok"] * 4
+    assert await fail(world, chain, call_by(5), ip="stranger") == ["ok"], "a simulation let it in"
+    world.api.set(wallet(1, 5).public, 1, 10**18)
+    assert await submit(world, call_by(5, 1), call_by(6), ip="stranger") == ["call throttled"] * 2
+    assert await submit(world, call_by(5, 1), call_by(7), ip="another") == ["call throttled", "ok"]
 
 
 async def test_row_6_reputations_and_losses_survive_a_restart(world: Any) -> None:

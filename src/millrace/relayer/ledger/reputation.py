@@ -15,7 +15,7 @@ UNPROVEN = "\x00"
 SLOTS = 12
 """The calls of an hour are counted in slots of five minutes."""
 FOOLED_SECONDS = 300.0
-"""So long no simulation of a function is believed after one whose transaction failed all the same."""
+"""So long no simulation of a sender's, or a client's, is believed after one whose transaction failed all the same."""
 
 
 class _Counts:
@@ -52,10 +52,11 @@ class Reputation:
         """Functions that have succeeded: any other name may be invented."""
         self.would_run: Callable[[bytes], bool] = lambda client_hash: False
         """Whether a simulation found, a moment ago, that the transaction with this client hash succeeds."""
-        self._vouched: OrderedDict[bytes, None] = OrderedDict()
-        """Client hashes of what simulations let in."""
-        self._fooled: OrderedDict[bytes, float] = OrderedDict()
-        """Senders and functions whose simulations are not believed until this time."""
+        self._vouched: OrderedDict[bytes, str] = OrderedDict()
+        """Client hashes of what simulations let in, and which client asked."""
+        self._fooled: OrderedDict[bytes | str, float] = OrderedDict()
+        """Senders and clients whose simulations are not believed until this time. What they called says nothing of
+        others who call it: anybody could see to it that nobody's simulation of a contract is believed."""
 
     def learn(
         self,
@@ -67,8 +68,7 @@ class Reputation:
         client_hash: bytes = b"",
     ) -> None:
         """A sponsored transaction of `sender` ended; a success clears its name."""
-        was_vouched = client_hash in self._vouched
-        self._vouched.pop(client_hash, None)
+        client = self._vouched.pop(client_hash, None)
         if call is not None:
             if not failed:
                 self._prove(call)
@@ -82,22 +82,30 @@ class Reputation:
         self._failures[sender] = (count, now + ban if excess >= 0 else 0.0)
         if len(self._failures) > self._capacity:
             self._failures.popitem(last=False)
-        if was_vouched:
+        if client is not None:
             self._distrust(sender, max(now + FOOLED_SECONDS, self._failures[sender][1]))
-            if call is not None:
-                self._distrust(call.contract, now + FOOLED_SECONDS)  # a function's name changes with its first success
+            self._distrust(client, now + FOOLED_SECONDS)
 
-    def check(self, sender: bytes, call: CallName | None, now: float, quotas: Quotas, client_hash: bytes = b"") -> None:
+    def check(
+        self,
+        sender: bytes,
+        call: CallName | None,
+        now: float,
+        quotas: Quotas,
+        client_hash: bytes = b"",
+        client: str = "",
+    ) -> None:
         """Raise `Refused` while a sender has to wait, or while nearly all calls of a function fail.
 
-        Unless a simulation says that this transaction succeeds, and no such word of late was wrong.
+        Unless a simulation says that this transaction succeeds, and no such word of late was wrong of what this sender,
+        or this client (an address, or whom an API key names), asked for.
         """
         try:
             self._check(sender, call, now, quotas)
         except Refused:
-            if not self.would_run(client_hash) or self._is_fooled(sender, call, now):
+            if not self.would_run(client_hash) or self._has_fooled(sender, client, now):
                 raise
-            self._vouched[client_hash] = None
+            self._vouched[client_hash] = client
             if len(self._vouched) > self._capacity:
                 self._vouched.popitem(last=False)
 
@@ -118,16 +126,15 @@ class Reputation:
         """Under which name a call counts: all names of a contract that never succeeded are one."""
         return call if call in self._proven else CallName(call.contract, UNPROVEN)
 
-    def _distrust(self, name: bytes, until: float) -> None:
-        """Believe no simulation of this sender, or contract, until then."""
+    def _distrust(self, name: bytes | str, until: float) -> None:
+        """Believe no simulation of this sender's, or client's, until then."""
         self._fooled[name] = until
         self._fooled.move_to_end(name)
         if len(self._fooled) > self._capacity:
             self._fooled.popitem(last=False)
 
-    def _is_fooled(self, sender: bytes, call: CallName | None, now: float) -> bool:
-        names = (sender,) if call is None else (sender, call.contract)
-        return any(self._fooled.get(name, 0.0) > now for name in names)
+    def _has_fooled(self, sender: bytes, client: str, now: float) -> bool:
+        return max(self._fooled.get(sender, 0.0), self._fooled.get(client, 0.0)) > now
 
     def _prove(self, call: CallName) -> None:
         self._proven[call] = None

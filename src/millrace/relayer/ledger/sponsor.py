@@ -121,7 +121,8 @@ class Sponsor:
         parsed, call = examined.parsed, outcomes.call_of(target)
         is_sent = parsed.origin.kind == "relay"  # nobody knows when the others will run
         simulated = parsed.client_hash if is_sent else b""
-        self.reputation.check(tx.sender, call, self._clock(), rules.quotas, simulated)
+        client = parsed.origin.person or parsed.origin.ip
+        self.reputation.check(tx.sender, call, self._clock(), rules.quotas, simulated, client)
         self._check_balance(tx.relayer, fee, owed)
         return fee
 
