@@ -183,6 +183,8 @@ class FakeHub:
     def __init__(self) -> None:
         self.events: list[tuple[str, bytes]] = []
         self.acked = 0
+        self.traces: list[str] = []
+        """What acknowledgements said of traces."""
         self.resumed_after: list[int | None] = []
         self.links: list[websocket.Session] = []
         self.server: websocket.WsServer | None = None
@@ -196,6 +198,7 @@ class FakeHub:
                 envelope = outport.decode_envelope(data)
                 if envelope.type == outport.ACK:
                     hub.acked = max(hub.acked, envelope.counter)
+                    hub.traces += envelope.traces
                     return
                 wish = hub_pb2.SubscribeEvent.FromString(envelope.payload)
                 after = wish.resume_after if wish.HasField("resume_after") else None
@@ -214,6 +217,12 @@ class FakeHub:
 
         self.server = await websocket.serve(lambda _: Link(), "127.0.0.1", port)
         return self.server.port
+
+    async def acknowledged(self, sequence: int) -> None:
+        """Wait until an event was taken in."""
+        async with asyncio.timeout(10):
+            while self.acked < sequence:
+                await asyncio.sleep(0.01)
 
     def deliver(self, sequence: int, link: websocket.Session) -> None:
         topic, payload = self.events[sequence - 1]

@@ -199,6 +199,8 @@ async def test_the_head_of_an_answer(
             "a=b?c=d",
             "1.2.3.4,5.6.7.8",
         ),
+        ("GET /echo?a=b HTTP/1.1\r\nTraceParent: one\r\ntraceparent: two", "a=b", ""),
+        ("GET /echo?a=b HTTP/1.0\r\nTraceParent: one", "a=b", ""),
         ("GET /echo?a=b#c HTTP/1.1", "a=b", ""),
         ("GET http://here/echo?a=b HTTP/1.1", "a=b", ""),
         ("GET /echo?a=b HTTP/1.0", "a=b", ""),
@@ -208,7 +210,7 @@ async def test_the_head_of_an_answer(
     ],
 )
 async def test_a_handler_is_told_the_same_on_both_ways(base: str, head: str, query: str, forwarded: str) -> None:
-    """Query string, peer and proxies are the request's, whatever its form; status and headers are the answer's."""
+    """Query string, peer, proxies and traces are the request's in any form; status and headers are the answer's."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
     writer.write(f"{head}\r\nHost: here\r\n\r\n".encode())
     if "Expect" in head:
@@ -218,7 +220,7 @@ async def test_a_handler_is_told_the_same_on_both_ways(base: str, head: str, que
     body = msgspec.json.decode(await reader.readexactly(int(headers["content-length"])))
     assert first.endswith(" 203 Non-Authoritative Information")
     assert headers["x-query"] == query
-    assert body == [query, "127.0.0.1", forwarded]
+    assert body == [query, "127.0.0.1", forwarded, re.findall(r"(?i)traceparent: (\w+)", head)]
     writer.close()
 
 
@@ -237,13 +239,14 @@ async def test_answers_come_in_the_order_of_the_questions(base: str) -> None:
         for _ in together:
             size = re.search(rb"content-length: (\d+)", (await reader.readuntil(b"\r\n\r\n")).lower())
             got.append(msgspec.json.decode(await reader.readexactly(int(size[1]))))  # type: ignore[index]
-    late, echo, taken, good = {"late": "1"}, ["2", "127.0.0.1", ""], {"size": 3}, {"bigNumber": "1"}
+    late, echo, taken, good = {"late": "1"}, ["2", "127.0.0.1", "", []], {"size": 3}, {"bigNumber": "1"}
     assert got == [late, echo, taken, good, late, echo, taken, good, late]
     writer.close()
 
 
 _HEADS = (  # the request line and further headers, and what the handler is told of the query and the proxies
     ("GET /echo?a={} HTTP/1.1", "a={}", ""),
+    ("GET /echo?a={} HTTP/1.1\r\ntraceparent: one", "a={}", ""),
     ("GET /echo?a={} HTTP/1.1\r\nX-Forwarded-For: 1.2.3.4", "a={}", "1.2.3.4"),
     ("GET /echo?a={}&b=%41+c HTTP/1.1", "a={}&b=%41+c", ""),
     ("GET /echo?a={}#b HTTP/1.1", "a={}", ""),
@@ -258,7 +261,7 @@ async def test_requests_in_any_pieces_have_the_same_answers(base: str, seed: int
     rng = random.Random(seed)
     reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
     for turn in range(60):
-        head, query, forwarded = rng.choice(_HEADS[:2] if turn % 20 < 10 else _HEADS)
+        head, query, forwarded = rng.choice(_HEADS[:3] if turn % 20 < 10 else _HEADS)
         numbers = [rng.randrange(1000) for _ in range(rng.choice((1, 1, 1, 3)))]
         sent = "".join(f"{head.format(number)}\r\nHost: x\r\n\r\n" for number in numbers).encode()
         if rng.random() < 0.2:
@@ -270,7 +273,8 @@ async def test_requests_in_any_pieces_have_the_same_answers(base: str, seed: int
             writer.write(sent[start:end])
             for _ in range(3):
                 await asyncio.sleep(0)
-        expected = [[query.format(number), "127.0.0.1", forwarded] for number in numbers]
+        traces = ["one"] if "traceparent" in head else []
+        expected = [[query.format(number), "127.0.0.1", forwarded, traces] for number in numbers]
         before = [{"late": "1"}] * (b"/late" in sent) + [{"size": 3}] * (b"/take" in sent)
         got = []
         for _ in (*before, *numbers):
@@ -290,7 +294,7 @@ async def test_what_looks_like_a_request_within_another_is_none(base: str) -> No
             for _ in range(10):  # turns of the event loop, in which it arrives
                 await asyncio.sleep(0)
         await reader.readuntil(b"\r\n\r\n")
-        assert msgspec.json.decode(await reader.readuntil(b"]")) == [str(number), "127.0.0.1", ""]
+        assert msgspec.json.decode(await reader.readuntil(b"]]")) == [str(number), "127.0.0.1", "", []]
     writer.close()
 
 

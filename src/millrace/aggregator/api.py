@@ -49,6 +49,7 @@ from millrace.runtime.http import (
     metrics_handler,
     read_body,
 )
+from millrace.runtime.tracing import UNTRACED, Trace, Tracer, headers_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Listing = Callable[[Snapshot, Query], Awaitable[object]]
@@ -62,8 +63,9 @@ T = TypeVar("T")
 class Api:
     """Handlers over one feed."""
 
-    def __init__(self, settings: AggregatorSettings, feed: Feed) -> None:
+    def __init__(self, settings: AggregatorSettings, feed: Feed, tracer: Tracer | None = None) -> None:
         self._settings = settings
+        self._tracer = Tracer(settings) if tracer is None else tracer
         self._feed = feed
         self._started = time.monotonic()
         self._limiter = RateLimiter(settings.requests_per_second, settings.max_clients)
@@ -74,7 +76,7 @@ class Api:
         self.nonces = Nonces(settings)
         self.simulations = Simulations(settings)
         self.directory = Directory(settings, self.answering)
-        self.metrics = Metrics(feed, self.answering, self.doors, self.nonces, self.simulations)
+        self.metrics = Metrics(feed, self.answering, self.doors, self.nonces, self.simulations, self._tracer)
         self.streams = Streams(settings, feed, self.answering)
         self.at_once: dict[str, AtOnce] = {"/api/v1/quote": self.quote}
         """For plain requests that the same server answers as soon as they are read."""
@@ -112,13 +114,17 @@ class Api:
         """Rate limit, documented errors and counting around a handler."""
 
         async def guarded(request: web.Request) -> web.StreamResponse:
+            trace = self._tracer.begin(route, headers_of(request.headers)) if self._tracer.on else None
             try:
                 self._admit(self._client(request))
-                response = await handler(request)
+                with trace or UNTRACED:
+                    response = await handler(request)
             except ApiError as error:
                 self.metrics.refused(error)
                 response = error_response(error.text, error.status, _retry(error))
             self.metrics.requests[route, response.status] += 1
+            if trace is not None:
+                trace.end({"status": response.status})
             return response
 
         return guarded
@@ -153,6 +159,17 @@ class Api:
 
     def quote(self, ask: Ask) -> Json | Later:
         """GET /api/v1/quote: at once if it takes a moment only, else later."""
+        trace = self._tracer.begin("quote", ask.traceparents) if self._tracer.on else None
+        if trace is None:
+            return self._quote(ask)
+        with trace:
+            answer = self._quote(ask)
+        if isinstance(answer, Json):
+            trace.end({"status": answer.status})
+            return answer
+        return partial(_traced, trace, answer)
+
+    def _quote(self, ask: Ask) -> Json | Later:
         try:
             client = self._clients.of(ask.peer, ask.forwarded)
             self._admit(client)
@@ -342,6 +359,14 @@ class Api:
     def _age(self, snapshot: Snapshot) -> dict[str, str]:
         """The snapshot's age goes into a header: equal questions on one snapshot have equal bodies."""
         return {"X-Snapshot-Age": f"{snapshot.age(time.monotonic()):.3f}", "X-Snapshot-Id": snapshot.id}
+
+
+async def _traced(trace: Trace, later: Later) -> Json:
+    """The answer to a question that takes long, traced."""
+    with trace:
+        answer = await later()
+    trace.end({"status": answer.status})
+    return answer
 
 
 def _retry(error: ApiError) -> dict[str, str]:

@@ -14,6 +14,7 @@ from millrace.runtime import operators
 from millrace.runtime.http import HttpServer
 from millrace.runtime.origins import Origins
 from millrace.runtime.process import wait_first
+from millrace.runtime.tracing import Tracer, tracing
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +29,16 @@ async def run(settings: AggregatorSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(*GC_THRESHOLDS)
-    gc.collect()
-    gc.freeze()  # modules stay: walking them again and again would hold up quotes
+    with tracing("aggregator", settings) as tracer:
+        gc.collect()
+        gc.freeze()  # modules stay: walking them again and again would hold up quotes
+        await serve(settings, stop, tracer)
+
+
+async def serve(settings: AggregatorSettings, stop: asyncio.Event, tracer: Tracer) -> None:
+    """The service itself, in a process that may do more."""
     feed = Feed(settings)
-    api = Api(settings, feed)
+    api = Api(settings, feed, tracer)
     origins = Origins(settings.allowed_origins)
     server = HttpServer(api.application(), at_once=api.at_once, doors=api.doors, origins=origins)
     port = await server.start(settings.host, settings.port)

@@ -16,6 +16,7 @@ from millrace.aggregator.nonces import Nonces
 from millrace.aggregator.simulation import Simulations
 from millrace.runtime.doors import Doors
 from millrace.runtime.measures import Measure, Timings, registry_of
+from millrace.runtime.tracing import Tracer
 
 BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1.0)
 """Upper ends (s) of the histogram of quotes."""
@@ -28,7 +29,13 @@ class Metrics(Collector):
     """Counters and gauges of one process."""
 
     def __init__(
-        self, feed: Feed, answering: Answering, doors: Doors, nonces: Nonces, simulations: Simulations
+        self,
+        feed: Feed,
+        answering: Answering,
+        doors: Doors,
+        nonces: Nonces,
+        simulations: Simulations,
+        tracer: Tracer,
     ) -> None:
         self.feed, self.answering, self.doors, self.nonces = feed, answering, doors, nonces
         self.simulations = simulations
@@ -39,7 +46,7 @@ class Metrics(Collector):
         self.reused = 0
         """Quotes answered with what the same question has been answered on the same snapshot."""
         self._quotes = Timings(BUCKETS)
-        self.registry = registry_of("aggregator")
+        self.registry = registry_of("aggregator", tracer)
         self.registry.register(self)
 
     def refused(self, error: ApiError) -> None:

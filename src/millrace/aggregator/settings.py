@@ -15,6 +15,7 @@ from millrace.routing.costs import (
 )
 from millrace.runtime.origins import Origins
 from millrace.runtime.settings import Secret
+from millrace.runtime.tracing import TracingSettings
 
 NETWORK_LIMITS = {
     "max_gas": GAS_PER_TRANSACTION,
@@ -30,7 +31,7 @@ MOST_PER_READ = 1_000_000  # a trie of more than twenty levels
 MAINNET_CONTRACT = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
 
 
-class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
+class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
     """Every setting has a default that works on one machine with the local chain."""
 
     host: str = "127.0.0.1"
@@ -89,7 +90,7 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     gas_per_read: int = GAS_PER_TRIE_LEVEL
     """Gas in reserve for every storage read, as the live chain's tries are deeper than those the gas was measured on:
     the default is a level more."""
-    costs: dict[str, dict[str, int]] = {}
+    costs: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
     """What actions take instead of what `routing/costs.py` says: a row's name to columns and values, such as
     `{"onedex_swap": {"gas": 8000000}}`."""
     requests_per_second: int = 100
@@ -108,7 +109,7 @@ class AggregatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     allowed_origins: tuple[str, ...] = ("*",)
     """Sites (`https://app.example`) whose pages may read the answers in a browser; `*` is every page, none at all is
     no page."""
-    referrals: dict[str, tuple[int, int]] = {}
+    referrals: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
     """What the contract has on file: referral id to its (static, referral) fee in basis points. The ids not
     named here are taken to be inactive: the contract then charges nothing."""
     default_slippage: str = "0.01"

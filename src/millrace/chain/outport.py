@@ -6,6 +6,7 @@ mx-chain-core-go 1.5.1 (payloads). An envelope on the wire is one binary WebSock
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from google.protobuf.message import DecodeError, Message
@@ -84,9 +85,9 @@ def payload_envelope(topic: str, payload: bytes, counter: int, *, with_acknowled
     ).SerializeToString()
 
 
-def ack_envelope(counter: int) -> bytes:
-    """The frame that acknowledges the payload with this counter."""
-    return pb.WsMessage(counter=counter, type=ACK).SerializeToString()
+def ack_envelope(counter: int, traces: Sequence[str] = ()) -> bytes:
+    """The frame that acknowledges the payload with this counter; it is about transactions with these traces."""
+    return pb.WsMessage(counter=counter, type=ACK, traces=traces).SerializeToString()
 
 
 def decode_envelope(frame: bytes) -> pb.WsMessage:

@@ -16,6 +16,7 @@ from millrace.notifier.nodes import Ingest
 from millrace.notifier.rules.entry import Entry
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime import extras, process, websocket
+from millrace.runtime.tracing import Tracer, tracing
 
 if TYPE_CHECKING:
     from millrace.notifier.brokers.sink import Sink
@@ -29,10 +30,11 @@ _ENVELOPE_BYTES = 1024
 class Notifier:
     """A running notifier: what `run` starts, and what tests look into."""
 
-    def __init__(self, settings: NotifierSettings) -> None:
+    def __init__(self, settings: NotifierSettings, tracer: Tracer | None = None) -> None:
         self.settings = settings
-        self.metrics = Metrics()
-        self.hub = Hub(settings, self.metrics)
+        tracer = Tracer(settings) if tracer is None else tracer
+        self.metrics = Metrics(tracer)
+        self.hub = Hub(settings, self.metrics, tracer)
         self.journal = Journal(settings, self.metrics, self._publish)
         self.sinks: list[Sink] = []
         self.ingest = Ingest(settings, self.journal, self.metrics)
@@ -127,8 +129,8 @@ async def _sinks(settings: NotifierSettings, metrics: Metrics, journal: Journal)
 
 async def run(settings: NotifierSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set. Raises `OSError` with a text for the operator when it cannot start."""
-    notifier = Notifier(settings)
     async with AsyncExitStack() as stack:
+        notifier = Notifier(settings, stack.enter_context(tracing("notifier", settings)))
         await notifier.start(stack)
         log.info(
             "ready",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from millrace.chain import outport
 from millrace.notifier.journal.journal import Journal
@@ -22,6 +23,7 @@ from millrace.notifier.rules.hub_protocol import Consumer, Position, ProtocolVio
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime import websocket
 from millrace.runtime.tasks import end_tasks
+from millrace.runtime.tracing import Tracer
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +99,8 @@ class HubSession(websocket.Session):
             self.close(violation.code, str(violation), abort=True)
             return
         self.progress.set()
+        if changes.traces:
+            self.hub.traced(changes.done, changes.traces)
         for message in (changes.ack, changes.reply):
             if message:
                 self.send_binary(message)
@@ -136,8 +140,9 @@ class HubSession(websocket.Session):
 class Hub:
     """All consumers of this notifier."""
 
-    def __init__(self, settings: NotifierSettings, metrics: Metrics) -> None:
+    def __init__(self, settings: NotifierSettings, metrics: Metrics, tracer: Tracer | None = None) -> None:
         self.settings = settings
+        self._tracer = Tracer(settings) if tracer is None else tracer
         self.sessions: set[HubSession] = set()
         self._metrics = metrics
         self._journal: Journal
@@ -179,6 +184,18 @@ class Hub:
     def count_sent(self, frame: bytes) -> None:
         self._metrics.frames_sent.inc()
         self._metrics.bytes_sent.inc(len(frame))
+
+    def traced(self, sequence: int, traceparents: Sequence[str]) -> None:
+        """A consumer followed transactions into an event: what was done with it belongs to their traces."""
+        newest = self._tail.after(sequence - 1, 1) if self._tracer.on else None
+        for entry in newest or ():
+            for traceparent in traceparents:
+                waited = max(0.0, (now_ms() - entry.received_ms) / 1000)
+                trace = self._tracer.begin("block", (traceparent,), waited=waited)
+                if trace is not None:
+                    trace.end(
+                        {"topic": entry.told_as, "shard": entry.shard, "block": entry.block_hash}, entry.published_ns
+                    )
 
     # Subscriptions.
 
@@ -236,9 +253,11 @@ class Hub:
 
     def publish(self, entries: list[Entry]) -> None:
         """New events are on disk."""
+        now_ns = time.time_ns()
         for entry in self._named(entries):
             self._tail.append(entry)
             self._published = entry.sequence
+            entry.published_ns = now_ns
             self._note_save(entry)
             for session in list(self._live_all):
                 self._push(session, entry, entry.frame)

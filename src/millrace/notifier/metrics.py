@@ -7,6 +7,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from millrace.chain import outport
 from millrace.chain.shard import METACHAIN
 from millrace.runtime.measures import Measure, registry_of
+from millrace.runtime.tracing import Tracer
 
 _MAX_SHARDS = 16
 _LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
@@ -15,8 +16,8 @@ _LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 class Metrics:
     """All metrics, in a registry of their own."""
 
-    def __init__(self) -> None:
-        self.registry = registry_of("notifier")
+    def __init__(self, tracer: Tracer | None = None) -> None:
+        self.registry = registry_of("notifier", tracer)
         self.declared: list[Measure] = []
         """All of them; those of the process apart."""
         self._shards: set[int] = set()

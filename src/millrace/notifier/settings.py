@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from millrace.chain import outport
 from millrace.runtime.settings import Secret
+from millrace.runtime.tracing import TracingSettings
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[int, Meta(gt=0)]
@@ -21,7 +22,7 @@ BUS_KINDS = (*outport.PAYLOADS, outport.EXECUTED_BLOCK, EVENT)
 """What has a topic of its own on the service bus: the nodes' topics, executions, and the events in blocks."""
 
 
-class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NotifierSettings(TracingSettings, frozen=True, forbid_unknown_fields=True):
     """Everything an operator may choose; times are in seconds, sizes in bytes."""
 
     host: str = "127.0.0.1"
@@ -52,7 +53,7 @@ class NotifierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """WebSocket connections at once, nodes and consumers together; more are answered with 503."""
     max_nodes: Positive = 64
     """Node connections at once; more are answered with 503."""
-    node_secrets: dict[str, str] = {}
+    node_secrets: dict[str, str] = msgspec.field(default_factory=dict)
     """Name of a node -> the secret it sends as `Authorization: Bearer <secret>`. Empty: every node is welcome."""
     node_urls: tuple[str, ...] = ()
     """Nodes in server mode that the notifier connects to, such as `ws://10.0.0.5:22111`; `/save` is added."""

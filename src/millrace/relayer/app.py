@@ -33,6 +33,7 @@ from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.keys import Keys
 from millrace.relayer.ledger.accounts import AccountBook
+from millrace.relayer.ledger.followed import Followed
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.measures import Measured
@@ -62,6 +63,7 @@ from millrace.runtime import extras, http, operators
 from millrace.runtime.doors import Doors, room_for_connections
 from millrace.runtime.origins import Origins
 from millrace.runtime.process import wait_first
+from millrace.runtime.tracing import Tracer, tracing
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +79,11 @@ NOT_INSTALLED = "not installed"
 
 async def run(settings: RelayerSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set. Raises `OSError` when a port is taken or the keys cannot be used."""
-    service = Service(settings)
+    with tracing("relayer", settings) as tracer:
+        await _run(Service(settings, tracer), stop)
+
+
+async def _run(service: Service, stop: asyncio.Event) -> None:
     # What is kept of transactions and accounts is not walked at all (`gc=False`). The rest is walked in short pauses of
     # about a millisecond while it is young, and hardly ever as a whole.
     gc.set_threshold(5_000, 20, 500)
@@ -97,8 +103,10 @@ async def run(settings: RelayerSettings, stop: asyncio.Event) -> None:
 class Service:
     """All parts of a running relayer."""
 
-    def __init__(self, settings: RelayerSettings) -> None:
+    def __init__(self, settings: RelayerSettings, tracer: Tracer | None = None) -> None:
         self.settings = settings
+        self.tracer = Tracer(settings) if tracer is None else tracer
+        self.followed = Followed()
         self.network: NetworkProfile = settings.network()
         self.journal = Journal(Path(settings.data_dir) / "journal.sqlite", settings.mark_path)
         self.api: ChainApi | None = None
@@ -166,6 +174,7 @@ class Service:
             on_expired=self.lifecycle.expire,
             regossip=settings.regossip_seconds,
             lifetime=settings.lifetime_seconds,
+            followed=self.followed,
         )
         self._started.push_async_callback(self.broadcaster.stop)
         self.cosigner = Cosigner(self.lifecycle, lambda: self.signer, self._send)
@@ -192,7 +201,7 @@ class Service:
             settings.max_wait,
             self.simulator,
         )
-        self.shared = Shared(settings, self.submitter, self.statistics.snapshots())
+        self.shared = Shared(settings, self.submitter, self.statistics.snapshots(), self.tracer)
         self.gateway = Gateway(self.shared)
         http_most = min(settings.max_http_connections, room_for_connections() // 4)
         self.http_doors = Doors(http_most, settings.max_connections_per_client, self.shared.clients)
@@ -204,7 +213,14 @@ class Service:
         )
         absent = self.absent_accounts if self.api is not None else None
         self.events = Events(
-            self.network, self.tracker, self.book, self.lifecycle, self.gateway, self.statistics, absent
+            self.network,
+            self.tracker,
+            self.book,
+            self.lifecycle,
+            self.gateway,
+            self.statistics,
+            absent,
+            followed=self.followed,
         )
         self.lifecycle.on_refused = self.events.tell_refused
         if settings.hub_url:
@@ -373,12 +389,13 @@ class Service:
             self.shared.count,
             self.shared.judged,
             lambda start, end, step: self.history.query(start, end, step, time.time_ns() // 1_000_000),
+            self.tracer,
         )
         app.middlewares.append(rest.guard)
         app.add_routes(rest.routes())
         app.add_routes(self._wallets(rest).routes())
         ledger = Ledger(self.keys, self.lifecycle, self.journal.path)
-        handlers = {**rest.operators(make_registry(self.measured())), "/ledger": ledger.get}
+        handlers = {**rest.operators(make_registry(self.measured(), self.tracer)), "/ledger": ledger.get}
         self.http = http.HttpServer(app, doors=self.http_doors, origins=Origins(self.settings.allowed_origins))
         self._started.push_async_callback(self.http.stop)
         self._started.push_async_callback(self.gateway.stop)
@@ -423,6 +440,8 @@ class Service:
     # ---- what runs on
 
     def _send(self, entry: Entry) -> None:
+        if entry.trace is not None:
+            self.followed.begin(entry, entry.trace)
         self.statistics.submitted(entry.chain_hash)
         self.broadcaster.send(entry)
 

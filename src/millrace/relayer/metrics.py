@@ -15,6 +15,7 @@ from millrace.relayer.measures import COUNTERS, GAUGES, HISTOGRAMS, Measured
 from millrace.relayer.network.gossip_peer import Peer
 from millrace.relayer.protocol import reasons
 from millrace.runtime.measures import Measure, registry_of
+from millrace.runtime.tracing import Tracer
 
 TOP_RECEIVERS = 20
 MOST_SHARDS = 16
@@ -95,9 +96,9 @@ DECLARED: tuple[Measure, ...] = (
 """All of them; those of the process apart."""
 
 
-def make_registry(parts: Measured) -> CollectorRegistry:
+def make_registry(parts: Measured, tracer: Tracer | None = None) -> CollectorRegistry:
     """A registry of this service alone."""
-    registry = registry_of("relayer")
+    registry = registry_of("relayer", tracer)
     registry.register(_RelayerCollector(parts))
     return registry
 

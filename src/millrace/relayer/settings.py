@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from millrace.chain.network import NetworkProfile
 from millrace.chain.network import profile as named_profile
 from millrace.runtime.settings import Secret
+from millrace.runtime.tracing import TracingSettings
 
 
-class RelayerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every setting with its default; the defaults run everything on one machine."""
 
     host: str = "127.0.0.1"

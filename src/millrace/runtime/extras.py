@@ -10,6 +10,7 @@ MODULES = {
     "notifier": ("aio_pika", "asyncpg", "picows", "prometheus_client", "redis"),
     "azure": ("azure.servicebus",),
     "gossip": ("libp2p", "multiaddr", "trio"),
+    "otel": ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.sdk"),
     "localnet": ("Crypto", "aio_pika", "asyncpg", "numpy", "picows", "prometheus_client", "redis", "uvloop"),
 }
 """The modules that `project.optional-dependencies` of pyproject.toml brings for each extra."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import prometheus_client
@@ -13,6 +13,7 @@ from aiohttp import EMPTY_PAYLOAD, HttpVersion11, http_exceptions, web
 from aiohttp.http import RawRequestMessage
 from aiohttp.typedefs import Handler
 
+from millrace.runtime import tracing
 from millrace.runtime.answers import Json as Json  # callers know these from here
 from millrace.runtime.answers import JsonResponse, error_json
 from millrace.runtime.answers import error_response as error_response
@@ -46,6 +47,8 @@ class Ask(NamedTuple):
     """The address that the connection comes from; empty if it is not known."""
     forwarded: str
     """Every hop that `X-Forwarded-For` names."""
+    traceparents: Sequence[str] = ()
+    """The lines of its `traceparent`."""
 
 
 Later = Callable[[], Awaitable[Json]]
@@ -60,7 +63,12 @@ def in_turn(handler: AtOnce) -> Handler:
         protocol = request.protocol
         later = protocol.take_later(request._message) if isinstance(protocol, _Protocol) else None
         answer: Json | Later = later or handler(
-            Ask(request.rel_url.raw_query_string, request.remote or "", forwarded_for(request))
+            Ask(
+                request.rel_url.raw_query_string,
+                request.remote or "",
+                forwarded_for(request),
+                tracing.headers_of(request.headers),
+            )
         )
         return json_body(*(answer if isinstance(answer, Json) else await answer()))
 
@@ -181,6 +189,7 @@ class _Plain(NamedTuple):
     rest: bytes
     """All behind it."""
     forwarded: str
+    traceparents: Sequence[str]
     origin: str | None
 
     def query_of(self, data: bytes) -> str | None:
@@ -280,7 +289,9 @@ class _Protocol(web.RequestHandler):
         headers = message.headers
         forwarded = ",".join(headers.getall("X-Forwarded-For", ()))
         start, _, rest = data.partition(b"?")
-        plain = _Plain(path, handler, start + b"?", rest[rest.find(b" ") :], forwarded, headers.get("Origin"))
+        traceparents = tracing.headers_of(headers)
+        end = rest[rest.find(b" ") :]
+        plain = _Plain(path, handler, start + b"?", end, forwarded, traceparents, headers.get("Origin"))
         known = self._whole and len(data) <= _MOST_KNOWN and start == b"GET " + path.encode()
         self._plain = plain if known else None
         later = self._answer(plain, query)
@@ -294,7 +305,7 @@ class _Protocol(web.RequestHandler):
         """Answer a request, unless its handler returns what to wait for."""
         peer = self.peername
         try:
-            answer = request.handler(Ask(query, str(peer[0]) if peer else "", request.forwarded))
+            answer = request.handler(Ask(query, str(peer[0]) if peer else "", request.forwarded, request.traceparents))
         except Exception:
             log.exception("request failed", extra={"method": "GET", "route": request.path})
             answer = error_json("internal error", 500)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from contextvars import ContextVar
 from typing import TextIO
 
 import msgspec
@@ -16,6 +17,8 @@ import msgspec
 # What every record has anyway; all else came in through `extra`.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _MAX_TEXT = 4096
+trace_id: ContextVar[str] = ContextVar("trace_id", default="")
+"""Of what is being done now, if that is traced: it stands in each line about it."""
 
 
 class _JsonFormatter(logging.Formatter):
@@ -75,4 +78,6 @@ def _is_worth_a_line(record: logging.LogRecord) -> bool:
 
 
 def _context(record: logging.LogRecord) -> dict[str, object]:
-    return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+    context = {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+    traced = trace_id.get()
+    return {"trace_id": traced} | context if traced else context

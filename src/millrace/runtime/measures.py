@@ -12,11 +12,14 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from millrace.runtime.tracing import Tracer
 
 Family = CounterMetricFamily | GaugeMetricFamily
 
@@ -95,16 +98,36 @@ PROCESS = (
     BUILD,
 )
 """On every service; the signing process and the gossip process are not in them."""
+TRACES_BEGUN = Measure("counter", "millrace_traces_begun_total", "requests that were traced")
+TRACES_LEFT_OUT = Measure("counter", "millrace_traces_left_out_total", "those that were not: beyond trace_rate")
+TRACES = (TRACES_BEGUN, TRACES_LEFT_OUT)
+"""On every service that traces."""
 
 
-def registry_of(service: str) -> prometheus_client.CollectorRegistry:
-    """A registry with the process and the build in it."""
+def registry_of(service: str, tracer: Tracer | None = None) -> prometheus_client.CollectorRegistry:
+    """A registry with the process and the build in it, and with the traces where there can be any."""
     # They are a second series for each counter that nobody reads.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = prometheus_client.CollectorRegistry()
     prometheus_client.ProcessCollector(registry=registry)
     registry.register(_Build(service))
+    if tracer is not None:
+        registry.register(_Traces(tracer))
     return registry
+
+
+class _Traces(Collector):
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def describe(self) -> Iterator[Metric]:
+        """The families without values."""
+        return (measure.described() for measure in TRACES)
+
+    def collect(self) -> Iterator[Metric]:
+        """One series each."""
+        yield TRACES_BEGUN.single(self._tracer.begun)
+        yield TRACES_LEFT_OUT.single(self._tracer.left_out)
 
 
 class _Build(Collector):

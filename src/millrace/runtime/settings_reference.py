@@ -30,17 +30,21 @@ class Setting(NamedTuple):
 
 
 def settings_of(kind: type[msgspec.Struct]) -> list[Setting]:
-    """All settings of a struct, in its order. Raises `OSError` where its source is not there."""
+    """All settings of a struct, inherited ones last. Raises `OSError` where its source is not there."""
     texts = meanings(kind)
     shape = shapes.type_info(kind)
     assert isinstance(shape, shapes.StructType)
-    return [
-        Setting(field.name, _type(field.type), _default(field), texts.get(field.name, "")) for field in shape.fields
-    ]
+    fields = sorted(shape.fields, key=lambda field: field.name not in kind.__annotations__)
+    return [Setting(field.name, _type(field.type), _default(field), texts.get(field.name, "")) for field in fields]
 
 
 def meanings(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """The docstrings below the attributes of a class, each as one line."""
+    """The docstrings below the attributes of a struct and of those it extends, each as one line."""
+    bases = [base for base in kind.__mro__ if issubclass(base, msgspec.Struct) and base is not msgspec.Struct]
+    return {name: text for base in reversed(bases) for name, text in _meanings(base).items()}
+
+
+def _meanings(kind: type[msgspec.Struct]) -> dict[str, str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
     found = {}

@@ -16,7 +16,7 @@ from millrace.notifier.metrics import Metrics as NotifierMetrics
 from millrace.notifier.settings import NotifierSettings
 from millrace.relayer import metrics as relayer
 from millrace.relayer.settings import RelayerSettings
-from millrace.runtime.measures import PROCESS, Measure
+from millrace.runtime.measures import PROCESS, TRACES, Measure
 from millrace.runtime.settings_reference import settings_of
 
 SETTINGS: dict[str, type[msgspec.Struct]] = {
@@ -46,9 +46,9 @@ def measures() -> dict[str, tuple[Measure, ...]]:
     """All metrics, by service; `every service` are those of the process."""
     return {
         "every service": PROCESS,
-        "aggregator": aggregator.DECLARED,
-        "relayer": relayer.DECLARED,
-        "notifier": tuple(NotifierMetrics().declared),
+        "aggregator": (*aggregator.DECLARED, *TRACES),
+        "relayer": (*relayer.DECLARED, *TRACES),
+        "notifier": (*NotifierMetrics().declared, *TRACES),
     }
 
 

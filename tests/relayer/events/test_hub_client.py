@@ -108,11 +108,12 @@ class Sink:
         self.broken = broken
         self.marks = 0
 
-    def on_event(self, topic: str, payload: bytes, sequence: int, marks: int) -> None:
+    def on_event(self, topic: str, payload: bytes, sequence: int, marks: int) -> tuple[str, ...]:
         if sequence == self.broken:
             raise RuntimeError("nobody foresaw it")
         self.told.append((topic, payload, sequence))
         self.marks = marks
+        return tuple(f"trace {number} of {sequence}" for number in range(marks))
 
     def on_gap(self, first: int, last: int) -> None:
         self.told.append(("gap", first, last))

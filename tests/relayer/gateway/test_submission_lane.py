@@ -17,6 +17,7 @@ from millrace.relayer.protocol.messages import Relay
 from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.submission.admission import Admission
 from millrace.relayer.submission.batch import Batch
+from millrace.runtime.tracing import Tracer, TracingSettings
 
 TX = msgspec.json.encode(as_json(transfer(wallet(1))))
 
@@ -107,6 +108,7 @@ class Setting:
             judged=lambda client, results, since: self.judged.append(results),
             clock=lambda: self.now,
             count=lambda reason: self.counted.append(reason.code),
+            tracer=Tracer(TracingSettings()),
             stopping=False,
             under_way=0,
         )

@@ -45,6 +45,8 @@ export interface components {
             txs?: components["schemas"]["TransactionJson"][];
             /** @default false */
             autoSubscribe?: boolean;
+            /** @description W3C trace context; ignored where it is malformed. */
+            traceparent?: string;
         };
         /**
          * Broadcast
@@ -59,6 +61,8 @@ export interface components {
             txs?: components["schemas"]["TransactionJson"][];
             /** @default false */
             autoSubscribe?: boolean;
+            /** @description W3C trace context; ignored where it is malformed. */
+            traceparent?: string;
         };
         /**
          * TopicReply

@@ -47,6 +47,8 @@ class Entry:
         self.payload = payload
         self.told_as = topic
         """The topic that consumers see."""
+        self.published_ns = 0
+        """When consumers were told of it; 0 of what is read from the disk."""
 
     @cached_property
     def frame(self) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -18,6 +19,7 @@ DEFAULT_ID = "default"
 _MAX_ID = 256
 _CONTROLS = 256  # subscribe and unsubscribe messages in a period
 _CONTROL_PERIOD = 5.0  # seconds
+MOST_TRACES = 64  # of one event
 
 
 class ProtocolViolation(Exception):
@@ -50,6 +52,13 @@ class Changes(NamedTuple):
     """Deliver what follows this sequence; given with the first subscription."""
     resumes: bool = False
     """The consumer may have been given what came before, on another connection."""
+    done: int = 0
+    """Sequence that the consumer has taken in, where it says …"""
+    traces: Sequence[str] = ()
+    """… that it belongs to these traces."""
+
+
+_NOTHING = Changes()
 
 
 class Consumer:
@@ -74,7 +83,7 @@ class Consumer:
             raise ProtocolViolation(1007, "not a WsMessage") from None
         if envelope.type == outport.ACK:
             self.acknowledge(envelope.counter)
-            return Changes()
+            return Changes(done=envelope.counter, traces=envelope.traces[:MOST_TRACES]) if envelope.traces else _NOTHING
         # A client that leaves the type out means a payload.
         if envelope.type not in (0, outport.PAYLOAD) or envelope.topic not in (SUBSCRIBE, UNSUBSCRIBE):
             raise ProtocolViolation(1008, "expected subscribe, unsubscribe or an acknowledgement")

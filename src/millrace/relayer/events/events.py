@@ -21,6 +21,7 @@ from millrace.relayer.events import account_feed
 from millrace.relayer.events.absent_accounts import AbsentAccounts
 from millrace.relayer.events.account_feed import AccountFeed
 from millrace.relayer.ledger.accounts import AccountBook
+from millrace.relayer.ledger.followed import Followed
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.protocol import messages
@@ -78,8 +79,12 @@ class Events:
         observer: Observer,
         absent: AbsentAccounts | None = None,
         clock: Callable[[], float] = time.monotonic,
+        followed: Followed | None = None,
     ) -> None:
         self._network = network
+        self._followed = Followed() if followed is None else followed
+        self._traces: tuple[str, ...] = ()
+        """Of the event in hand."""
         self._tracker = tracker
         self._book = book
         self._lifecycle = lifecycle
@@ -107,9 +112,10 @@ class Events:
         self.execution_lag: dict[int, int] = {}
         """Of each shard that executes later: by how many blocks, at its last block."""
 
-    def on_event(self, topic: str, payload: bytes, sequence: int, marks: int = 0) -> None:
-        """One event of the stream; what cannot be read is counted and skipped."""
+    def on_event(self, topic: str, payload: bytes, sequence: int, marks: int = 0) -> tuple[str, ...]:
+        """One event of the stream; what cannot be read is counted and skipped. The traces of transactions in it."""
         self.taken += 1
+        self._traces = ()
         self._live = sequence > self.head()
         if marks & INCOMPLETE:
             self.incomplete += 1
@@ -123,6 +129,7 @@ class Events:
                 self._unreadable_kinds.add(kind)
                 log.error("unreadable event", extra={"topic": topic, "sequence": sequence, "error": str(error)[:200]})
         self._notice_losses()
+        return self._traces
 
     def silence(self, shard: int, limit: float) -> float | None:
         """For how many seconds a shard has sent no block, if that is longer than `limit`."""
@@ -177,6 +184,7 @@ class Events:
     def _saved(self, message: pb.OutportBlock, sequence: int, now: float) -> None:
         block = read_block(message, self._network, self._lifecycle.sponsor.balances.keys)
         self.block_at[block.shard] = now
+        self._note_traces(block)
         age = self._age(block, sequence)
         self._observer.block_saved(block, now, age)
         if block.last_executed is not None:
@@ -187,8 +195,13 @@ class Events:
 
     def _executed(self, message: pb.OutportBlock, sequence: int, now: float) -> None:
         result = read_result(message, self._network, self._lifecycle.sponsor.balances.keys)
+        self._note_traces(result)
         self._observer.block_executed(result, now, self._age(result, sequence))
         self._release(self._tracker.execute(result, sequence, now), now)
+
+    def _note_traces(self, block: BlockFacts) -> None:
+        if self._followed:
+            self._traces = self._followed.in_block([*block.sent, *(fact.tx_hash for fact in block.transactions)])
 
     def _age(self, block: BlockFacts, sequence: int) -> float:
         """How long ago a block was made that is read after the relayer, or the hub, was away; 0 of any other."""
@@ -237,7 +250,7 @@ class Events:
 
     def _tell(self, outcome: Outcome) -> None:
         """Tell the subscribers of each hash; each hears the one it asked for."""
-        chain = outcome.tx_hash.hex()
+        chain, before = outcome.tx_hash.hex(), self.statuses_told
         for tx_hash in {outcome.tx_hash, outcome.client_hash, outcome.sdk_hash} - {b""}:
             subscribed = tx_hash.hex()
 
@@ -251,3 +264,4 @@ class Events:
                 return messages.encode(messages.StatusMessage(data))
 
             self.statuses_told += self._publisher.tell_status(TxStatusTopic(tx_hash), make)
+        self._followed.ended(outcome.tx_hash, outcome.status, self.statuses_told - before)

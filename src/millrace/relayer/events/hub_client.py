@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from millrace.chain import outport
@@ -18,13 +18,15 @@ SUBSCRIBE, GAP = "subscribe", "gap"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _PING_SECONDS = 10.0
 MAX_EVENT = 256 * 1024 * 1024
+MOST_TRACES = 64
+"""Named in one acknowledgement: transactions of one block that are traced."""
 
 
 class EventSink(Protocol):
     """Takes events in their order."""
 
-    def on_event(self, topic: str, payload: bytes, sequence: int, marks: int) -> None:
-        """One event of the stream; `marks` is what the notifier has to say about it."""
+    def on_event(self, topic: str, payload: bytes, sequence: int, marks: int) -> Sequence[str]:
+        """One event of the stream; `marks` is what the notifier has to say about it. The traces that it belongs to."""
 
     def on_gap(self, first: int, last: int) -> None:
         """These events are lost for good."""
@@ -121,12 +123,13 @@ class HubClient:
         self.on_connection()
 
     def _event(self, link: websocket.Session, topic: str, payload: bytes, sequence: int, marks: int) -> None:
+        traces: Sequence[str] = ()
         if self.last is None or sequence > self.last:
             try:
-                self._sink.on_event(topic, payload, sequence, marks)
+                traces = self._sink.on_event(topic, payload, sequence, marks)
             except Exception:
                 # A defect, or an event nobody foresaw: the next ones must still be read.
                 log.exception("an event was not understood", extra={"topic": topic, "sequence": sequence})
             self.last = sequence
             self.head = max(self.head, sequence)
-        link.send_binary(outport.ack_envelope(sequence))
+        link.send_binary(outport.ack_envelope(sequence, traces[:MOST_TRACES]))

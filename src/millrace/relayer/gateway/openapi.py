@@ -137,6 +137,7 @@ def _describe_raw(properties: dict[str, Any]) -> None:
     transaction = {"$ref": _COMPONENTS + "TransactionJson"}
     properties["tx"] = transaction
     properties["txs"] = {"type": "array", "items": transaction}
+    properties["traceparent"] = {"type": "string", "description": "W3C trace context; ignored where it is malformed."}
 
 
 def _relay() -> dict[str, Any]:

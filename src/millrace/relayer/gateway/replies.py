@@ -37,6 +37,13 @@ def sign_reply(results: Sequence[Result]) -> SignReply:
     return SignReply([to_json(result.tx) for result in results if isinstance(result, Accepted)], failed, items)
 
 
+def told_of(results: Sequence[Result]) -> dict[str, str | int]:
+    """What a trace says of the results of a submission."""
+    refused = [result.code for result in results if isinstance(result, Reason)]
+    told: dict[str, str | int] = {"transactions": len(results), "refused": len(refused)}
+    return told | {"code": refused[0]} if refused else told
+
+
 def _items(
     results: Sequence[Result], subscribed: Mapping[bytes, str | Reason]
 ) -> tuple[list[ResultItem], list[FailedItem]]:

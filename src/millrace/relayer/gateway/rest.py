@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from millrace.relayer.gateway import openapi
 from millrace.relayer.gateway.limits import GONE, TokenBuckets, overloaded
-from millrace.relayer.gateway.replies import sign_reply, submission_reply
+from millrace.relayer.gateway.replies import sign_reply, submission_reply, told_of
 from millrace.relayer.gateway.traffic import HeldBytes
 from millrace.relayer.protocol import large_messages, messages, reasons, strict_json
 from millrace.relayer.protocol.reasons import Reason, Refused
@@ -24,6 +24,7 @@ from millrace.relayer.submission.batch import Announce, Result
 from millrace.relayer.submission.submitter import Submitter
 from millrace.runtime import http
 from millrace.runtime.client_address import ClientAddress, is_local
+from millrace.runtime.tracing import UNTRACED, Tracer, headers_of
 
 _STATUS = {
     reasons.RATE_LIMIT.code: 429,
@@ -53,6 +54,7 @@ class RestApi:
         count: Callable[[Reason], Reason],
         judged: Callable[[str, Sequence[object], float], None],
         history: Callable[[int | None, int | None, int | None], Awaitable[bytes]],
+        tracer: Tracer,
     ) -> None:
         self._submitter = submitter
         self._requests = requests
@@ -67,6 +69,7 @@ class RestApi:
         self._count = count
         self._judged = judged
         self._history = history
+        self._tracer = tracer
 
     def operators(self, registry: CollectorRegistry) -> dict[str, Handler]:
         """What the operators' port answers, by path."""
@@ -117,11 +120,18 @@ class RestApi:
         person = self._submitter.person_of(request.headers.get("Authorization"))
         return Origin(kind, self.client(request), person)
 
+    def _traced(self, request: web.Request, origin: Origin) -> Origin:
+        """The same, traced if that is to be."""
+        if not self._tracer.on:
+            return origin
+        trace = self._tracer.begin(origin.kind, headers_of(request.headers), sample=True)
+        return Origin(origin.kind, origin.ip, origin.person, trace=trace)
+
     async def submit(self, request: web.Request, kind: Kind, announce: Announce | None = None) -> list[Result]:
         """Take the transactions of a request through their stages, see `Submitter.take`. Raises `Refused`."""
         body, marked, remote = await self.read_body(request)
         transactions = await self._read(body, marked)
-        origin = self.origin(request, kind)
+        origin = self._traced(request, self.origin(request, kind))
         admission, size, since = self._submitter.admission, len(transactions), time.monotonic()
         wait = admission.wait(remote, size)
         if wait:
@@ -137,8 +147,9 @@ class RestApi:
 
         unserved = size
         try:
-            batch = await self._submitter.take(origin, transactions, announce, given_up)
-            results = await self._submitter.finish(batch)
+            with origin.trace or UNTRACED:
+                batch = await self._submitter.take(origin, transactions, announce, given_up)
+                results = await self._submitter.finish(batch)
             unserved = batch.unserved
             self._judged(remote, results, since)
         finally:
@@ -146,6 +157,8 @@ class RestApi:
         for result in results:
             if isinstance(result, Reason):
                 self._count(result)
+        if origin.trace is not None:
+            origin.trace.end(told_of(results))
         return results
 
     def charge_submissions(self, client: str, size: int) -> None:

@@ -16,6 +16,7 @@ from millrace.relayer.submission.submitter import Submitter
 from millrace.runtime import websocket
 from millrace.runtime.client_address import ClientAddress
 from millrace.runtime.measures import ANSWER_BUCKETS, Timings
+from millrace.runtime.tracing import Tracer
 
 WRONG_SIGNATURE = frozenset(
     reason.code
@@ -37,9 +38,11 @@ class Shared:
         settings: RelayerSettings,
         submitter: Submitter,
         snapshots: dict[str, Snapshot],
+        tracer: Tracer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
+        self.tracer = Tracer(settings) if tracer is None else tracer
         self.submitter = submitter
         self.snapshots = snapshots
         """What a new subscriber of a stream gets right after the acknowledgement: joined frames."""

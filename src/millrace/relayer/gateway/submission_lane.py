@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal, Protocol
 
 from millrace.relayer.gateway.limits import GONE, milliseconds, overloaded
-from millrace.relayer.gateway.replies import submission_reply
+from millrace.relayer.gateway.replies import submission_reply, told_of
 from millrace.relayer.gateway.shared import Shared
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.protocol import large_messages, messages, reasons, strict_json, topics
@@ -20,6 +20,7 @@ from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.protocol.topics import TxStatusTopic
 from millrace.relayer.rules.stages import Origin
 from millrace.relayer.submission.batch import Batch
+from millrace.runtime.tracing import UNTRACED
 
 log = logging.getLogger(__name__)
 
@@ -173,10 +174,12 @@ class SubmissionLane:
         person = ""
         with contextlib.suppress(Refused):  # its key was taken away since it was admitted
             person = self._shared.submitter.person_of(self._session.authorization)
-        origin = Origin(_action(request), self._session.client, person)
-        batch = await self._shared.submitter.take(
-            origin, messages.transactions_of(request), announce, partial(self._given_up, since)
-        )
+        action, transactions = _action(request), messages.transactions_of(request)
+        tracer, waited = self._shared.tracer, self._shared.clock() - since
+        trace = tracer.begin(action, request.traceparents, waited=waited, sample=True) if tracer.on else None
+        origin = Origin(action, self._session.client, person, trace=trace)
+        with trace or UNTRACED:
+            batch = await self._shared.submitter.take(origin, transactions, announce, partial(self._given_up, since))
         return self._finish(request, batch, subscribed, since)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
@@ -187,8 +190,10 @@ class SubmissionLane:
     async def _finish(
         self, request: Relay | Broadcast, batch: Batch, subscribed: dict[bytes, str | Reason], since: float
     ) -> None:
+        trace = batch.origin.trace
         try:
-            results = await self._shared.submitter.finish(batch)
+            with trace or UNTRACED:
+                results = await self._shared.submitter.finish(batch)
         except Exception:
             log.exception("a submission was not finished")
             self._session.close(1011, "internal error")
@@ -201,6 +206,8 @@ class SubmissionLane:
                 self._shared.count(result)
         reply = submission_reply(batch.origin.kind, results, request.request_id, subscribed)
         self._session.send_text(messages.encode(reply))
+        if trace is not None:
+            trace.end(told_of(results))
 
     def _given_up(self, since: float) -> Reason | None:
         """Why a submission that came at this time is worth no work any more, if so."""

@@ -15,6 +15,7 @@ from millrace.chain.transaction import Transaction
 from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.rules.policy import Target
 from millrace.relayer.rules.stages import Examined, Kind, cosigned, hash_of
+from millrace.runtime.tracing import Trace
 
 State = Literal["reserved", "journalled", "signed", "expired", "over"]
 """`reserved`: in memory only; `journalled`: on disk; `signed`: may be on its way; `expired`: sent no more, but can
@@ -74,6 +75,8 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """Whether somebody may have its signature; of what is only signed nothing is sent before that."""
     waiters: tuple[asyncio.Future[None], ...] = ()
     """Who waits for its next step: later submissions of the same bytes, replies that wait for a signature."""
+    trace: Trace | None = None
+    """Of the submission that brought it, if that is traced."""
 
     @classmethod
     def of(cls, examined: Examined, fee: int, created_ms: int, losses: int = 0) -> Entry:
@@ -93,6 +96,7 @@ class Entry(msgspec.Struct, eq=False, gc=False):
             parsed.sdk_hash,
             person=parsed.origin.person,
             losses=losses,
+            trace=parsed.origin.trace,
         )
 
     @property

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from millrace.chain.gossip import split_batches, wrap_transactions
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction
+from millrace.relayer.ledger.followed import Followed
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.network.api_queue import ApiQueue
 from millrace.relayer.network.chain_api import Taken
@@ -67,6 +68,7 @@ class Broadcaster:
         on_expired: Callable[[Entry], None],
         regossip: float,
         lifetime: float,
+        followed: Followed | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._network = network
@@ -76,6 +78,7 @@ class Broadcaster:
         self._on_expired = on_expired
         self._regossip = regossip
         self._lifetime = lifetime
+        self._followed = Followed() if followed is None else followed
         self._clock = clock
         self._until: dict[bytes, float] = {}
         """When the lifetime of an entry is over, on the clock that nobody sets."""
@@ -187,6 +190,7 @@ class Broadcaster:
                 continue
             if peers:
                 self.sent += len(part)
+                self._followed.sent(part, "gossip")
                 self._again(part, taken=True)
                 self._peers_are_back()
             elif self._submit is not None:
@@ -209,7 +213,9 @@ class Broadcaster:
         if taken == "later":
             self._untaken([entry])
             return False
-        self.sent_to_api += taken == "taken"
+        if taken == "taken":
+            self.sent_to_api += 1
+            self._followed.sent([entry], "api")
         self.untaken += taken != "taken"
         # What it will never take is not pressed on it: it may still go out by gossip when a peer is found.
         self._again([entry], taken=True)

@@ -54,6 +54,17 @@ class _Submission(_Request, frozen=True):
     tx: Raw | UnsetType = UNSET
     txs: list[Raw] | UnsetType = UNSET
     auto_subscribe: bool = False
+    traceparent: Raw | UnsetType = UNSET
+    """W3C trace context; one that is malformed is ignored."""
+
+    @property
+    def traceparents(self) -> tuple[str, ...]:
+        """Of this submission, as far as it can be one."""
+        raw = self.traceparent
+        if not isinstance(raw, Raw) or len(memoryview(raw)) > MAX_REQUEST_ID:
+            return ()
+        text = msgspec.json.decode(raw)
+        return (text,) if isinstance(text, str) else ()
 
 
 class Relay(_Submission, frozen=True, tag="relay"):

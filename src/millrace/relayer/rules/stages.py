@@ -27,6 +27,7 @@ from millrace.chain.transaction import (
 from millrace.relayer.protocol import messages, reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules.policy import Target, target_of
+from millrace.runtime.tracing import Trace
 
 Kind = Literal["relay", "broadcast", "sign"]
 
@@ -43,6 +44,8 @@ class Origin(msgspec.Struct, frozen=True):
     """Who showed an API key, see the policy's `people`; empty for strangers."""
     is_sponsored: bool = False
     """Whether a relayer key is to sign, and so to pay; set from `kind`."""
+    trace: Trace | None = None
+    """What is recorded of it, if it is traced."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "is_sponsored", self.kind != "broadcast")

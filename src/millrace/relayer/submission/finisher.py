@@ -23,6 +23,7 @@ from millrace.relayer.signing.handle import SignerError
 from millrace.relayer.submission.batch import Accepted, Batch, Taken
 from millrace.relayer.submission.cosigner import Cosigner
 from millrace.relayer.submission.shares import Shares
+from millrace.runtime.tracing import stage
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,9 @@ class Finisher:
                 reason = batch.given_up()
                 if reason is not None:
                     new = self._give_up(new, reason, batch)
-                signed = await self._sign(await self._write(new, batch), batch, late)
+                with stage(batch.origin.trace, "journal"):
+                    written = await self._write(new, batch)
+                signed = await self._sign(written, batch, late)
             finally:
                 self._shares.give_back(batch.origin.ip, size)
             self._accept(signed, batch)
@@ -180,7 +183,8 @@ class Finisher:
             return done
         try:
             # The same bytes may be there twice.
-            refusals = await self._cosigner.sign(list(dict.fromkeys(item.entry for item, _ in unsigned)))
+            with stage(batch.origin.trace, "co-sign"):
+                refusals = await self._cosigner.sign(list(dict.fromkeys(item.entry for item, _ in unsigned)))
         except SignerError:
             late += unsigned
             return done

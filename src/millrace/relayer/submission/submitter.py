@@ -38,6 +38,7 @@ from millrace.relayer.submission.batch import Accepted, Announce, Batch, GivenUp
 from millrace.relayer.submission.cosigner import Cosigner
 from millrace.relayer.submission.finisher import Finisher
 from millrace.relayer.submission.shares import Company, Shares
+from millrace.runtime.tracing import stage
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +144,8 @@ class Submitter:
                     batch.count_given_up(reason, len(raws) - start)
                     batch.results[start:] = [reason] * (len(raws) - start)
                     break
-                batch.taken = await self._take_part(raws, part, batch)
+                with stage(origin.trace, "verify"):
+                    batch.taken = await self._take_part(raws, part, batch)
             finally:
                 self._taking.give_back(origin.ip, size)
             took = time.perf_counter() - began
