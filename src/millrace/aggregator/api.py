@@ -49,6 +49,7 @@ from millrace.runtime.http import (
     metrics_handler,
     read_body,
 )
+from millrace.runtime.version import version
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Listing = Callable[[Snapshot, Query], Awaitable[object]]
@@ -326,6 +327,7 @@ class Api:
         left_out = () if snapshot is None else snapshot.document.quarantined
         body = Health(
             status="ok" if usable else "starting" if snapshot is None else "stale",
+            service_version=version(),
             pools=0 if snapshot is None else len(snapshot.document.pools),
             tokens=0 if snapshot is None else len(snapshot.tokens),
             uptime_seconds=round(time.monotonic() - self._started, 3),

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from millrace.cli import complete
-from millrace.cli.ask import Ended, aggregator_option, relayer_option, relayer_ws_option
+from millrace.cli.ask import Ended, aggregator_option, gateway_option, relayer_option, relayer_ws_option
 from millrace.cli.keys import open_wallet
 from millrace.cli.quote import facts, route
-from millrace.cli.scales import Scales, gateway_option, scales_of
+from millrace.cli.scales import Scales, scales_of
 from millrace.cli.shown import console, table, units
 from millrace.cli.watch import interrupted, interruptible
 
