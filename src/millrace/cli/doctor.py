@@ -14,6 +14,7 @@ from millrace.cli.ask import Ended, aggregator_option, gateway_option, relayer_o
 from millrace.cli.doctor_chain import of_chain
 from millrace.cli.doctor_machine import of_this_machine
 from millrace.cli.findings import BLOCK_SECONDS, CLOCK_SECONDS, Finding, Grade
+from millrace.runtime.terminal import say
 
 _SIGNS: dict[Grade, str] = {"ok": "✓", "warning": "!", "fault": "✗"}
 LAG_EVENTS = 200
@@ -64,9 +65,9 @@ def doctor(
         click.echo(json.dumps([finding._asdict() for finding in found], indent=2))
     else:
         for finding in found:
-            click.echo(f"{_SIGNS[finding.grade]} {finding.subject}: {finding.text}")
+            say(f"{_SIGNS[finding.grade]} {finding.subject}: {finding.text}", indent=2)
             if finding.remedy:
-                click.echo(f"    → {finding.remedy}")
+                say(f"    → {finding.remedy}", indent=6)
     faults = sum(finding.grade == "fault" for finding in found)
     if faults:
         raise Ended(f"{faults} of {len(found)} findings are faults")
