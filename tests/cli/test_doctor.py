@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
+import sqlite3
+import time
 from collections import namedtuple
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from millrace.cli import doctor, main
-from millrace.cli.doctor import Finding
+from millrace.cli import doctor, doctor_machine, findings, main
+from millrace.cli.findings import Finding
 from millrace.relayer.journal import identity
 from millrace_client import Wallet
 from millrace_client.address import shard_of
@@ -38,6 +41,11 @@ GOOD: dict[str, Any] = {
 }
 
 
+MADE = [Wallet(bytes([number]) * 32) for number in range(1, 30)]
+WALLETS = {shard: next(w for w in MADE if shard_of(w.public, "modulo") == shard) for shard in range(3)}
+POOR = WALLETS[0].address
+
+
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """What services answer by path; a text: they cannot be reached."""
@@ -46,9 +54,9 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 
     def asked(base_url: str, path: str) -> Any:
         found = told.get(f"{base_url} {path}", told.get(path))
-        return found if isinstance(found, str) else doctor._Answer(200, found, told["date"])
+        return found if isinstance(found, str) else findings.Answer(200, found, told["date"])
 
-    monkeypatch.setattr(doctor, "_asked", asked)
+    monkeypatch.setattr(findings, "asked", asked)
     yield told
 
 
@@ -91,6 +99,7 @@ def test_a_healthy_system(answers: dict[str, Any]) -> None:
         ("/v1/relayers", {"chainId": "D"}, "network", "chain 1, the relayer on D"),
         ("notifier /ready", {"secondsSinceBlock": {"4294967295": 99.0}}, "nodes", "metachain for 99 s"),
         ("notifier /ready", {"status": "not ready", "reasons": ["no nodes"]}, "notifier", "no nodes"),
+        ("/health", {"serviceVersion": "9.9"}, "relayer's version", "it is version 9.9"),
         ("date", "Mon, 01 Jan 2001 00:00:00 GMT", "aggregator's clock", "apart"),
     ],
 )
@@ -114,26 +123,23 @@ def test_nobody_answers() -> None:
 @pytest.fixture
 def machine(tmp_path: Path) -> dict[str, Any]:
     """Settings of a relayer whose keys, folder and policy are right."""
-    files, shard = [], 0
-    while shard < 3:
-        wallet = Wallet.generate()
-        if shard_of(wallet.public, "modulo") == shard:
-            file = tmp_path / f"{shard}.pem"
-            file.write_text(wallet.to_pem())
-            file.chmod(0o600)
-            files.append(str(file))
-            shard += 1
+    files = []
+    for shard, wallet in WALLETS.items():
+        file = tmp_path / f"{shard}.pem"
+        file.write_text(wallet.to_pem())
+        file.chmod(0o600)
+        files.append(str(file))
     (tmp_path / "policy.toml").write_text("")
     identity.make(tmp_path / "data")
     paths = {"key_files": files, "data_dir": str(tmp_path / "data"), "policy_file": str(tmp_path / "policy.toml")}
-    return paths | {"max_connections": 1}
+    return paths | {"max_connections": 1, "chain_api_url": ""}
 
 
 def here(tmp_path: Path, settings: dict[str, Any]) -> list[Finding]:
     file = tmp_path / "m.toml"
     lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
     file.write_text("\n".join(["[relayer]", *lines]))
-    return faults(list(doctor.of_this_machine(file)))
+    return faults(list(doctor_machine.of_this_machine(file)))
 
 
 def test_a_healthy_machine(tmp_path: Path, machine: dict[str, Any]) -> None:
@@ -141,24 +147,103 @@ def test_a_healthy_machine(tmp_path: Path, machine: dict[str, Any]) -> None:
     assert here(tmp_path, machine) == []
 
 
-def test_each_fault_of_a_machine(tmp_path: Path, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings, keys, folder, disk, files and policy: each fault is found under its name."""
+@pytest.mark.parametrize(
+    ("fault", "subject", "said"),
+    [
+        ("a misspelt setting", "settings", "did you mean port"),
+        ("no keys", "keys", "pays for nobody"),
+        ("a shard without a key", "keys", "nobody pays for shard 2"),
+        ("two keys of a shard", "keys", "both of shard 0"),
+        ("a key that is not there", "keys", "cannot be opened"),
+        ("a key that others may read", "keys", "others may read"),
+        ("no data directory", "data directory", "elsewhere"),
+        ("a data directory that was moved", "data directory", "was moved to /new"),
+        ("another folder's journal", "data directory", "is of the folder"),
+        ("a damaged journal", "journal", "journal.sqlite: "),
+        ("a policy that is none", "policy", "0.pem"),
+        ("a full disk", "disk", "0 MiB are free"),
+        ("few files", "files", "0 files may be open"),
+        ("no chain API", "chain API", "cannot be reached (refused)"),
+        ("another chain", "chain API", "is of chain D, and the services are set for 1"),
+        ("no chain API at that address", "chain API", "names no chain"),
+        ("a node that lags", "node lag", "of shard 1 that http://chain has is"),
+        ("a node that says nothing", "node lag", "says nothing of shard 1"),
+        ("a slow clock", "clock", "ahead of this machine's clock"),
+        ("an empty key", "balance of shard 0", "holds 0.5 EGLD, below alert_balance (1)"),
+    ],
+)
+def test_each_fault_of_a_machine(
+    tmp_path: Path, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch, fault: str, subject: str, said: str
+) -> None:
+    """One prepared fault is found under its name, with what to do, and nothing else is."""
     keys = machine["key_files"]
-    for change, subject, said in (
-        ({"prot": 1}, "settings", "did you mean port"),
-        ({"key_files": []}, "keys", "pays for nobody"),
-        ({"key_files": keys[:2]}, "keys", "nobody pays for shard 2"),
-        ({"key_files": [*keys, keys[0]]}, "keys", "both of shard 0"),
-        ({"key_files": [*keys, str(tmp_path / "none.pem")]}, "keys", "cannot be opened"),
-        ({"data_dir": str(tmp_path / "elsewhere")}, "data directory", "elsewhere"),
-        ({"policy_file": str(tmp_path / "0.pem")}, "policy", "0.pem"),
-    ):
-        wrong = here(tmp_path, machine | change)
-        assert any(finding.subject == subject and said in finding.text for finding in wrong), (change, wrong)
-    Path(keys[1]).chmod(0o640)
-    assert ["others may read" in finding.text for finding in here(tmp_path, machine)] == [True]
-    Path(keys[1]).chmod(0o600)
+    data = Path(machine["data_dir"])
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr("shutil.disk_usage", lambda _: usage(1, 1, 5))
-    monkeypatch.setattr("resource.getrlimit", lambda _: (0, 0))
-    assert [finding.subject for finding in here(tmp_path, machine)] == ["disk", "files"]
+    match fault:
+        case "a misspelt setting":
+            machine["prot"] = 1
+        case "no keys":
+            machine["key_files"] = []
+        case "a shard without a key":
+            machine["key_files"] = keys[:2]
+        case "two keys of a shard":
+            keys.append(keys[0])
+        case "a key that is not there":
+            keys.append(str(tmp_path / "none.pem"))
+        case "a key that others may read":
+            Path(keys[1]).chmod(0o640)
+        case "no data directory":
+            machine["data_dir"] = str(tmp_path / "elsewhere")
+        case "a data directory that was moved":
+            identity.write(data, identity.Identity("ab" * 16, 2, "moved", "/new"))
+        case "another folder's journal":
+            journal(data, "cd" * 16)
+        case "a damaged journal":
+            journal(data, identity.read(data).id)
+            with (data / identity.JOURNAL).open("r+b") as file:
+                file.seek(-8192, 2)
+                file.write(b"\xff" * 4096)
+        case "a policy that is none":
+            machine["policy_file"] = str(tmp_path / "0.pem")
+        case "a full disk":
+            monkeypatch.setattr("shutil.disk_usage", lambda _: usage(1, 1, 5))
+        case "few files":
+            monkeypatch.setattr("resource.getrlimit", lambda _: (0, 0))
+        case _:
+            machine["chain_api_url"] = "http://chain"
+            monkeypatch.setattr(findings, "asked", chain(fault))
+    wrong = here(tmp_path, machine)
+    assert [(finding.subject, said in finding.text) for finding in wrong] == [(subject, True)], wrong
+
+
+def journal(data: Path, owner: str) -> None:
+    """A journal that says whose it is, with a page of rows."""
+    with contextlib.closing(sqlite3.connect(data / identity.JOURNAL)) as connection:
+        connection.execute("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT)")
+        connection.execute("INSERT INTO meta VALUES ('identity', ?)", (owner,))
+        connection.execute("CREATE TABLE rows (value TEXT)")
+        connection.executemany("INSERT INTO rows VALUES (?)", [("x" * 900,)] * 40)
+        connection.commit()
+
+
+def chain(fault: str) -> Callable[[str, str], Any]:
+    """A chain API with a fault."""
+    late = {"a node that lags": 99, "a slow clock": -60}.get(fault, 0)
+
+    def asked(base_url: str, path: str) -> Any:
+        if fault == "no chain API":
+            return "refused"
+        body: dict[str, Any] = {}
+        if path == "/network/config" and fault != "no chain API at that address":
+            config = {"erd_chain_id": "D" if fault == "another chain" else "1", "erd_num_shards_without_meta": 3}
+            body = {"data": {"config": config}}
+        elif path.startswith("/network/status/") and not (fault == "a node that says nothing" and path.endswith("1")):
+            stamp = int(time.time()) - (late if path.endswith("1") else 0)
+            unit = 1000 if path.endswith("0") else 1  # nodes of the present format write milliseconds
+            body = {"data": {"status": {"erd_block_timestamp": stamp * unit}}}
+        elif path.startswith("/accounts/"):
+            is_poor = fault == "an empty key" and path.endswith(POOR)
+            body = {"balance": str(10**18 // 2 if is_poor else 10**18)}
+        return findings.Answer(200, body, None)
+
+    return asked

@@ -50,6 +50,7 @@ from millrace.runtime.http import (
     read_body,
 )
 from millrace.runtime.tracing import UNTRACED, Trace, Tracer, headers_of
+from millrace.runtime.version import version
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Listing = Callable[[Snapshot, Query], Awaitable[object]]
@@ -343,6 +344,7 @@ class Api:
         left_out = () if snapshot is None else snapshot.document.quarantined
         body = Health(
             status="ok" if usable else "starting" if snapshot is None else "stale",
+            service_version=version(),
             pools=0 if snapshot is None else len(snapshot.document.pools),
             tokens=0 if snapshot is None else len(snapshot.tokens),
             uptime_seconds=round(time.monotonic() - self._started, 3),

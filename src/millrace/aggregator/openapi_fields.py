@@ -130,6 +130,7 @@ FIELDS: Final[dict[str, tuple[str, Any]]] = {
     "tradable": ("Whether routes may use the pool.", True),
     "transaction": ("With a sender: the transaction, to be signed.", OBJECT),
     "txData": ("The transaction's data in base64.", "eG9AMDVkNGFjODI3NDM4ODkwN0BmZUBA"),
+    "serviceVersion": ("Version of the service.", "0.1.0"),
     "uptimeSeconds": ("Seconds since the service started.", 86400.0),
     "usdc": ("Price of a whole token in USDC; null without a price.", 1.0),
     "value": ("EGLD sent along, in atomic units (10^-18).", "0"),

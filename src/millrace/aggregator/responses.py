@@ -145,6 +145,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
     """The answer of `/health`. `status` is `ok`, `starting` (no snapshot yet) or `stale`."""
 
     status: str
+    service_version: str
     pools: int
     tokens: int
     uptime_seconds: float

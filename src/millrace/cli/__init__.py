@@ -79,13 +79,31 @@ class _Verbs(click.Group):
         try:
             return super().invoke(ctx)
         except ImportError as error:
-            raise _how_to_install(ctx.invoked_subcommand or "", error) from error
+            found = _how_to_install(ctx.invoked_subcommand or "", error)
+            if not isinstance(found, click.ClickException):
+                raise
+            _tell(found)
+            ctx.exit(found.exit_code)
+        except click.ClickException as error:
+            _tell(error)
+            ctx.exit(error.exit_code)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, _VERBS))
         for title, verbs in _SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(widest), verb.summary) for name, verb in verbs.items()])
+
+
+def _tell(error: click.ClickException) -> None:
+    """What click says of an error, in lines that fit the terminal."""
+    import io
+
+    from millrace.runtime.terminal import say
+
+    told = io.StringIO()
+    error.show(told)
+    say(told.getvalue().rstrip("\n"), err=True)
 
 
 def _how_to_install(name: str, error: ImportError) -> Exception:

@@ -48,6 +48,13 @@ def _option(name: str, variable: str, default: str, what: str) -> Callable[[F], 
 
 aggregator_option = _option("--aggregator", "MILLRACE_AGGREGATOR_URL", "http://127.0.0.1:8100", "Its address.")
 relayer_option = _option("--relayer", "MILLRACE_RELAYER_URL", "http://127.0.0.1:8201", "Its REST address.")
+gateway_option = click.option(
+    "--gateway",
+    envvar="MILLRACE_GATEWAY_URL",
+    show_envvar=True,
+    metavar="URL",
+    help="A gateway of the chain.",
+)
 operators_option = _option(
     "--operators", "MILLRACE_RELAYER_OPERATORS_URL", "http://127.0.0.1:8202", "The relayer's port for operators."
 )

@@ -12,6 +12,7 @@ import click
 from millrace.cli.ask import Ended
 from millrace.cli.masked import is_masked, masked
 from millrace.runtime.settings import COMMON, SettingsError, load_with_sources, parse_overrides
+from millrace.runtime.terminal import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,7 +173,7 @@ def _write(target: Path, found: dict[str, list[Setting]]) -> None:
     except OSError as error:
         raise Ended(f"{target} cannot be written: {error.strerror}") from None
     missing = f": set {', '.join(left_out)} again" if left_out else ""
-    click.echo(f"{target} is written; secrets are left out{missing}.")
+    say(f"{target} is written; secrets are left out{missing}.")
 
 
 def _toml(value: object) -> str | None:

@@ -5,33 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import click
 
-from millrace.cli.ask import Ended, aggregator_option, relayer_option
+from millrace.cli import findings
+from millrace.cli.ask import Ended, aggregator_option, gateway_option, relayer_option
+from millrace.cli.doctor_chain import of_chain
+from millrace.cli.doctor_machine import of_this_machine
+from millrace.cli.findings import BLOCK_SECONDS, CLOCK_SECONDS, Finding, Grade
+from millrace.runtime.terminal import say
 
-Grade = Literal["ok", "warning", "fault"]
 _SIGNS: dict[Grade, str] = {"ok": "✓", "warning": "!", "fault": "✗"}
-_SECONDS = 5.0
-_MAX_BODY = 1024 * 1024
-CLOCK_SECONDS = 5
-"""Seconds that clocks may differ: `Date` is of whole seconds, and `until` and block times are read by the clock."""
 LAG_EVENTS = 200
 """Events that the relayer may be behind the hub: some ten seconds of three shards."""
-BLOCK_SECONDS = 30
-"""Seconds without a block of a shard: fifty rounds of 600 ms."""
-FREE_BYTES = 1024**3
-"""Free space below which a disk is a fault: a day of a busy journal."""
-
-
-class Finding(NamedTuple):
-    """What was looked at, how it is, and what to do about it."""
-
-    grade: Grade
-    subject: str
-    text: str
-    remedy: str = ""
 
 
 @click.command()
@@ -51,61 +38,42 @@ class Finding(NamedTuple):
     type=click.Path(path_type=Path, dir_okay=False),
     help="The services' settings: then this machine is looked at, too.",
 )
+@gateway_option
 @click.option("--here", is_flag=True, help="Look at this machine with the default settings.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def doctor(aggregator: str, relayer: str, notifier: str, file: Path | None, here: bool, as_json: bool) -> None:
+def doctor(
+    aggregator: str, relayer: str, notifier: str, gateway: str | None, file: Path | None, here: bool, as_json: bool
+) -> None:
     """Look for what is wrong, and say what to do about it.
 
-    Services: reachability, clocks, networks, snapshots, hub, journal, signer,
-    keys and their funds, peers, blocks. This machine (--config, --here):
-    settings, keys and their shards, data directory, disk, files, policy.
+    Services: reachability, versions, clocks, networks, snapshots, hub, journal,
+    signer, keys and their funds, peers, blocks. The chain (--gateway): which,
+    and how far its nodes lag. This machine (--config, --here): settings, keys,
+    their shards and balances, data directory and journal, disk, files, policy,
+    chain API.
 
     \b
     Exit codes: 0 nothing is wrong (there may be warnings); 1 something is;
     2 wrong use.
     """
-    findings = [*of_services(aggregator, relayer, notifier)]
+    found = [*of_services(aggregator, relayer, notifier)]
+    if gateway:
+        found += of_chain(gateway)
     if file is not None or here:
-        findings += of_this_machine(file)
+        found += of_this_machine(file)
     if as_json:
-        click.echo(json.dumps([finding._asdict() for finding in findings], indent=2))
+        click.echo(json.dumps([finding._asdict() for finding in found], indent=2))
     else:
-        for finding in findings:
-            click.echo(f"{_SIGNS[finding.grade]} {finding.subject}: {finding.text}")
+        for finding in found:
+            say(f"{_SIGNS[finding.grade]} {finding.subject}: {finding.text}", indent=2)
             if finding.remedy:
-                click.echo(f"    → {finding.remedy}")
-    faults = sum(finding.grade == "fault" for finding in findings)
+                say(f"    → {finding.remedy}", indent=6)
+    faults = sum(finding.grade == "fault" for finding in found)
     if faults:
-        raise Ended(f"{faults} of {len(findings)} findings are faults")
+        raise Ended(f"{faults} of {len(found)} findings are faults")
 
 
 # ---- services
-
-
-class _Answer(NamedTuple):
-    status: int
-    body: dict[str, Any]
-    date: str | None
-
-
-def _asked(base_url: str, path: str) -> _Answer | str:
-    """The answer, whatever its status; a text why there is none."""
-    import http.client
-    import urllib.error
-    import urllib.request
-
-    try:
-        with urllib.request.urlopen(base_url.rstrip("/") + path, timeout=_SECONDS) as response:
-            status, content, date = response.status, response.read(_MAX_BODY), response.headers.get("Date")
-    except urllib.error.HTTPError as error:
-        status, content, date = error.code, error.read(_MAX_BODY), error.headers.get("Date")
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        return str(getattr(error, "reason", None) or error)
-    try:
-        body = json.loads(content)
-    except ValueError:
-        body = {}
-    return _Answer(status, body if isinstance(body, dict) else {}, date)
 
 
 def of_services(aggregator: str, relayer: str, notifier: str) -> Iterator[Finding]:
@@ -121,7 +89,7 @@ def of_services(aggregator: str, relayer: str, notifier: str) -> Iterator[Findin
 
 def _reached(name: str, url: str, path: str, look: Any, *, is_known: bool = False) -> Iterable[Finding]:
     """The findings of one answer; where there is none, that is the finding, unless it is known already."""
-    answer = _asked(url, path)
+    answer = findings.asked(url, path)
     if isinstance(answer, str):
         text = f"{url} cannot be reached ({answer})"
         return [] if is_known else [Finding("fault", name, text, "start it, or correct its address")]
@@ -130,7 +98,7 @@ def _reached(name: str, url: str, path: str, look: Any, *, is_known: bool = Fals
             Finding("fault", name, f"{url}{path} answers no JSON object", "something else listens there: correct it")
         ]
     found = list(look(answer.body))
-    return found if is_known else [*_of_clock(name, answer.date), *found]
+    return found if is_known else [*_of_clock(name, answer.date), *_of_version(name, answer.body), *found]
 
 
 def _of_clock(name: str, date: str | None) -> Iterator[Finding]:
@@ -145,6 +113,16 @@ def _of_clock(name: str, date: str | None) -> Iterator[Finding]:
     if apart > CLOCK_SECONDS:
         text = f"its clock and this machine's are {apart:.0f} s apart"
         yield Finding("fault", f"{name}'s clock", text, "set both by NTP: timedatectl set-ntp true")
+
+
+def _of_version(name: str, body: dict[str, Any]) -> Iterator[Finding]:
+    """Another version than this command's; services that tell none are older, or not millrace."""
+    from millrace.runtime.version import version
+
+    theirs, ours = body.get("serviceVersion"), version()
+    if theirs is not None and theirs != ours:
+        text = f"it is version {theirs}, and this command is {ours}"
+        yield Finding("warning", f"{name}'s version", text, "install the same on both; what they mean may differ")
 
 
 def _of_aggregator(health: dict[str, Any]) -> Iterator[Finding]:
@@ -208,7 +186,7 @@ def _of_peers(history: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _of_networks(aggregator: str, relayer: str) -> Iterator[Finding]:
-    ours, theirs = _asked(aggregator, "/api/v1/config"), _asked(relayer, "/v1/relayers")
+    ours, theirs = findings.asked(aggregator, "/api/v1/config"), findings.asked(relayer, "/v1/relayers")
     if isinstance(ours, str) or isinstance(theirs, str):
         return
     first, second = ours.body.get("chainID"), theirs.body.get("chainId")
@@ -228,94 +206,3 @@ def _of_notifier(ready: dict[str, Any]) -> Iterator[Finding]:
     else:
         reasons = ", ".join(map(str, ready.get("reasons") or ["it gives no reason"]))
         yield Finding("fault", "notifier", f"not ready: {reasons}", "see Operators in docs/notifier.md")
-
-
-# ---- this machine
-
-
-def of_this_machine(file: Path | None) -> Iterator[Finding]:
-    """Settings, keys, data directory, disk, files and policy of a relayer that runs here."""
-    from millrace.cli.config import settings_of
-    from millrace.cli.services import SERVICES
-    from millrace.relayer.settings import RelayerSettings
-    from millrace.runtime.settings import SettingsError, load
-
-    for service in SERVICES:
-        try:
-            count = len(list(settings_of(service, file, ())))
-        except SettingsError as error:
-            yield Finding("fault", "settings", str(error), "correct it; `millrace config` shows what holds")
-            return
-        yield Finding("ok", f"settings of {service}", f"all {count} are right")
-    settings = load("relayer", RelayerSettings, file=file)
-    yield from _of_key_files(settings.key_files, settings.network())
-    yield from _of_folder(settings.data_dir)
-    yield from _of_files(settings.max_connections)
-    if settings.policy_file:
-        yield from _of_policy(Path(settings.policy_file))
-
-
-def _of_key_files(files: tuple[str, ...], network: Any) -> Iterator[Finding]:
-    if not files:
-        yield Finding("warning", "keys", "no key_files: this relayer pays for nobody", "`millrace keys new` makes one")
-        return
-    from millrace.relayer.signing.keystore import KeyStoreError, public_keys
-
-    shards: dict[int, str] = {}
-    for file in files:
-        try:
-            shard = network.shard_of(public_keys((file,))[0])
-            mode = Path(file).stat().st_mode & 0o077
-        except (KeyStoreError, OSError) as error:
-            yield Finding("fault", "keys", str(error), "name a PEM or keystore file that this user may read")
-            continue
-        if mode:
-            yield Finding("fault", "keys", f"{file}: others may read it", f"chmod 600 {file}")
-        if shard in shards:
-            text = f"{file} and {shards[shard]} are both of shard {shard}"
-            yield Finding("fault", "keys", text, "leave one of them out of key_files")
-        shards[shard] = file
-    for shard in sorted(set(range(network.shards)) - set(shards)):
-        remedy = f"`millrace keys new FILE --form pem --shard {shard}`, and name it in key_files"
-        yield Finding("warning", "keys", f"nobody pays for shard {shard}", remedy)
-
-
-def _of_folder(folder: Path) -> Iterator[Finding]:
-    import shutil
-
-    from millrace.relayer.journal.identity import IdentityError, read
-
-    try:
-        read(folder)
-    except (IdentityError, OSError) as error:
-        yield Finding("fault", "data directory", str(error), f"`millrace relayer init` makes {folder}")
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    free = shutil.disk_usage(there).free
-    if free < FREE_BYTES:
-        text = f"{free / 1024**2:.0f} MiB are free where {folder} is"
-        yield Finding("fault", "disk", text, "free some: without room nothing new is accepted")
-    else:
-        yield Finding("ok", "disk", f"{free / 1024**3:.0f} GiB are free")
-
-
-def _of_files(connections: int) -> Iterator[Finding]:
-    import resource
-
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if most != resource.RLIM_INFINITY and most < connections:
-        text = f"{most} files may be open, and max_connections is {connections}"
-        yield Finding("warning", "files", text, "LimitNOFILE= in the unit, or ulimit -Hn")
-    else:
-        yield Finding("ok", "files", "as many as connections")
-
-
-def _of_policy(file: Path) -> Iterator[Finding]:
-    from millrace.relayer.rules.policy import PolicyError, loads
-
-    try:
-        loads(file.read_text(encoding="utf-8-sig"))
-    except (PolicyError, OSError, UnicodeDecodeError) as error:
-        remedy = "correct it; until then the last good one holds: `millrace policy apply`"
-        yield Finding("fault", "policy", f"{file}: {error}", remedy)
-    else:
-        yield Finding("ok", "policy", f"{file} is whole")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from millrace.cli.ask import Ended
+from millrace.runtime.terminal import say
 
 if TYPE_CHECKING:
     from millrace_client import Wallet
@@ -125,4 +126,4 @@ def check(file: Path, index: int, password_file: Path | None) -> None:
     mode = file.expanduser().stat().st_mode & 0o077
     if mode:
         raise Ended(f"{file}: others may read it ({mode:03o}); run chmod 600 {file}")
-    click.echo(f"{wallet.address}  whole, signs, and is yours alone")
+    say(f"{wallet.address}  whole, signs, and is yours alone")

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import click
 
 from millrace.cli.ask import decoded, operators_option, raw
-from millrace.cli.shown import as_csv, console, number, percent, table, units
+from millrace.cli.shown import as_csv, console, number, percent, table
+from millrace.runtime.terminal import say
 
 _EGLD_DECIMALS = 18
 _ADDRESS = 12  # characters of an address in a table; 62 leave no room
@@ -44,11 +45,11 @@ def _share(item: dict[str, Any], used: str, most: str) -> str:
 
 
 def _egld(amount: str | None) -> str:
-    """An amount in EGLD, to six digits behind the point; what is less, exactly."""
+    """An amount in EGLD, to six digits behind the point."""
     if amount is None:
         return "-"
     short = round(int(amount) / 10**_EGLD_DECIMALS, 6)
-    return number(short) if short or not int(amount) else units(int(amount), _EGLD_DECIMALS)
+    return number(short) if short or not int(amount) else "<0.000001"
 
 
 def _near(address: str) -> str:
@@ -136,7 +137,7 @@ def ledger(what: str, limit: int, as_json: bool, is_csv: bool, operators: str) -
 
 def _print(view: _View, items: list[dict[str, Any]], known: int | None) -> None:
     of = "" if known is None else f", {len(items)} of {known} that have something at risk or were paid for of late"
-    click.echo(f"{view.title}{of}" if items else f"{view.title}: none")
+    say(f"{view.title}{of}" if items else f"{view.title}: none")
     if items:
         numbers = range(view.texts, len(view.head))
         console().print(table(view.head, [view.cells(item) for item in items], right=tuple(numbers)))

@@ -9,6 +9,7 @@ from typing import BinaryIO
 import click
 
 from millrace.runtime.settings import SettingsError, load, parse_overrides
+from millrace.runtime.terminal import say
 
 
 @click.group()
@@ -41,11 +42,11 @@ def explain(transaction: BinaryIO, person: str, config: Path | None, pairs: tupl
     except (SettingsError, policies.PolicyError, keystore.KeyStoreError, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     if relayers is None:
-        click.echo("     no key_files are set: its relayer is taken to be ours")
+        say("     no key_files are set: its relayer is taken to be ours")
     for step in steps:
-        click.echo(f"{'ok  ' if step.passed else 'NO  '}{step.name}: {step.text}")
+        say(f"{'ok  ' if step.passed else 'NO  '}{step.name}: {step.text}", indent=4)
     accepted = all(step.passed for step in steps)
-    click.echo("The relayer would sponsor it." if accepted else "The relayer would not sponsor it.")
+    say("The relayer would sponsor it." if accepted else "The relayer would not sponsor it.")
     sys.exit(0 if accepted else 1)
 
 
@@ -82,13 +83,13 @@ def apply_policy(file: Path, allow_looser: bool, config: Path | None, pairs: tup
         text = file.read_text(encoding="utf-8-sig")
         changes = policy_changes.changes(before, policies.loads(text))
         for change in changes:
-            click.echo(f"{'LOOSER ' if change.is_looser else '       '}{change.name}: {change.words}")
+            say(f"{'LOOSER ' if change.is_looser else '       '}{change.name}: {change.words}", indent=7)
         if any(change.is_looser for change in changes) and not allow_looser:
             raise click.ClickException("nothing was changed: say --allow-looser if what is marked is meant")
         policy_file.write(Path(settings.policy_file), text)
     except (SettingsError, policies.PolicyError, OSError, UnicodeDecodeError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{settings.policy_file} is written; {len(changes)} entries changed.")
+    say(f"{settings.policy_file} is written; {len(changes)} entries changed.")
 
 
 @policy.command("new-key")
@@ -114,11 +115,11 @@ def at_risk(config: Path | None, pairs: tuple[str, ...]) -> None:
     except fees.AtRiskError as error:
         raise click.ClickException(str(error)) from error
     for item in found:
-        click.echo(
+        say(
             f"{item.client_hash}  {item.kind} {item.state}  {item.sender} nonce {item.nonce}  "
             f"{item.fee} atomic units  {item.age_seconds} s old  from {item.ip}"
         )
-    click.echo(f"{len(found)} at risk, {sum(item.fee for item in found)} atomic units together")
+    say(f"{len(found)} at risk, {sum(item.fee for item in found)} atomic units together")
 
 
 @policy.command("write-off")
@@ -145,9 +146,9 @@ def write_off(
         journal = _journal_path(config, pairs)
         if client_hash:
             fees.ask_write_off(journal, client_hash)
-            click.echo(f"{client_hash} will be written off.")
+            say(f"{client_hash} will be written off.")
             return
         found = fees.ask_write_offs(journal, older_than, sender, ip)
     except fees.AtRiskError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{len(found)} will be written off, {sum(item.fee for item in found)} atomic units together.")
+    say(f"{len(found)} will be written off, {sum(item.fee for item in found)} atomic units together.")

@@ -10,6 +10,7 @@ from millrace.cli import complete
 from millrace.cli.ask import aggregator_option, decoded, is_terminal, raw
 from millrace.cli.scales import decimals_told
 from millrace.cli.shown import as_csv, console, number, percent, table, to_units, units
+from millrace.runtime.terminal import say
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -200,6 +201,4 @@ def _line(answer: Quote, as_json: bool, is_csv: bool) -> None:
     else:
         block = answer.snapshot.block_nonce if answer.snapshot else "-"
         gets = units(answer.amount_out or 0, answer.decimals_out or 0)
-        click.echo(
-            f"block {block}  {gets} {answer.to}  rate {number(answer.rate)}  gap {percent(answer.optimality_gap)}"
-        )
+        say(f"block {block}  {gets} {answer.to}  rate {number(answer.rate)}  gap {percent(answer.optimality_gap)}")

@@ -9,19 +9,10 @@ import base64
 import binascii
 from typing import NamedTuple
 
-import click
 import msgspec
 
 from millrace.cli.ask import Ended, get, posted
 from millrace.cli.shown import to_units, units
-
-gateway_option = click.option(
-    "--gateway",
-    envvar="MILLRACE_GATEWAY_URL",
-    show_envvar=True,
-    metavar="URL",
-    help="A gateway of the chain: it is asked for decimals, too.",
-)
 
 _NATIVE, _NATIVE_DECIMALS = ("EGLD", "EGLD-000000"), 18
 _SYSTEM_CONTRACT = "erd1qqqqqqqqqqqqqqqpqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqzllls8a5w6u"  # keeps the properties of tokens

@@ -13,6 +13,7 @@ import click
 from millrace.cli.masked import MASK, masked
 from millrace.runtime import extras
 from millrace.runtime.settings import SettingsError, load, parse_overrides
+from millrace.runtime.terminal import say
 
 # name -> (settings struct, the module whose `run(settings, stop)` is the service, uses uvloop)
 SERVICES = {
@@ -77,7 +78,7 @@ def service_command(name: str, summary: str, extra: str) -> click.Command:
         if show_settings:
             for field in kind.__struct_fields__:
                 value = masked(field, getattr(settings, field))
-                click.echo(f"{field} = {value if value == MASK else repr(value)}")
+                say(f"{field} = {value if value == MASK else repr(value)}", indent=4)
             return
         extras.require(extra, f"millrace {name}")
         logs.configure(name, log_level, json=log_format == "json")

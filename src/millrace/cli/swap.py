@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from millrace.cli import complete
-from millrace.cli.ask import Ended, aggregator_option, relayer_option, relayer_ws_option
+from millrace.cli.ask import Ended, aggregator_option, gateway_option, relayer_option, relayer_ws_option
 from millrace.cli.keys import open_wallet
 from millrace.cli.quote import facts, route
-from millrace.cli.scales import Scales, gateway_option, scales_of
+from millrace.cli.scales import Scales, scales_of
 from millrace.cli.shown import console, table, units
 from millrace.cli.watch import interrupted, interruptible
+from millrace.runtime.terminal import say
 
 if TYPE_CHECKING:
     from millrace_client import Handle, Millrace, Quote, Transaction, Wallet
@@ -154,10 +155,10 @@ def _show(offer: _Offer, scales: Scales, wallet: Wallet) -> None:
             raise Ended(f"nothing was signed: the quote says {told} decimals of {scale.token}, not {scale.decimals}")
     console().print(route(quote))
     console().print(table(("", ""), facts(quote)))
-    click.echo(f"pays {scales.pays.shown(quote.amount_in or 0)}")
-    click.echo(f"gets at least {scales.gets.shown(quote.amount_out_min)}")
-    click.echo(f"{wallet.address} signs, {prepared.relayer} pays")
-    click.echo(f"to {prepared.receiver} with {units(int(prepared.value), 18)} EGLD, chain {prepared.chain_id}")
+    say(f"pays {scales.pays.shown(quote.amount_in or 0)}")
+    say(f"gets at least {scales.gets.shown(quote.amount_out_min)}")
+    say(f"{wallet.address} signs, {prepared.relayer} pays")
+    say(f"to {prepared.receiver} with {units(int(prepared.value), 18)} EGLD, chain {prepared.chain_id}")
 
 
 def _require_least(offer: _Offer, scales: Scales, least: int | None) -> None:
@@ -199,7 +200,7 @@ async def _send(
         signed = await sign(offer.prepared, wallet)
         sent.append(signed.client_hash())
         handle = await client.relayer.relay(signed)
-        click.echo(f"accepted as {handle.hash}")
+        say(f"accepted as {handle.hash}")
         await _follow(handle, scales.gets.shown(offer.quote.amount_out_min), timeout)
 
 
@@ -216,7 +217,7 @@ def _transaction_of(quote: Quote) -> Transaction:
 
 
 def _dry_run(prepared: Transaction) -> None:
-    click.echo(
+    say(
         f"dry run: chain {prepared.chain_id}, nonce {prepared.nonce}, gas limit {prepared.gas_limit}, "
         f"gas price {prepared.gas_price}; nothing was signed or sent. Say --send to make it."
     )
@@ -226,7 +227,7 @@ async def _follow(handle: Handle, least: str, timeout: float) -> None:
     """Every state on its way, the last one as the exit code. Raises `Ended`."""
     async for outcome in handle.progress(timeout):
         fee = "" if outcome.fee is None else f", for a fee of {units(outcome.fee, 18)} EGLD that the relayer paid"
-        click.echo(outcome.state + (f": {outcome.reason}" if outcome.reason else "") + fee)
+        say(outcome.state + (f": {outcome.reason}" if outcome.reason else "") + fee)
     if handle.last.state != "success":
         raise Ended(f"nothing was swapped; {handle.hash} ended as {handle.last.state}")
-    click.echo(f"swapped for at least {least}")
+    say(f"swapped for at least {least}")

@@ -15,6 +15,7 @@ import click
 from millrace.cli import complete
 from millrace.cli.ask import Ended, NotKnown, Unreached, is_terminal, relayer_option, relayer_ws_option
 from millrace.cli.shown import console, number, table
+from millrace.runtime.terminal import say
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -209,13 +210,13 @@ async def address(relayer: Relayer, account: str) -> None:
     from millrace_client.messages import AccountDelta
 
     async with await relayer.account(account) as stream:
-        click.echo(f"waiting for {account}", err=True)
+        say(f"waiting for {account}", err=True)
         async for item in stream:
             if not isinstance(item, AccountDelta):
                 click.echo(line_of(item), err=True)
                 continue
             balances = "  ".join(f"{token} {amount}" for token, amount in sorted(item.data.balances.items()))
-            click.echo(f"block {item.data.block_nonce}  nonce {item.data.nonce}  {balances}")
+            say(f"block {item.data.block_nonce}  nonce {item.data.nonce}  {balances}", indent=4)
 
 
 @_command("tx")
@@ -234,7 +235,7 @@ async def tx(relayer: Relayer, tx_hash: str, timeout: float) -> None:
             known = await relayer.outcome(tx_hash)
             if known is not None and known.state != told:
                 told = known.state
-                click.echo(told + (f"  {known.reason}" if known.reason else ""))
+                say(told + (f"  {known.reason}" if known.reason else ""))
             if known is not None and known.has_ended:
                 if known.state != "success":
                     raise Ended(f"{tx_hash} ended as {known.state}")
@@ -267,7 +268,7 @@ def events(hub: str, after: int | None, address: str, identifier: str) -> None:
             async for item in stream:
                 if isinstance(item, Event):
                     marks = f"  marks {item.marks}" if item.marks else ""
-                    click.echo(f"{item.sequence}  {item.topic}  {len(item.payload)} bytes{marks}")
+                    say(f"{item.sequence}  {item.topic}  {len(item.payload)} bytes{marks}")
                 else:
                     click.echo(line_of(item), err=True)
 

@@ -15,6 +15,7 @@ from millrace.notifier.rules.entry import now_ms
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime import http, operators
 from millrace.runtime.measures import free_bytes
+from millrace.runtime.version import version
 
 
 class Operators:
@@ -62,7 +63,8 @@ class Operators:
 
     async def _health(self, _: web.Request) -> web.Response:
         """The process lives; `degraded` when it does so with a sink in trouble."""
-        body: dict[str, object] = {"status": "ok", "uptimeSeconds": (now_ms() - self._started_ms) // 1000}
+        body: dict[str, object] = {"status": "ok", "serviceVersion": version()}
+        body["uptimeSeconds"] = (now_ms() - self._started_ms) // 1000
         if self._sinks:
             body["sinks"] = {
                 sink.name: {"connected": sink.connected, "cursor": sink.cursor, "lag": sink.lag} for sink in self._sinks
@@ -84,6 +86,7 @@ class Operators:
         body = {
             "status": "not ready" if reasons else "ready",
             "reasons": reasons,
+            "serviceVersion": version(),
             "secondsSinceBlock": {str(shard): round(age, 3) for shard, age in ages.items()},
             "nodes": len(self._ingest.nodes),
             "consumers": len(self._hub.sessions),

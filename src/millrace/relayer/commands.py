@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from millrace.runtime.settings import SettingsError, load, parse_overrides
+from millrace.runtime.terminal import say
 
 if TYPE_CHECKING:
     from millrace.relayer.journal.journal import Journal
@@ -67,12 +68,12 @@ def init(config: Path | None, pairs: tuple[str, ...]) -> None:
     with _shown(identity.IdentityError):
         made = identity.make(folder)
     if adopted:
-        click.echo(f"{folder} is of an earlier version and has an identity from now on. What its journal says is kept.")
-        click.echo("Go on only if it is the folder that was used last with its keys: what another one signed is not")
-        click.echo("known here (then: `millrace relayer recover`).")
+        say(f"{folder} is of an earlier version and has an identity from now on. What its journal says is kept.")
+        say("Go on only if it is the folder that was used last with its keys: what another one signed is not")
+        say("known here (then: `millrace relayer recover`).")
     else:
-        click.echo(f"{folder} is made. Keep it: what is in it is what keeps a nonce from being signed twice.")
-    click.echo(f"identity {made.id}, epoch {made.epoch}")
+        say(f"{folder} is made. Keep it: what is in it is what keeps a nonce from being signed twice.")
+    say(f"identity {made.id}, epoch {made.epoch}")
 
 
 @click.command()
@@ -85,8 +86,8 @@ def backup(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> No
 
     with _shown(copies.BackupError):
         manifest = copies.backup(Path(_settings(config, pairs).data_dir), destination)
-    click.echo(f"{len(manifest.files)} files, {sum(file.size for file in manifest.files)} bytes of the folder")
-    click.echo(f"{manifest.id} (epoch {manifest.epoch}) as it was at {when(manifest.made_ms)} are in {destination}")
+    say(f"{len(manifest.files)} files, {sum(file.size for file in manifest.files)} bytes of the folder")
+    say(f"{manifest.id} (epoch {manifest.epoch}) as it was at {when(manifest.made_ms)} are in {destination}")
 
 
 @click.command()
@@ -100,8 +101,8 @@ def restore(source: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
     folder = Path(_settings(config, pairs).data_dir)
     with _shown(copies.BackupError):
         manifest = copies.restore(source, folder)
-    click.echo(f"{folder} is as the folder {manifest.id} was at {when(manifest.made_ms)}.")
-    click.echo("What was signed since then is not in it, so it does not start yet: see `millrace relayer recover`.")
+    say(f"{folder} is as the folder {manifest.id} was at {when(manifest.made_ms)}.")
+    say("What was signed since then is not in it, so it does not start yet: see `millrace relayer recover`.")
 
 
 @click.command()
@@ -120,7 +121,7 @@ def move(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> None
         keys = keystore.public_keys(settings.key_files, settings.key_env)
         with holding.opened(settings) as store:  # else a copy of before could start as long as the new one has not
             leases.hand_over(store, keys, leases.Held(moved.id, moved.epoch, 0, holding.place_of(destination)))
-    click.echo(f"{folder} lives in {destination} now (epoch {moved.epoch}): start the relayer with that data_dir.")
+    say(f"{folder} lives in {destination} now (epoch {moved.epoch}): start the relayer with that data_dir.")
 
 
 @click.command()
@@ -159,10 +160,10 @@ def recover(
             charges=not forget_spending,
         )
         for line in _told(plan, len(keys)):
-            click.echo(line)
+            say(line)
         if yes:
             recovery.make(folder, keys, store, plan, place=holding.place_of(folder), mark_path=settings.mark_path)
-    click.echo(f"{folder} has epoch {plan.epoch} and starts." if yes else "Nothing was changed: add --yes to do it.")
+    say(f"{folder} has epoch {plan.epoch} and starts." if yes else "Nothing was changed: add --yes to do it.")
 
 
 def _told(plan: Recovery, keys: int) -> Iterator[str]:
@@ -191,7 +192,7 @@ def export_claims(file: Path, config: Path | None, pairs: tuple[str, ...]) -> No
     settings = _settings(config, pairs)
     with _shown(claims.ClaimsError):
         count = claims.export(Path(settings.data_dir), file, settings.network().chain_id)
-    click.echo(f"claims of {count} senders are in {file}")
+    say(f"claims of {count} senders are in {file}")
 
 
 @click.command("import-claims")
@@ -206,7 +207,7 @@ def import_claims(file: Path, config: Path | None, pairs: tuple[str, ...]) -> No
     folder = Path(settings.data_dir)
     with _shown(copies.BackupError, claims.ClaimsError), copies.stopped(folder):
         count = claims.import_(folder, file, settings.network().chain_id, settings.mark_path)
-    click.echo(f"claims of {count} senders hold in {folder}, too")
+    say(f"claims of {count} senders hold in {folder}, too")
 
 
 @click.command()
@@ -221,7 +222,7 @@ def archive(before: datetime, file: Path, config: Path | None, pairs: tuple[str,
     count = _with_journal(
         _settings(config, pairs), lambda journal, id_: archives.archive(journal, id_, before_ms, file)
     )
-    click.echo(f"{count} lines are in {file}; keep it, and the files before it")
+    say(f"{count} lines are in {file}; keep it, and the files before it")
 
 
 @click.command("verify-archive")
@@ -235,7 +236,7 @@ def verify_archive(files: tuple[Path, ...], config: Path | None, pairs: tuple[st
         return archives.verify(journal, id_, files)
 
     count = _with_journal(_settings(config, pairs), verify)
-    click.echo(f"{count} lines are as they were written, none is missing")
+    say(f"{count} lines are as they were written, none is missing")
 
 
 def _with_journal(settings: RelayerSettings, work: Callable[[Journal, str], Coroutine[Any, Any, int]]) -> int:

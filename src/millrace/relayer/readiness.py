@@ -12,6 +12,7 @@ from millrace.relayer.gateway.gateway import Gateway
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.keys import Keys
 from millrace.relayer.ledger.lifecycle import Lifecycle
+from millrace.runtime.version import version
 
 
 class Readiness:
@@ -70,6 +71,7 @@ class Readiness:
         """The body of GET /health."""
         return {
             "status": "ok" if self.is_ready() else "degraded",
+            "serviceVersion": version(),
             "uptimeSeconds": int(time.monotonic() - self._started),
             "profile": self._network.name,
             "chainId": self._network.chain_id,

@@ -353,6 +353,7 @@ class AggregatorHealth(_Value, frozen=True):
     """How an aggregator is; `status` is `ok`, `starting` or `stale`."""
 
     status: str = ""
+    service_version: str = ""
     pools: int | None = None
     tokens: int | None = None
     uptime_seconds: float | None = None

@@ -1518,6 +1518,11 @@ export interface components {
              */
             status: string;
             /**
+             * @description Version of the service.
+             * @example 0.1.0
+             */
+            serviceVersion: string;
+            /**
              * @description Pools of the market.
              * @example 1000
              */
