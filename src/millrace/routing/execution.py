@@ -7,7 +7,7 @@ elsewhere, and `all` for the last use of every token, so that no dust stays behi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from millrace.dex import aggregator_contract as contract
@@ -26,7 +26,10 @@ _ALL, _PREVIOUS, _PPM = contract.ALL, contract.PREVIOUS, contract.PPM  # looked 
 
 
 class Walked(NamedTuple):
-    """An executed plan in columns: cheap to make while candidates are compared."""
+    """An executed plan in columns: cheap to make while candidates are compared.
+
+    Of several tokens sold together `amount_in` is the sum of their units.
+    """
 
     amount_in: int
     amount_out: int
@@ -90,12 +93,51 @@ def execute(
     while kept:
         modes, values = _modes(kept, parts, token_in, amount_in, whole)
         try:
-            return _run(kept, modes, values, token_in, token_out, amount_in, outlets)
+            return _run(kept, modes, values, {token_in: amount_in}, token_out, outlets)
         except Refused as refused:
-            for k in reversed(refused.few(len(kept))):
-                del kept[k], parts[k]
-            drop_dead_ends(kept, token_out, parts)
+            _leave_out(refused, kept, parts, token_out)
     raise PlanError("no pool on the route can execute this amount")
+
+
+def execute_all(
+    trades: Sequence[Trade],
+    flows: Sequence[float],
+    amounts: Mapping[str, int],
+    token_out: str,
+    outlets: Outlets = NONE,
+) -> Walked:
+    """Execute a flow that sells all of several tokens; trades too thin for integers are dropped.
+
+    Raises `PlanError` when nothing is left, or one of the tokens is not sold.
+    """
+    kept, parts = list(trades), list(flows)
+    while kept:
+        if not set(amounts) <= {trade.token_in for trade in kept}:
+            break
+        modes, values = _modes(kept, parts, "", 0, None)
+        try:
+            return _run(kept, modes, values, amounts, token_out, outlets)
+        except Refused as refused:
+            _leave_out(refused, kept, parts, token_out)
+    raise PlanError("no pool on the route can execute these amounts")
+
+
+def replayed(
+    legs: Sequence[Leg], amounts: Mapping[str, int], token_out: str, outlets: Outlets, moved: Mapping[str, Pool]
+) -> int:
+    """What swaps pay for amounts, 0 where one is refused. `moved` are pools not as the trades know them, by id."""
+    trades, modes, values = zip(*legs, strict=True) if legs else ((), (), ())
+    try:
+        return _run(trades, modes, values, amounts, token_out, outlets, moved).amount_out
+    except (Refused, PlanError):
+        return 0
+
+
+def _leave_out(refused: Refused, trades: list[Trade], flows: list[float], sink: str) -> None:
+    """Take out trades that cannot be executed, and those that then lead nowhere."""
+    for k in reversed(refused.few(len(trades))):
+        del trades[k], flows[k]
+    drop_dead_ends(trades, sink, flows)
 
 
 def _modes(
@@ -132,15 +174,15 @@ def _run(
     trades: Sequence[Trade],
     modes: Sequence[int],
     values: Sequence[int],
-    token_in: str,
+    amounts: Mapping[str, int],
     token_out: str,
-    amount_in: int,
     outlets: Outlets,
+    moved: Mapping[str, Pool] = {},
 ) -> Walked:
-    """Walk the trades. Raises `Refused` for those whose input or output is nothing."""
-    balances = {token_in: amount_in}
-    uses = outlets.used([trade.pool.id for trade in trades])
-    touched: dict[str, Pool] = {}
+    """Walk the trades, which sell these amounts. Raises `Refused` for those whose input or output is nothing."""
+    balances = dict(amounts)
+    uses = outlets.used([trade.pool.id for trade in trades], moved)
+    touched = dict(moved)
     sold: list[int] = []
     bought: list[int] = []
     paid = 0
@@ -174,7 +216,7 @@ def _run(
     amount_out = balances.get(token_out, 0)
     if amount_out <= 0:
         raise PlanError("the route pays nothing")
-    return Walked(amount_in, amount_out, trades, modes, values, sold, bought)
+    return Walked(sum(amounts.values()), amount_out, trades, modes, values, sold, bought)
 
 
 def _swap(touched: dict[str, Pool], uses: dict[str, int], trade: Trade, amount: int, outlets: Outlets) -> int:
@@ -226,7 +268,7 @@ def execute_paths(
         if not keep_rest:
             modes[starts[-1]], values[starts[-1]] = contract.ALL, 0
         try:
-            return _run(trades, modes, values, token_in, token_out, amount_in, outlets)
+            return _run(trades, modes, values, {token_in: amount_in}, token_out, outlets)
         except Refused as refused:
             del kept[sum(start <= refused.args[0][0] for start in starts) - 1]
     raise PlanError("no path can execute this amount")

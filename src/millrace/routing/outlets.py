@@ -7,7 +7,7 @@ pair moves that one. `Outlets` is what has to be known of a market for it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from millrace.dex.constant_product import XExchangePool
@@ -27,15 +27,17 @@ class Outlets(NamedTuple):
     pairs: Mapping[bytes, XExchangePool]
     of: Mapping[str, tuple[XExchangePool, ...]]
 
-    def used(self, names: Sequence[str]) -> dict[str, int]:
+    def used(self, names: Sequence[str], moved: Container[str] = ()) -> dict[str, int]:
         """How often those of these pools are met that are met more than once, and one more for each that sells there.
 
-        `names` are the ids of a plan's pools, one for each trade.
+        `names` are the ids of a plan's pools, one for each trade; `moved` were met before.
         """
         counts = Counter(names)
         sellers = [name for name in counts if name in self.of]
-        if len(counts) == len(names) and not sellers:
+        if len(counts) == len(names) and not sellers and not moved:
             return {}
+        for name in counts:
+            counts[name] += name in moved
         for name in sellers:
             for pool in self.of[name]:
                 counts[pool.id] += 1
