@@ -51,7 +51,7 @@ FOR_MONEY = (reasons.RELAYER_BALANCE_LOW.code, reasons.ACCOUNT_UNAVAILABLE.code)
 class Nobody:
     """Whom the relayer tells."""
 
-    def tell_status(self, topic: Any, make: Any) -> int:
+    def tell_statuses(self, ends: Any) -> int:
         return 0
 
     def tell_account(self, topic: Any, make: Any) -> None:

@@ -16,6 +16,7 @@ from millrace.chain import address
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import TransactionJson, chain_hash, client_hash, from_json
 from millrace.relayer.gateway.limits import Connections
+from millrace.relayer.gateway.sessions import PublicSession
 from millrace.runtime.websocket.frames import PONG, frame
 
 
@@ -242,6 +243,29 @@ async def test_status_is_told_once_per_subscription_and_never_replayed(world: An
             world.hub.save(BlockMaker(2).block(accounts={wallet(2).public: (1, 6)}))
             assert (await client.push())["type"] == "accountDelta"
             assert late.pushed == []
+
+
+async def test_what_a_block_says_to_one_client_is_one_write(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client hears of all its transactions in a block, and of nobody else's, by a single write."""
+    await world.start()
+    first = [transfer(wallet(1), nonce, relayed=False) for nonce in range(3)]
+    second = [transfer(wallet(1, 1), relayed=False)]
+    async with connected(world.ws) as one, connected(world.ws) as other:
+        for client, txs in ((one, first), (other, second)):
+            await client.ask(action="broadcast", txs=[as_json(tx) for tx in txs], autoSubscribe=True)
+        writes: list[bytes] = []
+        send = PublicSession.send_frames
+
+        def counted(session: PublicSession, frames: bytes) -> None:
+            writes.append(frames)
+            send(session, frames)
+
+        monkeypatch.setattr(PublicSession, "send_frames", counted)
+        world.hub.save(BlockMaker(1).block([*first, *second]))
+        told = {(await one.push())["data"]["hash"] for _ in first}
+        assert told == {chain_hash(tx).hex() for tx in first}
+        assert (await other.push())["data"]["hash"] == chain_hash(second[0]).hex()
+        assert len(writes) == 2
 
 
 async def test_shutdown_says_goodbye(world: Any) -> None:

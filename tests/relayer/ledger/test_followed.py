@@ -39,11 +39,11 @@ def test_the_way_of_one() -> None:
     followed.sent([entry], "gossip")
     followed.sent([entry], "api")
     assert followed.in_block([b"another", entry.chain_hash]) == (str(trace.context),)
-    followed.ended(entry.chain_hash, "success", 1)
-    followed.ended(entry.chain_hash, "success", 1)
+    followed.ended(entry.chain_hash, "success")
+    followed.ended(entry.chain_hash, "success")
     assert [(span.name, span.attributes) for span in spans] == [
         ("send", {"tx": entry.chain_hash.hex(), "way": "gossip"}),
-        ("status", {"tx": entry.chain_hash.hex(), "status": "success", "told": 1}),
+        ("status", {"tx": entry.chain_hash.hex(), "status": "success"}),
     ]
     assert not followed and followed.in_block([entry.chain_hash]) == ()
 

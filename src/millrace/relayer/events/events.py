@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Literal, Protocol
 
 from google.protobuf.message import DecodeError
 from msgspec import UNSET
@@ -40,8 +40,8 @@ MAX_KINDS = 64
 class Publisher(account_feed.Publisher, Protocol):
     """Tells clients."""
 
-    def tell_status(self, topic: TxStatusTopic, make: Callable[[], bytes]) -> int:
-        """Tell each open subscription of a transaction its end; to how many it was told."""
+    def tell_statuses(self, ends: Iterable[tuple[TxStatusTopic, Callable[[], bytes]]]) -> int:
+        """Tell each open subscription of these transactions their ends; how many were told."""
 
 
 class Observer(Protocol):
@@ -222,7 +222,7 @@ class Events:
         for outcome in release.outcomes:
             self._lifecycle.sponsor.ended(outcome.tx_hash, failed=outcome.status == "fail")
             self._lifecycle.fates.ended(outcome.tx_hash, outcome.status, outcome.reason)
-            self._tell(outcome)
+        self._tell(release.outcomes)
         for missed in release.unexecutable:
             self._not_executable(missed)
         if release.blocks:
@@ -238,30 +238,33 @@ class Events:
         if client_hash is not None:
             self._lifecycle.fates.ended(item.tx_hash, "fail", NOT_EXECUTABLE, is_final=False)
             sdk_hash = entry.sdk_hash if entry is not None else item.sdk_hash
-            self._tell(Outcome(item.tx_hash, client_hash or item.client_hash, "fail", NOT_EXECUTABLE, sdk_hash))
+            self._tell([Outcome(item.tx_hash, client_hash or item.client_hash, "fail", NOT_EXECUTABLE, sdk_hash)])
 
     def tell_refused(self, entry: Entry) -> None:
         """An accepted transaction will never run: nobody signed it, and nobody will."""
-        reason = UNSET if entry.refusal is None else entry.refusal.reason
-        for tx_hash in {entry.client_hash, entry.sdk_hash} - {b""}:
-            data = messages.StatusData(hash=tx_hash.hex(), status="fail", reason=reason)
-            make = partial(messages.encode, messages.StatusMessage(data))
-            self.statuses_told += self._publisher.tell_status(TxStatusTopic(tx_hash), make)
+        reason = "" if entry.refusal is None else entry.refusal.reason
+        self.statuses_told += self._publisher.tell_statuses(
+            (TxStatusTopic(tx_hash), partial(_status, tx_hash, "fail", reason))
+            for tx_hash in {entry.client_hash, entry.sdk_hash} - {b""}
+        )
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _tell(self, outcomes: Sequence[Outcome]) -> None:
         """Tell the subscribers of each hash; each hears the one it asked for."""
-        chain, before = outcome.tx_hash.hex(), self.statuses_told
-        for tx_hash in {outcome.tx_hash, outcome.client_hash, outcome.sdk_hash} - {b""}:
-            subscribed = tx_hash.hex()
+        self.statuses_told += self._publisher.tell_statuses(
+            (TxStatusTopic(tx_hash), partial(_status, tx_hash, outcome.status, outcome.reason, outcome.tx_hash))
+            for outcome in outcomes
+            for tx_hash in {outcome.tx_hash, outcome.client_hash, outcome.sdk_hash} - {b""}
+        )
+        for outcome in outcomes if self._followed else ():
+            self._followed.ended(outcome.tx_hash, outcome.status)
 
-            def make(subscribed: str = subscribed) -> bytes:
-                data = messages.StatusData(
-                    hash=subscribed,
-                    status=outcome.status,
-                    reason=outcome.reason or UNSET,
-                    chain_hash=UNSET if subscribed == chain else chain,
-                )
-                return messages.encode(messages.StatusMessage(data))
 
-            self.statuses_told += self._publisher.tell_status(TxStatusTopic(tx_hash), make)
-        self._followed.ended(outcome.tx_hash, outcome.status, self.statuses_told - before)
+def _status(subscribed: bytes, status: Literal["success", "fail"], reason: str, chain_hash: bytes = b"") -> bytes:
+    """The word of a transaction's end to who subscribed to this hash of it."""
+    data = messages.StatusData(
+        hash=subscribed.hex(),
+        status=status,
+        reason=reason or UNSET,
+        chain_hash=UNSET if chain_hash in (b"", subscribed) else chain_hash.hex(),
+    )
+    return messages.encode(messages.StatusMessage(data))

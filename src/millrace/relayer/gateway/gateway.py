@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from millrace.relayer.gateway.sessions import PublicSession, StatsSession
 from millrace.relayer.gateway.shared import Shared
@@ -88,16 +88,25 @@ class Gateway:
 
     # ---- fan-out
 
-    def tell_status(self, topic: TxStatusTopic, make: Callable[[], bytes]) -> int:
-        """Tell the end of a transaction to each subscription that has not heard it."""
-        if not self.shared.subscriptions.has(topic):
-            return 0
-        sessions = self.shared.subscriptions.deliver(topic, self.shared.clock())
-        if sessions:
-            frame = text_frame(make())
-            for session in sessions:
-                session.send_frames(frame)
-        return len(sessions)
+    def tell_statuses(self, ends: Iterable[tuple[TxStatusTopic, Callable[[], bytes]]]) -> int:
+        """Tell the ends of transactions to each subscription that has not heard of its own; how many were told.
+
+        What is for one session goes into one write: a client that sent much has many ends in a block.
+        """
+        subscriptions, now, told = self.shared.subscriptions, self.shared.clock(), 0
+        frames: dict[websocket.Session, list[bytes]] = {}
+        for topic, make in ends:
+            if not subscriptions.has(topic):
+                continue
+            sessions = subscriptions.deliver(topic, now)
+            if sessions:
+                frame = text_frame(make())
+                for session in sessions:
+                    frames.setdefault(session, []).append(frame)
+                told += len(sessions)
+        for session, mine in frames.items():
+            session.send_frames(b"".join(mine))
+        return told
 
     def hears(self, topic: AddressTopic) -> bool:
         """Whether anybody would be told of an account."""

@@ -59,8 +59,8 @@ class Followed:
         found = (self._by_hash.get(tx_hash) for tx_hash in hashes)
         return tuple({str(followed.trace.context): None for followed in found if followed is not None})
 
-    def ended(self, tx_hash: bytes, status: str, told: int) -> None:
-        """Its clients were told its end, over so many subscriptions."""
+    def ended(self, tx_hash: bytes, status: str) -> None:
+        """Who subscribed to it was told its end."""
         followed = self._by_hash.pop(tx_hash, None) if self._by_hash else None
         if followed is not None:
-            followed.trace.span("status", followed.since_ns, tx=tx_hash.hex(), status=status, told=told)
+            followed.trace.span("status", followed.since_ns, tx=tx_hash.hex(), status=status)

@@ -192,8 +192,8 @@ class Vault:
 
     # ---- the journal, read only
 
-    def remember(self) -> sqlite3.Connection:
-        """The journal, which must hold what was acknowledged and never go back. Raises `sqlite3.Error` or `MemoryLost`.
+    def _remember(self) -> sqlite3.Connection:
+        """The journal, which must hold what was acknowledged. Raises `sqlite3.Error` or `MemoryLost`.
 
         A file that is put in its place is met by a new connection, which compares it with the mark.
         """
@@ -205,11 +205,14 @@ class Vault:
                 connection.close()
                 raise
             self._journal = connection
-        sequence = chain.sequence(self._journal, self._mark.writer)
+        return self._journal
+
+    def _look_back(self, journal: sqlite3.Connection) -> None:
+        """Raise `MemoryLost` if the journal goes no further than it did."""
+        sequence = chain.sequence(journal, self._mark.writer)
         if sequence < self._sequence:
             raise MemoryLost(f"the journal went back from commit {self._sequence} to {sequence}. {memory.WHAT_TO_DO}")
         self._sequence = sequence
-        return self._journal
 
     def _forget_connection(self) -> None:
         connection, self._journal = self._journal, None
@@ -219,11 +222,16 @@ class Vault:
 
     def _journalled(self, wanted: Sequence[_Run]) -> set[_Row]:
         """What is committed there now and may be signed. Raises `sqlite3.Error`, or `MemoryLost`."""
-        journal = self.remember()
+        journal = self._remember()
         found: set[_Row] = set()
-        for start in range(0, len(wanted), ROWS_AT_ONCE):
-            part = wanted[start : start + ROWS_AT_ONCE]
-            found.update(journal.execute(_those_of(len(part)), [value for run in part for value in run]))
+        journal.execute("BEGIN")  # all of one moment; each look by itself would lock the file, and read its pages anew
+        try:
+            self._look_back(journal)
+            for start in range(0, len(wanted), ROWS_AT_ONCE):
+                part = wanted[start : start + ROWS_AT_ONCE]
+                found.update(journal.execute(_those_of(len(part)), [value for run in part for value in run]))
+        finally:
+            journal.execute("COMMIT")
         return found
 
 
