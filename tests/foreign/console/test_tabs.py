@@ -19,6 +19,10 @@ pytestmark = [pytest.mark.foreign, pytest.mark.asyncio(loop_scope="module"), pyt
 PICTURES = Path(__file__).parents[3] / "build" / "console"
 SHOWN = {
     "network": "document.querySelectorAll('.blocks rect').length > 3 && document.querySelector('.pill.good')",
+    "relayer": "document.querySelectorAll('meter').length === 9 && document.querySelectorAll('section').length > 3",
+    "events": "[...document.querySelectorAll('td')].some((cell) => cell.textContent === 'FinalizedBlock')"
+    " && document.body.textContent.includes('Everything was understood')",
+    "api": "document.querySelectorAll('.try').length > 8",
 }
 """When a tab shows what it is for, by its name."""
 RULES = "axe.run(document, {resultTypes: ['violations']}).then((found) => JSON.stringify(found.violations.map(" \

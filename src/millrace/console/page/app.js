@@ -6,6 +6,9 @@ import { Problem } from "./lib/ui.js";
 
 const TABS = [
   ["network", "Network"],
+  ["relayer", "Relayer"],
+  ["events", "Events"],
+  ["api", "API"],
 ];
 const THEMES = { auto: ["light dark", "Colours as the system has them"], light: ["light", "Light colours"], dark: ["dark", "Dark colours"] };
 const MARKS = { auto: "◐", light: "☀", dark: "☾" };
