@@ -24,7 +24,9 @@ def _run(environment: dict[str, str], *words: str) -> subprocess.CompletedProces
 def test_base_loads_every_verb(tmp_path: Path) -> None:
     """The module of each verb, the client and the settings of each service load without any extra."""
     modules = [f"millrace.cli.{verb}" for verb in VERBS] + ["millrace.client", "millrace.relayer.commands"]
-    modules += [f"millrace.{one}.settings" for one in ("aggregator", "relayer", "notifier", "collector", "localnet")]
+    modules += [
+        f"millrace.{one}.settings" for one in ("aggregator", "relayer", "notifier", "collector", "localnet", "console")
+    ]
     script = f"import importlib\nfor module in {modules}: importlib.import_module(module)"
     environment = without(tmp_path, modules_of())
     ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
@@ -61,6 +63,7 @@ def test_what_base_does(tmp_path: Path, words: list[str], code: int) -> None:
         (["notifier"], "notifier"),
         (["pools"], "aggregator"),
         (["localnet"], "localnet"),
+        (["console"], "console"),
         (["demo"], "localnet"),
         (["up"], "localnet"),
         (["policy", "explain", "sitecustomize.py"], "relayer"),

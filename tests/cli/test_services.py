@@ -12,7 +12,7 @@ from millrace.chain.keys import KeyPair
 from millrace.chain.transaction import Transaction, signing_message, to_json
 from millrace.cli import main
 
-SERVICES = ["aggregator", "relayer", "notifier", "pools", "localnet"]
+SERVICES = ["aggregator", "relayer", "notifier", "pools", "localnet", "console"]
 
 
 @pytest.mark.parametrize("service", SERVICES)

@@ -172,3 +172,26 @@ def test_the_first_policy_is_one() -> None:
     """The sample policy is taken as it is."""
     policy = loads((DEPLOY / "policy.toml").read_text())
     assert policy.budget.per_day < Policy().budget.per_day
+
+
+def _copied(stage: str) -> set[str]:
+    """What a stage of the Containerfile takes from the repository."""
+    lines = re.findall(r"^COPY (?!--from)((?:\S+ )+)\S+$", stage, re.MULTILINE)
+    return {source for line in lines for source in line.split()}
+
+
+def test_the_image_has_what_its_build_reads() -> None:
+    """What is copied is there and not left out, and it is all that the build of the packages names."""
+    root = DEPLOY.parent
+    sources = _copied((DEPLOY / "Containerfile").read_text())
+    assert all((root / source).exists() for source in sources)
+    let_in = {line[1:] for line in (root / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert all(any(Path(source).is_relative_to(entry) for entry in let_in) for source in sources)
+    assert all((root / entry).exists() for entry in let_in)
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    wanted = {project["project"]["readme"], *project["project"]["license-files"], "uv.lock", "pyproject.toml"}
+    wanted |= set(project["tool"]["uv"]["workspace"]["members"])
+    wanted |= set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+    wanted |= {Path(key["file"]).parts[0] for key in project["tool"]["uv"]["cache-keys"] if "file" in key}
+    missing = {name for name in wanted if not any(Path(name).is_relative_to(source) for source in sources)}
+    assert not missing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,6 +29,8 @@ class Page:
         self._ids = count(1)
         self.complaints: list[str] = []
         """Exceptions nobody caught, and what the console was told as an error."""
+        self.asked: list[str] = []
+        """The address of every request and WebSocket."""
 
     async def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
         """One command and its answer; events that come before it are looked at on the way."""
@@ -37,13 +40,40 @@ class Page:
             message = await self._socket.receive_json()
             if message.get("id") == number:
                 return dict(message.get("result", message))
-            if message.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded"):
-                self.complaints.append(str(message["params"]))
+            self._hear(message.get("method", ""), message.get("params", {}))
+
+    def _hear(self, event: str, facts: dict[str, Any]) -> None:
+        if event in ("Runtime.exceptionThrown", "Log.entryAdded"):
+            self.complaints.append(str(facts))
+        elif event == "Runtime.consoleAPICalled" and facts["type"] in ("error", "assert"):
+            self.complaints.append(str(facts["args"]))
+        elif event == "Network.requestWillBeSent":
+            self.asked.append(facts["request"]["url"])
+        elif event == "Network.webSocketCreated":
+            self.asked.append(facts["url"])
 
     async def value(self, expression: str) -> Any:
         """What an expression is in the page; a promise is waited for."""
         answer = await self.ask("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         return answer.get("result", {}).get("value")
+
+    async def look(self, width: int, *, dark: bool = False, height: int = 900) -> None:
+        """A window of this width in CSS pixels, for somebody who likes light or dark colours."""
+        await self.ask(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
+        await self.ask(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
+
+    async def picture(self, file: Path) -> None:
+        """The whole page, as a PNG file."""
+        height = int(await self.value("document.documentElement.scrollHeight"))
+        width = int(await self.value("innerWidth"))
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        answer = await self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+        _write(file, base64.b64decode(answer["data"]))
 
     async def until(self, expression: str) -> Any:
         """Ask until the expression is true; what it is. Raises `TimeoutError` with the page's complaints."""
@@ -53,7 +83,7 @@ class Page:
                     await asyncio.sleep(0.05)
                 return found
         except TimeoutError:
-            raise TimeoutError(f"{expression} never came: {self.complaints}") from None
+            raise TimeoutError(f"{expression} never came: {self.complaints[-3:]}") from None
 
 
 @asynccontextmanager
@@ -72,7 +102,7 @@ async def opened(url: str, folder: Path) -> AsyncIterator[Page]:
                 tab = next(tab for tab in await answer.json() if tab["type"] == "page")
             async with http.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0) as socket:
                 page = Page(socket)
-                for domain in ("Runtime", "Log", "Page"):
+                for domain in ("Runtime", "Log", "Page", "Network"):
                     await page.ask(f"{domain}.enable")
                 await page.ask("Page.navigate", url=url)
                 yield page
@@ -87,6 +117,11 @@ async def _port(file: Path) -> int:
         while not (text := _text(file)):
             await asyncio.sleep(0.05)
     return int(text.split()[0])
+
+
+def _write(file: Path, data: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data)
 
 
 def _text(file: Path) -> str:

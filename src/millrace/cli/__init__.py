@@ -22,6 +22,7 @@ _SERVICES = {
     "notifier": ("Take block events from nodes, deliver them to consumers.", "notifier"),
     "pools": ("Collect the pools of all exchanges; list them.", "aggregator"),
     "localnet": ("Run a chain in a box, for development and tests.", "localnet"),
+    "console": ("Serve a page to swap on and to watch the services.", "console"),
 }
 _SECTIONS: dict[str, dict[str, _Verb]] = {
     "Try it": {

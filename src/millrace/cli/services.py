@@ -22,6 +22,7 @@ SERVICES = {
     "notifier": ("millrace.notifier.settings:NotifierSettings", "millrace.notifier.app", False),
     "pools": ("millrace.collector.settings:CollectorSettings", "millrace.collector.app", True),
     "localnet": ("millrace.localnet.settings:LocalnetSettings", "millrace.localnet.app", False),
+    "console": ("millrace.console.settings:ConsoleSettings", "millrace.console.app", False),
 }
 
 

@@ -31,14 +31,15 @@ _profile_option = click.option(
 
 @click.command()
 @click.option("--keep-logs", type=click.Path(path_type=Path), help="Folder for the services' logs.")
+@click.option("--keep", is_flag=True, help="Keep it running on the usual ports afterwards, with the console's page.")
 @click.option("--seed", default=1, show_default=True, help="Seed of the generated market.")
 @_profile_option
-def demo(keep_logs: Path | None, seed: int, profile: str) -> None:
+def demo(keep_logs: Path | None, keep: bool, seed: int, profile: str) -> None:
     """Run two swaps through a local chain and all three services, and check every step."""
     extras.require("localnet", "millrace demo")
     from millrace.system import demo as demonstration
 
-    sys.exit(asyncio.run(demonstration.main(seed=seed, profile=profile, log_directory=keep_logs)))
+    sys.exit(asyncio.run(demonstration.main(seed=seed, profile=profile, log_directory=keep_logs, keep=keep)))
 
 
 @click.command()

@@ -210,6 +210,21 @@ def import_claims(file: Path, config: Path | None, pairs: tuple[str, ...]) -> No
     say(f"claims of {count} senders hold in {folder}, too")
 
 
+@click.command("export-open")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@_with_settings
+def export_open(file: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
+    """Write what was accepted and is still to be sent, a body of POST /v1/broadcast on each line; the relayer must be
+    stopped."""
+    from millrace.relayer.journal import carry
+
+    async def export(journal: Journal, _: str) -> int:
+        return carry.export(journal, file)
+
+    count = _with_journal(_settings(config, pairs), export)
+    click.echo(f"{count} transactions that are still to be sent are in {file}")
+
+
 @click.command()
 @click.option("--before", type=click.DateTime(["%Y-%m-%d"]), required=True, help="Day (UTC) from which on lines stay.")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
@@ -242,7 +257,7 @@ def verify_archive(files: tuple[Path, ...], config: Path | None, pairs: tuple[st
 def _with_journal(settings: RelayerSettings, work: Callable[[Journal, str], Coroutine[Any, Any, int]]) -> int:
     """What is done with a folder's journal, as its relayer opens it, and the folder's id."""
     from millrace.relayer.journal import archive as archives
-    from millrace.relayer.journal import identity
+    from millrace.relayer.journal import carry, identity
     from millrace.relayer.journal.journal import Journal
     from millrace.relayer.journal.writer import JournalError
 
@@ -257,10 +272,10 @@ def _with_journal(settings: RelayerSettings, work: Callable[[Journal, str], Coro
         finally:
             await journal.close()
 
-    with _shown(identity.IdentityError, JournalError, archives.ArchiveError):
+    with _shown(identity.IdentityError, JournalError, archives.ArchiveError, carry.CarryError):
         return asyncio.run(run())
 
 
 VERBS: tuple[click.Command, ...] = (
-    init, backup, restore, move, recover, export_claims, import_claims, archive, verify_archive,
+    init, backup, restore, move, recover, export_claims, import_claims, export_open, archive, verify_archive,
 )  # fmt: skip

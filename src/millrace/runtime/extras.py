@@ -8,6 +8,7 @@ MODULES = {
     "aggregator": ("Crypto", "numpy", "prometheus_client", "uvloop"),
     "relayer": ("Crypto", "asyncpg", "picows", "prometheus_client", "uvloop"),
     "notifier": ("aio_pika", "asyncpg", "picows", "prometheus_client", "redis"),
+    "console": ("prometheus_client",),
     "azure": ("azure.servicebus",),
     "gossip": ("libp2p", "multiaddr", "trio"),
     "otel": ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.sdk"),

@@ -19,7 +19,7 @@ import msgspec
 T = TypeVar("T", bound=msgspec.Struct)
 
 COMMON = "common"
-SECTIONS = ("aggregator", "relayer", "notifier", "pools", "localnet")
+SECTIONS = ("aggregator", "relayer", "notifier", "pools", "localnet", "console")
 """The services: one file may hold the settings of all of them."""
 MAX_PORT = 65_535
 

@@ -39,10 +39,16 @@ GAS_PRICE = 10**9
 RELAYED_EXTRA_GAS = 50_000
 
 
-async def main(*, seed: int, profile: str, log_directory: Path | None, console: Console | None = None) -> int:
-    """Run the demonstration; 0 when every check held, 1 when one did not, 130 when interrupted."""
+async def main(
+    *, seed: int, profile: str, log_directory: Path | None, keep: bool = False, console: Console | None = None
+) -> int:
+    """Run the demonstration; 0 when every check held, 1 when one did not, 130 when interrupted.
+
+    With `keep` the system is on the documented ports, and runs on after the checks until it is interrupted: then 0.
+    """
     console = console or Console(soft_wrap=not sys.stdout.isatty())
-    task = asyncio.ensure_future(_run(console, seed, profile, log_directory))
+    kept = asyncio.Event()
+    task = asyncio.ensure_future(_run(console, seed, profile, log_directory, kept if keep else None))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
@@ -50,7 +56,7 @@ async def main(*, seed: int, profile: str, log_directory: Path | None, console: 
         await task
     except asyncio.CancelledError:
         console.print("\ninterrupted; everything that was started has been stopped")
-        return 130
+        return 0 if kept.is_set() else 130
     except (CheckFailed, ServiceDied) as failure:
         console.print(f"\n[red]The demonstration failed:[/red] {failure}", highlight=False)
         return 1
@@ -58,9 +64,13 @@ async def main(*, seed: int, profile: str, log_directory: Path | None, console: 
     return 0
 
 
-async def _run(console: Console, seed: int, profile: str, log_directory: Path | None) -> None:
+async def _run(
+    console: Console, seed: int, profile: str, log_directory: Path | None, kept: asyncio.Event | None
+) -> None:
+    """`kept` is set once only the system runs on, until this is cancelled; None: everything is stopped then."""
     with tempfile.TemporaryDirectory(prefix="millrace-demo-") as folder:
-        plan = Plan(Ports.free(), Path(folder), seed=seed, profile=profile, poll_seconds=1.0)
+        ports = Ports.free() if kept is None else Ports()
+        plan = Plan(ports, Path(folder), seed=seed, profile=profile, poll_seconds=1.0)
         async with Processes(log_directory or plan.data / "logs") as processes:
             story = Story(console)
             story.title("A chain and three services on this machine")
@@ -72,6 +82,9 @@ async def _run(console: Console, seed: int, profile: str, log_directory: Path | 
                 if watcher.done():
                     watcher.result()
                 await swaps
+                if kept is not None:
+                    kept.set()
+                    await _keep(plan, console, watcher)
             finally:
                 await end_tasks([watcher, swaps])
             with story.step("stop everything"):
@@ -80,13 +93,21 @@ async def _run(console: Console, seed: int, profile: str, log_directory: Path | 
 
 async def start(plan: Plan, processes: Processes, story: Story) -> None:
     """Start every process of the plan at once and wait until all of them serve."""
-    with story.step("ready: local chain, notifier, relayer, aggregator"):
+    with story.step("ready: local chain, notifier, relayer, aggregator, console"):
         wanted = services(plan)
         for service in wanted:
             await processes.start(service)
         await asyncio.gather(*(processes.wait_ready(service, READY_SECONDS) for service in wanted))
     if not is_there("python"):
         story.note(f"no gossip: transactions go through the chain API; for gossip: {extras.remedy('gossip')}")
+
+
+async def _keep(plan: Plan, console: Console, watcher: asyncio.Future[None]) -> None:
+    """Let the traders go on and say where to look, until a service dies or somebody has seen enough."""
+    async with LocalChain(plan.chain_url) as chain:
+        await chain.start_traders()
+    console.print(f"\n[green]Every check held.[/green] It runs on: {plan.console_url} (Ctrl-C stops everything)")
+    await watcher
 
 
 async def _swaps(plan: Plan, story: Story) -> None:

@@ -51,6 +51,10 @@ class LocalChain:
         answer = await self._post("/control/traders", {"enabled": False})
         return int(answer["blockNonce"])
 
+    async def start_traders(self) -> None:
+        """Let the background traders go on."""
+        await self._post("/control/traders", {"enabled": True})
+
     async def _get(self, path: str) -> dict[str, Any]:
         async with self._http.get(self._base_url + path) as response:
             return await _body(response)

@@ -28,6 +28,8 @@ class Ports:
     aggregator_metrics: int = 8101
     relayer_metrics: int = 8202
     notifier_metrics: int = 8302
+    console: int = 8080
+    console_metrics: int = 8081
 
     @classmethod
     def free(cls) -> Ports:
@@ -70,6 +72,10 @@ class Plan:
     @property
     def relayer_ws_url(self) -> str:
         return f"ws://{HOST}:{self.ports.relayer}/ws"
+
+    @property
+    def console_url(self) -> str:
+        return f"http://{HOST}:{self.ports.console}"
 
     @property
     def key_directory(self) -> Path:
@@ -172,6 +178,23 @@ def services(plan: Plan) -> list[Service]:
                 "gateway": plan.chain_url,
                 "poll_seconds": plan.poll_seconds,
                 "chain_id": LOCAL_CHAIN_ID,
+            },
+        ),
+        Service(
+            "console",
+            f"{plan.console_url}/health",
+            {
+                "port": ports.console,
+                "metrics_port": ports.console_metrics,
+                "aggregator_url": plan.aggregator_url,
+                "relayer_url": plan.relayer_url,
+                "relayer_ws_url": f"ws://{HOST}:{ports.relayer}",
+                "hub_url": f"ws://{HOST}:{ports.notifier}",
+                "aggregator_operators_url": f"http://{HOST}:{ports.aggregator_metrics}",
+                "relayer_operators_url": f"http://{HOST}:{ports.relayer_metrics}",
+                "notifier_operators_url": f"http://{HOST}:{ports.notifier_metrics}",
+                "chain_url": plan.chain_url,
+                "faucet": True,
             },
         ),
     ]

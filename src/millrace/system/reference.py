@@ -11,6 +11,8 @@ import msgspec
 from millrace.aggregator import metrics as aggregator
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.collector.settings import CollectorSettings
+from millrace.console import metrics as console
+from millrace.console.settings import ConsoleSettings
 from millrace.localnet.settings import LocalnetSettings
 from millrace.notifier.metrics import Metrics as NotifierMetrics
 from millrace.notifier.settings import NotifierSettings
@@ -25,6 +27,7 @@ SETTINGS: dict[str, type[msgspec.Struct]] = {
     "notifier": NotifierSettings,
     "pools": CollectorSettings,
     "localnet": LocalnetSettings,
+    "console": ConsoleSettings,
 }
 """By table of the settings file."""
 SETTINGS_START = """\
@@ -49,6 +52,7 @@ def measures() -> dict[str, tuple[Measure, ...]]:
         "aggregator": (*aggregator.DECLARED, *TRACES),
         "relayer": (*relayer.DECLARED, *TRACES),
         "notifier": (*NotifierMetrics().declared, *TRACES),
+        "console": console.DECLARED,
     }
 
 

@@ -76,6 +76,7 @@ async def _run(console: Console, plan: Plan) -> None:
 def _where(plan: Plan) -> Table:
     ports = plan.ports
     table = Table("what", "where", title="Running; Ctrl-C stops everything")
+    table.add_row("console", plan.console_url)
     table.add_row("aggregator", f"http://127.0.0.1:{ports.aggregator}/api/v1/quote")
     table.add_row("relayer", f"{plan.relayer_ws_url}   http://127.0.0.1:{ports.relayer_http}/v1/sign")
     table.add_row("notifier", f"ws://127.0.0.1:{ports.notifier}/hub/ws   http://127.0.0.1:{ports.notifier_http}")

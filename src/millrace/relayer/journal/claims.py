@@ -41,6 +41,12 @@ CREATE TABLE IF NOT EXISTS first_seen (
 """
 SCHEMA = f"{_CLAIMS}{_FIRST_SEEN}"
 
+_CLAIMS_OF = {
+    "submissions": "SELECT sender, nonce, client_hash FROM submissions WHERE relayer IS NOT NULL",
+    "imported_claims": "SELECT sender, nonce, client_hash FROM imported_claims",
+}
+"""By table: of earlier versions, and of folders that no relayer has run on yet, not all are there."""
+
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 
 
@@ -111,11 +117,12 @@ def _claims(data_dir: Path) -> Iterator[_Line]:
     if not path.exists():
         return
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)) as connection:
-        imported = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'imported_claims'").fetchone()
-        further = " UNION ALL SELECT sender, nonce, client_hash FROM imported_claims" if imported else ""
+        there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        claims = " UNION ALL ".join(query for table, query in _CLAIMS_OF.items() if table in there)
+        if not claims:
+            return
         rows = connection.execute(  # of the row that has the maximum, as SQLite promises for a lone max()
-            "SELECT sender, max(nonce), client_hash FROM (SELECT sender, nonce, client_hash FROM submissions "
-            f"WHERE relayer IS NOT NULL{further}) GROUP BY sender"
+            f"SELECT sender, max(nonce), client_hash FROM ({claims}) GROUP BY sender"
         )
         for sender, nonce, client_hash in rows:
             yield _Line(address.encode(sender), nonce, client_hash.hex())

@@ -1,0 +1,1 @@
+export { sankey, sankeyJustify } from "d3-sankey";

@@ -1,0 +1,82 @@
+// Lines over time, in the page's colours, with zoom: drag to look closer, double-click to go back.
+
+import { html, useEffect, useRef } from "../vendor/preact.js";
+import { uPlot } from "../vendor/chart.js";
+
+const FONT = '12px "Inter", system-ui, sans-serif';
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+/** A custom property as the colour it is now: canvases do not know `light-dark()`. */
+function colour(name) {
+  const probe = document.createElement("i");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+const span = (_, low, high) => {
+  if (low === null || high === null) return [0, 1];
+  return low === high ? [0, high * 2 || 1] : [Math.max(0, low - (high - low) * 0.1), high + (high - low) * 0.1];
+};
+
+function options(box, series, { unit, time, digits, xLabel, onZoom }) {
+  const text = colour("--text2");
+  const line = colour("--line");
+  const spoken = (value) => (value === null || value === undefined ? "–" : `${value.toLocaleString("en-US", { maximumFractionDigits: digits })}${unit}`);
+  const moment = (seconds) => (time ? new Date(seconds * 1000).toLocaleTimeString("en-GB") : spoken(seconds));
+  return {
+    width: box.clientWidth || 300,
+    height: 220,
+    padding: [8, 8, 0, 0],
+    cursor: { y: false, points: { size: 7 }, drag: { x: true, y: false } },
+    scales: { x: { time }, y: { range: span } },
+    hooks: { setSelect: [(plot) => onZoom?.(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"))] },
+    axes: [
+      { stroke: text, font: FONT, space: 90, values: (_, values) => values.map(moment), grid: { show: false }, ticks: { stroke: line, width: 1 }, label: xLabel, labelFont: FONT, labelSize: xLabel ? 20 : 0 },
+      { stroke: text, font: FONT, size: 62, grid: { stroke: line, width: 1 }, ticks: { show: false }, values: (_, values) => values.map(spoken) },
+    ],
+    series: [
+      { label: time ? "Time" : (xLabel ?? ""), value: (_, value) => (value === null ? "–" : moment(value)) },
+      ...series.map(({ label, colour: name, dash, fill }) => ({
+        label, stroke: colour(name), width: 2, dash, points: { show: false }, value: (_, value) => spoken(value),
+        ...(fill ? { fill: colour(name).replace("rgb(", "rgba(").replace(")", ", 0.12)") } : {}),
+      })),
+    ],
+  };
+}
+
+/**
+ * `data` is uPlot's: x values (seconds since 1970, unless `time` is false), then one list for each of `series`
+ * (`{label, colour: "--accent", dash, fill}`). `label` says what it shows; `onZoom(from, to)` hears of a selection.
+ */
+export function Chart({ data, series, label, unit = "", time = true, digits = 3, xLabel, onZoom }) {
+  const box = useRef();
+  const plot = useRef();
+  const given = useRef();
+  given.current = { data, unit, time, digits, xLabel, onZoom };
+  const shape = JSON.stringify(series);
+  useEffect(() => {
+    const make = () => {
+      plot.current?.destroy();
+      const now = given.current;
+      const heard = (...ends) => given.current.onZoom?.(...ends);
+      plot.current = new uPlot(options(box.current, series, { ...now, onZoom: heard }), now.data, box.current);
+    };
+    make();
+    const resized = new ResizeObserver(() => plot.current?.setSize({ width: box.current.clientWidth, height: 220 }));
+    resized.observe(box.current);
+    dark.addEventListener("change", make);
+    addEventListener("themechange", make);
+    return () => {
+      resized.disconnect();
+      dark.removeEventListener("change", make);
+      removeEventListener("themechange", make);
+      plot.current?.destroy();
+      plot.current = undefined;
+    };
+  }, [shape]);
+  useEffect(() => plot.current?.setData(data), [data]);
+  return html`<div ref=${box} class="chart" role="img" aria-label=${label}></div>`;
+}

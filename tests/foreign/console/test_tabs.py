@@ -1,0 +1,76 @@
+"""Every tab, at two widths and in two looks: accessible, quiet, and asking nobody but the console."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from servers.chromium import Page
+from servers.typescript_client import System
+
+if TYPE_CHECKING:
+    from tests.foreign.console.conftest import Open
+
+pytestmark = [pytest.mark.foreign, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+PICTURES = Path(__file__).parents[3] / "build" / "console"
+SHOWN = {
+    "swap": "document.querySelector('.route path') && document.querySelector('.facts')",
+    "market": "document.querySelectorAll('tbody tr').length > 24 && document.querySelector('.depth path') && "
+    "document.querySelector('.cycle, td .sub')",
+    "network": "document.querySelectorAll('.blocks rect').length > 3 && document.querySelector('.pill.good')",
+    "relayer": "document.querySelectorAll('meter').length === 9 && document.querySelectorAll('section').length > 3",
+    "events": "[...document.querySelectorAll('td')].some((cell) => cell.textContent === 'FinalizedBlock')"
+    " && document.body.textContent.includes('Everything was understood')",
+    "api": "document.querySelectorAll('.try').length > 8",
+}
+"""When a tab shows what it is for, by its name."""
+RULES = "axe.run(document, {resultTypes: ['violations']}).then((found) => JSON.stringify(found.violations.map(" \
+    "({id, impact, nodes}) => ({id, impact, nodes: nodes.map(({html}) => html).slice(0, 3)}))))"  # fmt: skip
+
+
+async def faults(page: Page, axe: str) -> list[dict[str, object]]:
+    """What axe finds, but for what it calls minor or moderate."""
+    await page.value(axe + "; true")
+    found = json.loads(await page.value(RULES))
+    return [fault for fault in found if fault["impact"] in ("serious", "critical")]
+
+
+@pytest.mark.parametrize("tab", SHOWN)
+async def test_a_tab(system: System, open_page: Open, axe: str, tab: str) -> None:
+    """It shows what it is for, axe finds nothing serious, nothing scrolls sideways, and no other host is asked."""
+    page = await open_page(tab)
+    looks = [(width, dark) for width in (1280, 390) for dark in (False, True)]
+    for width, dark in looks:
+        await page.look(width, dark=dark)
+        await page.until(f"Boolean({SHOWN[tab]})")
+        assert await page.value("document.documentElement.scrollWidth - innerWidth") <= 0, (width, dark)
+        await page.picture(PICTURES / f"{tab}-{width}-{'dark' if dark else 'light'}.png")
+    assert page.complaints == []
+    assert {urlsplit(url).netloc for url in page.asked} == {urlsplit(system.plan.console_url).netloc}
+    for width, dark in looks:  # axe itself writes styles that the page's policy refuses, which is a complaint
+        await page.look(width, dark=dark)
+        assert await faults(page, axe) == [], (width, dark)
+
+
+async def test_every_tab_is_tested(open_page: Open) -> None:
+    """The header names exactly the tabs that are looked at here."""
+    page = await open_page("network")
+    names = await page.until(
+        "document.querySelector('nav') && [...document.querySelectorAll('nav a')].map((a) => a.hash.slice(2))"
+    )
+    assert names == list(SHOWN)
+
+
+async def test_a_service_that_dies_and_comes_back(system: System, open_page: Open) -> None:
+    """The page says that the stream is away, and goes on by itself when the relayer is back."""
+    page = await open_page("network")
+    live, away = "document.querySelector('.pill.good')?.textContent === 'live'", "document.querySelector('.banner.bad')"
+    await page.until(live)
+    await system.kill("relayer")
+    await page.until(f"{away} !== null")
+    await system.start("relayer")
+    await page.until(f"{away} === null && {live}")

@@ -1,0 +1,136 @@
+"""From one version to another and back: a kept folder of an earlier one, and exports that keep what was promised."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from click.testing import CliRunner
+from relayer_support import as_json, connected, settings, submit, transfer, wallet
+
+from millrace.cli import main
+from millrace.relayer.journal import carry
+from millrace.relayer.journal.claims import FORMAT
+
+ALICE, BOB, CAROL = wallet(1), wallet(2), wallet(0)
+KEPT = Path(__file__).parent / "kept"
+FOREVER = 1e6
+"""Hours: what a kept folder has does not get too old to be remembered."""
+
+
+async def command(world: Any, *words: str, data_dir: str = "relayer", fails: bool = False) -> str:
+    """What `millrace relayer …` says, with the world's settings, in a thread as it has an event loop of its own."""
+    given = settings(world.folder, data_dir=world.folder / data_dir)
+    keys = "[" + ",".join(f'"{file}"' for file in given.key_files) + "]"
+    pairs = {"data_dir": given.data_dir, "lease_dir": given.lease_dir, "chain_id": given.chain_id, "key_files": keys}
+    options = [item for name, value in pairs.items() for item in ("--set", f"{name}={value}")]
+    done = await asyncio.to_thread(CliRunner().invoke, main, ["relayer", *words, *options])
+    assert done.exit_code == int(fails), done.output
+    return done.output
+
+
+def other(pair: Any, nonce: int) -> Any:
+    """Another payload of the nonce than `transfer`."""
+    return transfer(pair, nonce, gas_limit=123_456)
+
+
+async def relayed(world: Any, tx: Any) -> Any:
+    """The reply to a submission."""
+    async with connected(world.ws) as client:
+        return await client.ask(action="relay", tx=as_json(tx))
+
+
+@pytest.mark.parametrize("version", ["schema-4"])
+async def test_an_upgrade_from_a_kept_folder(world: Any, version: str) -> None:
+    """What an earlier version wrote is brought up to date: it signs no second payload, and repeats what it answered."""
+    shutil.unpack_archive(KEPT / f"{version}.zip", world.folder / "relayer")
+    said = json.loads((KEPT / f"{version}.json").read_text())
+    service = await world.start(retention_hours=FOREVER)
+    assert service.journal.read("SELECT value FROM meta WHERE name = 'schema'") == [("5",)]
+    assert service.identity.id == said["id"]
+    for pair, nonce in ((ALICE, 0), (ALICE, 1), (CAROL, 0)):
+        assert await submit(world, other(pair, nonce)) == ["conflicting transaction"]
+    assert await submit(world, other(BOB, 0)) == ["nonce too low"], "its end is known"
+    for nonce in (0, 1):
+        reply = await relayed(world, transfer(ALICE, nonce))
+        assert reply["hashes"] == [said["hashes"]["alice"][nonce]], "the very bytes, signed once"
+    assert (await relayed(world, transfer(BOB, 0)))["hashes"] == [said["hashes"]["bob"][0]]
+    await world.api.wait_submitted(2)
+    await world.stop()
+    assert "3 senders" in await command(world, "export-claims", str(world.folder / "claims"))
+
+
+async def test_back_to_an_earlier_version(world: Any) -> None:
+    """Claims and what is still to be sent go along: no second payload is signed, what was accepted is sent again."""
+    await world.start()
+    replies = [await relayed(world, transfer(pair, nonce)) for pair, nonce in ((ALICE, 0), (ALICE, 1), (BOB, 0))]
+    hashes = {reply["hashes"][0] for reply in replies}
+    async with aiohttp.ClientSession(world.http) as http:
+        async with http.post("/v1/sign", json={"transactions": [as_json(transfer(CAROL, 0))]}) as response:
+            only_signed = (await response.json())["results"][0]["hash"]
+    assert "stop it" in await command(world, "export-open", str(world.folder / "open"), fails=True)
+    await world.stop()
+    assert "claims of 3 senders" in await command(world, "export-claims", str(world.folder / "claims"))
+    assert "3 transactions" in await command(world, "export-open", str(world.folder / "open"))
+
+    await command(world, "init", data_dir="earlier")
+    assert "3 senders" in await command(world, "import-claims", str(world.folder / "claims"), data_dir="earlier")
+    await command(world, "recover", "--yes", "--ahead", "0", "--wait", "0", data_dir="earlier")
+    before = len(world.api.submitted)
+    await world.start(data_dir=world.folder / "earlier")
+    seconds = [(ALICE, 0), (ALICE, 1), (BOB, 0), (CAROL, 0)]
+    for pair, nonce in seconds:  # what comes before the first one that is known of is not its turn yet
+        expected = "nonce too high" if nonce else "conflicting transaction"
+        assert await submit(world, other(pair, nonce)) == [expected]
+    async with aiohttp.ClientSession(world.http) as http:
+        for line in (world.folder / "open").read_text().splitlines():
+            async with http.post("/v1/broadcast", data=line, headers={"Content-Type": "application/json"}) as response:
+                body = await response.json()
+                assert body["status"] == "completed" and set(body["hashes"]) == hashes, body
+    await world.api.wait_submitted(before + 3)
+    for pair, nonce in seconds:
+        assert await submit(world, other(pair, nonce)) == ["conflicting transaction"]
+    again = await relayed(world, transfer(ALICE, 1))
+    assert again["hashes"] == replies[1]["hashes"], "the very bytes that were signed"
+    assert only_signed not in (world.folder / "open").read_text()
+
+
+async def test_what_is_not_carried(world: Any) -> None:
+    """What has no signature yet keeps the export from being made, as nobody else can give it one."""
+    service = await world.start(sign_wait=0.0)
+    await relayed(world, transfer(ALICE, 0))
+    await world.stop()
+    journal = service.journal
+    journal.open()
+    try:
+        record = journal.open_records()[0]
+        unsigned = type("J", (), {"open_records": lambda _: [_replaced(record)]})()
+        with pytest.raises(carry.CarryError, match="1 accepted transactions are not signed yet: start this relayer"):
+            carry.export(unsigned, world.folder / "open")
+        assert not (world.folder / "open").exists()
+    finally:
+        await journal.close()
+
+
+def _replaced(record: Any) -> Any:
+    return msgspec.structs.replace(record, chain_hash=None, state="journalled")
+
+
+async def test_the_form_of_claims_stays(world: Any) -> None:
+    """A kept file of claims, as earlier versions write and read it, is taken; what is written has its form."""
+    await command(world, "init")
+    assert "claims of 3 senders" in await command(world, "import-claims", str(KEPT / "claims-1.jsonl"))
+    await command(world, "export-claims", str(world.folder / "claims"))
+    kept, written = (
+        [json.loads(line) for line in path.read_text().splitlines()]
+        for path in (KEPT / "claims-1.jsonl", world.folder / "claims")
+    )
+    assert kept[1:-1] == written[1:-1]
+    assert [list(line) for line in kept] == [list(line) for line in written]
+    assert kept[0]["format"] == written[0]["format"] == FORMAT
