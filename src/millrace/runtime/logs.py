@@ -16,6 +16,7 @@ import msgspec
 # What every record has anyway; all else came in through `extra`.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _MAX_TEXT = 4096
+_form = ""
 
 
 class _JsonFormatter(logging.Formatter):
@@ -53,6 +54,8 @@ class _TextFormatter(logging.Formatter):
 
 def configure(service: str, level: str = "info", *, json: bool = True, stream: TextIO | None = None) -> None:
     """Set up the root logger of this process; call it once, before anything else logs."""
+    global _form
+    _form = "json" if json else "text"
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter(service) if json else _TextFormatter(service))
     handler.addFilter(_is_worth_a_line)
@@ -62,6 +65,11 @@ def configure(service: str, level: str = "info", *, json: bool = True, stream: T
     # Libraries which report every connection at INFO would drown our own lines.
     for noisy in ("aiohttp.access", "picows", "libp2p"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+
+
+def form() -> str:
+    """How this process logs, for its children: `json`, `text`, or nothing where it was not set up."""
+    return _form
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
