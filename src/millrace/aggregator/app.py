@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -62,9 +63,12 @@ async def _run_alone(settings: AggregatorSettings, stop: asyncio.Event) -> None:
         await service.stop()
         raise
     _log_ready(settings, port, metrics_port)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, log.warning, "one process alone: there are no workers to replace")
     try:
         await wait_first(stop, feed.run(), *([] if fleet is None else [fleet.run()]))
     finally:
+        loop.remove_signal_handler(signal.SIGHUP)
         await service.stop()
         await watched.stop()
 

@@ -70,6 +70,8 @@ class _Worker:
         self.slot = slot
         self.process = process
         self.channel = channel
+        self.heard: asyncio.Task[None] | None = None
+        """The task that hears it; held here, as the loop alone would let it go."""
         self.serving = asyncio.Event()
         self.ended = asyncio.Event()
         self.knows = False
@@ -161,7 +163,6 @@ class Crew:
 
     async def _renew(self) -> None:
         for slot in range(self.settings.workers):
-            before = self._slots[slot]
             try:
                 after = await self._start(slot)
             except OSError as error:
@@ -176,7 +177,7 @@ class Crew:
                 log.error("workers are not replaced: the first new one does not serve", extra={"slot": slot})
                 await self._end(after)
                 return
-            self._slots[slot] = after
+            before, self._slots[slot] = self._slots[slot], after
             if before is not None:
                 await self._end(before)
         log.info("workers replaced", extra={"count": self.settings.workers})
@@ -188,11 +189,15 @@ class Crew:
             worker = self._slots[slot]
             if worker is None:
                 try:
-                    worker = self._slots[slot] = await self._start(slot)
+                    worker = await self._start(slot)
                 except OSError as error:
                     log.error("a worker does not start", extra={"reason": str(error)})
                     await asyncio.sleep(LONGEST_PAUSE)
                     continue
+                if self._slots[slot] is not None:  # `renew` has put another one there meanwhile
+                    await self._end(worker)
+                    continue
+                self._slots[slot] = worker
             await worker.ended.wait()
             if self._slots[slot] is not worker:
                 continue  # it was replaced
@@ -226,7 +231,8 @@ class Crew:
             worker.channel.send(self._state)
         self._send_market(worker)
         worker.channel.send(Serve())
-        asyncio.create_task(self._listen(worker)).add_done_callback(self._gone_quiet)
+        worker.heard = asyncio.create_task(self._listen(worker))
+        worker.heard.add_done_callback(self._gone_quiet)
         return worker
 
     @staticmethod
