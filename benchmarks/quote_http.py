@@ -38,7 +38,7 @@ from millrace.aggregator.settings import AggregatorSettings
 from millrace.runtime.process import run_service
 settings = AggregatorSettings(
     port=int(sys.argv[1]), pools_url=sys.argv[2], poll_seconds=float(sys.argv[3]), requests_per_second=10**6,
-    metrics_port=int(sys.argv[4]),
+    metrics_port=int(sys.argv[4]), workers=int(sys.argv[5]),
 )
 run_service(lambda stop: run(settings, stop), uvloop=True)
 """
@@ -63,12 +63,8 @@ async def measure_http(first: bytes, second: bytes, similar: bytes) -> dict[str,
 async def _measured(first: bytes, second: bytes, similar: bytes) -> dict[str, float]:
     upstream = _Upstream([first])
     port_upstream = await upstream.start()
-    port, metrics_port = free_ports(2)
     started = time.monotonic()
-    source = f"http://127.0.0.1:{port_upstream}/pools"
-    arguments = (str(port), source, "0.5", str(metrics_port))
-    command = ("taskset", "-c", str(SERVICE_CORE), sys.executable, "-c", PROGRAM, *arguments)
-    process = await asyncio.create_subprocess_exec(*command)
+    process, port, metrics_port = await _start(port_upstream, 0.5, 1)
     base, operators = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{metrics_port}"
     try:
         await _until_ready(base)
@@ -105,6 +101,66 @@ async def _measured(first: bytes, second: bytes, similar: bytes) -> dict[str, fl
         "build_ms": build * 1e3,
         "similar_build_ms": similar_build * 1e3,
     }
+
+
+async def measure_workers(document: bytes, workers: int) -> list[float]:
+    """Quotes per CPU second of a service with so many workers, to those of one without: the ratio of each round.
+
+    Both have the same core, and are asked in turns. The CPU time is of all their processes, the one that fetches
+    included, at the usual rate of refreshes.
+    """
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {CLIENT_CORE})
+    upstream = _Upstream([document])
+    port_upstream = await upstream.start()
+    services = [await _start(port_upstream, 5.0, count) for count in (1, workers)]
+    try:
+        for _, port, _ in services:
+            await _until_ready(f"http://127.0.0.1:{port}")
+        ratios = []
+        for number in range(ROUNDS + 1):
+            rates = []
+            for process, port, operators in services:
+                if number == 0:
+                    await _until_workers(f"http://127.0.0.1:{operators}")
+                requests = iter(_requests(document, port, int(PER_SECOND * SECONDS), seed=number))
+                cpu = -_cpu_of_family(process.pid)
+                answered = len(await _load(port, requests, SECONDS, connections=4 * CONNECTIONS))
+                rates.append(answered / (cpu + _cpu_of_family(process.pid)))
+            ratios.append(rates[1] / rates[0])
+        return ratios[1:]  # the first round warms both
+    finally:
+        for process, _, _ in services:
+            process.terminate()
+            await process.wait()
+        await upstream.stop()
+        os.sched_setaffinity(0, allowed)
+
+
+async def _start(port_upstream: int, poll: float, workers: int) -> tuple[asyncio.subprocess.Process, int, int]:
+    """A service with a core of its own: its process, its port, the operators' port."""
+    port, operators = free_ports(2)
+    source = f"http://127.0.0.1:{port_upstream}/pools"
+    arguments = (str(port), source, str(poll), str(operators), str(workers))
+    command = ("taskset", "-c", str(SERVICE_CORE), sys.executable, "-c", PROGRAM, *arguments)
+    return await asyncio.create_subprocess_exec(*command), port, operators
+
+
+async def _until_workers(operators: str) -> None:
+    """Wait until all workers answer."""
+    async with aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(operators + "/health") as answer:
+                health = await answer.json()
+                if health["workers"] == health["workersWanted"]:
+                    return
+            await asyncio.sleep(0.01)
+
+
+def _cpu_of_family(pid: int) -> float:
+    """CPU time of a process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return sum(map(_cpu_seconds, (pid, *map(int, children))))
 
 
 def _p99(times: list[float]) -> float:
@@ -188,9 +244,9 @@ async def _until_ready(base: str) -> None:
     raise TimeoutError("the aggregator did not become ready")
 
 
-def _requests(document: bytes, port: int, count: int) -> list[bytes]:
+def _requests(document: bytes, port: int, count: int, seed: int = 0) -> list[bytes]:
     """Raw requests of a mixed set of forward quotes, each with an amount of its own."""
-    rng = random.Random(0)
+    rng = random.Random(seed)
     pools = decode(document).pools
     requests = []
     for _ in range(count):
@@ -204,7 +260,7 @@ def _requests(document: bytes, port: int, count: int) -> list[bytes]:
     return requests
 
 
-async def _load(port: int, requests: Iterator[bytes], seconds: float) -> list[float]:
+async def _load(port: int, requests: Iterator[bytes], seconds: float, connections: int = CONNECTIONS) -> list[float]:
     """Latencies (s) of requests over kept connections, each sent when the one before is answered."""
     end = time.perf_counter() + seconds
 
@@ -221,7 +277,7 @@ async def _load(port: int, requests: Iterator[bytes], seconds: float) -> list[fl
         writer.close()
         return times
 
-    results = await asyncio.gather(*(client() for _ in range(CONNECTIONS)))
+    results = await asyncio.gather(*(client() for _ in range(connections)))
     return [value for result in results for value in result]
 
 

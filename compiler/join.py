@@ -48,7 +48,8 @@ cdef inline Py_ssize_t min_int(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
     return b if b < a else a
 
 cdef int refuse(object array, str wanted) except -1:
-    raise TypeError(f"a kernel wants an array of {wanted} in C's order, not {array!r:.100}")
+    raise TypeError(f"a kernel wants a writable array of {wanted} in C's and the machine's order, "
+                    f"not {array!r:.100}")
 '''
 ARRAYS = """
 cdef struct {kind}1:
@@ -81,7 +82,7 @@ TAKE = """
 cdef inline int take_{kind}{dimensions}(object array, {kind}{dimensions}* into) except -1:
     if not (numpy.PyArray_Check(array) and numpy.PyArray_TYPE(<numpy.ndarray>array) == numpy.{code}
             and numpy.PyArray_NDIM(<numpy.ndarray>array) == {dimensions}
-            and numpy.PyArray_IS_C_CONTIGUOUS(<numpy.ndarray>array)):
+            and numpy.PyArray_ISCARRAY(<numpy.ndarray>array)):
         refuse(array, "{c}, {dimensions} dimensions,")
     into.at = <{c}*>numpy.PyArray_DATA(<numpy.ndarray>array)
 """
@@ -103,7 +104,9 @@ def join(folder: Path, package: str) -> str:
     text += [_tuple(kind) for kind in sorted(tuples, key=lambda kind: (kind.label.count("of_"), kind.label))]
     text += _structs(sources)
     files = sorted(str(path.relative_to(folder)) for path in sources.files)
+    tools = sorted(f"compiler/{path.name}" for path in Path(__file__).parent.glob("*.py"))
     text += [*bodies, *entries, f"FILES = {files}", f'SOURCES = "{digest(folder, files)}"']
+    text += [f'COMPILER = "{digest(Path(__file__).parents[1], tools)}"']
     return "\n\n\n".join(text) + "\n"
 
 

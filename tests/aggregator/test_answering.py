@@ -12,11 +12,13 @@ import pytest
 
 from millrace.aggregator import errors, quote
 from millrace.aggregator.answering import Answering, Lane
+from millrace.aggregator.clients import Clients
 from millrace.aggregator.errors import ApiError, Busy, OverShare
 from millrace.aggregator.pace import Pace
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.quote import answer, filter_of
 from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.shares import MOST_SAVED, TimeShares
 from millrace.aggregator.snapshot import FILTERS_KEPT, Filter, Snapshot, build
 from millrace.dex.document import encode
 from millrace.routing import router
@@ -28,6 +30,10 @@ MINTED = next(pool for pool in MARKET.pools if pool.exchange != "Jex")
 SETTINGS = AggregatorSettings(max_waiting_quotes=2)
 
 
+def shares() -> TimeShares:
+    return TimeShares(SETTINGS.client_search_seconds, Clients(10, 1))
+
+
 @cache
 def snapshot() -> Snapshot:
     return build(encode(MARKET), 0.0)
@@ -35,7 +41,7 @@ def snapshot() -> Snapshot:
 
 @pytest.fixture
 async def answering() -> AsyncIterator[Answering]:
-    made = Answering(SETTINGS, Pace())
+    made = Answering(SETTINGS, Pace(), shares())
     yield made
     made.close()
 
@@ -94,7 +100,7 @@ async def test_a_client_has_half_of_the_room(answering: Answering) -> None:
 
 async def test_a_turn_that_comes_too_late_is_refused() -> None:
     """A job whose deadline has passed while it waited is not begun."""
-    answering = Answering(AggregatorSettings(quote_deadline_seconds=-1.0), Pace())
+    answering = Answering(AggregatorSettings(quote_deadline_seconds=-1.0), Pace(), shares())
     begun: list[float] = []
     with pytest.raises(Busy) as refused:
         await answering.run(begun.append, "a")
@@ -151,7 +157,7 @@ async def test_a_graph_is_built_once_for_all_who_ask(answering: Answering, built
     assert fresh.find(filter_of(FILTERED)) is prepared[0].planner
     assert len(built) == 1
     assert built[0].startswith("quotes-long")
-    assert len(answering.shares) == 1
+    assert answering.shares.left("a") < MOST_SAVED
 
 
 async def test_a_graph_is_built_for_whom_it_is_left_to(answering: Answering) -> None:
@@ -280,7 +286,7 @@ async def test_so_little_that_it_pays_nothing_is_searched_in_the_thread(
     with pytest.raises(ApiError) as found:
         await answering.answer(asked)
     assert found.value.text == expected.value.text
-    assert len(answering.shares) == 1
+    assert answering.shares.left("a") < MOST_SAVED
 
 
 async def test_large_mispriced_markets_are_searched_on_the_loop_but_for_their_cycles(answering: Answering) -> None:

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.snapshot import Builder
 from millrace.dex.document import Block, encode
 from millrace.runtime.http import HttpServer
 from servers.aggregator_service import MARKET, Upstream
@@ -39,7 +40,7 @@ async def bench() -> AsyncIterator[Bench]:
     settings = AggregatorSettings(pools_url=f"http://127.0.0.1:{port}/pools", held_back_fetches=3)
     async with aiohttp.ClientSession() as session:
         made: list[Bench] = []
-        feed = Feed(settings, clock=lambda: made[0].now if made else 0.0)
+        feed = Feed(settings, Builder(), clock=lambda: made[0].now if made else 0.0)
         made.append(Bench(upstream, feed, session))
         yield made[0]
         feed.close()

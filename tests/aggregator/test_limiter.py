@@ -5,13 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.aggregator.limiter import WINDOW, RateLimiter
+from millrace.aggregator.clients import MOST_MARKS, WAYS, Clients
+from millrace.aggregator.limiter import WINDOW, RateLimiter, marks_of
 
 
 @given(st.lists(st.floats(0.0, 0.4), max_size=60), st.integers(1, 5))
 def test_no_window_holds_more_than_the_limit(gaps: list[float], limit: int) -> None:
     """Whatever the arrival times, admitted requests never exceed the limit within one window."""
-    limiter, now, admitted = RateLimiter(limit, 10), 0.0, []
+    limiter, now, admitted = RateLimiter(limit, Clients(10, limit)), 0.0, []
     for gap in gaps:
         now += gap
         if limiter.admit("a", now) == 0.0:
@@ -23,7 +24,7 @@ def test_no_window_holds_more_than_the_limit(gaps: list[float], limit: int) -> N
 @given(st.lists(st.floats(0.0, 0.4), max_size=60), st.integers(1, 5))
 def test_the_wait_it_names_is_enough(gaps: list[float], limit: int) -> None:
     """A client that waits as told is admitted."""
-    limiter, now = RateLimiter(limit, 10), 0.0
+    limiter, now = RateLimiter(limit, Clients(10, limit)), 0.0
     for gap in gaps:
         now += gap
         wait = limiter.admit("a", now)
@@ -33,8 +34,19 @@ def test_the_wait_it_names_is_enough(gaps: list[float], limit: int) -> None:
 
 
 def test_clients_are_bounded_and_independent() -> None:
-    """One client's requests do not count for another; the table never exceeds its bound."""
-    limiter = RateLimiter(1, 3)
-    assert [limiter.admit(name, 0.0) for name in "abcd"] == [0.0] * 4
-    assert len(limiter) == 3
-    assert limiter.admit("d", 0.5) > 0.0
+    """One client's requests do not count for another; the table never exceeds its bound, and forgets who is idle."""
+    clients = Clients(WAYS, 1)
+    limiter = RateLimiter(1, clients)
+    names = [f"10.0.0.{number}" for number in range(WAYS + 1)]
+    assert [limiter.admit(name, number / 100) for number, name in enumerate(names)] == [0.0] * len(names)
+    assert len(clients) == WAYS
+    assert limiter.admit(names[-1], 0.5) > 0.0
+    assert limiter.admit(names[0], 0.5) == 0.0  # the first one of all was forgotten
+
+
+@given(st.integers(MOST_MARKS + 1, 5 * MOST_MARKS))
+def test_a_high_limit_is_counted_in_groups(limit: int) -> None:
+    """Nobody below the limit is refused, and nobody has more than a group of requests above it."""
+    limiter, group = RateLimiter(limit, Clients(8, marks_of(limit))), -(-limit // MOST_MARKS)
+    admitted = sum(limiter.admit("a", 0.5) == 0.0 for _ in range(limit + 2 * group))
+    assert limit <= admitted < limit + group

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millrace.aggregator.clients import WAYS, Clients
 from millrace.aggregator.shares import MOST_SAVED, TimeShares
 from millrace.routing.synthetic import WRAPPED
 from servers.aggregator_service import Service
@@ -26,7 +27,7 @@ STEPS = st.lists(st.tuples(st.floats(0.0, 2.0), st.floats(0.0, 2.0)), max_size=2
 def test_time_spent_comes_back_at_the_share(steps: list[tuple[float, float]], share: float) -> None:
     """Whatever is spent when: what is left never exceeds what can be saved up, and grows by the share a second."""
     clock = Clock()
-    shares, left = TimeShares(share, 10, clock), MOST_SAVED
+    shares, left = TimeShares(share, Clients(10, 1), clock), MOST_SAVED
     for passed, spent in steps:
         clock.now += passed
         left = min(MOST_SAVED, left + passed * share)
@@ -40,7 +41,7 @@ def test_time_spent_comes_back_at_the_share(steps: list[tuple[float, float]], sh
 def test_who_waits_as_told_has_no_debt(spent: float, share: float) -> None:
     """Up to a second's share of debt there is no wait; past it, it is as long as the debt takes."""
     clock = Clock()
-    shares = TimeShares(share, 10, clock)
+    shares = TimeShares(share, Clients(10, 1), clock)
     shares.spend("a", spent)
     wait = shares.wait("a")
     assert (wait > 0.0) == (shares.left("a") <= -share)
@@ -50,11 +51,15 @@ def test_who_waits_as_told_has_no_debt(spent: float, share: float) -> None:
 
 def test_clients_are_bounded() -> None:
     """Beyond the bound the one idle for longest is forgotten: it has all of its share again."""
-    shares = TimeShares(1.0, 2, Clock())
-    for client in "abac":
+    clock, clients = Clock(), Clients(WAYS, 1)
+    shares = TimeShares(1.0, clients, clock)
+    names = [f"10.0.0.{number}" for number in range(WAYS + 1)]
+    for client in names:
+        clock.now += 0.001
         shares.spend(client, 0.5)
-    assert len(shares) == 2
-    assert [shares.left(client) for client in "abc"] == [0.0, MOST_SAVED, 0.5]
+    assert len(clients) == WAYS
+    assert shares.left(names[0]) == MOST_SAVED
+    assert shares.left(names[1]) == pytest.approx(0.5, abs=0.01)
 
 
 async def test_what_one_client_asks_too_much_is_counted_apart(

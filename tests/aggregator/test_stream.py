@@ -17,8 +17,10 @@ from millrace.aggregator.answering import Answer, Lane, Prepared
 from millrace.aggregator.api import Api
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.query import QuoteRequest
+from millrace.aggregator.service import clients_of
 from millrace.aggregator.settings import AggregatorSettings
-from millrace.aggregator.snapshot import Snapshot, build
+from millrace.aggregator.shares import MOST_SAVED
+from millrace.aggregator.snapshot import Builder, Snapshot, build
 from millrace.chain.address import encode as encode_address
 from millrace.dex.document import encode
 from millrace.routing.synthetic import make_market
@@ -32,7 +34,7 @@ SLOW = {"from": "EGLD", "to": "USDC-c76f1f", "amountOut": "1000000"}
 class Service:
     """The REST interface over one snapshot, without an upstream."""
 
-    def __init__(self, api: Api, feed: Feed, base: str, session: aiohttp.ClientSession) -> None:
+    def __init__(self, api: Api, feed: Feed[Snapshot], base: str, session: aiohttp.ClientSession) -> None:
         self.api = api
         self.feed = feed
         self.base = base
@@ -46,9 +48,9 @@ class Service:
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
     settings = AggregatorSettings()
-    feed = Feed(settings)
+    feed: Feed[Snapshot] = Feed(settings, Builder())
     feed.snapshot = build(encode(MARKET), time.monotonic())
-    api = Api(settings, feed)
+    api = Api(settings, feed, clients_of(settings))
     server = HttpServer(api.application())
     port = await server.start("127.0.0.1", 0)
     async with aiohttp.ClientSession() as session:
@@ -88,7 +90,7 @@ async def test_what_an_event_takes_is_taken_off_who_asks_first(service: Service)
     snapshot, shares = service.api.usable(), service.api.answering.shares
     question = QuoteRequest(token_in="EGLD", token_out="USDC-c76f1f", amount_out=1_000_000)
     events = [await service.api.streams.event(snapshot, question, client) for client in "ab"]
-    assert len(shares) == 1
+    assert shares.left("a") < MOST_SAVED == shares.left("b")
     assert events[0] == events[1]
     assert events[0].data.startswith(b"event: quote")
 

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millrace.aggregator.clients import Clients
 from millrace.aggregator.shares import TimeShares
 from millrace.aggregator.turns import Turns
 
 
 def make() -> Turns:
     """Turns of clients whose shares stay whole, as nothing they do takes any time."""
-    return Turns("test", TimeShares(1.0, 10, lambda: 0.0), lambda: 0.0)
+    return Turns("test", TimeShares(1.0, Clients(10, 1), lambda: 0.0), lambda: 0.0)
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_clients_take_turns(asked: list[str]) -> None:
 
 def test_who_has_most_left_is_next() -> None:
     """What a job takes is taken off its client's share, and the client with most left comes first."""
-    shares, seconds = TimeShares(1.0, 10, lambda: 0.0), [0.0]
+    shares, seconds = TimeShares(1.0, Clients(10, 1), lambda: 0.0), [0.0]
     turns, gate, begun = Turns("test", shares, lambda: seconds[0]), threading.Event(), threading.Event()
     done: list[str] = []
 

@@ -55,10 +55,26 @@ def test_compiled_kernels_are_those_of_the_sources() -> None:
 def test_stale_kernels_are_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels whose sources have changed, or are gone, are not used silently."""
     made: Any = importlib.import_module(MODULE)
-    for files, sources in ((made.FILES, "another"), ([*made.FILES, "millrace/routing/gone.py"], made.SOURCES)):
-        monkeypatch.setitem(sys.modules, MODULE, SimpleNamespace(FILES=files, SOURCES=sources))
+    for files, sources, compiler in (
+        (made.FILES, "another", made.COMPILER),
+        ([*made.FILES, "millrace/routing/gone.py"], made.SOURCES, made.COMPILER),
+        (made.FILES, made.SOURCES, "another"),
+    ):
+        monkeypatch.setitem(sys.modules, MODULE, SimpleNamespace(FILES=files, SOURCES=sources, COMPILER=compiler))
         with pytest.raises(StaleKernels, match="uv sync"):
             compiled._load()
+
+
+def test_a_wheel_is_not_asked_for_its_compiler(tmp_path: Path) -> None:
+    """Where there is no checkout there is nothing that could be newer; in one, a changed or new file of it is."""
+    assert compiled._same_compiler("any", tmp_path)
+    (tmp_path / "hatch_build.py").touch()
+    (tmp_path / "compiler").mkdir()
+    (tmp_path / "compiler/join.py").write_text("1")
+    made_by = digest(["compiler/join.py"], tmp_path)
+    assert compiled._same_compiler(made_by, tmp_path)
+    (tmp_path / "compiler/types.py").write_text("2")
+    assert not compiled._same_compiler(made_by, tmp_path)
 
 
 def test_a_kernel_that_was_not_compiled_is_refused() -> None:
@@ -87,10 +103,14 @@ def test_without_compiled_kernels_the_log_says_so(
 
 
 def test_arrays_of_another_kind_are_refused() -> None:
-    """Another type of elements, a stride, or what is no array at all: an error, not wrong numbers."""
+    """Another type of elements or order of their bytes, a stride, what may not be written to, or what is no array at
+    all: an error, not wrong numbers."""
+    fixed = np.zeros(4)
+    fixed.setflags(write=False)
     wrong: list[Any] = [np.zeros(4, np.float32), np.zeros(8)[::2], np.zeros((2, 2)), [1.0, 2.0]]
+    wrong += [np.zeros(4, np.dtype(np.float64).newbyteorder()), fixed]
     for values in wrong:
-        with pytest.raises(TypeError, match=r"wants an array of double, 1 dimensions"):
+        with pytest.raises(TypeError, match=r"wants a writable array of double, 1 dimensions"):
             nth_largest(values, 2, 1)
     document = make_market(3, 1)
     net = Router(document.pools, DictMarket(document.pools, document.wrapped_native_token))._graph.net

@@ -72,13 +72,8 @@ async def start(**changes: Any) -> tuple[Service, asyncio.Event, asyncio.Task[No
     server = HttpServer(app)
     pools_port = await server.start("127.0.0.1", 0)
     port, metrics_port = free_ports(2)
-    settings = AggregatorSettings(
-        port=port,
-        metrics_port=metrics_port,
-        pools_url=f"http://127.0.0.1:{pools_port}/pools",
-        poll_seconds=0.05,
-        **changes,
-    )
+    place = {"port": port, "metrics_port": metrics_port, "pools_url": f"http://127.0.0.1:{pools_port}/pools"}
+    settings = AggregatorSettings(**{**place, "poll_seconds": 0.05, **changes})
     stop = asyncio.Event()
     task = asyncio.create_task(run(settings, stop))
     service = Service(f"http://127.0.0.1:{port}", upstream, f"http://127.0.0.1:{metrics_port}")

@@ -73,10 +73,10 @@ class Answer(NamedTuple):
 class Answering:
     """Answers questions, on the loop or in the thread."""
 
-    def __init__(self, settings: AggregatorSettings, pace: Pace) -> None:
+    def __init__(self, settings: AggregatorSettings, pace: Pace, shares: TimeShares) -> None:
         self._settings = settings
         self._pace = pace
-        self.shares = TimeShares(settings.client_search_seconds, settings.max_clients)
+        self.shares = shares
         """What each client has left of its time in the threads."""
         self._threads = {lane: Turns(name, self.shares) for lane, name in THREADS.items()}
         self._of_client: Counter[str] = Counter()

@@ -17,9 +17,11 @@ from millrace.aggregator import drawing, errors, quote
 from millrace.aggregator.answering import Answer, Answering, Prepared
 from millrace.aggregator.batch import BatchRequest, make_order
 from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, from_nonce, multi_swap, multi_swap_order
+from millrace.aggregator.clients import Clients
 from millrace.aggregator.directory import Directory
 from millrace.aggregator.errors import ApiError
-from millrace.aggregator.feed import Feed
+from millrace.aggregator.feed import AGE, ID, Feed
+from millrace.aggregator.health import Workers, health
 from millrace.aggregator.ladder import price_ladder
 from millrace.aggregator.limiter import RateLimiter
 from millrace.aggregator.metrics import Metrics
@@ -27,8 +29,9 @@ from millrace.aggregator.nonces import Nonces
 from millrace.aggregator.openapi import document
 from millrace.aggregator.page import Page
 from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_pair, parse_quote
-from millrace.aggregator.responses import Health, encode
+from millrace.aggregator.responses import encode
 from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.shares import TimeShares
 from millrace.aggregator.simulation import Simulations
 from millrace.aggregator.snapshot import Snapshot
 from millrace.aggregator.stream import Streams
@@ -46,16 +49,13 @@ from millrace.runtime.http import (
     in_turn,
     json_response,
     make_app,
-    metrics_handler,
     read_body,
 )
 from millrace.runtime.tracing import UNTRACED, Trace, Tracer, headers_of
-from millrace.runtime.version import version
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Listing = Callable[[Snapshot, Query], Awaitable[object]]
 MAX_QUERY = 8192
-SHOWN_FAULTS = 100
 _BATCH = msgspec.json.Decoder(BatchRequest)
 _MULTI_SWAP = msgspec.json.Decoder(MultiSwapRequest)
 T = TypeVar("T")
@@ -64,16 +64,18 @@ T = TypeVar("T")
 class Api:
     """Handlers over one feed."""
 
-    def __init__(self, settings: AggregatorSettings, feed: Feed, tracer: Tracer | None = None) -> None:
+    def __init__(
+        self, settings: AggregatorSettings, feed: Feed[Snapshot], clients: Clients, tracer: Tracer | None = None
+    ) -> None:
         self._settings = settings
         self._tracer = Tracer(settings) if tracer is None else tracer
         self._feed = feed
         self._started = time.monotonic()
-        self._limiter = RateLimiter(settings.requests_per_second, settings.max_clients)
+        self._limiter = RateLimiter(settings.requests_per_second, clients)
         self._clients = ClientAddress(settings.trusted_proxies)
         self.doors = Doors(settings.max_connections, settings.max_connections_per_client, self._clients)
         """For the connections of the server that serves this."""
-        self.answering = Answering(settings, feed.pace)
+        self.answering = Answering(settings, feed.pace, TimeShares(settings.client_search_seconds, clients))
         self.nonces = Nonces(settings)
         self.simulations = Simulations(settings)
         self.directory = Directory(settings, self.answering)
@@ -81,6 +83,8 @@ class Api:
         self.streams = Streams(settings, feed, self.answering)
         self.at_once: dict[str, AtOnce] = {"/api/v1/quote": self.quote}
         """For plain requests that the same server answers as soon as they are read."""
+        self.workers = Workers()
+        """How many processes answer."""
         self._openapi = document(settings)
 
     def application(self) -> web.Application:
@@ -106,10 +110,6 @@ class Api:
         Page().add_routes(app)
         app.router.add_get("/health", self.health)
         return app
-
-    def operators(self) -> dict[str, Handler]:
-        """What the operators' port answers, by path."""
-        return {"/health": self.health, "/metrics": metrics_handler(self.metrics.registry)}
 
     def _guarded(self, route: str, handler: Handler) -> Handler:
         """Rate limit, documented errors and counting around a handler."""
@@ -339,28 +339,11 @@ class Api:
 
     async def health(self, _: web.Request) -> web.Response:
         """GET /health: 200 while quotes are served, else 503 with the same body."""
-        snapshot, age = self._feed.snapshot, self._feed.age()
-        usable = self._feed.usable() is not None
-        left_out = () if snapshot is None else snapshot.document.quarantined
-        body = Health(
-            status="ok" if usable else "starting" if snapshot is None else "stale",
-            service_version=version(),
-            pools=0 if snapshot is None else len(snapshot.document.pools),
-            tokens=0 if snapshot is None else len(snapshot.tokens),
-            uptime_seconds=round(time.monotonic() - self._started, 3),
-            snapshot_id=None if snapshot is None else snapshot.id,
-            snapshot_age_seconds=None if age is None else round(age, 3),
-            block_nonce=None if snapshot is None else snapshot.document.block.nonce,
-            source=self._settings.pools_url,
-            last_error=self._feed.last_error,
-            quarantined=len(left_out),
-            quarantine=left_out[:SHOWN_FAULTS],
-        )
-        return json_response(body, 200 if usable else 503)
+        return health(self._feed, self._settings, self._started, self.workers)
 
     def _age(self, snapshot: Snapshot) -> dict[str, str]:
         """The snapshot's age goes into a header: equal questions on one snapshot have equal bodies."""
-        return {"X-Snapshot-Age": f"{snapshot.age(time.monotonic()):.3f}", "X-Snapshot-Id": snapshot.id}
+        return {AGE: f"{snapshot.age(time.monotonic()):.3f}", ID: snapshot.id}
 
 
 async def _traced(trace: Trace, later: Later) -> Json:

@@ -2,6 +2,10 @@
 
 Whatever goes wrong leaves the last good snapshot in place; its age, the source and the last error are
 shown on /health and in the metrics.
+
+A document may come by way of another process that has fetched and judged it: an aggregator on another machine, whose
+operators' port is then the source, or this service's main process, which hands it to its workers (`offer`). So all of
+them have the same document, and one process alone decides whether a market that has shrunk is believed.
 """
 
 from __future__ import annotations
@@ -11,14 +15,14 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import aiohttp
 
 from millrace.aggregator.losses import Losses
 from millrace.aggregator.pace import Pace
 from millrace.aggregator.settings import AggregatorSettings
-from millrace.aggregator.snapshot import Builder, Snapshot, identify
+from millrace.aggregator.snapshot import Market, identify
 from millrace.dex.document import DocumentError, PoolDocument
 
 log = logging.getLogger(__name__)
@@ -29,24 +33,56 @@ FIRST_PAUSE = 0.25
 """Seconds between two fetches until the first one succeeds."""
 
 
-class _Fetched(NamedTuple):
-    """A document and its entity tag, empty without one."""
+AGE, ID = "X-Snapshot-Age", "X-Snapshot-Id"
+"""Headers of answers: what they are made of, and how many seconds ago that was last seen upstream."""
+WAITS = "Preference-Applied"
+"""Header of a source that holds a request for what it has already until there is news (RFC 7240)."""
+MOST_AGE = 1e9
+"""Seconds; more is no age."""
+MOST_WAIT = 0.75
+"""Part of `fetch_timeout_seconds` that such a source is asked to wait for: the rest is for the answer."""
 
-    data: bytes
+M = TypeVar("M", bound=Market)
+Made = TypeVar("Made", bound=Market, covariant=True)
+
+
+class Builds(Protocol[Made]):
+    """Makes snapshots of documents, in one thread."""
+
+    def build(
+        self, data: bytes, received: float, pause: Callable[[], None], admit: Callable[[PoolDocument], None]
+    ) -> Made:
+        """Raises `DocumentError`; so may `admit`, for a document that it refuses."""
+
+
+class _Fetched(NamedTuple):
+    """What a source has answered."""
+
+    data: bytes | None
+    """The document; None: the one that is known."""
     etag: str
+    """Its entity tag; empty without one."""
+    seen: float
+    """When the source itself saw it, as far as it says so; else when it was asked."""
+    judged: bool
+    """Whether an aggregator has taken it: then it is no question any more whether too much was lost."""
+    waited: bool
+    """Whether the source answers when there is news: then it is asked again at once."""
 
 
 class FeedError(Exception):
     """The upstream answered something unusable."""
 
 
-class Feed:
+class Feed(Generic[M]):
     """Holds the present snapshot and keeps it fresh."""
 
-    def __init__(self, settings: AggregatorSettings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, settings: AggregatorSettings, snapshots: Builds[M], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._settings = settings
         self._clock = clock
-        self.snapshot: Snapshot | None = None
+        self.snapshot: M | None = None
         self.last_error: str | None = None
         self._etag = ""
         """The upstream's tag of the present snapshot's document."""
@@ -55,12 +91,12 @@ class Feed:
         self.build_seconds = 0.0
         """CPU time that the last snapshot took; while quotes are asked it rests in between, see `pace`."""
         self._changed = asyncio.Condition()
-        self._snapshots = Builder(settings.table())
+        self._snapshots = snapshots
         self.losses = Losses(settings.held_back_share, settings.held_back_fetches)
         self.pace = Pace()
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
 
-    def usable(self) -> Snapshot | None:
+    def usable(self) -> M | None:
         """The snapshot that quotes may use: None before the first and past the age limit."""
         snapshot = self.snapshot
         if snapshot is None or snapshot.age(self._clock()) > self._settings.max_snapshot_age_seconds:
@@ -71,47 +107,60 @@ class Feed:
         """Seconds since the present snapshot's document was last seen upstream."""
         return None if self.snapshot is None else self.snapshot.age(self._clock())
 
-    async def wait_change(self, known: str) -> Snapshot:
+    async def wait_change(self, known: str) -> M:
         """Wait until there is a snapshot with another id than `known`."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.snapshot is not None and self.snapshot.id != known)
         assert self.snapshot is not None
         return self.snapshot
 
+    async def wait_news(self) -> None:
+        """Wait until the upstream has been seen once more, changed or not."""
+        refreshes = self.refreshes
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.refreshes != refreshes)
+
     async def run(self) -> None:
-        """Poll for ever; one fetch at a time, started every `poll_seconds`."""
+        """Poll for ever; one fetch at a time, started every `poll_seconds`, or at once where the source waits."""
         timeout = aiohttp.ClientTimeout(total=self._settings.fetch_timeout_seconds)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
                 started = self._clock()
-                await self.refresh(session)
+                waited = await self.refresh(session)
                 # Before the first snapshot nothing can be answered: the upstream may just be starting too.
-                pause = self._settings.poll_seconds if self.snapshot else FIRST_PAUSE
+                pause = 0.0 if waited else self._settings.poll_seconds if self.snapshot else FIRST_PAUSE
                 await asyncio.sleep(max(0.05, min(pause, self._settings.poll_seconds) - (self._clock() - started)))
 
-    async def refresh(self, session: aiohttp.ClientSession) -> None:
-        """Fetch once; on any failure note it and keep what there is."""
+    async def refresh(self, session: aiohttp.ClientSession) -> bool:
+        """Fetch once; on any failure note it and keep what there is. Returns whether the source had news, and waits
+        until there is more."""
         try:
-            received = self._clock()
             fetched = await self._fetch(session)
-            await self._swap(fetched, received)
+            await self._take(fetched)
+            return fetched.waited
         except TimeoutError:
-            self._failed(f"the document was not there after {self._settings.fetch_timeout_seconds:g} s")
+            self.failed(f"the document was not there after {self._settings.fetch_timeout_seconds:g} s")
         except aiohttp.TooManyRedirects:
-            self._failed("the upstream redirects in a circle")
+            self.failed("the upstream redirects in a circle")
         except (FeedError, DocumentError, aiohttp.ClientError, OSError) as error:
-            self._failed(str(error) or type(error).__name__)
+            self.failed(str(error) or type(error).__name__)
         except Exception as error:  # a defect of ours must not end the feed
             log.exception("snapshot could not be built")
-            self._failed(f"internal error: {type(error).__name__}")
+            self.failed(f"internal error: {type(error).__name__}")
+        return False
 
-    async def _fetch(self, session: aiohttp.ClientSession) -> _Fetched | None:
-        """The document; None if the upstream says that it is the one of the present snapshot."""
+    async def _fetch(self, session: aiohttp.ClientSession) -> _Fetched:
+        """The document, or that it is the one of the present snapshot."""
         limit = self._settings.max_document_bytes
-        known = {"If-None-Match": self._etag} if self._etag else {}
+        wait = min(self._settings.poll_seconds, MOST_WAIT * self._settings.fetch_timeout_seconds)
+        known = {"If-None-Match": self._etag, "Prefer": f"wait={wait:g}"} if self._etag else {}
+        asked = self._clock()
         async with session.get(self._settings.pools_url, headers=known) as answer:
+            judged, waited = AGE in answer.headers, WAITS in answer.headers
+            # Who waits tells the age at the time of the answer.
+            seen = (self._clock() if waited else asked) - _age_of(answer)
             if answer.status == 304 and known:
-                return None
+                return _Fetched(None, self._etag, seen, judged, waited)
             if answer.status != 200:
                 raise FeedError(f"upstream answered HTTP {answer.status}")
             parts, size = [], 0
@@ -121,24 +170,36 @@ class Feed:
                     raise FeedError(f"the document is larger than {limit} bytes")
                 parts.append(part)
         tag = answer.headers.get("ETag", "")
-        return _Fetched(b"".join(parts), tag if len(tag) <= LONGEST_TAG else "")
+        return _Fetched(b"".join(parts), tag if len(tag) <= LONGEST_TAG else "", seen, judged, waited)
 
-    async def _swap(self, fetched: _Fetched | None, received: float) -> None:
-        current, snapshot = self.snapshot, None
-        if fetched is not None:
-            known = "" if current is None else current.id
-            loop = asyncio.get_running_loop()
-            snapshot = await loop.run_in_executor(self._builder, self._build, fetched.data, received, known)
-            self._etag = fetched.etag  # only of a document that was taken: one held back has to be told again
-        if snapshot is None:  # nothing new: it is fresh again
-            assert current is not None
-            current.received = received
+    async def _take(self, fetched: _Fetched) -> None:
+        new = fetched.data is not None and await self.offer(fetched.data, fetched.seen, judged=fetched.judged)
+        self._etag = fetched.etag  # only of a document that was taken: one held back has to be told again
+        if not new:
+            await self.confirm(fetched.seen)
+
+    async def offer(self, data: bytes, received: float, *, judged: bool) -> bool:
+        """Take a document in, if it is another than the present one; returns whether it is.
+
+        Raises `DocumentError`, also for one that has lost too much, unless that is `judged` already.
+        """
+        known = "" if self.snapshot is None else self.snapshot.id
+        loop = asyncio.get_running_loop()
+        snapshot = await loop.run_in_executor(self._builder, self._build, data, received, known, judged)
+        if snapshot is not None:
+            await self.swap_in(snapshot)
+        return snapshot is not None
+
+    async def confirm(self, received: float) -> None:
+        """The present snapshot has been seen again upstream: it is fresh again."""
+        assert self.snapshot is not None
+        async with self._changed:
+            self.snapshot.received = max(received, self.snapshot.received)
             self.refreshes += 1
             self.last_error = None
-            return
-        await self.swap_in(snapshot)
+            self._changed.notify_all()
 
-    async def swap_in(self, snapshot: Snapshot) -> None:
+    async def swap_in(self, snapshot: M) -> None:
         """Make a snapshot the present one, for all who wait for it."""
         first = self.snapshot is None
         async with self._changed:
@@ -149,13 +210,12 @@ class Feed:
         if first:
             log.info("first snapshot", extra={"pools": len(snapshot.document.pools), "id": snapshot.id})
 
-    def _build(self, data: bytes, received: float, known: str) -> Snapshot | None:
+    def _build(self, data: bytes, received: float, known: str, judged: bool) -> M | None:
         """In the thread: the snapshot of a document, or None if that is the one known already."""
         started = time.thread_time()
-        identifier = identify(data)
-        if identifier == known:
+        if identify(data) == known:
             return None
-        snapshot = self._snapshots.build(data, received, identifier, self.pace.pause, self._admit)
+        snapshot = self._snapshots.build(data, received, self.pace.pause, _take_all if judged else self._admit)
         self.build_seconds = time.thread_time() - started
         return snapshot
 
@@ -169,7 +229,8 @@ class Feed:
             some = [f"{item.name}: {item.reason}" for item in new[:LOGGED_FAULTS]]
             log.warning("pools or tokens are left out", extra={"count": len(new), "some": some})
 
-    def _failed(self, reason: str) -> None:
+    def failed(self, reason: str) -> None:
+        """Note that a refresh has failed."""
         self.failures += 1
         self.last_error = reason[:500]
         log.warning("refresh failed", extra={"reason": self.last_error, "source": self._settings.pools_url})
@@ -177,3 +238,18 @@ class Feed:
     def close(self) -> None:
         """Stop the building thread."""
         self._builder.shutdown(wait=False, cancel_futures=True)
+
+
+def _take_all(document: PoolDocument) -> None:
+    """Of a document that was judged elsewhere nothing is refused."""
+
+
+def _age_of(answer: aiohttp.ClientResponse) -> float:
+    """Seconds since a source saw what it answers with; 0 where it does not say."""
+    try:
+        age = float(answer.headers.get(AGE) or answer.headers.get("Age") or "0")
+    except ValueError:
+        raise FeedError("the source tells the age of its document, and it is no number") from None
+    if not 0.0 <= age < MOST_AGE:
+        raise FeedError(f"the source says that its document is {age:g} s old")
+    return age

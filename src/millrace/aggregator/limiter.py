@@ -2,35 +2,67 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections.abc import Sequence
+
+from millrace.aggregator.clients import MOST_MARKS, Clients
 
 WINDOW = 1.0
 
 
-class RateLimiter:
-    """At most `limit` requests per client within any `WINDOW` seconds.
+def group_of(limit: int) -> int:
+    """So many requests are remembered by one moment, that of the first: one, unless the limit is very high."""
+    return -(-limit // MOST_MARKS)
 
-    Remembers `max_clients` clients; when full, the one idle for longest is forgotten.
+
+def marks_of(limit: int) -> int:
+    """Moments that the limit needs of each client."""
+    return -(-limit // group_of(limit))
+
+
+class RateLimiter:
+    """At most `limit` requests per client within any `WINDOW` seconds, whichever worker he asks.
+
+    `clients` needs as many moments as `marks_of` says.
     """
 
-    def __init__(self, limit: int, max_clients: int) -> None:
-        self._limit = limit
-        self._max_clients = max_clients
-        self._clients: OrderedDict[str, deque[float]] = OrderedDict()
+    def __init__(self, limit: int, clients: Clients) -> None:
+        self._marks = marks_of(limit)
+        self._group = group_of(limit)
+        self._clients = clients
 
     def admit(self, client: str, now: float) -> float:
         """Count a request at `now` (seconds). Returns 0.0, or the seconds to wait if it is one too many."""
-        seen = self._clients.get(client)
-        if seen is None:
-            while len(self._clients) >= self._max_clients:
-                self._clients.popitem(last=False)
-            seen = self._clients[client] = deque(maxlen=self._limit)
-        else:
-            self._clients.move_to_end(client)
-        if len(seen) == self._limit and now - seen[0] < WINDOW:
-            return WINDOW - (now - seen[0])
-        seen.append(now)
-        return 0.0
+        clients, marks = self._clients, self._marks
+        at = clients.enter(client)
+        try:
+            _, position, grouped, asked, heard, left, left_at, spent = clients.read(at)
+            position %= marks
+            if grouped:
+                grouped -= 1
+            else:
+                oldest = clients.moment(at, position)
+                if now - oldest < WINDOW:
+                    clients.write(at, (now, position, grouped, asked, heard, left, left_at, spent))
+                    clients.tell(at)
+                    return WINDOW - (now - oldest)
+                clients.set_moment(at, position, now)
+                position, grouped = (position + 1) % marks, self._group - 1
+            clients.write(at, (now, position, grouped, asked + 1, heard, left, left_at, spent))
+            clients.tell(at)
+            return 0.0
+        finally:
+            clients.leave()
 
-    def __len__(self) -> int:
-        return len(self._clients)
+    def hear(self, client: str, moments: Sequence[float], period: int) -> None:
+        """Count what other machines have admitted as well: requests at these moments, up to a period."""
+        clients = self._clients
+        at = clients.enter(client)
+        try:
+            seen, position, grouped, asked, _, left, left_at, spent = clients.read(at)
+            if moments:
+                whole = list(moments)[:: self._group]
+                clients.set_moments(at, sorted([*clients.moments(at), *whole])[-self._marks :])
+                position = 0
+            clients.write(at, (seen, position, grouped, asked, period, left, left_at, spent))
+        finally:
+            clients.leave()

@@ -139,6 +139,8 @@ FIELDS: Final[dict[str, tuple[str, Any]]] = {
         "What to know before buying: freezable, pausable, wipeable (by the token's manager), thin_market.",
         ["freezable"],
     ),
+    "workers": ("Processes that answer.", 2),
+    "workersWanted": ("How many processes are to answer.", 2),
     "wrappedNativeToken": ("Identifier of the wrapped native token.", "WEGLD-bd4d79"),
 }
 """By name, for every type that has a field of that name."""

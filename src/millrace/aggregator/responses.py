@@ -158,6 +158,10 @@ class Health(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
     """Pools and tokens of the document that are left out because something is wrong with them."""
     quarantine: tuple[Quarantined, ...]
     """The first hundred of them, each with its reason."""
+    workers: int
+    """Processes that answer."""
+    workers_wanted: int
+    """How many there are to be."""
 
 
 class LadderStep(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name, omit_defaults=True):

@@ -27,6 +27,7 @@ MOST_PROFIT_BPS = 1_000_000  # a hundred times the input
 MOST_SPLITS = 50
 MIN_GAS_PRICE = 1_000_000_000  # the network's
 MOST_GAS_PRICE = 1000 * MIN_GAS_PRICE
+MOST_WORKERS = 64  # more processors than that are better used by several machines
 MOST_PER_READ = 1_000_000  # a trie of more than twenty levels
 MAINNET_CONTRACT = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
 
@@ -38,10 +39,14 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
     """Address to listen on."""
     port: int = 8100
     """Port of the REST interface and /health; 0 takes any free port."""
+    workers: int = 1
+    """Processes that answer, 1 to 64; as many as there are processors to give them. One more process fetches and looks
+    after them where there are several."""
     metrics_host: str = "127.0.0.1"
     """Address that the operators' port listens on."""
     metrics_port: int = 8101
-    """For operators: /metrics, and /health again; 0 takes any free port."""
+    """For operators: /metrics, and /health again; 0 takes any free port. Other aggregators fetch the pool document
+    there (`pools_url` with the path `/pools`)."""
     operators_token: Secret = Secret()
     """Token that actions on the operators' port want (`Authorization: Bearer …`), 16 characters at least; empty: there
     are no actions."""
@@ -95,6 +100,11 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
     `{"onedex_swap": {"gas": 8000000}}`."""
     requests_per_second: int = 100
     """Requests per IP address and second, of any kind alike; more get 429."""
+    redis_url: Secret = Secret()
+    """Redis by which several machines count each client together, such as `redis://:password@host:6379/0`; while it
+    cannot be asked each machine counts for itself. Empty: it always does."""
+    limit_group: str = "millrace"
+    """Name of the machines that count together, where one Redis serves several services."""
     client_search_seconds: float = 0.5
     """Processor time, in seconds a second, that one IP address may have for questions that take long. Past it they are
     answered with the best found so far, and past a second's share of debt with 503."""
@@ -142,6 +152,8 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
         unknown rows and columns, for limits above the network's or that leave nothing for pools, and for bounds of
         losses that mean nothing."""
         Origins(self.allowed_origins)
+        if not 1 <= self.workers <= MOST_WORKERS:
+            raise ValueError(f"workers: expected 1 to {MOST_WORKERS}, got {self.workers}")
         for name, (static, referral) in self.referrals.items():
             if min(static, referral) < 0 or static + referral >= 10_000:
                 raise ValueError(f"referrals: the fees of {name} must be from 0 and together below 10000 basis points")
@@ -158,8 +170,11 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
             raise ValueError(f"max_splits: expected 1 to {MOST_SPLITS}, got {self.max_splits}")
         if not 0 < self.simulation_timeout <= 60:
             raise ValueError(f"simulation_timeout: expected more than 0, at most 60: {self.simulation_timeout:g}")
-        if not 0 < self.client_search_seconds <= 2:  # there are two threads
-            raise ValueError(f"client_search_seconds: expected more than 0, at most 2: {self.client_search_seconds:g}")
+        threads = 2 * self.workers  # of each worker, see `answering.py`
+        if not 0 < self.client_search_seconds <= threads:
+            raise ValueError(
+                f"client_search_seconds: expected more than 0, at most {threads}: {self.client_search_seconds:g}"
+            )
         if self.held_back_fetches < 1:
             raise ValueError(f"held_back_fetches: expected at least 1, got {self.held_back_fetches}")
         if not 0 <= self.gas_per_read <= MOST_PER_READ:

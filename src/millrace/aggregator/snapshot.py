@@ -49,23 +49,37 @@ class Filter(NamedTuple):
 _ALL = Filter()
 
 
-class Snapshot:
-    """A checked pool document with its graph. `received` (monotonic clock) is when it was last seen upstream."""
+class Market:
+    """A checked pool document. `received` (monotonic clock) is when it was last seen upstream."""
+
+    def __init__(self, document: PoolDocument, data: bytes, received: float) -> None:
+        self.document = document
+        self.data = data
+        """The document as it came, for those who have it from here."""
+        self.id = identify(data)
+        """A digest of the document: whoever has the same document calls it the same."""
+        self.received = received
+
+    def age(self, now: float) -> float:
+        """Seconds since the document was last seen."""
+        return max(0.0, now - self.received)
+
+
+class Snapshot(Market):
+    """A market with its graph."""
 
     def __init__(
         self,
         document: PoolDocument,
-        identifier: str,
+        data: bytes,
         received: float,
         curves: CurveCache | None = None,
         pause: Callable[[], None] = never,
         table: Table | None = None,
     ) -> None:
-        self.document = document
-        self.id = identifier
-        self.received = received
+        super().__init__(document, data, received)
         self.wrapped = document.wrapped_native_token
-        self.info = SnapshotInfo(id=identifier, block_nonce=document.block.nonce, timestamp=document.block.timestamp)
+        self.info = SnapshotInfo(id=self.id, block_nonce=document.block.nonce, timestamp=document.block.timestamp)
         """Which market state this is, for answers."""
         self.tokens = {info.identifier: info for info in document.tokens}
         self.decimals = {NATIVE: 18} | {info.identifier: info.decimals for info in document.tokens}
@@ -107,10 +121,6 @@ class Snapshot:
         while self._answer_bytes > ANSWER_BYTES:
             oldest, bytes_of = self._answers.popitem(last=False)
             self._answer_bytes -= len(oldest) + len(bytes_of)
-
-    def age(self, now: float) -> float:
-        """Seconds since the document arrived."""
-        return max(0.0, now - self.received)
 
     def inner(self, token: str) -> str:
         """The token that routes use: EGLD is the wrapped token inside."""
@@ -158,29 +168,24 @@ def identify(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-class Builder:
-    """Builds one snapshot after the other, in one thread, and remembers what has not changed from one to the next.
+class Reading:
+    """Reads one document after the other, in one thread, and remembers what has not changed from one to the next."""
 
-    `table` says what plans take of a transaction.
-    """
-
-    def __init__(self, table: Table | None = None) -> None:
-        self._curves = CurveCache()
+    def __init__(self) -> None:
         self._reader = Reader()
-        self._table = table or Table()
 
     def build(
         self,
         data: bytes,
         received: float,
-        identifier: str,
         pause: Callable[[], None] = never,
         admit: Callable[[PoolDocument], None] = lambda _: None,
-    ) -> Snapshot:
-        """Decode and check a document and build its graph. Raises `DocumentError`. `pause` is called at every step.
+    ) -> Market:
+        """Decode and check a document. Raises `DocumentError`. `pause` is called at every step."""
+        return Market(self.read(data, pause, admit), data, received)
 
-        `admit` may refuse the document by a `DocumentError` too, before the graph is built.
-        """
+    def read(self, data: bytes, pause: Callable[[], None], admit: Callable[[PoolDocument], None]) -> PoolDocument:
+        """The document. Raises `DocumentError`; so may `admit`, for one that it refuses."""
         document = decode(data, pause=pause, reader=self._reader, quarantine=True)
         if not document.pools:
             reason = f"; the first fault is {document.quarantined[0].reason}" if document.quarantined else ""
@@ -188,9 +193,28 @@ class Builder:
                 f"$.pools: there is none; a market without pools is taken for a fault of the upstream{reason}"
             )
         admit(document)
-        return Snapshot(document, identifier, received, self._curves, pause, self._table)
+        return document
+
+
+class Builder(Reading):
+    """The same with the graph, for quotes. `table` says what plans take of a transaction."""
+
+    def __init__(self, table: Table | None = None) -> None:
+        super().__init__()
+        self._curves = CurveCache()
+        self._table = table or Table()
+
+    def build(
+        self,
+        data: bytes,
+        received: float,
+        pause: Callable[[], None] = never,
+        admit: Callable[[PoolDocument], None] = lambda _: None,
+    ) -> Snapshot:
+        """Decode and check a document and build its graph, unless `admit` refuses it. Raises `DocumentError`."""
+        return Snapshot(self.read(data, pause, admit), data, received, self._curves, pause, self._table)
 
 
 def build(data: bytes, received: float, pause: Callable[[], None] = never, table: Table | None = None) -> Snapshot:
     """A snapshot alone, see `Builder.build`."""
-    return Builder(table).build(data, received, identify(data), pause)
+    return Builder(table).build(data, received, pause)

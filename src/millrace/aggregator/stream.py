@@ -67,7 +67,7 @@ def _event(kind: bytes, said: bytes, body: bytes, is_for_all: bool = True) -> Ev
 class Streams:
     """Open quote streams, bounded in number. A reader that takes nothing for 10 s is disconnected."""
 
-    def __init__(self, settings: AggregatorSettings, feed: Feed, answering: Answering) -> None:
+    def __init__(self, settings: AggregatorSettings, feed: Feed[Snapshot], answering: Answering) -> None:
         self._settings = settings
         self._feed = feed
         self._answering = answering

@@ -24,6 +24,7 @@ VARIABLE = "MILLRACE_KERNELS"
 """Environment variable; `plain` leaves the compiled kernels aside."""
 
 _SOURCES = Path(__file__).parents[2]
+_CHECKOUT = _SOURCES.parent
 _log = logging.getLogger(__name__)
 
 
@@ -38,11 +39,17 @@ class StaleKernels(ImportError):
 
 
 def digest(files: list[str], folder: Path = _SOURCES) -> str:
-    """What tells compiled kernels that are older than the files they were made of."""
+    """What tells compiled kernels that are older than the files they were made of, or made by."""
     text = hashlib.sha256()
     for name in files:
         text.update((folder / name).read_bytes())
     return text.hexdigest()
+
+
+def _same_compiler(made_by: str, folder: Path = _CHECKOUT) -> bool:
+    """Whether `compiler/` would make the same of the sources again. A wheel has what it made, not `compiler/`."""
+    tools = sorted(str(path.relative_to(folder)) for path in folder.glob("compiler/*.py"))
+    return not (folder / "hatch_build.py").exists() or digest(tools, folder) == made_by
 
 
 def _load() -> Any:
@@ -58,7 +65,7 @@ def _load() -> Any:
         )
         return None
     try:
-        fresh = digest(found.FILES) == found.SOURCES
+        fresh = digest(found.FILES) == found.SOURCES and _same_compiler(getattr(found, "COMPILER", ""))
     except OSError:
         fresh = False
     if not fresh:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 
-_NEEDED = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"})
+_NEEDED = frozenset(
+    {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE", "MILLRACE_KERNELS"}
+)
 
 
 def for_child() -> dict[str, str]:

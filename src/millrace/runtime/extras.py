@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 MODULES = {
-    "aggregator": ("Crypto", "numpy", "prometheus_client", "uvloop"),
+    "aggregator": ("Crypto", "numpy", "prometheus_client", "redis", "uvloop"),
     "relayer": ("Crypto", "asyncpg", "picows", "prometheus_client", "uvloop"),
     "notifier": ("aio_pika", "asyncpg", "picows", "prometheus_client", "redis"),
     "console": ("prometheus_client",),

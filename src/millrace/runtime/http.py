@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -27,10 +28,15 @@ log = logging.getLogger(__name__)
 _MAX_BODY = 4 * 1024 * 1024
 HEAD_SECONDS = 10.0
 """Time for the head of a connection's first request."""
+LINGER_SECONDS = 0.5
+"""How long a server that ends waits for the next request of idle connections, to close them with its answer: whoever
+asks without a pause loses nothing."""
 BODY_SECONDS = 30.0
 """Time for a request's body."""
 KEEP_ALIVE_SECONDS = 75.0
 """Time between a connection's requests."""
+LOOK_SECONDS = 0.02  # between two looks whether connections are left
+BACKLOG = 1024  # connections that wait until they are let in
 MAX_LINE = 16 * 1024  # bytes of a request line or of one header
 _NOBODY = Origins()
 _END = b"\r\n\r\n"  # of a request without a body
@@ -81,6 +87,8 @@ async def _plain_errors(request: web.Request, handler: Handler) -> web.StreamRes
     if isinstance(request.protocol, _Protocol):
         request.protocol.request_arrived()
     response = await _answered(request, handler)
+    if isinstance(request.protocol, _Protocol) and request.protocol.ending and not response.prepared:
+        response.force_close()
     if isinstance(response, JsonResponse):
         response.add(origin_headers(request))
     elif not response.prepared:
@@ -212,6 +220,10 @@ class _Protocol(web.RequestHandler):
     """By path."""
     doors: Doors | None = None
     origins: Origins = _NOBODY
+    ending = False
+    """Whether each further answer is the connection's last."""
+    connections: set[_Protocol] | None = None
+    """All that are open."""
     _later: tuple[object, Later] | None = None
     _deadline: asyncio.TimerHandle | None = None
     _peer = ""
@@ -223,6 +235,8 @@ class _Protocol(web.RequestHandler):
         super().connection_made(transport)
         abort = cast(asyncio.Transport, transport).abort  # uvloop's transports have it, but are no asyncio.Transport
         self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, abort)
+        if self.connections is not None:
+            self.connections.add(self)
         if self.doors is not None:
             self._peer = str((transport.get_extra_info("peername") or [""])[0])
             if not self.doors.enter(self._peer):
@@ -230,6 +244,8 @@ class _Protocol(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.request_arrived()
+        if self.connections is not None:
+            self.connections.discard(self)
         if self.doors is not None:
             self.doors.leave(self._peer)
         super().connection_lost(exc)
@@ -313,7 +329,12 @@ class _Protocol(web.RequestHandler):
             return answer
         assert self.transport is not None  # the connection is open
         self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_SECONDS
-        self.transport.write(answer.sent(self.origins.headers(request.origin)))
+        headers = self.origins.headers(request.origin)
+        if self.ending:
+            self.transport.write(answer.sent({**headers, "Connection": "close"}))
+            self.transport.close()
+            return None
+        self.transport.write(answer.sent(headers))
         return None
 
     def take_later(self, message: RawRequestMessage) -> Later | None:
@@ -368,18 +389,27 @@ class HttpServer:
         self._at_once = at_once or {}
         self._doors = doors
         self._origins = origins
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
+        self._connections: set[_Protocol] = set()
+        self._ending = False
         self.port = 0
 
     async def start(self, host: str, port: int) -> int:
         """Listen on `host:port` (0: any free port) and return the port. Raises `OSError` when it is taken."""
         await self._runner.setup()
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: self._connection(loop), host, port, backlog=1024, reuse_address=True
-        )
-        self.port = int(self._listener.sockets[0].getsockname()[1])
+        self._listeners = [
+            await loop.create_server(lambda: self._connection(loop), host, port, backlog=BACKLOG, reuse_address=True)
+        ]
+        self.port = int(self._listeners[0].sockets[0].getsockname()[1])
         return self.port
+
+    async def start_on(self, sockets: Sequence[socket.socket]) -> None:
+        """Answer what comes to sockets that listen already; they are closed with the server."""
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        for each in sockets:
+            self._listeners.append(await loop.create_server(lambda: self._connection(loop), sock=each, backlog=BACKLOG))
 
     def _connection(self, loop: asyncio.AbstractEventLoop) -> _Protocol:
         manager = self._runner.server
@@ -397,10 +427,25 @@ class HttpServer:
         protocol.at_once = self._at_once
         protocol.doors = self._doors
         protocol.origins = self._origins
+        protocol.connections = self._connections
+        protocol.ending = self._ending
         return protocol
 
-    async def stop(self) -> None:
-        """Answer what is in flight for up to 5 s, then close every connection."""
-        if self._listener is not None:
-            self._listener.close()
+    async def stop(self, linger: float = 0.0) -> None:
+        """Answer what is in flight for up to 5 s, then close every connection.
+
+        For `linger` seconds before, connections stay open whose next request may be on its way: its answer is their
+        last one.
+        """
+        self._ending = True
+        for connection in self._connections:
+            connection.ending = True
+        if linger:
+            await asyncio.sleep(0)  # who has connected already is let in
+        for listener in self._listeners:
+            listener.close()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + linger
+        while self._connections and loop.time() < until:
+            await asyncio.sleep(LOOK_SECONDS)
         await self._runner.cleanup()

@@ -19,6 +19,7 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 _MAX_TEXT = 4096
 trace_id: ContextVar[str] = ContextVar("trace_id", default="")
 """Of what is being done now, if that is traced: it stands in each line about it."""
+_form = ""
 
 
 class _JsonFormatter(logging.Formatter):
@@ -56,6 +57,8 @@ class _TextFormatter(logging.Formatter):
 
 def configure(service: str, level: str = "info", *, json: bool = True, stream: TextIO | None = None) -> None:
     """Set up the root logger of this process; call it once, before anything else logs."""
+    global _form
+    _form = "json" if json else "text"
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter(service) if json else _TextFormatter(service))
     handler.addFilter(_is_worth_a_line)
@@ -65,6 +68,11 @@ def configure(service: str, level: str = "info", *, json: bool = True, stream: T
     # Libraries which report every connection at INFO would drown our own lines.
     for noisy in ("aiohttp.access", "picows", "libp2p"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+
+
+def form() -> str:
+    """How this process logs, for its children: `json`, `text`, or nothing where it was not set up."""
+    return _form
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:

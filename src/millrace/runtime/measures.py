@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -80,17 +81,34 @@ class Timings:
         """How many were counted."""
         return sum(self._counts)
 
+    @property
+    def counts(self) -> list[int]:
+        """How many were counted in each bucket, and beyond the last."""
+        return list(self._counts)
+
+    @property
+    def total(self) -> float:
+        """Seconds of all."""
+        return self._total
+
     def family(self, measure: Measure) -> HistogramMetricFamily:
         """What is shown of it."""
-        ends = (*map(str, self._buckets), "+Inf")
-        buckets: list[tuple[str, float]] = list(zip(ends, accumulate(self._counts), strict=True))
-        return HistogramMetricFamily(measure.name, measure.text, buckets=buckets, sum_value=self._total)
+        return histogram(measure, self._buckets, self._counts, self._total)
+
+
+def histogram(measure: Measure, ends: Sequence[float], counts: Sequence[int], total: float) -> HistogramMetricFamily:
+    """A histogram of what was counted up to each end, and beyond the last."""
+    names = (*map(str, ends), "+Inf")
+    buckets: list[tuple[str, float]] = list(zip(names, accumulate(counts), strict=True))
+    return HistogramMetricFamily(measure.name, measure.text, buckets=buckets, sum_value=total)
 
 
 BUILD = Measure("gauge", "millrace_build_info", "1; what runs", ("service", "version", "python"))
+CPU = Measure("counter", "process_cpu_seconds_total", "user and system CPU time")
+START = Measure("gauge", "process_start_time_seconds", "when the process started, seconds since 1970")
 PROCESS = (
-    Measure("counter", "process_cpu_seconds_total", "user and system CPU time"),
-    Measure("gauge", "process_start_time_seconds", "when the process started, seconds since 1970"),
+    CPU,
+    START,
     Measure("gauge", "process_resident_memory_bytes", "memory in use"),
     Measure("gauge", "process_virtual_memory_bytes", "address space"),
     Measure("gauge", "process_open_fds", "open files and sockets"),
@@ -104,12 +122,17 @@ TRACES = (TRACES_BEGUN, TRACES_LEFT_OUT)
 """On every service that traces."""
 
 
-def registry_of(service: str, tracer: Tracer | None = None) -> prometheus_client.CollectorRegistry:
-    """A registry with the process and the build in it, and with the traces where there can be any."""
+def registry_of(
+    service: str, tracer: Tracer | None = None, children: Callable[[], Iterable[int]] | None = None
+) -> prometheus_client.CollectorRegistry:
+    """A registry with the process and the build in it, and with the traces where there can be any.
+
+    With `children` (their ids) it shows this process and all of them together.
+    """
     # They are a second series for each counter that nobody reads.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = prometheus_client.CollectorRegistry()
-    prometheus_client.ProcessCollector(registry=registry)
+    registry.register(_Family(children) if children else prometheus_client.ProcessCollector(registry=None))
     registry.register(_Build(service))
     if tracer is not None:
         registry.register(_Traces(tracer))
@@ -150,6 +173,36 @@ class _Build(Collector):
         family = BUILD.family()
         family.add_metric([self._service, self._version, platform.python_version()], 1)
         yield family
+
+
+class _Family(Collector):
+    """This process with its children in all; the start is this one's. Of children that have ended their time counts."""
+
+    def __init__(self, children: Callable[[], Iterable[int]]) -> None:
+        self._children = children
+
+    def describe(self) -> Iterator[Metric]:
+        """The families without values."""
+        return (measure.family() for measure in PROCESS if measure is not BUILD)
+
+    def collect(self) -> Iterator[Metric]:
+        """The sum of what the system says of each."""
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        found: dict[str, float] = {CPU.name: ended.ru_utime + ended.ru_stime}
+        for pid in (os.getpid(), *self._children()):
+            for family in prometheus_client.ProcessCollector(pid=_always(pid), registry=None).collect():
+                for sample in family.samples:
+                    if sample.name != START.name:
+                        found[sample.name] = found.get(sample.name, 0.0) + sample.value
+                    else:
+                        found.setdefault(sample.name, sample.value)
+        for measure in PROCESS:
+            if measure.name in found:
+                yield measure.single(found[measure.name])
+
+
+def _always(pid: int) -> Callable[[], int]:
+    return lambda: pid
 
 
 def free_bytes(directory: Path) -> float:

@@ -164,17 +164,22 @@ class Tracer:
             self._export(span)
 
 
+def check(settings: TracingSettings) -> None:
+    """Raises `OSError` where the extra `otel` is wanted and missing."""
+    if settings.tracing == "otlp" and not extras.is_installed("otel"):
+        raise OSError(f'tracing = "otlp" needs packages that are not installed: {extras.remedy("otel")}')
+
+
 @contextlib.contextmanager
 def tracing(service: str, settings: TracingSettings) -> Iterator[Tracer]:
     """The tracer of a service, and whatever exports its spans, until the service ends.
 
     Raises `OSError` where the extra `otel` is wanted and missing.
     """
+    check(settings)
     if settings.tracing != "otlp":
         yield Tracer(settings)
         return
-    if not extras.is_installed("otel"):
-        raise OSError(f'tracing = "otlp" needs packages that are not installed: {extras.remedy("otel")}')
     from millrace.runtime.otlp import exporting
 
     with exporting(service, settings.otlp_url) as export:

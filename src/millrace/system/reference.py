@@ -49,7 +49,7 @@ def measures() -> dict[str, tuple[Measure, ...]]:
     """All metrics, by service; `every service` are those of the process."""
     return {
         "every service": PROCESS,
-        "aggregator": (*aggregator.DECLARED, *TRACES),
+        "aggregator": aggregator.DECLARED,
         "relayer": (*relayer.DECLARED, *TRACES),
         "notifier": (*NotifierMetrics().declared, *TRACES),
         "console": console.DECLARED,

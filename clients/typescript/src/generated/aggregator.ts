@@ -1569,6 +1569,16 @@ export interface components {
             quarantined: number;
             /** @description The first hundred pools and tokens that are left out. */
             quarantine: components["schemas"]["Quarantined"][];
+            /**
+             * @description Processes that answer.
+             * @example 2
+             */
+            workers: number;
+            /**
+             * @description How many processes are to answer.
+             * @example 2
+             */
+            workersWanted: number;
         };
         /**
          * Quarantined
