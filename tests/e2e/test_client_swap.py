@@ -22,8 +22,9 @@ from millrace.system.local_chain import LocalChain
 from millrace.system.plan import Plan, Ports, services
 from millrace.system.processes import Processes
 from millrace.system.story import Story
-from millrace_client import Hub, Millrace, Missed, OutcomeUnknown, Quote, Refused, Wallet
+from millrace_client import Hub, Millrace, Missed, OutcomeUnknown, Quote, Refused, Wallet, sign
 from millrace_client.hub import Event
+from millrace_client.transaction import replaced
 
 README = Path(__file__).parents[2] / "clients" / "python" / "README.md"
 PAY, GET = "USDC-c76f1f", "UTK-2f80e9"
@@ -187,3 +188,20 @@ async def test_a_relayer_killed_in_the_middle(system: System) -> None:
         await system.processes.wait_ready(service, DEADLINE)
         outcome = await handle.final(DEADLINE)
         assert outcome.state == "success", outcome
+
+
+async def test_a_relayer_killed_before_it_is_asked(system: System) -> None:
+    """What is handed over while nobody is there waits for the relayer to come back, arrives once, and resolves."""
+    wallet = await system.funded()
+    async with system.client(timeout=DEADLINE) as client:
+        quote = await client.quote(PAY, GET, amount_in=AMOUNT, slippage=0.02, sender=wallet.address)
+        assert quote.transaction is not None
+        signed = await sign(await client.relayer.prepare(replaced(quote.transaction, nonce=None)), wallet)
+        os.kill(system.processes.pid("relayer"), signal.SIGKILL)
+        relaying = asyncio.create_task(client.relayer.relay(signed))
+        service = next(service for service in services(system.plan) if service.name == "relayer")
+        await system.processes.start(service)
+        await system.processes.wait_ready(service, DEADLINE)
+        handle = await asyncio.wait_for(relaying, DEADLINE)
+        assert (await handle.final(DEADLINE)).state == "success"
+    assert (await system.chain.balances(wallet.address)).get(PAY, 0) == 0
