@@ -205,3 +205,31 @@ async def test_a_relayer_killed_before_it_is_asked(system: System) -> None:
         handle = await asyncio.wait_for(relaying, DEADLINE)
         assert (await handle.final(DEADLINE)).state == "success"
     assert (await system.chain.balances(wallet.address)).get(PAY, 0) == 0
+
+
+async def test_the_command_on_the_whole_system(system: System, tmp_path: Path) -> None:
+    """`swap` with the decimals of the chain ends well, `ledger` tells of it, and `doctor` finds all in order."""
+    wallet, ports = await system.funded(), system.plan.ports
+    (tmp_path / "wallet.pem").write_text(wallet.to_pem(), encoding="utf-8")
+    places = {
+        "MILLRACE_AGGREGATOR_URL": system.plan.aggregator_url,
+        "MILLRACE_RELAYER_URL": system.relayer_url,
+        "MILLRACE_RELAYER_WS_URL": system.plan.relayer_ws_url,
+        "MILLRACE_RELAYER_OPERATORS_URL": f"http://127.0.0.1:{ports.relayer_metrics}",
+        "MILLRACE_GATEWAY_URL": system.plan.chain_url,
+        "MILLRACE_NOTIFIER_URL": f"http://127.0.0.1:{ports.notifier_http}",
+    }
+
+    async def millrace(*words: str) -> str:
+        ran = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-m", "millrace", *words], cwd=tmp_path, env=os.environ | places,
+            capture_output=True, text=True, timeout=DEADLINE, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    told = await millrace("swap", PAY, GET, "2,500", "--key", "wallet.pem", "--at-least", "0.000001")
+    assert f"pays {AMOUNT} smallest units of {PAY} = 2,500 (6 decimals, by the chain)" in told and "swapped" in told
+    assert f"{wallet.address},0,0,0," in await millrace("ledger", "users", "--csv", "--limit", "10000")
+    found = await millrace("doctor")
+    assert f"chain API: {system.plan.chain_url} answers, chain local" in found and "✗" not in found
