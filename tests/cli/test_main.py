@@ -45,7 +45,7 @@ def test_a_typing_error() -> None:
     assert "Did you mean 'quote'?" in result.output
 
 
-@pytest.mark.parametrize("verb", ["quote", "market", "keys", "config", "completion"])
+@pytest.mark.parametrize("verb", ["quote", "market", "ledger", "keys", "config", "completion"])
 def test_verbs_load_little(verb: str) -> None:
     """A verb that asks one thing loads neither a service, nor the event loop's HTTP library, nor compilers."""
     script = f"import sys, millrace.cli, millrace.cli.{verb}; print(*sorted(sys.modules))"

@@ -332,6 +332,17 @@ async def test_the_least_is_agreed_to(services: Services, tmp_path: Path) -> Non
     assert (await _elsewhere(services, tmp_path, *AGREED, amount="1500"))[0] == 0
 
 
+@pytest.mark.parametrize("decimals", [-1, 19, 10**9])
+async def test_decimals_that_no_token_has(services: Services, decimals: int) -> None:
+    """They neither scale an amount nor take all memory: the pair's end the verb, the quote's are not applied."""
+    services.pair = {"decimalsIn": decimals, "decimalsOut": 2}
+    code, _, errors = await run(services, "quote", "A-1", "B-2", "1")
+    assert code == 1 and f"says {decimals} decimals" in errors
+    services.pair, services.quoted = {"decimalsIn": 3, "decimalsOut": 2}, {"decimalsIn": decimals}
+    code, output, _ = await run(services, "quote", "A-1", "B-2", "1.5")
+    assert code == 0 and "1500 smallest units A-1 → 30 B-2" in output
+
+
 async def test_egld_has_the_decimals_of_the_protocol(services: Services) -> None:
     """Nobody is believed who says that EGLD has others."""
     from millrace.cli.ask import Ended

@@ -22,8 +22,9 @@ from millrace.system.local_chain import LocalChain
 from millrace.system.plan import Plan, Ports, services
 from millrace.system.processes import Processes
 from millrace.system.story import Story
-from millrace_client import Hub, Millrace, Missed, OutcomeUnknown, Quote, Refused, Wallet
+from millrace_client import Hub, Millrace, Missed, OutcomeUnknown, Quote, Refused, Wallet, sign
 from millrace_client.hub import Event
+from millrace_client.transaction import replaced
 
 README = Path(__file__).parents[2] / "clients" / "python" / "README.md"
 PAY, GET = "USDC-c76f1f", "UTK-2f80e9"
@@ -187,3 +188,48 @@ async def test_a_relayer_killed_in_the_middle(system: System) -> None:
         await system.processes.wait_ready(service, DEADLINE)
         outcome = await handle.final(DEADLINE)
         assert outcome.state == "success", outcome
+
+
+async def test_a_relayer_killed_before_it_is_asked(system: System) -> None:
+    """What is handed over while nobody is there waits for the relayer to come back, arrives once, and resolves."""
+    wallet = await system.funded()
+    async with system.client(timeout=DEADLINE) as client:
+        quote = await client.quote(PAY, GET, amount_in=AMOUNT, slippage=0.02, sender=wallet.address)
+        assert quote.transaction is not None
+        signed = await sign(await client.relayer.prepare(replaced(quote.transaction, nonce=None)), wallet)
+        os.kill(system.processes.pid("relayer"), signal.SIGKILL)
+        relaying = asyncio.create_task(client.relayer.relay(signed))
+        service = next(service for service in services(system.plan) if service.name == "relayer")
+        await system.processes.start(service)
+        await system.processes.wait_ready(service, DEADLINE)
+        handle = await asyncio.wait_for(relaying, DEADLINE)
+        assert (await handle.final(DEADLINE)).state == "success"
+    assert (await system.chain.balances(wallet.address)).get(PAY, 0) == 0
+
+
+async def test_the_command_on_the_whole_system(system: System, tmp_path: Path) -> None:
+    """`swap` with the decimals of the chain ends well, `ledger` tells of it, and `doctor` finds all in order."""
+    wallet, ports = await system.funded(), system.plan.ports
+    (tmp_path / "wallet.pem").write_text(wallet.to_pem(), encoding="utf-8")
+    places = {
+        "MILLRACE_AGGREGATOR_URL": system.plan.aggregator_url,
+        "MILLRACE_RELAYER_URL": system.relayer_url,
+        "MILLRACE_RELAYER_WS_URL": system.plan.relayer_ws_url,
+        "MILLRACE_RELAYER_OPERATORS_URL": f"http://127.0.0.1:{ports.relayer_metrics}",
+        "MILLRACE_GATEWAY_URL": system.plan.chain_url,
+        "MILLRACE_NOTIFIER_URL": f"http://127.0.0.1:{ports.notifier_http}",
+    }
+
+    async def millrace(*words: str) -> str:
+        ran = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-m", "millrace", *words], cwd=tmp_path, env=os.environ | places,
+            capture_output=True, text=True, timeout=DEADLINE, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    told = await millrace("swap", PAY, GET, "2,500", "--key", "wallet.pem", "--at-least", "0.000001")
+    assert f"pays {AMOUNT} smallest units of {PAY} = 2,500 (6 decimals, by the chain)" in told and "swapped" in told
+    assert f"{wallet.address},0,0,0," in await millrace("ledger", "users", "--csv", "--limit", "10000")
+    found = await millrace("doctor")
+    assert f"chain API: {system.plan.chain_url} answers, chain local" in found and "✗" not in found

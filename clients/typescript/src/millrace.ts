@@ -1,7 +1,7 @@
 // Aggregator and relayer together: from a quote to a swap that somebody else pays the gas for.
 
 import { decodeAddress } from "./address.js";
-import { Aggregator, type MultiSwap, type MultiSwapParameters, type Quote, type QuoteParameters } from "./aggregator.js";
+import { Aggregator, type Amount, type MultiSwap, type MultiSwapParameters, type Quote, type QuoteParameters } from "./aggregator.js";
 import {
   type Bounds, checkMultiSwap, checkPrepared, checkQuote, MIN_GAS_PRICE, Mismatch, RELAYED_GAS, type Trust, type Unsigned,
 } from "./checks.js";
@@ -32,7 +32,8 @@ export interface SendOptions {
   signal?: AbortSignal;
 }
 
-export type SwapOptions = SendOptions & QuoteParameters & Bounds;
+/** Of a reverse quote the service says what is sold: it is bounded. */
+export type SwapOptions = SendOptions & QuoteParameters & Bounds & ({ amountIn: Amount } | { amountInMax: Amount });
 export interface Swap {
   quote: Quote;
   handle: TransactionHandle;

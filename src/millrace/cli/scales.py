@@ -12,12 +12,11 @@ from typing import NamedTuple
 import msgspec
 
 from millrace.cli.ask import Ended, get, posted
-from millrace.cli.shown import to_units, units
+from millrace.cli.shown import MOST_DECIMALS, to_units, units
 
 _NATIVE, _NATIVE_DECIMALS = ("EGLD", "EGLD-000000"), 18
 _SYSTEM_CONTRACT = "erd1qqqqqqqqqqqqqqqpqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqzllls8a5w6u"  # keeps the properties of tokens
 _PROPERTY = b"NumDecimals-"
-_MOST = 18  # decimals that the chain allows
 
 
 class Scale(NamedTuple):
@@ -63,12 +62,19 @@ def decimals_told(aggregator: str, from_token: str, to_token: str) -> tuple[int,
         found = get(aggregator, "/api/v1/tokens", {"search": from_token, "limit": 1000}, Tokens).tokens
         for token in found:
             if token.identifier == from_token:
-                return token.decimals, token.decimals
+                return _possible(token.decimals), _possible(token.decimals)
         raise Ended(f"unknown token {from_token}: `millrace tokens` lists what can be traded")
     pair = get(aggregator, "/api/v1/pair-config", {"from": from_token, "to": to_token}, PairConfig)
     if not pair.supported or pair.decimals_in is None or pair.decimals_out is None:
         raise Ended(f"{pair.error or 'this pair cannot be traded'}: `millrace tokens` lists what can be")
-    return pair.decimals_in, pair.decimals_out
+    return _possible(pair.decimals_in), _possible(pair.decimals_out)
+
+
+def _possible(decimals: int) -> int:
+    """Raises `Ended` for decimals that no token has: who says so is not asked for amounts."""
+    if not 0 <= decimals <= MOST_DECIMALS:
+        raise Ended(f"the aggregator says {decimals} decimals, and no token has other than 0 to {MOST_DECIMALS}")
+    return decimals
 
 
 def _scale(token: str, told: int, gateway: str | None, given: int | None) -> Scale:
@@ -113,6 +119,6 @@ def _on_chain(gateway: str, token: str) -> int:
         except (binascii.Error, ValueError):
             continue
         digits = text.removeprefix(_PROPERTY)
-        if text.startswith(_PROPERTY) and digits.isdigit() and len(digits) <= 2 and int(digits) <= _MOST:
+        if text.startswith(_PROPERTY) and digits.isdigit() and len(digits) <= 2 and int(digits) <= MOST_DECIMALS:
             return int(digits)
     raise Ended(f"{gateway} names no decimals of {token}: is it a gateway of this chain?")

@@ -15,6 +15,8 @@ from millrace.cli.ask import is_terminal
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+MOST_DECIMALS = 18
+"""That the chain allows."""
 _MAX_AMOUNT = 120  # 2^256 has 78 digits, and 25 commas between them
 _AMOUNT = re.compile(r"(?P<whole>[0-9]{1,3}(?:(?:,[0-9]{3})+|(?:_[0-9]{3})+)|[0-9]*)(?:\.(?P<rest>[0-9]+))?")
 _PIPE_WIDTH = 500  # nothing is cut or wrapped where nobody looks
@@ -60,7 +62,9 @@ def number(value: float | None, digits: int = 6) -> str:
 
 
 def units(amount: int, decimals: int) -> str:
-    """An exact amount in whole tokens."""
+    """An exact amount in whole tokens; in smallest units where the decimals are none that a token can have."""
+    if not 0 <= decimals <= MOST_DECIMALS:
+        return f"{amount} smallest units"
     whole, rest = divmod(amount, 10**decimals)
     return f"{whole:,}" + (f".{rest:0{decimals}d}".rstrip("0") if rest else "")
 

@@ -43,12 +43,12 @@ class Ledger:
         if not (text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) <= MOST_USERS):
             return error_response(f"invalid limit: 1 to {MOST_USERS}", 400)
         try:
-            open_fees = await asyncio.to_thread(at_risk.by_sender, self._journal)
+            users = await self._users(int(text))
         except AtRiskError as error:
             return error_response(f"the journal cannot be read: {error}", 503)
-        return json_response(self._told(open_fees, int(text)))
+        return json_response(self._told() | users)
 
-    def _told(self, open_fees: dict[bytes, AtRisk], limit: int) -> dict[str, object]:
+    def _told(self) -> dict[str, object]:
         sponsor, now = self._lifecycle.sponsor, time.monotonic()
         rules = sponsor.policy
         people = {name: sponsor.budgets.standing_of_person(name, now) for name in rules.people}
@@ -56,7 +56,6 @@ class Ledger:
             "keys": [self._key(shard, key, now) for shard, key in sorted(self._keys.relayers.by_shard.items())],
             "people": [{"name": name} | _of(people[name], person.budget) for name, person in rules.people.items()],
             "programmes": self._programmes(time.time_ns() // 1_000_000),
-            **self._users(open_fees, limit, now),
         }
 
     def _key(self, shard: int, key: bytes, now: float) -> dict[str, object]:
@@ -88,29 +87,47 @@ class Ledger:
             )
         return told
 
-    def _users(self, open_fees: dict[bytes, AtRisk], limit: int, now: float) -> dict[str, object]:
-        """Those with most at risk, then those who spent most; of how many."""
+    async def _users(self, limit: int) -> dict[str, object]:
+        """Those with most at risk, then those who spent most; of how many. Raises `AtRiskError`.
+
+        What grows with all that is at risk is done in threads; budgets are the event loop's alone.
+        """
         sponsor = self._lifecycle.sponsor
-        budgets = sponsor.budgets
-        known = open_fees.keys() | set(budgets.senders_of_late(_OF_LATE))
+        fees = await asyncio.to_thread(at_risk.by_sender, self._journal)
+        spent = self._spent(sponsor.budgets.senders_of_late(_OF_LATE))
+        known, chosen = await asyncio.to_thread(_chosen, fees, spent, limit)
+        spent = self._spent(chosen)
+        return {
+            "users": await asyncio.to_thread(_rows, chosen, fees, spent, sponsor.policy.quotas.sender_per_hour),
+            "usersKnown": known,
+        }
 
-        def rank(sender: bytes) -> tuple[int, int]:
-            return open_fees.get(sender, _NOTHING).fee, budgets.spent_by(sender, now)
+    def _spent(self, senders: list[bytes]) -> dict[bytes, int]:
+        """What each had sponsored in the last hour."""
+        budgets, now = self._lifecycle.sponsor.budgets, time.monotonic()
+        return {sender: budgets.spent_by(sender, now) for sender in senders}
 
-        users = []
-        for sender in heapq.nlargest(limit, known, key=rank):
-            mine = open_fees.get(sender, _NOTHING)
-            users.append(
-                {
-                    "address": address.encode(sender),
-                    "atRisk": str(mine.fee),
-                    "transactions": mine.transactions,
-                    "oldestSeconds": mine.oldest_seconds,
-                    "spentHour": str(budgets.spent_by(sender, now)),
-                    "perHour": str(sponsor.policy.quotas.sender_per_hour),
-                }
-            )
-        return {"users": users, "usersKnown": len(known)}
+
+def _chosen(fees: dict[bytes, AtRisk], spent: dict[bytes, int], limit: int) -> tuple[int, list[bytes]]:
+    """How many users are known, and those to tell of."""
+    known = fees.keys() | spent.keys()
+    return len(known), heapq.nlargest(limit, known, key=lambda user: (fees.get(user, _NOTHING).fee, spent.get(user, 0)))
+
+
+def _rows(
+    users: list[bytes], fees: dict[bytes, AtRisk], spent: dict[bytes, int], per_hour: int
+) -> list[dict[str, object]]:
+    return [
+        {
+            "address": address.encode(user),
+            "atRisk": str(fees.get(user, _NOTHING).fee),
+            "transactions": fees.get(user, _NOTHING).transactions,
+            "oldestSeconds": fees.get(user, _NOTHING).oldest_seconds,
+            "spentHour": str(spent[user]),
+            "perHour": str(per_hour),
+        }
+        for user in users
+    ]
 
 
 def _of(standing: Standing, budget: Budget) -> dict[str, object]:

@@ -9,9 +9,11 @@ declare const signed: Transaction;
 export async function usage(millrace: Millrace): Promise<string> {
   const signers: Signer[] = [userSigner(official), await Ed25519Signer.fromSeed(new Uint8Array(32))];
   const [signer = userSigner(official)] = signers;
-  const { quote, handle } = await millrace.swap({ from: "A", to: "B", amountOut: "5", slippage: 0.01, signer, maxHops: 3 });
+  const { quote, handle } = await millrace.swap({ from: "A", to: "B", amountOut: "5", amountInMax: 6n, slippage: 0.01, signer, maxHops: 3 });
   const paths: number = quote.paths?.flatMap((path) => path.swaps).length ?? 0;
 
+  // @ts-expect-error: the service would say how much is sold
+  void millrace.swap({ from: "A", to: "B", amountOut: "5", signer });
   // @ts-expect-error: both amounts
   void millrace.aggregator.quote({ from: "A", to: "B", amountIn: 1n, amountOut: 1n });
   // @ts-expect-error: an amount is no number
