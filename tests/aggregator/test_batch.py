@@ -116,6 +116,7 @@ def test_an_input_whose_pools_have_moved_goes_another_way() -> None:
     assert [sent.inputs for sent in hasty.batches] == [sent.inputs for sent in answer.batches]
     assert [result.amount_out for result in performed(hasty)] == [int(sent.amount_out) for sent in hasty.batches]
     assert int(answer.amount_out) > int(hasty.amount_out)
+    assert (answer.search_cut, hasty.search_cut) == (False, True)
 
 
 class Hasty(float):

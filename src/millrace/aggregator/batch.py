@@ -102,11 +102,12 @@ class Sale(NamedTuple):
 
 
 class Sold(NamedTuple):
-    """Transactions, to be sent in this order, and what is in none of them."""
+    """Transactions, to be sent in this order, and what is in none of them. `cut`: with more time they may pay more."""
 
     order: Order
     sales: list[Sale]
     failures: list[Failure]
+    cut: bool
 
 
 def make_order(request: BatchRequest, settings: AggregatorSettings, *, skipping: bool = True) -> Order:
@@ -222,7 +223,7 @@ def sell(
             given = group[0]
             why = "zero_liquidity" if desk.has_time else "out_of_time"  # with time it would have been planned anew
             desk.fail(BatchItem(token=given.token, amount=str(given.amount)), given.amount, why)
-    return Sold(order, desk.sales, desk.failures)
+    return Sold(order, desk.sales, desk.failures, desk.cut or time.monotonic() > deadline)
 
 
 class _Desk:
@@ -235,6 +236,8 @@ class _Desk:
         self.given: list[_Given] = []
         self.sales: list[Sale] = []
         self.failures: list[Failure] = []
+        self.cut = False
+        """Whether there was no time for something."""
         self._snapshot = snapshot
         self._planner = planner
         self._order = order
@@ -307,6 +310,7 @@ class _Desk:
         best = self._best(self._planner, group)
         alone = sum(given.alone for given in group)
         moved = self.sales and (best is None or (alone - _gross(best.done)) * MOVED > alone)
+        self.cut = self.cut or bool(moved and not self.has_time)
         if moved and self.has_time:
             planner = self._snapshot.plan_on(self._market)
             again = self._find_again(planner, group)
