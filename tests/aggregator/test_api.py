@@ -506,14 +506,21 @@ async def test_the_openapi_document_describes_the_routes(service: Service) -> No
     assert {"txData", "amountOutMin", "priceImpact", "estimatedGasLimit", "optimalityGap"} <= set(fields)
 
 
-async def test_inputs_that_do_not_go_together_are_sold_apart(service: Service) -> None:
-    """EGLD and wrapped EGLD, which share one balance in the vault, come back as two transactions, not as an error."""
+async def test_egld_and_its_wrapped_form_are_sold_together(service: Service) -> None:
+    """They share one balance in the vault: they are planned as one, in one transaction, which pays what it says."""
     inputs = [{"token": "EGLD", "amount": str(10**15)}, {"token": WRAPPED, "amount": str(10**15)}]
     async with service.session.post(service.base + "/api/v1/batch-quote", json={"inputs": inputs, "to": USDC}) as reply:
         assert reply.status == 200, await reply.text()
         body = await reply.json()
-    assert [[item["token"] for item in batch["inputs"]] for batch in body["batches"]] == [["EGLD"], [WRAPPED]]
+    (batch,) = body["batches"]
+    assert [item["token"] for item in batch["inputs"]] == ["EGLD", WRAPPED]
     assert body["failedTokens"] == []
+    data = call.parse(base64.b64decode(batch["txData"]))
+    payments = [TokenPayment(item["token"], 0, int(item["amount"])) for item in batch["inputs"]]
+    result = execute(
+        decode_arguments(data.args[2 + 3 * len(payments) + 1 :]), payments, DictMarket(MARKET.pools, WRAPPED)
+    )
+    assert result.amount_out == int(batch["amountOut"])
 
 
 @pytest.mark.parametrize("path", ["/api/v1/batch-quote"])

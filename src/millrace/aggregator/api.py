@@ -18,6 +18,7 @@ from millrace.aggregator.answering import Answer, Answering, Prepared
 from millrace.aggregator.batch import BatchRequest, make_order
 from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, from_nonce, multi_swap, multi_swap_order
 from millrace.aggregator.clients import Clients
+from millrace.aggregator.batch_responses import MultiSwapResponse
 from millrace.aggregator.directory import Directory
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import AGE, ID, Feed
@@ -32,6 +33,7 @@ from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_
 from millrace.aggregator.responses import encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.shares import TimeShares
+from millrace.aggregator.sharing import Sharing
 from millrace.aggregator.simulation import Simulations
 from millrace.aggregator.snapshot import Snapshot
 from millrace.aggregator.stream import Streams
@@ -78,6 +80,7 @@ class Api:
         self.answering = Answering(settings, feed.pace, TimeShares(settings.client_search_seconds, clients))
         self.nonces = Nonces(settings)
         self.simulations = Simulations(settings)
+        self.sharing = Sharing(settings, self.simulations)
         self.directory = Directory(settings, self.answering)
         self.metrics = Metrics(feed, self.answering, self.doors, self.nonces, self.simulations, self._tracer)
         self.streams = Streams(settings, feed, self.answering)
@@ -297,25 +300,29 @@ class Api:
 
     async def batch(self, request: web.Request) -> web.Response:
         """POST /api/v1/batch-quote: many inputs, one output."""
-        snapshot = self.usable()
-        order = make_order(_decoded(_BATCH, await read_body(request)), self._settings)
+        snapshot, settings = self.usable(), self.sharing.settings
+        order = make_order(_decoded(_BATCH, await read_body(request)), settings)
         body = await self.answering.run_in_turns(
-            lambda deadline: batch_quote(snapshot, snapshot.main, order, self._settings, deadline),
+            lambda deadline: batch_quote(snapshot, snapshot.main, order, settings, deadline),
             self._client(request),
         )
         return json_body(encode(body), headers=self._age(snapshot))
 
     async def multi_swap(self, request: web.Request) -> web.Response:
         """POST /api/v1/multi-swap: the same, with everything a client needs to send it."""
-        snapshot, settings = self.usable(), self._settings
+        snapshot = self.usable()
         asked = _decoded(_MULTI_SWAP, await read_body(request))
-        order = multi_swap_order(asked, settings)
-        asking = asyncio.create_task(self._nonce(asked.sender))
-        try:
-            body = await self.answering.run_in_turns(
+        order = multi_swap_order(asked, self._settings)
+
+        async def made(settings: AggregatorSettings) -> MultiSwapResponse:
+            return await self.answering.run_in_turns(
                 lambda deadline: multi_swap(snapshot, snapshot.main, order, asked.sender, settings, deadline),
                 self._client(request),
             )
+
+        asking = asyncio.create_task(self._nonce(asked.sender))
+        try:
+            body = await self.sharing.answer(made)
             nonce = await asking
         finally:
             asking.cancel()

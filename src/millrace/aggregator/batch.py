@@ -103,7 +103,7 @@ class Sale(NamedTuple):
 
 
 class Sold(NamedTuple):
-    """Transactions, to be sent in this order, and what is in none of them."""
+    """Transactions, to be sent in this order, and what is in none of them. `cut`: with more time they may pay more."""
 
     order: Order
     sales: list[Sale]
@@ -225,7 +225,7 @@ def sell(
             given = group[0]
             why = "zero_liquidity" if desk.has_time else OUT_OF_TIME  # with time it would have been planned anew
             desk.fail(BatchItem(token=given.token, amount=str(given.amount)), given.amount, why)
-    return Sold(order, desk.sales, desk.failures, desk.cut)
+    return Sold(order, desk.sales, desk.failures, desk.cut or time.monotonic() > deadline)
 
 
 class _Desk:

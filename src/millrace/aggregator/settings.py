@@ -141,7 +141,7 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
     """Most inputs in one batch quote or multi-swap, most amounts in one price ladder."""
     inputs_per_transaction: int = 10
     """Most inputs that share a transaction, 1 to 100. 1 for a contract older than `rs-aggregator` 9f5da21, which takes
-    one payment a call and reverts with more."""
+    one payment a call and reverts with more; with a `gateway` its simulations decide that as well."""
     max_streams: int = 256
     """Most open quote streams; further ones get 503."""
     max_streams_per_client: int = 8

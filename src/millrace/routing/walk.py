@@ -41,6 +41,8 @@ class Walker:
         self.token_in = token_in
         self.amount_in = amount
         self._outlets = outlets
+        self.balancing = (0, 0.0)
+        """What the last deposit sold to balance itself: which of its two tokens, and the part of it."""
         self.balances = {token_in: amount}
         self.legs: list[AnyLeg] = []
         self._fills: list[Fill] = []
@@ -167,6 +169,9 @@ class Walker:
             if min(amounts) <= 0:
                 raise PlanError("a deposit into a constant product pool needs both tokens")
             done = zap(pool, (amounts[0], amounts[1]))
+            if done.sold is not None:
+                sold = pool.index(done.sold.token)
+                self.balancing = sold, done.sold.amount / amounts[sold]
             self._fees.extend(Fee(pool, fee.token, fee.amount) for fee in done.fees)
             self._moved(done.pool, done.slices)
             return done.lp

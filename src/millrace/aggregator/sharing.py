@@ -1,0 +1,69 @@
+"""Whether inputs may share a transaction: contracts older than the newest take one payment a call, and revert on more.
+
+Where there is a gateway it decides, by transactions that somebody asks for: if the first one with several inputs fails
+in its simulation, and each of these inputs passes alone, every input gets a transaction of its own from then on. What
+was seen holds for an hour, so that a contract that is replaced is found out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from millrace.aggregator.batch_responses import MultiSwapResponse, SwapBatch
+from millrace.aggregator.responses import Simulation
+from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.simulation import Simulations
+
+HOLDS_SECONDS = 3600.0
+Make = Callable[[AggregatorSettings], Awaitable[MultiSwapResponse]]
+
+
+class Sharing:
+    """What the gateway has shown so far. On the event loop only."""
+
+    def __init__(
+        self, settings: AggregatorSettings, simulations: Simulations, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._shared = settings
+        self._apart = msgspec.structs.replace(settings, inputs_per_transaction=1)
+        self._simulations = simulations
+        self._clock = clock
+        self._works = True
+        self._until = 0.0
+
+    @property
+    def settings(self) -> AggregatorSettings:
+        """Those to make batches with, by what is known."""
+        return self._shared if self._works or self._clock() >= self._until else self._apart
+
+    async def answer(self, make: Make) -> MultiSwapResponse:
+        """The answer that `make` gives with the settings that hold; made twice where the gateway refuses the first."""
+        body = await make(self.settings)
+        shared = body.batches[0] if body.batches else None
+        known = not self._shared.gateway or self._clock() < self._until
+        if known or shared is None or len(shared.inputs) < 2 or shared.transaction is msgspec.UNSET:
+            return body
+        (told,) = await self._simulated([shared])
+        if told.status != "fail":
+            if told.status == "success":
+                self._note(works=True)
+            return body
+        apart = await make(self._apart)
+        tokens = {given.token for given in shared.inputs}
+        alone = [batch for batch in apart.batches if batch.inputs[0].token in tokens]
+        results = await self._simulated(alone)
+        if len(alone) < len(tokens) or any(result.status != "success" for result in results):
+            return body  # it fails for something else, such as a sender who has not got the tokens
+        self._note(works=False)
+        return apart
+
+    async def _simulated(self, batches: Sequence[SwapBatch]) -> list[Simulation]:
+        asked = [batch.transaction for batch in batches if batch.transaction is not msgspec.UNSET]
+        return await asyncio.gather(*map(self._simulations.of, asked))
+
+    def _note(self, *, works: bool) -> None:
+        self._works, self._until = works, self._clock() + HOLDS_SECONDS
