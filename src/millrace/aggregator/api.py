@@ -17,8 +17,8 @@ from millrace.aggregator import drawing, errors, quote
 from millrace.aggregator.answering import Answer, Answering, Prepared
 from millrace.aggregator.batch import BatchRequest, make_order
 from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, from_nonce, multi_swap, multi_swap_order
-from millrace.aggregator.clients import Clients
 from millrace.aggregator.batch_responses import MultiSwapResponse
+from millrace.aggregator.clients import Clients
 from millrace.aggregator.directory import Directory
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.feed import AGE, ID, Feed

@@ -12,8 +12,6 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
 from millrace.chain.network import NetworkProfile
 from millrace.gossip.child import is_there
 from millrace.relayer.blocks.tracker import Tracker
@@ -21,10 +19,7 @@ from millrace.relayer.events.absent_accounts import AbsentAccounts
 from millrace.relayer.events.events import Events
 from millrace.relayer.events.hub_client import HubClient
 from millrace.relayer.gateway.gateway import Gateway
-from millrace.relayer.gateway.limits import TokenBuckets
-from millrace.relayer.gateway.rest import RestApi
 from millrace.relayer.gateway.shared import Shared
-from millrace.relayer.gateway.wallets import WalletApi
 from millrace.relayer.journal import identity, recovery
 from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.fates import Fates
@@ -37,14 +32,13 @@ from millrace.relayer.ledger.followed import Followed
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.measures import Measured
-from millrace.relayer.metrics import make_registry
 from millrace.relayer.network.account_source import AccountSource
 from millrace.relayer.network.broadcaster import Broadcaster
 from millrace.relayer.network.chain_api import ChainApi
 from millrace.relayer.network.gossip_peer import Peer
 from millrace.relayer.network.key_balances import KeyBalances
 from millrace.relayer.network.simulator import Simulator
-from millrace.relayer.operators import RelayerOperators
+from millrace.relayer.ports import Ports
 from millrace.relayer.protocol import topics
 from millrace.relayer.readiness import Readiness
 from millrace.relayer.rules import policy
@@ -52,17 +46,14 @@ from millrace.relayer.rules.policy_file import PolicyFile
 from millrace.relayer.rules.stages import Relayers
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.signing.handle import SignerError, SigningProcess
-from millrace.relayer.standing import Ledger
 from millrace.relayer.statistics.history import History, flatten
 from millrace.relayer.statistics.history_store import Points, PostgresPoints, SqlitePoints
 from millrace.relayer.statistics.streams import Statistics
 from millrace.relayer.submission.cosigner import Cosigner
-from millrace.relayer.submission.preparer import Preparer
 from millrace.relayer.submission.submitter import Submitter
 from millrace.relayer.upkeep import PolicyKeeper, Tidier
-from millrace.runtime import extras, http, operators
+from millrace.runtime import extras
 from millrace.runtime.doors import Doors, room_for_connections
-from millrace.runtime.origins import Origins
 from millrace.runtime.process import wait_first
 from millrace.runtime.tracing import Tracer, tracing
 
@@ -140,7 +131,8 @@ class Service:
         await self._open_fates()
         self.leases = keeper_of(settings, self.identity, self.journal)
         self._started.push_async_callback(self.leases.close)
-        self.safe_start = self.lifecycle.safe_start = recovery.SafeStart(self.journal, recovery.read(data_dir))
+        self.safe_start = recovery.SafeStart(self.journal, recovery.read(data_dir))
+        self.lifecycle.approvals.safe_start = self.safe_start
         await self.safe_start.apply()
         self.lifecycle.sponsor.why_not = self._why_not
         if settings.chain_api_url:
@@ -375,57 +367,16 @@ class Service:
         await asyncio.gather(*self._background, return_exceptions=True)
 
     async def _serve(self) -> None:
-        app = http.make_app(max_body=self.settings.max_message_bytes)
-        rest = RestApi(
-            self.submitter,
-            TokenBuckets(self.settings.request_rate, self.settings.request_burst),
-            self.shared.submissions,
-            self.shared.bytes,
-            self.shared.unfinished,
-            self.shared.clients,
-            self.settings.max_batch,
-            self.settings.max_wait,
-            self.readiness.health,
-            self.readiness.ready,
-            self.shared.count,
-            self.shared.judged,
-            lambda start, end, step: self.history.query(start, end, step, time.time_ns() // 1_000_000),
-            self.tracer,
-        )
-        app.middlewares.append(rest.guard)
-        app.add_routes(rest.routes())
-        app.add_routes(self._wallets(rest).routes())
-        watching = RelayerOperators(
-            self.lifecycle,
-            self.journal,
-            self.relayers,
-            self.shared.refused,
-            self.readiness.is_ready,
-            self._why_not,
-            self.network.shards,
-        )
-        ledger = Ledger(self.keys, self.lifecycle, self.journal.path)
-        handlers = rest.operators(make_registry(self.measured(), self.tracer)) | watching.handlers()
-        handlers["/ledger"] = ledger.get
-        self.http = http.HttpServer(app, doors=self.http_doors, origins=Origins(self.settings.allowed_origins))
-        self._started.push_async_callback(self.http.stop)
-        self._started.push_async_callback(self.gateway.stop)
-        port = await self.gateway.start(self.ws_doors)
-        http_port = await self.http.start(self.settings.host, self.settings.http_port)
-        settings = self.settings
-        watched, self.metrics_port = await operators.serve(
-            settings.metrics_host,
-            settings.metrics_port,
-            handlers,
-            {"/control/read-keys": self._read_keys} | watching.actions(),
-            settings.operators_token,
-        )
-        self._started.push_async_callback(watched.stop)
+        """Begin to listen, at last, on all ports; until this has stopped nothing that it uses may."""
+        ports = Ports(self.measured(), self.submitter, self.readiness, self.history, self.keys_changed.set)
+        self._started.push_async_callback(ports.stop)
+        await ports.start()
+        self.port, self.http_port, self.metrics_port = ports.websocket, ports.http, ports.metrics
         log.info(
             "ready",
             extra={
-                "port": port,
-                "http_port": http_port,
+                "port": self.port,
+                "http_port": self.http_port,
                 "metrics_port": self.metrics_port,
                 "profile": self.network.name,
                 "chain_id": self.network.chain_id,
@@ -433,20 +384,6 @@ class Service:
                 "topic_scheme": self.network.topic_scheme,
             },
         )
-        self.port, self.http_port = port, http_port
-
-    def _wallets(self, rest: RestApi) -> WalletApi:
-        preparer = Preparer(
-            self.network,
-            self.relayers,
-            self.accounts,
-            self.lifecycle,
-            self.readiness.is_ready,
-            self.statistics.gas.p50,
-            lambda: time.time_ns() // 1_000_000,
-        )
-        gap = self.settings.max_nonce_gap
-        return WalletApi(rest, preparer, self.network, self.relayers, self.lifecycle, self.readiness.is_ready, gap)
 
     # ---- what runs on
 
@@ -480,11 +417,6 @@ class Service:
             await asyncio.sleep(HISTORY_SECONDS)
             numbers = flatten(self.statistics.payload(len(self.shared.stats_sessions)))
             await self.history.add(time.time_ns() // 1_000_000, numbers)
-
-    async def _read_keys(self, _: web.Request) -> web.Response:
-        """POST: read the key files again, as SIGHUP does; the log tells how that ended."""
-        self.keys_changed.set()
-        return http.json_response({"status": "accepted"}, 202)
 
     # ---- looking in
 

@@ -99,7 +99,7 @@ COUNTERS = (
     _counter(
         "first_nonces_left_out",
         "first nonces after a safe start not written down, for want of room",
-        lambda p: 0 if p.lifecycle.safe_start is None else p.lifecycle.safe_start.left_out,
+        lambda p: 0 if p.lifecycle.approvals.safe_start is None else p.lifecycle.approvals.safe_start.left_out,
     ),
     _counter("gossip_sent", "transactions taken by gossip peers, repeats included", lambda p: p.broadcaster.sent),
     _counter("api_sent", "transactions taken by the chain API", lambda p: p.broadcaster.sent_to_api),
@@ -170,7 +170,7 @@ GAUGES = (
     _gauge(
         "first_nonces_unwritten",
         "first nonces after a safe start on their way to the disk",
-        lambda p: 0 if p.lifecycle.safe_start is None else p.lifecycle.safe_start.noting,
+        lambda p: 0 if p.lifecycle.approvals.safe_start is None else p.lifecycle.approvals.safe_start.noting,
     ),
     _gauge("fates_unwritten", "ends of transactions not yet in their file", lambda p: p.fates.unwritten),
     _gauge("fates_followed", "transactions in flight no more and not ended", lambda p: p.lifecycle.fates.followed),

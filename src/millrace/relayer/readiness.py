@@ -42,7 +42,8 @@ class Readiness:
         self._gateway = gateway
         self._hub = hub
         self._has_hub = has_hub
-        self._why_not = why_not
+        self.why_not = why_not
+        """Why nothing may be sponsored now."""
         self._gossip = gossip
         self._started = time.monotonic()
 
@@ -50,7 +51,7 @@ class Readiness:
         """Whether submissions can be accepted and their fate followed."""
         hub_ok = self._hub.connected or not self._has_hub
         signer_ok = self._keys.signer is None or self._keys.signer.running
-        return hub_ok and signer_ok and self._journal.failed is None and self._why_not() is None and self._can_pay()
+        return hub_ok and signer_ok and self._journal.failed is None and self.why_not() is None and self._can_pay()
 
     def _can_pay(self) -> bool:
         """Whether any key pays; a relayer without keys only broadcasts."""
@@ -79,7 +80,7 @@ class Readiness:
             "signer": self._keys.signer is not None and self._keys.signer.running,
             "gossip": self._gossip,
             "journal": self._journal.failed or "ok",
-            "sponsoring": self._why_not() or "ok",
+            "sponsoring": self.why_not() or "ok",
             "inFlight": len(self._lifecycle.inflight),
             "connections": self._gateway.connections,
         }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,10 +19,10 @@ from aiohttp import web
 from millrace.chain import address
 from millrace.relayer.journal import at_risk
 from millrace.relayer.journal.at_risk import AtRisk, AtRiskError
-from millrace.relayer.keys import Keys
 from millrace.relayer.ledger.budget import Standing
 from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.rules.policy import Budget
+from millrace.relayer.rules.stages import Relayers
 from millrace.runtime.http import error_response, json_response
 
 USERS, MOST_USERS = 100, 10_000
@@ -34,8 +35,8 @@ _NOTHING = AtRisk(0, 0, 0)
 class Ledger:
     """Answers `GET /ledger`; amounts are atomic units, as text."""
 
-    def __init__(self, keys: Keys, lifecycle: Lifecycle, journal: Path) -> None:
-        self._keys, self._lifecycle, self._journal = keys, lifecycle, journal
+    def __init__(self, relayers: Callable[[], Relayers], lifecycle: Lifecycle, journal: Path) -> None:
+        self._relayers, self._lifecycle, self._journal = relayers, lifecycle, journal
 
     async def get(self, request: web.Request) -> web.Response:
         """The answer to a request; its parameter `limit` says how many users."""
@@ -53,7 +54,7 @@ class Ledger:
         rules = sponsor.policy
         people = {name: sponsor.budgets.standing_of_person(name, now) for name in rules.people}
         return {
-            "keys": [self._key(shard, key, now) for shard, key in sorted(self._keys.relayers.by_shard.items())],
+            "keys": [self._key(shard, key, now) for shard, key in sorted(self._relayers().by_shard.items())],
             "people": [{"name": name} | _of(people[name], person.budget) for name, person in rules.people.items()],
             "programmes": self._programmes(time.time_ns() // 1_000_000),
         }

@@ -113,7 +113,9 @@ class Payers:
         item = examine(parsed, self.network, Relayers(self.keys))
         held = self.chain.account(tx.sender)
         try:
-            approved = self.lifecycle.approve(Authenticated(item), Account(held.nonce, 10**30, self.now, True))
+            approved = self.lifecycle.approvals.approve(
+                Authenticated(item), Account(held.nonce, 10**30, self.now, True)
+            )
             entry = self.lifecycle.reserve(approved)
         except Refused as refusal:
             self.refused(shard, tx, refusal.reason.code)

@@ -1,7 +1,7 @@
-"""The one place where it is decided whether a transaction may go on, and where what it takes is kept.
+"""A transaction from its reservation to its end: what it takes, what of it is written down, and what becomes of it.
 
-Everything here is synchronous and in one event loop: between a check and the reservation that follows from it
-nothing else can run, so no two transactions can both have the last of anything.
+Everything here is synchronous and in one event loop, and so are the checks before it (`approvals.py`): between a check
+and the reservation that follows from it nothing else can run, so no two can both have the last of anything.
 """
 
 from __future__ import annotations
@@ -10,25 +10,22 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 
-from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import Transaction, early_hashes
+from millrace.chain.transaction import early_hashes
 from millrace.relayer.blocks.facts import BlockFacts
 from millrace.relayer.journal import at_risk, programmes
-from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
-from millrace.relayer.journal.recovery import SafeStart
+from millrace.relayer.journal.journal import Journal, drop_write_off, transaction_of
 from millrace.relayer.journal.submissions import Record, origin_of, origin_text
-from millrace.relayer.journal.writer import JournalError, Write
-from millrace.relayer.ledger import checks
-from millrace.relayer.ledger.accounts import Account
+from millrace.relayer.journal.writer import Write
+from millrace.relayer.ledger.approvals import Approvals
 from millrace.relayer.ledger.fates import FateBook
 from millrace.relayer.ledger.inflight import Entry, InFlight, next_step
 from millrace.relayer.ledger.sponsor import Sponsor
 from millrace.relayer.ledger.written_off import WrittenOffFee
 from millrace.relayer.protocol import reasons
-from millrace.relayer.protocol.reasons import Reason, Refused
+from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.rules.policy import target_of
-from millrace.relayer.rules.stages import Approved, Authenticated, Examined, Origin
+from millrace.relayer.rules.stages import Approved
 
 _PAUSED = "paused_shards"
 """Entry of the journal's table `meta`: the shards that an operator paused, with spaces between them."""
@@ -53,103 +50,16 @@ class Lifecycle:
         self.inflight = InFlight()
         self.fates = FateBook(self.inflight, wall_ms)
         self.sponsor = Sponsor(network, journal, clock, wall_ms)
+        self.approvals = Approvals(network, self.inflight, self.sponsor, max_nonce_gap)
         self._network = network
         self._journal = journal
-        self._max_nonce_gap = max_nonce_gap
         self._wall_ms = wall_ms
-        self.safe_start: SafeStart | None = None
-        """What to keep to where the journal does not know all that was signed."""
         self.on_refused: Callable[[Entry], None] = lambda entry: None
         """Told of each journalled entry that ends without a co-signature, see its `refusal`: it will never run."""
         self.is_blind = False
         """Whether there is no stream of events at all."""
         self._losses = 0
         """How often events were lost."""
-
-    # ---- before
-
-    def existing(self, item: Authenticated) -> Entry | None:
-        """The entry of the same bytes. Raises `Refused` when others hold its (sender, nonce)."""
-        parsed = item.examined.parsed
-        tx = parsed.tx
-        entry = self.inflight.of_sender(tx.sender).get(tx.nonce)
-        if entry is None or entry.client_hash == parsed.client_hash:
-            return entry
-        known = (entry.chain_hash or entry.client_hash).hex()
-        raise Refused(reasons.CONFLICTING.but(f"nonce {tx.nonce} is held by {known}, which may still run"))
-
-    def approve_again(self, item: Authenticated, entry: Entry) -> Approved:
-        """The same bytes as an entry's: what was approved stays approved."""
-        return Approved(item, entry.fee)
-
-    def approve(self, item: Authenticated, account: Account, payer: Account | None = None) -> Approved:
-        """Check nonce, balance and, for what a relayer key is to pay, the policy. Raises `Refused`.
-
-        `payer` is the relayer's account where a `broadcast` names one.
-        """
-        return Approved(item, self.allowed_fee(item.examined, account, payer, is_signed=True))
-
-    def allowed_fee(
-        self, examined: Examined, account: Account, payer: Account | None = None, *, is_signed: bool = False
-    ) -> int:
-        """The checks of `approve`, which need no signature; the most it can cost whoever pays. Raises `Refused`.
-
-        `is_signed`: by its sender, who is remembered after a safe start. For what anybody can ask nothing is written.
-        """
-        parsed = examined.parsed
-        tx, origin = parsed.tx, parsed.origin
-        if tx.nonce < account.nonce:
-            raise Refused(reasons.NONCE_TOO_LOW.but(f"the next nonce is {account.nonce}"))
-        expected = self.inflight.expected_nonce(tx.sender, account.nonce)
-        if tx.nonce > expected + self._max_nonce_gap:
-            raise Refused(reasons.NONCE_TOO_HIGH.but(f"the next nonce is {expected}"))
-        if tx.nonce > MAX_NONCE:
-            raise Refused(reasons.INVALID_NONCE.but(f"at most {MAX_NONCE}"))
-        if origin.kind == "sign":
-            checks.check_sign_only(tx, account, origin, self.sponsor.policy)
-        checks.check_guardian(tx, account)
-        self._check_room(tx.sender, origin)
-        sponsored = origin.is_sponsored
-        fee = 0 if sponsored else initially_paid_fee(tx, self._network.gas)
-        cost = tx.value + (0 if tx.is_relayed else fee)
-        committed = self.inflight.committed(tx.sender, account.nonce) + self.inflight.owed(tx.sender)
-        if cost + committed > account.balance:
-            raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it needs {cost}, the account has {account.balance}"))
-        if payer is not None:
-            owed = self.inflight.committed(tx.relayer, payer.nonce) + self.inflight.owed(tx.relayer)
-            if fee + owed > payer.balance:
-                raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it costs its relayer {fee}, which has not as much"))
-        if not sponsored:
-            return fee
-        if not self.sponsor.programme_for(examined):
-            checks.check_need(account, origin, self.sponsor.policy)
-        fee = self.sponsor.check(examined, self.inflight.owed(tx.relayer))
-        if self.safe_start is not None:  # behind the sponsor's checks: it may still be waiting
-            self._check_known(self.safe_start, tx, parsed.client_hash, account, is_signed)
-        return fee
-
-    def _check_known(
-        self, safe_start: SafeStart, tx: Transaction, client_hash: bytes, account: Account, is_signed: bool
-    ) -> None:
-        """After a safe start nothing may be signed for which there may be another payload."""
-        try:
-            if is_signed:
-                safe_start.note(tx.sender, account.nonce)
-            reason = safe_start.why_not_this(tx.sender, tx.nonce, client_hash, account.nonce)
-        except JournalError:
-            raise Refused(reasons.NOT_READY.but("the journal cannot be read", 5_000)) from None
-        if reason is not None:
-            raise Refused(reasons.CONFLICTING.but(reason))
-
-    def _check_room(self, sender: bytes, origin: Origin) -> None:
-        """Nobody may fill the table for the others: not a sender, not an address, not what is free of charge."""
-        quotas = self.sponsor.policy.quotas
-        if not self.inflight.has_room(origin.kind):
-            raise Refused(reasons.BUSY.but("too many transactions are in flight", 1_000))
-        if len(self.inflight.of_sender(sender)) >= quotas.sender_in_flight:
-            raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("wait for earlier ones", 1_000))
-        if self.inflight.of_ip(origin.ip) >= quotas.ip_in_flight:
-            raise Refused(reasons.TOO_MANY_IN_FLIGHT.but("of this address; wait for earlier ones", 1_000))
 
     def reserve(self, approved: Approved) -> Entry:
         """Take (sender, nonce), budget and quotas: all of them, or none and `Refused`."""

@@ -98,7 +98,7 @@ class Preparer:
         examined = stages.examine(parsed, self._network, relayers)
         if nonce in self._lifecycle.inflight.of_sender(sender):
             raise Refused(reasons.CONFLICTING.but(f"nonce {nonce} is held by another transaction, which may still run"))
-        fee = self._lifecycle.allowed_fee(examined, account)
+        fee = self._lifecycle.approvals.allowed_fee(examined, account)
         self._lifecycle.sponsor.check_room(Entry.of(examined, fee, 0))
         return to_json(parsed.tx), fee
 

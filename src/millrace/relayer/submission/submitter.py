@@ -251,11 +251,11 @@ class Submitter:
 
     def _reserve(self, index: int, item: Authenticated, account: Account, payer: Account | None) -> Taken:
         """Approve and reserve in one step. Raises `Refused`."""
-        existing = self._lifecycle.existing(item)
+        existing = self._lifecycle.approvals.existing(item)
         if existing is not None:
-            approved = self._lifecycle.approve_again(item, existing)
+            approved = self._lifecycle.approvals.again(item, existing)
             return Taken(index, existing, Reserved(approved), False)
-        approved = self._lifecycle.approve(item, account, payer)
+        approved = self._lifecycle.approvals.approve(item, account, payer)
         entry = self._lifecycle.reserve(approved)
         return Taken(index, entry, Reserved(approved), True)
 
