@@ -37,16 +37,16 @@ function graphOf(paths, byHop) {
 function withLanes(graph) {
   const nodes = [...graph.nodes];
   const links = [];
-  for (const [index, link] of layoutOf(graph).links.entries()) {
+  for (const [ribbon, link] of layoutOf(graph).links.entries()) { // the layout itself writes `index` into links
     const { dex, value, from, to } = link;
     let source = link.source.id;
     for (let layer = link.source.layer + 1; layer < link.target.layer; layer++) {
-      const id = `lane ${index} ${layer}`;
+      const id = `lane ${ribbon} ${layer}`;
       nodes.push({ id, lane: true });
-      links.push({ source, target: id, dex, value, from, to, index });
+      links.push({ source, target: id, dex, value, from, to, ribbon });
       source = id;
     }
-    links.push({ source, target: link.target.id, dex, value, from, to, index });
+    links.push({ source, target: link.target.id, dex, value, from, to, ribbon });
   }
   return { nodes, links };
 }
@@ -89,11 +89,11 @@ export function Route({ paths }) {
   const [length, breadth] = down ? [400, width] : [width, tall];
   const shape = JSON.stringify(paths.map(({ splitPpm, swaps }) => [splitPpm, swaps.map(({ dex, from, to }) => [dex, from, to])]));
   const { nodes, links } = useMemo(() => laidOut(paths, length, breadth, down), [shape, length, breadth, down]);
-  const ribbons = Map.groupBy(links, ({ index }) => index);
+  const ribbons = Map.groupBy(links, ({ ribbon }) => ribbon);
   const exchanges = [...new Set(links.map(({ dex }) => dex))];
   return html`<div ref=${box} class="route">
     <svg width=${width} height=${down ? length : breadth} role="img" aria-label="The route as a flow of tokens; the list below says the same">
-      ${[...ribbons].map(([index, parts]) => html`<path key=${index} class="link" d=${outline(parts, down)} style=${`fill: ${colourOf(parts[0].dex)}`}>
+      ${[...ribbons].map(([ribbon, parts]) => html`<path key=${ribbon} class="link" d=${outline(parts, down)} style=${`fill: ${colourOf(parts[0].dex)}`}>
         <title>${`${ticker(parts[0].from)} to ${ticker(parts[0].to)} at ${parts[0].dex}: ${percent(parts[0].value / 1e6, 1)}`}</title></path>`)}
       ${nodes.filter(({ lane }) => !lane).map((node) => html`<${Bar} key=${node.id} node=${node} down=${down} breadth=${breadth} last=${!down && node.x1 > length - 60}/>`)}
     </svg>
