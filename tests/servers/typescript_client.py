@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
 from millrace.chain.address import encode
 from millrace.chain.keys import KeyPair
 from millrace.system.demo import AMOUNT_IN, PAY
@@ -66,6 +68,14 @@ class System:
         while not (await self.chain.balances(encode(key.public))).get(PAY):
             await asyncio.sleep(0.05)
         return key
+
+    async def control(self, action: str, **body: object) -> None:
+        """Something that only the local chain's control can do."""
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(f"{self.plan.chain_url}/control/{action}", json=body) as answer,
+        ):
+            assert answer.status == 200, await answer.text()
 
     async def kill(self, name: str) -> None:
         """End a service as a crash would."""

@@ -82,6 +82,7 @@ class Console:
             "services": self.proxy.routes.services,
             "operators": self.gate.operators,
             "faucet": bool(self.settings.faucet and self.settings.chain_url),
+            "contract": self.settings.contract,
         }
         return http.json_response(body, headers={"Cache-Control": "no-cache"})
 

@@ -52,6 +52,10 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     faucet: bool = False
     """Whether the page may ask that chain's faucet: a local chain only, and what the demonstration wallet lives on."""
 
+    contract: str = ""
+    """The one contract that swaps of the page may call, bech32; empty: whichever the aggregator names. What a wallet
+    signs is compared with what was asked either way."""
+
     connect_seconds: Seconds = 3.0
     """Time for a connection to a service."""
     answer_seconds: Seconds = 75.0

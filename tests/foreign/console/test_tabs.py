@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.foreign, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 PICTURES = Path(__file__).parents[3] / "build" / "console"
 SHOWN = {
+    "swap": "document.querySelector('.route path') && document.querySelector('.facts')",
+    "market": "document.querySelectorAll('tbody tr').length > 24 && document.querySelector('.depth path') && "
+    "document.querySelector('.cycle, td .sub')",
     "network": "document.querySelectorAll('.blocks rect').length > 3 && document.querySelector('.pill.good')",
 }
 """When a tab shows what it is for, by its name."""

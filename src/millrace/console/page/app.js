@@ -5,6 +5,8 @@ import { html, render, useEffect, useRef, useState } from "./vendor/preact.js";
 import { Problem } from "./lib/ui.js";
 
 const TABS = [
+  ["swap", "Swap"],
+  ["market", "Market"],
   ["network", "Network"],
 ];
 const THEMES = { auto: ["light dark", "Colours as the system has them"], light: ["light", "Light colours"], dark: ["dark", "Dark colours"] };

@@ -46,7 +46,7 @@ export function number(value, digits = 4) {
 /** Millions and thousands in one letter: 12.3 M. */
 export function compact(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  for (const [step, letter] of [[1e9, "B"], [1e6, "M"], [1e3, "k"]]) {
+  for (const [step, letter] of [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]]) {
     if (Math.abs(value) >= step) return `${(value / step).toPrecision(3)} ${letter}`;
   }
   return number(value, 3);
@@ -58,7 +58,11 @@ export function percent(fraction, digits = 2) {
   return `${(fraction * 100).toFixed(digits)} %`;
 }
 
-export const dollars = (value) => (value === null || value === undefined ? "" : `$${compact(value)}`);
+export function dollars(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "";
+  if (value >= 1e5) return `$${compact(value)}`;
+  return `$${value.toLocaleString("en-US", value >= 1 || value === 0 ? { minimumFractionDigits: 2, maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 })}`;
+}
 
 /** 24-hour time of milliseconds since 1970. */
 export const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB");

@@ -73,7 +73,7 @@ export async function get(path, init = {}) {
 export const post = (path, body, headers = {}) =>
   get(path, { method: "POST", headers: { "Content-Type": "application/json", ...headers }, body: JSON.stringify(body) });
 
-/** What the console tells of itself: `services` that there are, `operators` (open, token, off), `faucet`. */
+/** What the console tells of itself: `services` that there are, `operators` (open, token, off), `faucet`, `contract`. */
 let known;
 export function settings() {
   known ??= get("settings.json").catch((error) => {

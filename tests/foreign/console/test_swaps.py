@@ -1,0 +1,153 @@
+"""Swaps in the page: one that works, one that the market undoes, and services that lie."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from millrace.chain.address import encode
+from millrace.client import Aggregator, Relayer, Wallet, sign
+from millrace.system.plan import wallet_in_shard
+from servers.chromium import Page
+from servers.typescript_client import System
+
+if TYPE_CHECKING:
+    from tests.foreign.console.conftest import Open
+
+pytestmark = [pytest.mark.foreign, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+PAY, GET = "USDC-c76f1f", "WEGLD-bd4d79"
+PAID = 1_000 * 10**6
+STEPS = "document.querySelector('.steps')?.textContent ?? ''"
+READY = "document.getElementById('swap')?.disabled === false"
+
+
+async def press(page: Page, identifier: str) -> None:
+    """Click the button with this id, as soon as it can be clicked."""
+    await page.until(f"document.getElementById('{identifier}')?.disabled === false")
+    await page.value(f"document.getElementById('{identifier}').click()")
+
+
+async def funded(page: Page) -> str:
+    """Open a demonstration wallet with tokens; its address."""
+    await press(page, "demonstration")
+    await press(page, "fund")
+    await page.until(READY)
+    label = await page.value(
+        "document.querySelector('.hash[aria-label^=\"Copy address erd1\"]').getAttribute('aria-label')"
+    )
+    return str(label).split()[-1]
+
+
+async def test_a_swap(system: System, open_page: Open) -> None:
+    """A wallet without EGLD swaps: every step is told, both hashes are shown, and the chain says the same."""
+    page = await open_page("swap")
+    address = await funded(page)
+    before = await system.chain.balances(address)
+    await press(page, "swap")
+    await page.until(f"/Executed/.test({STEPS})")
+    told = await page.value(STEPS)
+    for step in (
+        "says what was asked for",
+        "relayer will pay the gas",
+        "Signed in this tab",
+        "Co-signed by the relayer",
+    ):
+        assert step in told
+    hashes = await page.value("[...document.querySelectorAll('.hashes button')].map((one) => one.title.slice(0, 64))")
+    assert len(set(hashes)) == 2
+    assert (await system.chain.transaction(hashes[1]))["status"] == "success"
+    after = await system.chain.balances(address)
+    assert before[PAY] - after[PAY] == PAID
+    assert after[GET] > 0
+    assert after["EGLD"] == 0
+    assert page.complaints == []
+
+
+async def test_a_swap_that_the_market_undoes(system: System, open_page: Open) -> None:
+    """The price has moved further than allowed: the page says so in words, with the contract's own beside them."""
+    page = await open_page("swap")
+    address = await funded(page)
+    await page.value("document.querySelector('.slippage .seg button').click()")  # a tenth of a per cent
+    await page.until(READY)
+    whale = Wallet.from_pem_text(wallet_in_shard(0, system.plan.network).to_pem())
+    await system.chain.fund(whale.address, PAY, 400_000 * 10**6)
+    await system.chain.fund(whale.address, "EGLD", 10**18)
+    plan = system.plan
+    async with Aggregator(plan.aggregator_url) as aggregator, Relayer(plan.relayer_url, plan.relayer_ws_url) as relayer:
+        quote = await aggregator.quote(PAY, GET, amount_in=400_000 * 10**6, slippage="0.2", sender=whale.address)
+        assert quote.transaction is not None
+        # Dearer gas: it is executed first, however late it comes into the same block.
+        unsigned = msgspec.structs.replace(quote.transaction, nonce=0, gas_price=5 * 10**9)
+        signed = await sign(unsigned, whale)
+        for shard in range(plan.network.shards):
+            await system.control("stop", shard=shard)
+        await press(page, "swap")
+        await page.until(f"/Waiting for the chain/.test({STEPS})")
+        handle = await relayer.broadcast(signed)
+        for shard in range(plan.network.shards):
+            await system.control("start", shard=shard)
+        assert (await handle.final(60)).state == "success"
+    await page.until(f"/Not executed/.test({STEPS})")
+    told = await page.value(STEPS)
+    assert "price moved further than the slippage that you allowed" in told
+    assert "execution failed" in told
+    balances = await system.chain.balances(address)
+    assert balances[PAY] == 3 * PAID
+
+
+LYING = """
+  const real = window.WebSocket;
+  window.WebSocket = class extends real {
+    set onmessage(take) {
+      super.onmessage = ({ data }) => take({ data: typeof data === "string" ? data : changed(data) });
+    }
+  };
+  function changed(data) {
+    const text = new TextDecoder().decode(data).replace(/"receiver":"erd1[a-z0-9]+"/, '"receiver":"' + THIEF + '"');
+    return new TextEncoder().encode(text).buffer;
+  }
+"""
+
+
+async def test_an_aggregator_that_lies(system: System, open_page: Open) -> None:
+    """A transaction that pays somebody else than a contract is never signed."""
+    page = await open_page("network")
+    thief = encode(wallet_in_shard(1, system.plan.network).public)
+    await page.ask("Page.addScriptToEvaluateOnNewDocument", source=f"const THIEF = {json.dumps(thief)};{LYING}")
+    await page.ask("Page.navigate", url=f"{system.plan.console_url}/?again#/swap")
+    address = await funded(page)
+    await press(page, "swap")
+    await page.until(f"/Stopped/.test({STEPS})")
+    assert "something else than was asked for. Nothing was signed" in await page.value(STEPS)
+    assert "Signed" not in await page.value(STEPS)
+    assert (await system.chain.balances(address))[PAY] == 3 * PAID
+
+
+async def test_what_is_no_amount(open_page: Open) -> None:
+    """What is no amount is refused in words, and no number with a comma in the wrong place is taken for another."""
+    page = await open_page("swap")
+    await page.until("document.querySelector('.facts') !== null")
+    for text in ("1,5", "abc", "1.0000001", "-3"):
+        await page.value(
+            "(() => { const box = document.getElementById('amount-in'); box.value = "
+            f"{json.dumps(text)}; box.dispatchEvent(new Event('input', {{bubbles: true}})); }})()"
+        )
+        await page.until("document.getElementById('amount-in').getAttribute('aria-invalid') === 'true'")
+        assert await page.value("document.querySelector('.field .note.bad') !== null")
+
+
+async def test_a_slow_network(system: System, open_page: Open) -> None:
+    """With half a second of delay and 50 kB/s the page comes, and says what it waits for."""
+    page = await open_page("network")
+    await page.ask("Network.setCacheDisabled", cacheDisabled=True)
+    await page.ask(
+        "Network.emulateNetworkConditions",
+        offline=False, latency=500, downloadThroughput=50_000, uploadThroughput=50_000,
+    )  # fmt: skip
+    await page.ask("Page.navigate", url=f"{system.plan.console_url}/?slow#/swap")
+    await page.until("/Loading/.test(document.body.textContent)")
+    await page.until("document.querySelector('.route path') !== null")
+    assert page.complaints == []
