@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import resource
 import socket
 from pathlib import Path
@@ -15,10 +16,12 @@ from millrace.chain import outport
 from millrace.chain.shard import METACHAIN
 from millrace.notifier import app
 from millrace.notifier.app import Notifier
+from millrace.notifier.journal.dead_letters import DeadLetters
 from millrace.notifier.journal.sqlite_store import JournalUnusable
 from millrace.notifier.metrics import Metrics
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime import websocket
+from millrace.runtime.settings import Secret
 
 from .helpers import event, notifier, peers, save_block
 
@@ -176,3 +179,41 @@ async def test_real_limit_of_the_file_system(tmp_path: Path, monkeypatch: pytest
         assert [m.counter - running.journal.oldest for m in received] == [0, 1, 2]
     async with notifier(tmp_path) as running:
         assert running.journal.head - running.journal.oldest == 2
+
+
+async def test_a_dead_letter_is_looked_at_and_sent_again(tmp_path: Path) -> None:
+    """What was buried is listed and shown; once it is understood it becomes an event, and otherwise a letter again."""
+    token = "a token of operators"
+    headers = {"Authorization": f"Bearer {token}"}
+    settings = {"operators_token": Secret(token)}
+    block = save_block(1, 1).SerializeToString()
+    async with notifier(tmp_path, **settings) as running, peers(running) as connect:
+        node = await connect.node()
+        await node.tell(outport.SAVE_BLOCK, b"\xff nonsense")
+        letters = DeadLetters(tmp_path, 1 << 30)
+        letters.add(1, "node", outport.SAVE_BLOCK, 1, "as an earlier version did not know it", block)
+        letters.close()
+        base = f"http://127.0.0.1:{running.metrics_port}"
+        async with aiohttp.ClientSession(base, headers=headers) as http:
+
+            async def get(path: str) -> Any:
+                async with http.get(path) as response:
+                    return await response.json()
+
+            async def replay(name: str, status: int = 200) -> Any:
+                async with http.post("/control/replay-dead-letter", json={"id": name}) as response:
+                    assert response.status == status
+                    return await response.json()
+
+            known, unknown = (await get("/v1/dead-letters"))["letters"]
+            shown = await get(f"/v1/dead-letters/{unknown['id']}")
+            assert base64.b64decode(shown["payload"]) == b"\xff nonsense" and shown["whole"]
+            before = running.journal.head
+            assert await replay(known["id"]) == {"before": before, "head": before + 1}
+            assert await replay(known["id"]) == {"before": before + 1, "head": before + 1}, "it is known by now"
+            assert await replay(unknown["id"]) == {"before": before + 1, "head": before + 1}
+            newest = (await get("/v1/dead-letters"))["letters"][0]
+            assert newest["remote"].startswith("replay of ") and newest["topic"] == outport.SAVE_BLOCK
+            await replay("0-1", 404)
+        async with aiohttp.ClientSession(base) as http, http.post("/control/replay-dead-letter", json={}) as response:
+            assert response.status == 401

@@ -176,6 +176,11 @@ class Hub:
         behind = (self._published - s.cursor for s in self.sessions if s.consumer.started and not s.live)
         return max(behind, default=0)
 
+    def seconds_behind(self, cursor: int) -> float:
+        """How long the oldest event beyond a sequence has been here; at least, where it is not in memory any more."""
+        entries = self._tail.after(max(cursor, self._tail.oldest - 1), 1)
+        return (now_ms() - entries[0].received_ms) / 1000 if entries else 0.0
+
     @property
     def filter_count(self) -> int:
         """Distinct filters of the consumers who are not behind."""

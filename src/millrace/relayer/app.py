@@ -44,6 +44,7 @@ from millrace.relayer.network.chain_api import ChainApi
 from millrace.relayer.network.gossip_peer import Peer
 from millrace.relayer.network.key_balances import KeyBalances
 from millrace.relayer.network.simulator import Simulator
+from millrace.relayer.operators import RelayerOperators
 from millrace.relayer.protocol import topics
 from millrace.relayer.readiness import Readiness
 from millrace.relayer.rules import policy
@@ -393,7 +394,16 @@ class Service:
         app.middlewares.append(rest.guard)
         app.add_routes(rest.routes())
         app.add_routes(self._wallets(rest).routes())
-        handlers = rest.operators(make_registry(self.measured(), self.tracer))
+        watching = RelayerOperators(
+            self.lifecycle,
+            self.journal,
+            self.relayers,
+            self.shared.refused,
+            self.readiness.is_ready,
+            self._why_not,
+            self.network.shards,
+        )
+        handlers = rest.operators(make_registry(self.measured(), self.tracer)) | watching.handlers()
         self.http = http.HttpServer(app, doors=self.http_doors, origins=Origins(self.settings.allowed_origins))
         self._started.push_async_callback(self.http.stop)
         self._started.push_async_callback(self.gateway.stop)
@@ -404,7 +414,7 @@ class Service:
             settings.metrics_host,
             settings.metrics_port,
             handlers,
-            {"/control/read-keys": self._read_keys},
+            {"/control/read-keys": self._read_keys} | watching.actions(),
             settings.operators_token,
         )
         self._started.push_async_callback(watched.stop)

@@ -22,6 +22,10 @@ SHOWN = {
     "market": "document.querySelectorAll('tbody tr').length > 24 && document.querySelector('.depth path') && "
     "document.querySelector('.cycle, td .sub')",
     "network": "document.querySelectorAll('.blocks rect').length > 3 && document.querySelector('.pill.good')",
+    "relayer": "document.querySelectorAll('meter').length === 9 && document.querySelectorAll('section').length > 3",
+    "events": "[...document.querySelectorAll('td')].some((cell) => cell.textContent === 'FinalizedBlock')"
+    " && document.body.textContent.includes('Everything was understood')",
+    "api": "document.querySelectorAll('.try').length > 8",
 }
 """When a tab shows what it is for, by its name."""
 RULES = "axe.run(document, {resultTypes: ['violations']}).then((found) => JSON.stringify(found.violations.map(" \

@@ -8,6 +8,9 @@ const TABS = [
   ["swap", "Swap"],
   ["market", "Market"],
   ["network", "Network"],
+  ["relayer", "Relayer"],
+  ["events", "Events"],
+  ["api", "API"],
 ];
 const THEMES = { auto: ["light dark", "Colours as the system has them"], light: ["light", "Light colours"], dark: ["dark", "Dark colours"] };
 const MARKS = { auto: "◐", light: "☀", dark: "☾" };

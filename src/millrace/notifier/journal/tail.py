@@ -23,6 +23,11 @@ class Tail:
         while self._bytes > self._max_bytes and len(self._entries) > 1:
             self._bytes -= _memory(self._entries.popleft())
 
+    @property
+    def oldest(self) -> int:
+        """The first sequence that is here; 0 if there is none."""
+        return self._entries[0].sequence if self._entries else 0
+
     def after(self, sequence: int, limit: int) -> list[Entry] | None:
         """Up to `limit` events that follow `sequence`, or `None` when the first of them is not here any more."""
         if not self._entries:

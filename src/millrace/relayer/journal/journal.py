@@ -230,6 +230,10 @@ class Journal:
             )
         ]
 
+    def latest(self, count: int) -> list[Record]:
+        """The newest rows, newest first. Raises `JournalError`."""
+        return [rows.record(row) for row in self.read(f"{rows.SELECT} ORDER BY id DESC LIMIT ?", (count,))]
+
     def spent_since(self, time_ms: int) -> list[audit.Spent]:
         """What our keys reserved since `time_ms` and did not get back, oldest first."""
         return audit.spent_since(self.read, time_ms)

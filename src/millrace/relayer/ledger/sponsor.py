@@ -84,6 +84,8 @@ class Sponsor:
         """For how many seconds a shard has sent no block, when that is too long to go on sponsoring."""
         self.why_not: Callable[[], str | None] = lambda: None
         """Why nothing may be sponsored now, if so."""
+        self.paused: frozenset[int] = frozenset()
+        """Shards that an operator paused, beside those of the policy; see `Lifecycle.pause`."""
         self.balances = Balances(clock)
         """What the relayer keys hold at least."""
         self.fees_by_receiver: Counter[bytes] = Counter()
@@ -110,6 +112,8 @@ class Sponsor:
         reason = self.why_not()
         if reason is not None:
             raise Refused(reasons.NOT_READY.but(reason, 5_000))
+        if shard in self.paused:
+            raise Refused(reasons.SHARD_PAUSED.but("its operator paused sponsoring", 60_000))
         silence = self.silence(shard)
         if silence is not None:
             text = f"no block of shard {shard} for {silence:.0f} s: what became of it could not be told"
@@ -161,7 +165,7 @@ class Sponsor:
         empty = self._seconds_to_empty(key, spendable)
         missing = 0 if spendable is None else max(0, cheapest - spendable)
         condition: Condition = "ok"
-        if self._network.shard_of(key) in self.policy.paused_shards:
+        if (shard := self._network.shard_of(key)) in self.policy.paused_shards or shard in self.paused:
             condition = "paused"
         elif spendable is None:
             condition = "unknown balance"
