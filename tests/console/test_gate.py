@@ -72,6 +72,8 @@ async def test_pages_of_other_sites(
     [
         ({}, {}, 200),
         ({}, {"X-Forwarded-For": "203.0.113.7"}, 403),
+        ({}, {"X-Real-IP": "203.0.113.7"}, 403),
+        ({}, {"Via": "1.1 somebody"}, 403),
         ({"host": "0.0.0.0"}, {}, 403),
         ({"allowed_hosts": ("console.example",)}, {}, 403),
         ({"operators_token": Secret(TOKEN)}, {}, 401),

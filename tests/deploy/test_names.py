@@ -46,6 +46,7 @@ async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[
                 ("aggregator", ports.aggregator_metrics),
                 ("relayer", ports.relayer_metrics),
                 ("notifier", ports.notifier_metrics),
+                ("console", ports.console_metrics),
             ):
                 async with http.get(f"http://127.0.0.1:{port}/metrics") as response:
                     texts[name] = await response.text()

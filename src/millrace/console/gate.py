@@ -12,7 +12,7 @@ import hmac
 import ipaddress
 from urllib.parse import urlsplit
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from millrace.console.settings import ConsoleSettings
 from millrace.runtime.operators import SHORTEST_TOKEN
@@ -21,6 +21,7 @@ PROTOCOL = "millrace"
 """WebSocket subprotocol of the page; beside it, `bearer.<token in base64url>` is what stands for an `Authorization`
 header, which browsers cannot send with a WebSocket."""
 _BEARER = "bearer."
+_PROXIES = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Forwarded", "Via")
 
 
 class Refused(Exception):
@@ -56,8 +57,7 @@ class Gate:
         """Whether an operator asks; the `Authorization` header to pass on. Raises `Refused`."""
         given = request.headers.get("Authorization") or _from_protocols(request)
         if not self._token:
-            behind = self.is_public or "X-Forwarded-For" in request.headers
-            if behind or not is_loopback(request.remote or ""):
+            if self.is_public or _is_passed_on(request) or not is_loopback(request.remote or ""):
                 raise Refused(403, "operators", "operators' routes need operators_token in the console's settings")
             return given
         expected = f"Bearer {self._token}".encode()
@@ -88,6 +88,11 @@ def is_loopback(text: str) -> bool:
         return text == "localhost"
     mapped = getattr(address, "ipv4_mapped", None)
     return bool((mapped or address).is_loopback)
+
+
+def _is_passed_on(request: web.Request) -> bool:
+    """Whether a proxy speaks for somebody else: by what they add, and by the version that nginx speaks to us."""
+    return request.version < HttpVersion11 or any(name in request.headers for name in _PROXIES)
 
 
 def _host(text: str) -> str:

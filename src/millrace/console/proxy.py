@@ -54,6 +54,7 @@ class Proxy:
         self.requests = 0
         """Under way at present."""
         self._sockets: set[asyncio.Task[object] | None] = set()
+        self._away: set[str] = set()
 
     async def __aenter__(self) -> Proxy:
         settings = self._settings
@@ -86,7 +87,9 @@ class Proxy:
             return await self._request(request, route, headers)
         except (aiohttp.ClientError, TimeoutError) as error:
             self._counts.failures[route.service] += 1
-            log.warning("a service does not answer", extra={"service_name": route.service, "error": str(error)})
+            if route.service not in self._away:  # once, however many pages ask
+                self._away.add(route.service)
+                log.warning("a service does not answer", extra={"service_name": route.service, "error": str(error)})
             return error_response(f"service unavailable: no answer from {route.service}", 503, _RETRY)
 
     def _headers(self, request: web.Request, route: Route) -> dict[str, str]:
@@ -122,13 +125,13 @@ class Proxy:
             await response.prepare(request)
             try:
                 async for part in answer.content.iter_any():
-                    await response.write(part)
-            except ConnectionError:  # the browser has left
-                return response
-            except (aiohttp.ClientError, TimeoutError):  # the head is sent: only the end of the connection tells
-                self._counts.failures[route.service] += 1
+                    async with asyncio.timeout(self._settings.answer_seconds):
+                        await response.write(part)
+            except (ConnectionError, aiohttp.ClientError, TimeoutError):
+                # The head is sent: only the end of the connection tells that this was not all. Or the browser has left.
                 response.force_close()
                 if request.transport is not None:
+                    self._counts.failures[route.service] += 1
                     request.transport.abort()
             return response
 
@@ -147,8 +150,14 @@ class Proxy:
             allow_redirects=False,
         ) as answer:
             self._counts.seconds.observe(time.perf_counter() - since)
-            self._counts.requests[route.service, f"{answer.status // 100}xx"] += 1
+            self._answers(route, f"{answer.status // 100}xx")
             yield answer
+
+    def _answers(self, route: Route, status: str) -> None:
+        self._counts.requests[route.service, status] += 1
+        if route.service in self._away:
+            self._away.discard(route.service)
+            log.info("a service answers again", extra={"service_name": route.service})
 
     # ---- WebSockets
 
@@ -177,7 +186,7 @@ class Proxy:
             max_msg_size=settings.max_message_bytes,
             timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS),
         ) as service:
-            self._counts.requests[route.service, "1xx"] += 1
+            self._answers(route, "1xx")
             page = await self._accepted(request)
             await _both(_pump(page, service), _pump(service, page))
         return page

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from millrace.chain.address import encode
+from millrace.chain.address import decode, encode
 from millrace.client import Aggregator, Relayer, Wallet, sign
 from millrace.system.plan import wallet_in_shard
 from servers.chromium import Page
@@ -72,14 +72,16 @@ async def test_a_swap_that_the_market_undoes(system: System, open_page: Open) ->
     address = await funded(page)
     await page.value("document.querySelector('.slippage .seg button').click()")  # a tenth of a per cent
     await page.until(READY)
-    whale = Wallet.from_pem_text(wallet_in_shard(0, system.plan.network).to_pem())
-    await system.chain.fund(whale.address, PAY, 400_000 * 10**6)
-    await system.chain.fund(whale.address, "EGLD", 10**18)
     plan = system.plan
     async with Aggregator(plan.aggregator_url) as aggregator, Relayer(plan.relayer_url, plan.relayer_ws_url) as relayer:
+        contract = decode((await aggregator.config()).contract)
+        # Where the contract lives: no block later than the page's swap, wherever that wallet lives.
+        whale = Wallet.from_pem_text(wallet_in_shard(plan.network.shard_of(contract), plan.network).to_pem())
+        await system.chain.fund(whale.address, PAY, 400_000 * 10**6)
+        await system.chain.fund(whale.address, "EGLD", 10**18)
         quote = await aggregator.quote(PAY, GET, amount_in=400_000 * 10**6, slippage="0.2", sender=whale.address)
         assert quote.transaction is not None
-        # Dearer gas: it is executed first, however late it comes into the same block.
+        # Dearer gas: in the same block it comes first.
         unsigned = msgspec.structs.replace(quote.transaction, nonce=0, gas_price=5 * 10**9)
         signed = await sign(unsigned, whale)
         for shard in range(plan.network.shards):
@@ -151,3 +153,36 @@ async def test_a_slow_network(system: System, open_page: Open) -> None:
     await page.until("/Loading/.test(document.body.textContent)")
     await page.until("document.querySelector('.route path') !== null")
     assert page.complaints == []
+
+
+EXTENSION = """
+  window.multiversxWallet = true;
+  const signer = import("/vendor/millrace/ed25519.js").then(({ Ed25519Signer }) => Ed25519Signer.fromPem(PEM));
+  addEventListener("message", async ({ data: { target, type, data } }) => {
+    if (target !== "erdw-inpage") return;
+    const wallet = await signer;
+    const changed = (transaction) => ({ ...transaction, ...CHANGES });
+    const sign = () => Promise.all(data.transactions.map((transaction) => wallet.sign(changed(transaction))));
+    const answer = type === "connect" ? { address: wallet.address } : await sign();
+    postMessage({ target: "erdw-contentScript", type: type + "Response", data: answer }, location.origin);
+  });
+"""
+
+
+@pytest.mark.parametrize("changes", [{}, {"gasLimit": 1}])
+async def test_a_wallet_of_ones_own(system: System, open_page: Open, changes: dict[str, object]) -> None:
+    """A browser extension signs; what it has changed is found before anything is sent."""
+    key = await system.wallet()
+    page = await open_page("network")
+    stand_in = f"const PEM = {json.dumps(key.to_pem())}; const CHANGES = {json.dumps(changes)};{EXTENSION}"
+    await page.ask("Page.addScriptToEvaluateOnNewDocument", source=stand_in)
+    await page.ask("Page.navigate", url=f"{system.plan.console_url}/?again#/swap")
+    await press(page, "extension")
+    await press(page, "swap")
+    if changes:
+        await page.until(f"/Stopped/.test({STEPS})")
+        assert "The wallet did not sign. Nothing was sent" in await page.value(STEPS)
+        return
+    await page.until(f"/Executed/.test({STEPS})")
+    assert "Signed by your wallet" in await page.value(STEPS)
+    assert (await system.chain.balances(encode(key.public)))[GET] > 0

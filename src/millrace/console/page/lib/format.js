@@ -11,7 +11,7 @@ export function amount(units, decimals, digits = 6) {
   const rest = padded.slice(padded.length - decimals);
   // Of a small amount its first digits are shown, not zeros.
   const zeros = whole === "0" ? (/^0*/.exec(rest)?.[0].length ?? 0) : 0;
-  const shown = rest.slice(0, Math.max(digits, zeros < decimals ? zeros + 3 : 0)).replace(/0+$/, "");
+  const shown = rest.slice(0, zeros < digits ? digits : zeros + 3).replace(/0+$/, "");
   return sign + whole + (shown ? `.${shown}` : "");
 }
 

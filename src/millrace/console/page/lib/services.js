@@ -15,7 +15,11 @@ function fetchOrStream(url, init = {}) {
     const socket = new WebSocket(url.replace(/^http/, "ws"));
     socket.binaryType = "arraybuffer";
     let body;
-    const stop = () => socket.close();
+    // One that is closed before it is open is a warning of the browser.
+    const stop = () => {
+      if (socket.readyState === WebSocket.CONNECTING) socket.onopen = () => socket.close();
+      else socket.close();
+    };
     const fail = () => reject(new TypeError("the stream could not be opened"));
     init.signal?.addEventListener("abort", () => {
       stop();

@@ -6,6 +6,7 @@ import { clock, duration, number, percent } from "../lib/format.js";
 import { useAnswer, useStream, useThrottled } from "../lib/live.js";
 import { relayer } from "../lib/services.js";
 import { Banner, Card, Choice, Problem, State, Tiles } from "../lib/ui.js";
+import { useArrivals } from "./network/arrivals.js";
 import { Blocks, heardOf } from "./network/blocks.js";
 
 const MAJOR = 1; // of the schema that this page knows
@@ -36,12 +37,13 @@ export default function Network() {
     return { ...before, message: item };
   });
   const state = useStream(() => relayer.networkStats(), take);
+  const arrived = useArrivals();
   const { message } = stats;
   return html`<div class="page one">
     <${Warnings} stats=${stats} state=${state}/>
     <${Card} title="Now" aside=${html`<${State} state=${state}/>`}><${Now} data=${message?.data}/></${Card}>
     <${Card} title="Blocks" aside=${html`<span class="sub">each mark is a block, newest at the right; its height is its transactions</span>`}>
-      <${Blocks} known=${blocks.current} data=${message?.data}/>
+      <${Blocks} known=${blocks.current} arrived=${arrived} data=${message?.data}/>
     </${Card}>
     <div class="two"><${Gas}/><${History}/></div>
   </div>`;

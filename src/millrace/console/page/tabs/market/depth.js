@@ -28,7 +28,8 @@ function inputs({ priceUsdc, decimals }) {
 /** `{move, usd}` of one side: how far the average price is from the first one, and for how much. */
 async function side(from, to) {
   const { steps } = await aggregator.ladder({ from: from.identifier, to: to.identifier, amounts: inputs(from), includePaths: false });
-  const paid = steps.filter(({ rate }) => rate !== null);
+  const paid = steps.filter(({ rate }) => Number.isFinite(rate)); // under load some have no answer
+  if (!paid.length) throw new Error(steps.find((step) => step.error)?.error ?? "no path between tokens");
   const best = Math.max(...paid.map(({ rate }) => rate));
   return paid.map(({ rate, amountIn }) => ({ move: 1 - rate / best, usd: (Number(amountIn) / 10 ** from.decimals) * from.priceUsdc, rate }));
 }

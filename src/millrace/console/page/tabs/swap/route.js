@@ -37,16 +37,16 @@ function graphOf(paths, byHop) {
 function withLanes(graph) {
   const nodes = [...graph.nodes];
   const links = [];
-  for (const [index, link] of layoutOf(graph).links.entries()) {
+  for (const [ribbon, link] of layoutOf(graph).links.entries()) { // the layout itself writes `index` into links
     const { dex, value, from, to } = link;
     let source = link.source.id;
     for (let layer = link.source.layer + 1; layer < link.target.layer; layer++) {
-      const id = `lane ${index} ${layer}`;
+      const id = `lane ${ribbon} ${layer}`;
       nodes.push({ id, lane: true });
-      links.push({ source, target: id, dex, value, from, to, index });
+      links.push({ source, target: id, dex, value, from, to, ribbon });
       source = id;
     }
-    links.push({ source, target: link.target.id, dex, value, from, to, index });
+    links.push({ source, target: link.target.id, dex, value, from, to, ribbon });
   }
   return { nodes, links };
 }
@@ -62,14 +62,17 @@ function laidOut(paths, length, breadth, down) {
   return sankey().nodeId((node) => node.id).nodeAlign(sankeyJustify).nodeWidth(BAR).nodePadding(down ? 34 : 28).extent(extent)(structuredClone(graph));
 }
 
-/** A ribbon's outline, from one bar's edge to the other's; `turn` swaps the axes. */
-function outline({ source, target, y0, y1, width }, turn) {
-  const half = Math.max(0.75, width / 2);
-  const [x0, x1] = [source.lane ? (source.x0 + source.x1) / 2 : source.x1, target.lane ? (target.x0 + target.x1) / 2 : target.x0];
-  const middle = (x0 + x1) / 2;
+/** A ribbon's outline, along its one edge and back along the other, through all of its `parts`; `turn` swaps the axes. */
+function outline(parts, turn) {
   const at = (x, y) => (turn ? `${y} ${x}` : `${x} ${y}`);
-  return `M${at(x0, y0 - half)}C${at(middle, y0 - half)} ${at(middle, y1 - half)} ${at(x1, y1 - half)}` +
-    `L${at(x1, y1 + half)}C${at(middle, y1 + half)} ${at(middle, y0 + half)} ${at(x0, y0 + half)}Z`;
+  const edges = parts.map(({ source, target, y0, y1, width }) => ({
+    x0: source.lane ? (source.x0 + source.x1) / 2 : source.x1, x1: target.lane ? (target.x0 + target.x1) / 2 : target.x0,
+    y0, y1, half: Math.max(0.75, width / 2),
+  }));
+  const curve = (x0, y0, x1, y1) => `L${at(x0, y0)}C${at((x0 + x1) / 2, y0)} ${at((x0 + x1) / 2, y1)} ${at(x1, y1)}`;
+  const there = edges.map(({ x0, x1, y0, y1, half }) => curve(x0, y0 - half, x1, y1 - half));
+  const back = edges.toReversed().map(({ x0, x1, y0, y1, half }) => curve(x1, y1 + half, x0, y0 + half));
+  return `M${at(edges[0].x0, edges[0].y0)}${there.join("")}${back.join("")}Z`;
 }
 
 /** `paths` of a quote. A list in words stands beside the picture for who cannot see it. */
@@ -86,13 +89,12 @@ export function Route({ paths }) {
   const [length, breadth] = down ? [400, width] : [width, tall];
   const shape = JSON.stringify(paths.map(({ splitPpm, swaps }) => [splitPpm, swaps.map(({ dex, from, to }) => [dex, from, to])]));
   const { nodes, links } = useMemo(() => laidOut(paths, length, breadth, down), [shape, length, breadth, down]);
-  const ribbons = Map.groupBy(links, ({ index }) => index);
+  const ribbons = Map.groupBy(links, ({ ribbon }) => ribbon);
   const exchanges = [...new Set(links.map(({ dex }) => dex))];
   return html`<div ref=${box} class="route">
     <svg width=${width} height=${down ? length : breadth} role="img" aria-label="The route as a flow of tokens; the list below says the same">
-      ${[...ribbons].map(([index, parts]) => html`<g key=${index} class="link" style=${`fill: ${colourOf(parts[0].dex)}`}>
-        <title>${`${ticker(parts[0].from)} to ${ticker(parts[0].to)} at ${parts[0].dex}: ${percent(parts[0].value / 1e6, 1)}`}</title>
-        ${parts.map((part) => html`<path d=${outline(part, down)}/>`)}</g>`)}
+      ${[...ribbons].map(([ribbon, parts]) => html`<path key=${ribbon} class="link" d=${outline(parts, down)} style=${`fill: ${colourOf(parts[0].dex)}`}>
+        <title>${`${ticker(parts[0].from)} to ${ticker(parts[0].to)} at ${parts[0].dex}: ${percent(parts[0].value / 1e6, 1)}`}</title></path>`)}
       ${nodes.filter(({ lane }) => !lane).map((node) => html`<${Bar} key=${node.id} node=${node} down=${down} breadth=${breadth} last=${!down && node.x1 > length - 60}/>`)}
     </svg>
     <ul class="legend">${exchanges.map((dex) => html`<li key=${dex}><i style=${`background: ${colourOf(dex)}`}></i>${dex}</li>`)}</ul>
