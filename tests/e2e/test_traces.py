@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ CLIENT = "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{CLIENT}-01"
 PAY, GET, AMOUNT = "USDC-c76f1f", "UTK-2f80e9", 1_000 * 10**6
 DEADLINE = 60.0
+PATIENT = {"gossip": False, "max_wait": DEADLINE, "chain_api_timeout": DEADLINE, "stale_seconds": 10 * DEADLINE}
+"""All services share one processor here, and maybe with others."""
 TRACED = TracingSettings(tracing="otlp", trace_rate=1_000.0)
 
 
@@ -56,7 +58,7 @@ async def _running(plan: Plan, exporters: dict[str, InMemorySpanExporter]) -> As
         ]
         settings = _made(AggregatorSettings, said["aggregator"])
         work.append(aggregator.serve(settings, stop, tracers["aggregator"]))
-        service = relayer.Service(_made(RelayerSettings, said["relayer"] | {"gossip": False}), tracers["relayer"])
+        service = relayer.Service(_made(RelayerSettings, said["relayer"] | PATIENT), tracers["relayer"])
         stack.push_async_callback(service.stop)
         running = asyncio.ensure_future(wait_first(stop, *work))
         try:
@@ -64,7 +66,7 @@ async def _running(plan: Plan, exporters: dict[str, InMemorySpanExporter]) -> As
             await service.start()
             served = asyncio.ensure_future(wait_first(stop, *service.endless()))
             await _until(plan.aggregator_url + "/api/v1/config")
-            await _until(plan.relayer_url + "/ready")
+            await _until(plan.relayer_url + "/v1/relayers", _all_pay)
             yield
         finally:
             stop.set()
@@ -76,13 +78,18 @@ def _made(kind: type[Any], said: dict[str, Any]) -> Any:
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in said.items()})
 
 
-async def _until(url: str) -> None:
+def _all_pay(body: Any) -> bool:
+    """Whether every key pays: what each holds is known after a while."""
+    return all(relayer["state"] == "ready" for relayer in body["relayers"])
+
+
+async def _until(url: str, holds: Callable[[Any], bool] = bool) -> None:
     """Wait until something answers well."""
     async with asyncio.timeout(DEADLINE), aiohttp.ClientSession() as http:
         while True:
             with contextlib.suppress(aiohttp.ClientError):
                 async with http.get(url) as response:
-                    if response.status == 200:
+                    if response.status == 200 and holds(await response.json()):
                         return
             await asyncio.sleep(0.05)
 

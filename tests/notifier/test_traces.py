@@ -35,7 +35,8 @@ async def test_a_block_joins_its_transaction_s_trace(tmp_path: Path, caplog: pyt
         sequence = (await consumer.event()).counter
         _tell(consumer, sequence, "nonsense", PARENT, PARENT[:-2] + "00")
         _tell(consumer, sequence, *[PARENT] * (MOST_TRACES + 10))
-        _tell(consumer, sequence + 100, PARENT)  # nothing is known of it
+        for unknown in (0, 1, sequence + 100, 2**64 - 1):
+            _tell(consumer, unknown, PARENT)
         await node.save(save_block(1, 2))
         assert (await consumer.event()).counter == sequence + 1  # what came before has been read
         async with asyncio.timeout(10):

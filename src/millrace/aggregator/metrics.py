@@ -19,7 +19,7 @@ from millrace.aggregator.nonces import Nonces
 from millrace.aggregator.simulation import Simulations
 from millrace.aggregator.snapshot import Snapshot
 from millrace.runtime.doors import Doors
-from millrace.runtime.measures import TRACES_BEGUN, TRACES_LEFT_OUT, Measure, Timings, histogram
+from millrace.runtime.measures import SPANS_LOST, TRACES_BEGUN, TRACES_LEFT_OUT, Measure, Timings, histogram
 from millrace.runtime.tracing import Tracer
 
 BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1.0)
@@ -192,6 +192,7 @@ OF_ANSWERS: tuple[Read[Metrics], ...] = (
     _counter("nonces_missed", "senders whose nonce the chain API did not tell", lambda m: m.nonces.missed),
     (TRACES_BEGUN, lambda m: m.tracer.begun),
     (TRACES_LEFT_OUT, lambda m: m.tracer.left_out),
+    (SPANS_LOST, lambda m: m.tracer.lost),
 )
 WORKERS = Measure("gauge", "aggregator_workers", "processes that answer")
 RESTARTS = Measure("counter", "aggregator_worker_restarts_total", "workers that ended unasked, or stood still")

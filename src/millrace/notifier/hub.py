@@ -192,8 +192,9 @@ class Hub:
 
     def traced(self, sequence: int, traceparents: Sequence[str]) -> None:
         """A consumer followed transactions into an event: what was done with it belongs to their traces."""
-        newest = self._tail.after(sequence - 1, 1) if self._tracer.on else None
-        for entry in newest or ():
+        if not self._tracer.on or not 0 < sequence <= self._published:
+            return
+        for entry in self._tail.after(sequence - 1, 1) or ():
             for traceparent in traceparents:
                 waited = max(0.0, (now_ms() - entry.received_ms) / 1000)
                 trace = self._tracer.begin("block", (traceparent,), waited=waited)

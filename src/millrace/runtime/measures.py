@@ -118,7 +118,8 @@ PROCESS = (
 """On every service; the signing process and the gossip process are not in them."""
 TRACES_BEGUN = Measure("counter", "millrace_traces_begun_total", "requests that were traced")
 TRACES_LEFT_OUT = Measure("counter", "millrace_traces_left_out_total", "those that were not: beyond trace_rate")
-TRACES = (TRACES_BEGUN, TRACES_LEFT_OUT)
+SPANS_LOST = Measure("counter", "millrace_spans_lost_total", "parts of traces that could not be recorded")
+TRACES = (TRACES_BEGUN, TRACES_LEFT_OUT, SPANS_LOST)
 """On every service that traces."""
 
 
@@ -149,6 +150,7 @@ class _Traces(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One series each."""
+        yield SPANS_LOST.single(self._tracer.lost)
         yield TRACES_BEGUN.single(self._tracer.begun)
         yield TRACES_LEFT_OUT.single(self._tracer.left_out)
 

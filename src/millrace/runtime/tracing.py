@@ -112,12 +112,14 @@ class Tracer:
         self.on = settings.tracing != "off"
         self._share = settings.trace_share
         self._rate = settings.trace_rate
-        self._room = self._rate * BURST_SECONDS
+        self._most = self._room = max(1.0, self._rate * BURST_SECONDS)
         self._seen = time.monotonic()
         self._export = export
         self.begun = 0
         self.left_out = 0
         """What was more than `trace_rate`."""
+        self.lost = 0
+        """Spans that could not be recorded."""
 
     def begin(
         self, name: str, traceparents: Sequence[str], *, waited: float = 0.0, sample: bool = False
@@ -142,7 +144,7 @@ class Tracer:
 
     def _has_room(self) -> bool:
         now = time.monotonic()
-        self._room = min(self._rate * BURST_SECONDS, self._room + (now - self._seen) * self._rate)
+        self._room = min(self._most, self._room + (now - self._seen) * self._rate)
         self._seen = now
         if self._room < 1:
             return False
@@ -150,18 +152,19 @@ class Tracer:
         return True
 
     def _record(self, span: Span) -> None:
-        log.info(
-            "span",
-            extra={
-                "span": span.name,
-                "trace_id": span.trace_id,
-                "span_id": span.span_id,
-                "took_ms": round((span.ended_ns - span.began_ns) / 1e6, 3),
-            }
-            | span.attributes,
-        )
-        if self._export is not None:
-            self._export(span)
+        """Whatever goes wrong here must not be in the way of what is recorded: that is money."""
+        try:
+            _tell(span)
+            if self._export is not None:
+                self._export(span)
+        except Exception:
+            self.lost += 1
+
+
+def _tell(span: Span) -> None:
+    took = round((span.ended_ns - span.began_ns) / 1e6, 3)
+    facts = {"span": span.name, "trace_id": span.trace_id, "span_id": span.span_id, "took_ms": took}
+    log.info("span", extra={**facts, **span.attributes})
 
 
 def check(settings: TracingSettings) -> None:

@@ -63,7 +63,7 @@ class _Submission(_Request, frozen=True):
         raw = self.traceparent
         if not isinstance(raw, Raw) or len(memoryview(raw)) > MAX_REQUEST_ID:
             return ()
-        text = msgspec.json.decode(raw)
+        text = msgspec.json.decode(raw)  # which was found to be JSON when the message was read
         return (text,) if isinstance(text, str) else ()
 
 

@@ -47,7 +47,7 @@ export const State = ({ state }) =>
 export function Hash({ text, label = "Copy" }) {
   if (!text) return html`<span>–</span>`;
   const copy = () => navigator.clipboard?.writeText(text);
-  return html`<button type="button" class="hash" title=${`${label}: ${text}`} onClick=${copy}>${ends(text)}</button>`;
+  return html`<button type="button" class="hash" title=${`${text}: click to copy`} aria-label=${`${label} ${ends(text)} ${text}`} onClick=${copy}>${ends(text)}</button>`;
 }
 
 /** A table: `columns` are `{name, label, end, cell(row)}`; `end`: numbers, aligned at their ends. */

@@ -68,7 +68,7 @@ function Try({ document, url, method, parameters, body }) {
   };
   return html`<details class="try"><summary>Try it</summary><form onSubmit=${ask}>
     ${parameters.map((one) => html`<${Parameter} key=${one.name} id=${`${method}-${url}-${one.name}`} one=${one} value=${values[one.name]} onChange=${(value) => setValues({ ...values, [one.name]: value })}/>`)}
-    ${body && html`<label class="sub">Body <textarea class="wide" rows="8" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>`}
+    ${body && html`<label class="sub">Body <textarea class="code" rows="8" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>`}
     <button class="ghost">Send ${method}</button>
     </form>
     <div role="status">${answer?.said !== undefined && html`<p class=${answer.status < 400 ? "good" : "bad"}>${answer.status} in ${duration(answer.ms)}</p><pre tabindex="0" role="region" aria-label="Answer">${answer.said}</pre>`}</div>

@@ -91,7 +91,7 @@ function Explain() {
   return html`<${Card} title="Explain">
     <form onSubmit=${explain}>
       <label class="sub" for="explain">A transaction in JSON (signed or not), or one of its hashes</label>
-      <textarea id="explain" rows="5" class="wide" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)} placeholder='{"sender": "erd1…", "receiver": "erd1…", "data": "…"}'></textarea>
+      <textarea id="explain" rows="5" class="code" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)} placeholder='{"sender": "erd1…", "receiver": "erd1…", "data": "…"}'></textarea>
       <button class="ghost">Explain</button>
     </form>
     <div aria-live="polite">

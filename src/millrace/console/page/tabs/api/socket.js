@@ -40,7 +40,7 @@ export function TrySocket({ path }) {
     };
   };
   return html`<details class="try"><summary>Try it</summary><form onSubmit=${send}>
-      <label class="sub">Message <textarea class="wide" rows="6" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>
+      <label class="sub">Message <textarea class="code" rows="6" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>
       <div class="row"><button class="ghost">Send</button>${state === "open" && html`<button type="button" class="ghost" onClick=${close}>Close</button>`}<span class="sub" role="status">The connection is ${state}.</span></div>
     </form>
     ${lines.length > 0 && html`<pre tabindex="0" role="region" aria-label="Messages">${lines.map(({ at, way, said }) => `${at} ${way} ${said}`).join("\n")}</pre>`}
