@@ -39,7 +39,7 @@ from millrace.dex.pool import Pool
 from millrace.routing.plan import PlanError
 from millrace.routing.router import Limits, Route, Router
 from millrace.routing.synthetic import make_market
-from quote_http import measure_http, traded
+from quote_http import measure_http, measure_workers, traded
 
 HERE = Path(__file__).parent
 Question = tuple[str, str, int]  # token in, token out, amount in
@@ -453,6 +453,8 @@ def measure_service(report: Report, seed: int) -> None:
         measure_http(encode(market), encode(traded(market, seed)), encode(traded(market, seed, TRADED_PART)))
     )
     report.add("HTTP: quotes per second of the server's CPU", found["per_cpu_second"], ">=", 2000.0)
+    ratio = asyncio.run(measure_workers(encode(market), 2))
+    report.add("HTTP: quotes per CPU second with two workers / with one", ratio, ">=", 0.9)
     report.add("HTTP: quotes per second, service on one core, client on another", found["per_second"])
     report.add("HTTP: p99 ms", found["p99_ms"], "<=", 5.0)
     report.add("HTTP: p99 ms while refreshing", found["p99_refresh_ms"])

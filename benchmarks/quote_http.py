@@ -9,7 +9,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -26,6 +26,7 @@ from millrace.system.ports import free_ports
 CONNECTIONS = 4
 SECONDS = 2.0  # of one round of load
 ROUNDS = 5
+TURN, TURNS = 0.5, 24  # s, and how many of them, where two services are asked in turns
 SETTLE = 1.0  # until the last refresh with a changed market is over
 MOST_TRADED, LEAST_TRADED = 2e-4, 1e-5  # parts of what a pool holds
 PER_SECOND = 5_000  # distinct questions at hand; nothing that remembers answers would help
@@ -103,46 +104,47 @@ async def _measured(first: bytes, second: bytes, similar: bytes) -> dict[str, fl
     }
 
 
-async def measure_workers(document: bytes, workers: int) -> list[float]:
-    """Quotes per CPU second of a service with so many workers, to those of one without: the ratio of each round.
+async def measure_workers(document: bytes, workers: int) -> float:
+    """Quotes per CPU second of a service with so many workers, to those of one without.
 
-    Both have the same core, and are asked in turns. The CPU time is of all their processes, the one that fetches
-    included, at the usual rate of refreshes.
+    Both have every core, and are asked in many short turns, each one first in every second: the machine's speed moves.
+    The CPU time is of all their processes, the one that fetches included, at the usual rate of refreshes.
     """
-    allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {CLIENT_CORE})
     upstream = _Upstream([document])
     port_upstream = await upstream.start()
-    services = [await _start(port_upstream, 5.0, count) for count in (1, workers)]
+    cores = {SERVICE_CORE, CLIENT_CORE}
+    services = [await _start(port_upstream, 5.0, count, cores) for count in (1, workers)]
     try:
-        for _, port, _ in services:
+        asked = []
+        for _, port, operators in services:
             await _until_ready(f"http://127.0.0.1:{port}")
-        ratios = []
-        for number in range(ROUNDS + 1):
-            rates = []
-            for process, port, operators in services:
-                if number == 0:
-                    await _until_workers(f"http://127.0.0.1:{operators}")
-                requests = iter(_requests(document, port, int(PER_SECOND * SECONDS), seed=number))
-                cpu = -_cpu_of_family(process.pid)
-                answered = len(await _load(port, requests, SECONDS, connections=4 * CONNECTIONS))
-                rates.append(answered / (cpu + _cpu_of_family(process.pid)))
-            ratios.append(rates[1] / rates[0])
-        return ratios[1:]  # the first round warms both
+            await _until_workers(f"http://127.0.0.1:{operators}")
+            asked.append(itertools.cycle(_requests(document, port, int(PER_SECOND * TURN * TURNS))))
+        answered, cpu = [0, 0], [0.0, 0.0]
+        for turn in range(2 * TURNS):
+            which = turn % 2 ^ turn // 2 % 2
+            process, port, _ = services[which]
+            begun = _cpu_of_family(process.pid)
+            count = len(await _load(port, asked[which], TURN, connections=4 * CONNECTIONS))
+            if turn >= 4:  # the first turns warm both
+                answered[which] += count
+                cpu[which] += _cpu_of_family(process.pid) - begun
+        return answered[1] / cpu[1] / (answered[0] / cpu[0])
     finally:
         for process, _, _ in services:
             process.terminate()
             await process.wait()
         await upstream.stop()
-        os.sched_setaffinity(0, allowed)
 
 
-async def _start(port_upstream: int, poll: float, workers: int) -> tuple[asyncio.subprocess.Process, int, int]:
-    """A service with a core of its own: its process, its port, the operators' port."""
+async def _start(
+    port_upstream: int, poll: float, workers: int, cores: Collection[int] = (SERVICE_CORE,)
+) -> tuple[asyncio.subprocess.Process, int, int]:
+    """A service on these cores: its process, its port, the operators' port."""
     port, operators = free_ports(2)
     source = f"http://127.0.0.1:{port_upstream}/pools"
     arguments = (str(port), source, str(poll), str(operators), str(workers))
-    command = ("taskset", "-c", str(SERVICE_CORE), sys.executable, "-c", PROGRAM, *arguments)
+    command = ("taskset", "-c", ",".join(map(str, cores)), sys.executable, "-c", PROGRAM, *arguments)
     return await asyncio.create_subprocess_exec(*command), port, operators
 
 

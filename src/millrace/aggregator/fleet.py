@@ -3,8 +3,9 @@
 Nobody waits for Redis. Every machine admits by its own table, and twenty times a second it tells what it has admitted
 and spent of those clients who have asked, and hears what others have. What others have admitted is put into the
 client's window as if it had been here, at the earliest moment that it can have been: so nobody below the limit is
-refused. Who asks many machines at once gets from each of them what the limit allows until they have heard of each
-other, some tenth of a second, and from then on an eighth more than the limit at most.
+refused, unless an exchange is later than a tenth of a second. Who asks many machines at once gets from each of them
+what the limit allows until they have heard of each other, some tenth of a second, and from then on an eighth more than
+the limit at most.
 
 While Redis cannot be asked every machine goes on by itself; what it has not told is not told later.
 """
@@ -111,7 +112,10 @@ class Fleet:
                     pause = PERIOD_MS / 1000 - (time.monotonic() - begun)
                 except (RedisError, OSError, TimeoutError) as error:
                     self._failed(error)
-                    pause = PAUSE_SECONDS
+                    await asyncio.sleep(PAUSE_SECONDS)
+                    for name in self._clients.untold(MOST):
+                        self._take(name)  # told now, it would count as of now
+                    pause = 0.0
                 await asyncio.sleep(max(0.0, pause))
         finally:
             await self.close()

@@ -24,8 +24,8 @@ GAS_PER_TRANSACTION: Final = 600_000_000  # gas schedule and economics of mainne
 CALLS_PER_TRANSACTION: Final = 100  # `MaxBuiltInCallsPerTx` in gas schedules V1 to V9
 TRANSFERS_PER_TRANSACTION: Final = 250  # `MaxNumberOfTransfersPerTx`
 READS_PER_TRANSACTION: Final = 1_500  # `MaxNumberOfTrieReadsPerTx`
-GAS_MOVE: Final = 50_000  # of any transaction
-GAS_PER_DATA_BYTE: Final = 1_500
+GAS_MOVE: Final = 50_000  # `MinGasLimit`: of any transaction
+GAS_PER_DATA_BYTE: Final = 1_500  # `GasPerDataByte` of the economics of mainnet
 GAS_PER_CODE_BYTE: Final = 100  # `AoTPreparePerByte`: of a contract's code, at each of its executions
 # A first read at depth d of a contract's trie costs 688 d² + 31 858 d + 15 287 (`DynamicStorageLoad` of schedule V9): a
 # level more at depth 2 to 4 is 35 000 to 37 000; here with a fifth on top. What is seen on the live chain (some 8 M for
@@ -162,7 +162,7 @@ BYTES_PER_PLAN: Final = 400
 # all four exchanges: 26 in pairs of xExchange and OneDex, which the contract finds by itself, 90 elsewhere.
 USUAL_BYTES_PER_LEG: Final = 45
 FEE_PER_LEG: Final = GAS_PER_DATA_BYTE * USUAL_BYTES_PER_LEG
-PROCESSING_DISCOUNT: Final = 100
+PROCESSING_DISCOUNT: Final = 100  # `GasPriceModifier` 0.01
 
 
 class Table:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from millrace.routing.plan import Fill
 
-MILLION = 1_000_000
+MILLION = 1_000_000  # parts that the contract and the interface count in
 RESIDUE = 100_000  # a path with less than this part of the input is the rounding of other paths
 
 

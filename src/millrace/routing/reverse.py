@@ -20,7 +20,7 @@ from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError
 from millrace.routing.router import Route
 
 ROUNDS = 24
-MAX_AMOUNT = 10**78
+MAX_AMOUNT = 10**78  # 2^256, the most that the contract counts, has as many digits
 CLOSE_ENOUGH = 10**6  # the first search stops when it pays at most one part in this too much
 ROUGH = 1000  # the same where an answer takes many milliseconds: its plan, walked with less, comes closer at once
 SLOW_ANSWERS = 12  # forward answers that may be asked for there: a number, so that equal questions have equal answers
