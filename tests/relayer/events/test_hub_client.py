@@ -222,6 +222,16 @@ def test_another_notifier_is_told_ids() -> None:
     assert wish_of(again).resume_after == 14 and wish_of(again).resume_id[-5:] == "1f9:1"
 
 
+def test_a_notifier_without_ids() -> None:
+    """One of an earlier version tells sequences only: they are enough as long as it is the only one."""
+    for urls, kept in ((["a"], Place(6)), (["a", "b"], None)):
+        hub, link = HubClient(urls, Sink(), Place(5)), Link()
+        hub.take(link, welcome(6, 1))  # type: ignore[arg-type]
+        hub.take(link, event(6))  # type: ignore[arg-type]
+        assert wish_of(hub).resume_after == 6 and not wish_of(hub).resume_id
+        assert hub.place(6) == kept
+
+
 def test_a_move_before_any_event() -> None:
     """Who was told nothing cannot say where it is: that is a gap, and reading goes on with what is new."""
     sink, link = Sink(), Link()

@@ -111,9 +111,11 @@ class HubClient:
     def place(self, number: int) -> Place | None:
         """Where reading goes on behind the event `number`, for a later process; `None`: that cannot be said."""
         place = self._handled.place(number)
-        if place is None and len(self._urls) == 1:  # a notifier's own sequence is enough to go on with it
+        if place is not None and place.id:
+            return place
+        if len(self._urls) == 1:  # a notifier's own sequence is enough to go on with it
             return Place(number - self._offset)
-        return place
+        return None
 
     def subscription(self) -> bytes:
         """The frame that asks for everything after `last`."""
