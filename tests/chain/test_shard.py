@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.chain.address import ESDT_SYSTEM_CONTRACT, SYSTEM_ACCOUNT, ZERO, contract_address, is_contract
+from millrace.chain.network import profile
 from millrace.chain.shard import METACHAIN, shard_by_mask, shard_by_modulo
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "sharding.json").read_text())
@@ -65,3 +66,13 @@ def test_a_contract_lives_with_its_deployer(deployer: bytes, nonce: int) -> None
     contract = contract_address(deployer, nonce)
     assert shard_by_modulo(contract) == shard_by_modulo(deployer)
     assert shard_by_mask(contract) == shard_by_mask(b"\x11" * 30 + deployer[-2:])
+
+
+@given(st.binary(min_size=32, max_size=32).filter(lambda pubkey: any(pubkey[:8])))
+def test_sixteen_shards(pubkey: bytes) -> None:
+    """Of sixteen shards an account's is the low half of its last byte under both rules, and each has its own topics."""
+    networks = [profile(name, shards=16) for name in ("documented", "mainnet")]
+    assert {network.shard_of(pubkey) for network in networks} == {pubkey[-1] & 0x0F}
+    for network in networks:
+        topics = [topic for shard in range(16) for topic in network.transactions_topics(shard)]
+        assert len(set(topics)) == len(topics) == (16 * 16 if network.name == "documented" else 16)

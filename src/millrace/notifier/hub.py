@@ -20,6 +20,7 @@ from millrace.notifier.rules.block_events import BLOCKS, BlockEvents
 from millrace.notifier.rules.entry import Entry, event_frame, now_ms
 from millrace.notifier.rules.filters import ALL, Filter, FilterIndex
 from millrace.notifier.rules.hub_protocol import Consumer, Position, ProtocolViolation, gap_message
+from millrace.notifier.rules.places import Place, floors
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime import websocket
 from millrace.runtime.tasks import end_tasks
@@ -76,6 +77,8 @@ class HubSession(websocket.Session):
         self.live = False
         self.start = 0
         """Nothing up to this sequence was looked at for this consumer."""
+        self.floors: dict[int, int] = {}
+        """Of shards that have a place of their own: nothing up to this sequence is delivered."""
         self.resumed = False
         """Whether it may have been given earlier events on another connection."""
         self.cursor = 0
@@ -108,7 +111,7 @@ class HubSession(websocket.Session):
             self.hub.unsubscribe(self, changes.removed)
         if changes.added is not None:
             self.resumed = self.resumed or changes.resumes
-            self.hub.subscribe(self, changes.added, changes.start)
+            self.hub.subscribe(self, changes.added, changes.start, changes.place)
 
     def on_writable(self) -> None:
         self.progress.set()
@@ -205,15 +208,15 @@ class Hub:
 
     # Subscriptions.
 
-    def subscribe(self, session: HubSession, wanted: Filter, start: int | None) -> None:
-        """`session` wants more; `start` comes with its first subscription."""
+    def subscribe(self, session: HubSession, wanted: Filter, start: int | None, place: Place | None = None) -> None:
+        """`session` wants more; `start`, and `place` of one that comes from elsewhere, with its first subscription."""
         if wanted == ALL:
             session.wants_all = True
         else:
             session.filters.add(wanted, None)
         if start is not None:
             session.start = session.cursor = start
-            self._go_on(session)
+            self._go_on(session, place)
         elif session.live:
             self._enlist(session)
 
@@ -329,13 +332,31 @@ class Hub:
 
     # Delivery to those behind.
 
-    def _go_on(self, session: HubSession) -> None:
+    def _go_on(self, session: HubSession, place: Place | None = None) -> None:
         if session.task is None and not session.closed and not self._stopping:
-            session.task = asyncio.create_task(self._catch_up(session))
+            session.task = asyncio.create_task(self._catch_up(session, place))
             session.task.add_done_callback(_log_defect)
 
-    async def _catch_up(self, session: HubSession) -> None:
+    async def _find(self, session: HubSession, place: Place) -> None:
+        """Set a session to where its consumer is, which may have been served by another notifier."""
+        if place.message_id and place.after <= self._published:
+            entries = await self._journal.read(place.after - 1, 1)
+            if entries and (entries[0].sequence, entries[0].message_id) == (place.after, place.message_id):
+                session.start = session.cursor = place.after
+                return
+        found = floors(place.marks, await self._journal.first_heard([mark.key for mark in place.marks]))
+        session.floors = {shard: floor for shard, floor in found.items() if floor is not None}
+        if None not in found.values() and found:
+            session.start = session.cursor = min(session.floors.values())
+            return
+        # What came between the consumer's last event and the oldest one here, nobody here can know.
+        session.start, session.cursor = 0, self._journal.origin - 1
+        self._tell_gap(session, self._journal.oldest - 1)
+
+    async def _catch_up(self, session: HubSession, place: Place | None) -> None:
         """Deliver from the journal until the consumer is at its head."""
+        if place is not None:
+            await self._find(session, place)
         while not session.closed:
             session.progress.clear()
             if not session.has_room():  # on_message and on_writable tell of progress
@@ -380,7 +401,9 @@ class Hub:
 
     def _deliver_late(self, session: HubSession, entry: Entry) -> None:
         frame = b""
-        if session.wants_all:
+        if entry.sequence <= session.floors.get(entry.shard, 0):
+            pass
+        elif session.wants_all:
             frame = entry.frame
         elif entry.topic in BLOCKS and len(session.filters):
             self._note_save(entry)

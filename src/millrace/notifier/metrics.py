@@ -75,6 +75,7 @@ class Metrics:
         self.consumer_lag = gauge("hub_lag_events", "sequences between the journal's head and the slowest consumer")
         self.gaps = counter("hub_gaps", "gaps told to consumers")
         self.amqp_unroutable = counter("amqp_unroutable", "messages that no queue was bound for")
+        self.amqp_streams = gauge("amqp_streams", "streams declared on the present connection")
         self.sink_connected = gauge("sink_connected", "1 while the broker takes messages", "sink")
         self.sink_queue = gauge("sink_queue", "messages sent and not confirmed", "sink")
         self.sink_lag = gauge("sink_lag_events", "sequences between the journal's head and the sink's cursor", "sink")

@@ -34,17 +34,6 @@ class _Named(msgspec.Struct, forbid_unknown_fields=True):
     id: str
 
 
-SHOWN_BYTES = 64 * 1024
-"""Of a dead letter's payload."""
-REPLAY_SECONDS = 10.0
-"""That the journal has for a payload that is sent again."""
-_NO_LETTER = "no such dead letter: ask for the list again"
-
-
-class _Named(msgspec.Struct, forbid_unknown_fields=True):
-    id: str
-
-
 class Operators:
     """The HTTP server for them."""
 

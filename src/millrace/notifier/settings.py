@@ -101,6 +101,12 @@ class NotifierSettings(TracingSettings, frozen=True, forbid_unknown_fields=True)
     amqp_max_message_bytes: Positive = 128 * MEBIBYTE
     """Largest payload published, as the broker's `max_message_size`; a larger one is told as a gap."""
 
+    amqp_streams: Annotated[str, Meta(max_length=127)] = ""
+    """Name of streams: `<name>.<shard>`, declared when a shard's first event is published and bound to the exchange;
+    empty: none."""
+    amqp_stream_bytes: Positive = 20 * 1024 * MEBIBYTE
+    """Bytes that each stream keeps; its oldest segments leave first."""
+
     service_bus_connection: Secret = Secret()
     """Connection string of the service bus to publish to. Empty, and no file named: none."""
     service_bus_connection_file: Path | None = None

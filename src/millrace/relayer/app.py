@@ -17,6 +17,7 @@ from millrace.gossip.child import is_there
 from millrace.relayer.blocks.tracker import Tracker
 from millrace.relayer.events.absent_accounts import AbsentAccounts
 from millrace.relayer.events.events import Events
+from millrace.relayer.events.handled import Place
 from millrace.relayer.events.hub_client import HubClient
 from millrace.relayer.gateway.gateway import Gateway
 from millrace.relayer.gateway.shared import Shared
@@ -218,7 +219,8 @@ class Service:
         self.lifecycle.on_refused = self.events.tell_refused
         if settings.hub_url:
             self.lifecycle.sponsor.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
-        self.hub = HubClient(settings.hub_url, self.events, self.journal.cursor())
+        urls = settings.hub_url, *settings.more_hub_urls
+        self.hub = HubClient(urls, self.events, self._place())
         self._started.callback(self._write_cursor)
         self.events.head = lambda: self.hub.head
         self.readiness = Readiness(
@@ -402,8 +404,17 @@ class Service:
         """Write down how far the events need not be read again."""
         low = self.tracker.low_water
         last = self.hub.last if low is None else low - 1
-        if last is not None:
-            self.journal.keep_cursor(last)
+        place = None if last is None else self.hub.place(last)
+        if place is not None:
+            self.journal.keep_cursor(place.after, place.text())
+
+    def _place(self) -> Place | None:
+        """Where reading the events goes on."""
+        cursor, text = self.journal.cursor(), self.journal.cursor_place()
+        if cursor is None:
+            return None
+        place = Place.of_text(text) if text else Place(cursor)
+        return place if place.after == cursor else Place(cursor)  # an earlier version wrote the cursor since
 
     async def _keep_keys(self) -> None:
         """Read the key files again when that is asked for, once at a time however often it is asked."""

@@ -303,3 +303,21 @@ def replay(place: Place, steps: list[tuple]) -> list[object]:
     store.commit()
     entries, corrupt = store.read(0, 10**9)
     return [*seen, [(entry.sequence, entry.payload) for entry in entries], corrupt, store.shards()]
+
+
+def test_a_reader_knows_blocks_as_committed(place: Place) -> None:
+    """Asked for many at once it answers with those that are remembered, as they are now."""
+    store, reader = place.open(), place.open(writer=False)
+    keys = [(shard, bytes((number,)) * 32) for shard in (0, 0xFFFFFFFF) for number in range(3)]
+    blocks = {key: Block(1, State.SAVED, number, b"digest", 100 + number) for number, key in enumerate(keys)}
+    for key, block in blocks.items():
+        store.begin()
+        store.put_block(*key, block)
+        store.commit()
+    assert reader.blocks([*keys, (1, b"\0" * 32), (0, b"")]) == blocks
+    store.begin()
+    store.put_block(*keys[0], Block(2, State.FINAL, 9, b"digest", 100))
+    assert reader.blocks(keys[:1]) == {keys[0]: blocks[keys[0]]}
+    store.commit()
+    assert reader.blocks(keys[:1]) == {keys[0]: Block(2, State.FINAL, 9, b"digest", 100)}
+    assert reader.blocks([]) == {}

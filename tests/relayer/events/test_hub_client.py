@@ -11,6 +11,7 @@ from relayer_support import BlockMaker, as_json, connected, transfer, wallet
 from millrace.chain import outport
 from millrace.chain.proto import hub_pb2
 from millrace.chain.transaction import TransactionJson, client_hash, from_json
+from millrace.relayer.events.handled import Place
 from millrace.relayer.events.hub_client import HubClient
 
 ALICE = wallet(1)
@@ -143,7 +144,7 @@ def reply(ok: bool, head: int) -> bytes:
 def test_an_event_is_taken_once_and_always_acknowledged() -> None:
     """What comes again after a reconnect is acknowledged and not taken; what nobody foresaw is left behind."""
     sink, link = Sink(broken=7), Link()
-    hub = HubClient("", sink, 5)
+    hub = HubClient([""], sink, Place(5))
     for sequence in (4, 5, 6, 6, 7, 8):
         hub.take(link, event(sequence))  # type: ignore[arg-type]
     assert [told[-1] for told in sink.told] == [6, 8]
@@ -154,7 +155,7 @@ def test_an_event_is_taken_once_and_always_acknowledged() -> None:
 def test_marks_are_handed_on() -> None:
     """What the notifier has to say about an event comes with it."""
     sink, link = Sink(), Link()
-    hub = HubClient("", sink, 5)
+    hub = HubClient([""], sink, Place(5))
     hub.take(link, event(6, marks=9))  # type: ignore[arg-type]
     assert sink.marks == 9
 
@@ -162,7 +163,7 @@ def test_marks_are_handed_on() -> None:
 def test_a_hub_that_cannot_resume_is_a_gap() -> None:
     """Refused, it asks for what is new from now on, and says that all in between is lost."""
     sink, link = Sink(), Link()
-    hub = HubClient("", sink, 5)
+    hub = HubClient([""], sink, Place(5))
     hub.take(link, reply(False, 3))  # type: ignore[arg-type]
     assert sink.told == [("gap", 6, 3)] and not hub.connected
     (asked,) = link.sent
@@ -176,9 +177,71 @@ def test_a_hub_that_cannot_resume_is_a_gap() -> None:
 def test_after_a_gap_reading_goes_on_behind_it() -> None:
     """The end of the gap is where a reconnect resumes."""
     sink, link = Sink(), Link()
-    hub = HubClient("", sink, 5)
+    hub = HubClient([""], sink, Place(5))
     gap = hub_pb2.Gap(first=6, last=9)
     hub.take(link, outport.payload_envelope("gap", gap.SerializeToString(), 0))  # type: ignore[arg-type]
     assert sink.told == [("gap", 6, 9)]
     wish = hub_pb2.SubscribeEvent.FromString(outport.decode_envelope(hub.subscription()).payload)
     assert wish.resume_after == 9
+
+
+def told(sequence: int, name: int) -> bytes:
+    envelope = outport.decode_envelope(event(sequence))
+    envelope.id = f"SaveBlock:0:{name:064x}:1"
+    return envelope.SerializeToString()
+
+
+def wish_of(hub: HubClient) -> hub_pb2.SubscribeEvent:
+    return hub_pb2.SubscribeEvent.FromString(outport.decode_envelope(hub.subscription()).payload)
+
+
+def welcome(head: int, oldest: int) -> bytes:
+    message = hub_pb2.SubscribeReply(ok=True, head=head, oldest=oldest)
+    return outport.payload_envelope("subscribe", message.SerializeToString(), 0)
+
+
+def test_another_notifier_is_told_ids() -> None:
+    """It goes on by ids; what it tells again is acknowledged and left out; numbers ascend on both."""
+    sink, link = Sink(), Link()
+    hub = HubClient(["a", "b"], sink, None)
+    hub.take(link, welcome(500, 100))  # type: ignore[arg-type]
+    for sequence in (501, 502, 503):
+        hub.take(link, told(sequence, sequence))  # type: ignore[arg-type]
+    hub._at = 1
+    wish = wish_of(hub)
+    assert (wish.resume_after, wish.resume_id) == (503, f"SaveBlock:0:{503:064x}:1")
+    assert [(item.id[-5:], item.since) for item in wish.handled] == [("1f7:1", 0), ("1f6:1", 1), ("1f5:1", 2)]
+    hub.take(link, welcome(13, 1))  # type: ignore[arg-type]
+    for sequence, name in ((11, 502), (12, 503), (13, 504), (14, 505)):
+        hub.take(link, told(sequence, name))  # type: ignore[arg-type]
+    assert len(sink.told) == 5 and [item.counter for item in link.sent] == [501, 502, 503, 11, 12, 13, 14]
+    numbers = [item[2] for item in sink.told]
+    assert numbers == sorted(set(numbers)) and hub.last == numbers[-1] == hub.head
+    place = hub.place(hub.last)
+    assert place is not None and place.after == 14
+    again = HubClient(["b", "a"], Sink(), Place.of_text(place.text()))
+    assert wish_of(again).resume_after == 14 and wish_of(again).resume_id[-5:] == "1f9:1"
+
+
+def test_a_notifier_without_ids() -> None:
+    """One of an earlier version tells sequences only: they are enough as long as it is the only one."""
+    for urls, kept in ((["a"], Place(6)), (["a", "b"], None)):
+        hub, link = HubClient(urls, Sink(), Place(5)), Link()
+        hub.take(link, welcome(6, 1))  # type: ignore[arg-type]
+        hub.take(link, event(6))  # type: ignore[arg-type]
+        assert wish_of(hub).resume_after == 6 and not wish_of(hub).resume_id
+        assert hub.place(6) == kept
+
+
+def test_a_move_before_any_event() -> None:
+    """Who was told nothing cannot say where it is: that is a gap, and reading goes on with what is new."""
+    sink, link = Sink(), Link()
+    hub = HubClient(["a", "b"], sink, None)
+    hub.take(link, welcome(500, 100))  # type: ignore[arg-type]
+    assert wish_of(hub).resume_after == 500 and hub.place(500) is None
+    hub._at = 1
+    assert not wish_of(hub).HasField("resume_after")
+    hub.take(link, welcome(13, 1))  # type: ignore[arg-type]
+    assert [item[0] for item in sink.told] == ["gap"]
+    hub.take(link, told(14, 1))  # type: ignore[arg-type]
+    assert sink.told[-1][2] == hub.last == hub.head

@@ -75,7 +75,7 @@ async def make(folder: Path, mark_path: str = "") -> Folders:
         for nonce in OVER:
             journal.change(over(nonce))
         await journal.append([row(99, relayer=None, kind="broadcast")])
-        journal.keep_cursor(7)
+        journal.keep_cursor(7, "place")
         await journal.flush()
         other = sqlite3.connect(journal.path)
         other.execute("PRAGMA wal_checkpoint(PASSIVE)")

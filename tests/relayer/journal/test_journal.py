@@ -161,11 +161,11 @@ async def test_reopened_file_has_everything(tmp_path: Path) -> None:
     first = Journal(path)
     first.open()
     await first.append([row(1)])
-    first.keep_cursor(77)
+    first.keep_cursor(77, "place")
     await first.close()
     second = Journal(path)
     second.open()
-    assert second.cursor() == 77 and len(second.open_records()) == 1
+    assert (second.cursor(), second.cursor_place()) == (77, "place") and len(second.open_records()) == 1
     await second.close()
     connection = sqlite3.connect(path)
     connection.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")

@@ -1,4 +1,4 @@
-"""Consumer of a notifier's hub: block events once each, in order, from where one left off."""
+"""Consumer of the notifiers' hubs: block events once each, in order, from where one left off."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import contextlib
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
 from millrace_client.errors import ClientError, Refused
 from millrace_client.messages import Missed
+from millrace_client.places import Place, Told
 from millrace_client.transaction import field, varint
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _CONTROL = ("subscribe", "unsubscribe")
 _MAX_EVENT = 256 * 1024 * 1024
 _MAX_UNREAD = 4096  # frames; the hub's own window is what normally binds
 _HEARTBEAT = 15.0
+_CONNECT_SECONDS = 10.0  # before the next notifier is tried
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
@@ -34,46 +36,77 @@ class Event(msgspec.Struct, frozen=True):
     topic: str
     payload: bytes
     sequence: int
-    """Its place in the journal: the same in every delivery, and what to resume after."""
+    """Its place in the journal of the notifier that told it: the same in every delivery by that one."""
     marks: int = 0
     """What the notifier has to say about it: 1 contested, 2 finality without its block, 4 replayed, 8 incomplete."""
+    id: str = ""
+    """Its name, the same on every notifier of the network. Empty: the notifier is of an earlier version."""
 
 
 class Hub:
     """Events as an async iterator of `Event`, and `Missed` for what is gone from the journal.
 
-    An event counts as handled, and is acknowledged, when the next one is asked for; `last` is its sequence. Keep that,
-    and give it as `resume_after` to the next `Hub`: then nothing is missed and nothing comes twice. When the connection
-    ends it is made again, and goes on behind what came.
+    An event counts as handled, and is acknowledged, when the next one is asked for. Keep `place` then, and give it to
+    the next `Hub`: it goes on there. When the connection ends another one is made, with the next of the notifiers if
+    there are several, and goes on behind what came.
+
+    With one notifier everything comes once. Another one goes on a little before the place: of what that tells again,
+    what came to this `Hub` before is left out; what came to an earlier `Hub` comes again, under the same `id`.
     """
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         *,
         resume_after: int | None = None,
+        place: str = "",
         level: Level = "All",
         address: str = "",
         identifier: str = "",
         topics: tuple[str, ...] = (),
         name: str = "",
     ) -> None:
-        self._url = url
-        self.last = resume_after
-        """The sequence of the newest event that was handled."""
+        """`url`: of one notifier's hub, or of several of the same network. `resume_after`: a sequence of the one.
+
+        `place`: of an earlier consumer. Raises `ValueError` for what is none, and for a sequence with several
+        notifiers, as it would mean something else to each (0, the beginning, does not).
+        """
+        self._urls = (url,) if isinstance(url, str) else tuple(url)
+        if not self._urls or (resume_after and (len(self._urls) > 1 or place)):
+            raise ValueError("resume_after belongs to one notifier: give several with a place, or none")
+        begun = Place.of_text(place) if place else None
+        self.last = begun.after if begun is not None else resume_after
+        """The sequence of the newest event that was handled, on the notifier that told it."""
         self.head = 0
-        """The newest sequence that the hub spoke of."""
+        """The newest sequence that the present hub spoke of."""
         self._wish = field(1, level.encode()) + field(2, address.encode()) + field(3, identifier.encode())
         for topic in topics:  # an empty one stands for anything in its place, so it is written too
             self._wish += varint(4 << 3 | 2) + varint(len(topic.encode())) + topic.encode()
         self._wish += field(5, name.encode())
         self._unread: deque[Event | Missed] = deque()
+        self._told = Told(begun)
+        self._came = self._done = 0
+        """How many events came, and how many of them were handled."""
+        self._at = 0
         self._newest = resume_after
+        """The newest sequence from the notifier that told last, …"""
+        self._teller: int | None = None if resume_after is None else 0
+        """… which is this one of `urls`."""
         self._arrived, self._room = asyncio.Event(), asyncio.Event()
         self._given: Event | Missed | None = None
+        self._unacknowledged: deque[int] = deque()
+        """Sequences that the present connection told and that were not handled yet, in order."""
+        self._left_out = 0
+        """The newest sequence that it told again and that was left out."""
         self._end: ClientError | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def place(self) -> str:
+        """Where the next consumer goes on, on any of the notifiers; empty: no event with an id was handled yet."""
+        place = self._told.place(self._done)
+        return "" if place is None else place.text()
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._run())
@@ -107,11 +140,20 @@ class Hub:
         given, self._given = self._given, None
         if isinstance(given, Event):
             self.last = given.sequence
-            if self._socket is not None and not self._socket.closed:
-                with contextlib.suppress(ConnectionError, RuntimeError):  # the next connection resumes behind it
-                    await self._socket.send_bytes(field(2, given.sequence) + field(3, _ACKNOWLEDGEMENT))
+            self._done += 1
+            if self._unacknowledged and self._unacknowledged[0] == given.sequence:  # else told by another connection
+                self._unacknowledged.popleft()
+                await self._acknowledge(given.sequence)
         elif given is not None and given.count is not None:
-            self.last = max(self.last or 0, int(given.until or 0))
+            self.last = int(given.until or 0)
+
+    async def _acknowledge(self, sequence: int = 0) -> None:
+        """Say what was handled; what was left out counts as that once all before it was handled."""
+        if not self._unacknowledged:
+            sequence, self._left_out = max(sequence, self._left_out), 0
+        if sequence and self._socket is not None and not self._socket.closed:
+            with contextlib.suppress(ConnectionError, RuntimeError):  # the next connection resumes behind it
+                await self._socket.send_bytes(field(2, sequence) + field(3, _ACKNOWLEDGEMENT))
 
     async def _run(self) -> None:
         import aiohttp
@@ -120,9 +162,11 @@ class Hub:
         async with aiohttp.ClientSession() as session:
             while self._end is None:
                 try:
-                    async with session.ws_connect(
-                        self._url, heartbeat=_HEARTBEAT, max_msg_size=_MAX_EVENT, autoping=True
-                    ) as socket:
+                    async with asyncio.timeout(_CONNECT_SECONDS):
+                        socket = await session.ws_connect(
+                            self._urls[self._at], heartbeat=_HEARTBEAT, max_msg_size=_MAX_EVENT, autoping=True
+                        )
+                    async with socket:
                         begun = time.monotonic()
                         await self._hold(socket)
                         if time.monotonic() - begun > _LONGEST_PAUSE:  # one that ends at once is no success
@@ -130,18 +174,35 @@ class Hub:
                 except (aiohttp.ClientError, TimeoutError, OSError):
                     pass
                 self._socket = None
+                self._at = (self._at + 1) % len(self._urls)
+                if self._at:  # there is another one to try at once
+                    continue
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _hold(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         wish = self._wish
-        if self._newest is not None:
+        place = self._told.place(self._came)
+        if place is not None:
+            wish += varint(6 << 3) + varint(place.after) + field(7, place.id.encode())
+            for event_id, since in place.handled:
+                handled = field(1, event_id.encode()) + field(2, since)
+                wish += varint(8 << 3 | 2) + varint(len(handled)) + handled
+        elif self._newest == 0 or (self._newest is not None and self._teller == self._at):
             wish += varint(6 << 3) + varint(self._newest)
+        elif self._newest is not None:
+            self._newest = None
+            self._unread.append(Missed(topic="hub", why="connection lost"))
+            self._arrived.set()
         await socket.send_bytes(field(3, _PAYLOAD) + field(4, wish) + field(5, b"subscribe"))
         self._socket = socket
+        self._unacknowledged.clear()
+        self._left_out = 0
         async for frame in socket:
             if isinstance(frame.data, bytes):
                 self._take(frame.data)
+            if self._left_out:
+                await self._acknowledge()
             while len(self._unread) >= _MAX_UNREAD:
                 self._room.clear()
                 await self._room.wait()
@@ -160,26 +221,36 @@ class Hub:
             gap = dict(read_fields(payload))
             self._gap(_number(gap.get(1, 0)), _number(gap.get(2, 0)))
         else:
-            self._event(Event(topic, payload, _number(fields.get(2, 0)), _number(fields.get(7, 0))))
+            told = Event(
+                topic, payload, _number(fields.get(2, 0)), _number(fields.get(7, 0)), _text(fields.get(8, b""))
+            )
+            self._event(told)
 
     def _subscribed(self, reply: dict[int, int | bytes]) -> None:
-        self.head = max(self.head, _number(reply.get(4, 0)))
+        self.head = _number(reply.get(4, 0))
         if not reply.get(2, 0):
             self._end = Refused(_text(reply.get(3, b"")), code="subscribe")
             self._arrived.set()
-        elif self._newest is None:
+            return
+        if self._newest is None:
             self._newest = self.head
+        self._teller = self._at
 
     def _gap(self, first: int, last: int) -> None:
         gap = Missed(topic="hub", why="gone from the journal", count=last - first + 1, since=first, until=last)
-        self._newest = max(self._newest or 0, last)
+        self._newest = last
         self._unread.append(gap)
         self._arrived.set()
 
     def _event(self, event: Event) -> None:
-        if self._newest is not None and event.sequence <= self._newest:
-            return  # told before the connection ended
+        if event.id in self._told if event.id else event.sequence <= (self._newest or 0):
+            self._left_out = event.sequence  # told before the connection ended
+            return
         self._newest, self.head = event.sequence, max(self.head, event.sequence)
+        self._came += 1
+        if event.id:
+            self._told.add(self._came, event.sequence, event.id)
+        self._unacknowledged.append(event.sequence)
         self._unread.append(event)
         self._arrived.set()
 

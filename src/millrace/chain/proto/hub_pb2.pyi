@@ -1,26 +1,38 @@
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable
-from typing import ClassVar as _ClassVar, Optional as _Optional
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubscribeEvent(_message.Message):
-    __slots__ = ("event_type", "address", "identifier", "topics", "subscription_id", "resume_after")
+    __slots__ = ("event_type", "address", "identifier", "topics", "subscription_id", "resume_after", "resume_id", "handled")
     EVENT_TYPE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     IDENTIFIER_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
     RESUME_AFTER_FIELD_NUMBER: _ClassVar[int]
+    RESUME_ID_FIELD_NUMBER: _ClassVar[int]
+    HANDLED_FIELD_NUMBER: _ClassVar[int]
     event_type: str
     address: str
     identifier: str
     topics: _containers.RepeatedScalarFieldContainer[str]
     subscription_id: str
     resume_after: int
-    def __init__(self, event_type: _Optional[str] = ..., address: _Optional[str] = ..., identifier: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., subscription_id: _Optional[str] = ..., resume_after: _Optional[int] = ...) -> None: ...
+    resume_id: str
+    handled: _containers.RepeatedCompositeFieldContainer[Handled]
+    def __init__(self, event_type: _Optional[str] = ..., address: _Optional[str] = ..., identifier: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., subscription_id: _Optional[str] = ..., resume_after: _Optional[int] = ..., resume_id: _Optional[str] = ..., handled: _Optional[_Iterable[_Union[Handled, _Mapping]]] = ...) -> None: ...
+
+class Handled(_message.Message):
+    __slots__ = ("id", "since")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    since: int
+    def __init__(self, id: _Optional[str] = ..., since: _Optional[int] = ...) -> None: ...
 
 class SubscribeReply(_message.Message):
     __slots__ = ("subscription_id", "ok", "reason", "head", "oldest")

@@ -62,7 +62,7 @@ PeerSlashed: PeerAction
 PeerReStake: PeerAction
 
 class WsMessage(_message.Message):
-    __slots__ = ("withAcknowledge", "counter", "type", "payload", "topic", "version", "marks", "traces")
+    __slots__ = ("withAcknowledge", "counter", "type", "payload", "topic", "version", "marks", "id", "traces")
     WITHACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
     COUNTER_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +70,7 @@ class WsMessage(_message.Message):
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     MARKS_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
     TRACES_FIELD_NUMBER: _ClassVar[int]
     withAcknowledge: bool
     counter: int
@@ -78,8 +79,9 @@ class WsMessage(_message.Message):
     topic: str
     version: int
     marks: int
+    id: str
     traces: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, withAcknowledge: bool = ..., counter: _Optional[int] = ..., type: _Optional[int] = ..., payload: _Optional[bytes] = ..., topic: _Optional[str] = ..., version: _Optional[int] = ..., marks: _Optional[int] = ..., traces: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, withAcknowledge: bool = ..., counter: _Optional[int] = ..., type: _Optional[int] = ..., payload: _Optional[bytes] = ..., topic: _Optional[str] = ..., version: _Optional[int] = ..., marks: _Optional[int] = ..., id: _Optional[str] = ..., traces: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class OutportBlock(_message.Message):
     __slots__ = ("shardID", "blockData", "transactionPool", "headerGasConsumption", "alteredAccounts", "notarizedHeadersHashes", "numberOfShards", "signersIndexes", "highestFinalBlockNonce", "highestFinalBlockHash", "leaderIndex", "leaderKey", "stateAccesses", "stateAccessesForBlock", "carryingHeaderHash", "carryingHeaderNonce")

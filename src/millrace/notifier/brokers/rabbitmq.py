@@ -8,10 +8,10 @@ from collections import deque
 from typing import cast
 
 import aio_pika
-from aio_pika.abc import HeadersType
+from aio_pika.abc import AbstractChannel, AbstractExchange, HeadersType
 from aio_pika.exceptions import CONNECTION_EXCEPTIONS, DeliveryError
 from aiormq import Channel
-from aiormq.abc import DeliveredMessage
+from aiormq.abc import DeliveredMessage, FieldTable
 from yarl import URL
 
 from millrace.notifier.brokers import sink
@@ -20,6 +20,7 @@ from millrace.notifier.brokers.sink import Bounds, Sink
 from millrace.notifier.journal.journal import Journal
 from millrace.notifier.metrics import Metrics
 from millrace.notifier.occasional import OccasionalLog
+from millrace.notifier.rules.hub_protocol import GAP
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime.settings import Secret
 from millrace.runtime.tasks import end_tasks
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 _log_unroutable = OccasionalLog(log, logging.WARNING, "no queue is bound for a message")
 
 CONTENT_TYPE = "application/protobuf"
+_SEGMENT_BYTES = 500_000_000
 _DRAIN_BYTES = 1024 * 1024  # handed to the socket before it is waited for; less often than for each message
 
 
@@ -49,6 +51,7 @@ class AmqpSink(Sink):
         self._exchange = settings.amqp_exchange
         self._prefix = f"{settings.amqp_prefix}." if settings.amqp_prefix else ""
         self._unroutable = metrics.amqp_unroutable
+        self._streams = Streams(settings, self._prefix, metrics) if settings.amqp_streams else None
 
     async def _deliver(self) -> None:
         connection = await aio_pika.connect(self._url, timeout=sink.OPEN_SECONDS)
@@ -60,6 +63,8 @@ class AmqpSink(Sink):
                 # The library below takes messages without waiting for the socket each time.
                 underlay = cast(Channel, await channel.get_underlay_channel())
             channel.close_callbacks.add(self._on_channel_closed)
+            if self._streams is not None:
+                self._streams.opened(channel, exchange)
             self._opened(exchange.name)
             await self._pump(underlay, publishing)
         finally:
@@ -81,6 +86,8 @@ class AmqpSink(Sink):
                     items.extend(await self._next_items(window.position))
                 while items and window.has_room(len(items[0].payload)):
                     item = items.popleft()
+                    if self._streams is not None and item.shard is not None:
+                        await self._streams.require(item.shard)
                     window.sent(item.sequence, len(item.payload), sink.now())
                     # Tasks start in the order of their creation, and the channel's lock is fair: so is the wire.
                     undrained += len(item.payload)
@@ -115,6 +122,38 @@ class AmqpSink(Sink):
 
     def _routing_key(self, item: Item) -> str:
         return self._prefix + (item.topic if item.shard is None else f"{item.topic}.{item.shard}")
+
+
+class Streams:
+    """A stream for each shard: a log on the broker that keeps what was published, for readers at any place of it."""
+
+    def __init__(self, settings: NotifierSettings, prefix: str, metrics: Metrics) -> None:
+        self._name = settings.amqp_streams
+        self._prefix = prefix
+        self._arguments: FieldTable = {
+            "x-queue-type": "stream",
+            "x-max-length-bytes": settings.amqp_stream_bytes,
+            # Only whole segments leave: a tenth, up to the broker's own default.
+            "x-stream-max-segment-size-bytes": min(settings.amqp_stream_bytes // 10 + 1, _SEGMENT_BYTES),
+        }
+        self._count = metrics.amqp_streams
+        self._declared: set[int] = set()
+
+    def opened(self, channel: AbstractChannel, exchange: AbstractExchange) -> None:
+        """There is a new connection; what was declared may be gone with the broker's disk."""
+        self._channel, self._exchange = channel, exchange
+        self._declared.clear()
+
+    async def require(self, shard: int) -> None:
+        """Return once the shard's stream gets what is published: its events, and gaps, which may concern it."""
+        if shard in self._declared:
+            return
+        async with asyncio.timeout(sink.OPEN_SECONDS):
+            stream = await self._channel.declare_queue(f"{self._name}.{shard}", durable=True, arguments=self._arguments)
+            for key in (f"{self._prefix}*.{shard}", f"{self._prefix}{GAP}"):
+                await stream.bind(self._exchange, key)
+        self._declared.add(shard)
+        self._count.set(len(self._declared))
 
 
 def _broker(setting: Secret) -> URL:

@@ -16,12 +16,13 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from millrace.chain import outport, outport_json
+from millrace.notifier.journal.changes import BlockKey
 from millrace.notifier.journal.dead_letters import DeadLetters
 from millrace.notifier.journal.processor import Arrival, Processor
 from millrace.notifier.journal.rows import JournalStore, JournalUnusable
@@ -167,8 +168,15 @@ class Journal:
 
     async def block(self, shard: int, block_hash: bytes) -> Block | None:
         """What is remembered of a block, as of the latest commit."""
-        ask = functools.partial(self._reader.block, shard, block_hash)
-        return await self._loop.run_in_executor(self._readers, self._patiently, ask, None)
+        key = shard, block_hash
+        ask = functools.partial(self._reader.blocks, [key])
+        return (await self._loop.run_in_executor(self._readers, self._patiently, ask, {})).get(key)
+
+    async def first_heard(self, keys: Sequence[BlockKey]) -> dict[BlockKey, int]:
+        """Of those blocks that are remembered: the sequence before which nothing was heard of them."""
+        ask = functools.partial(self._reader.blocks, keys)
+        known = await self._loop.run_in_executor(self._readers, self._patiently, ask, {})
+        return {key: block.first_sequence for key, block in known.items()}
 
     def _patiently(self, ask: Callable[[], T], at_the_end: T) -> T:
         """While the database cannot be reached, whoever reads waits, as nodes do."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from millrace.notifier.journal.changes import BlockKey, Changes, ContentKey, Known, LatestKey
@@ -350,11 +351,18 @@ class PostgresStore:
             if not rows:
                 return None
             block = block_of(rows[0])
-            if not self._writer:
-                return block  # it may change behind a reader's back
             self._blocks.put(key, block)
         forgotten = block.first_sequence < self._horizon and not block.held_since
         return None if forgotten else block
+
+    def blocks(self, keys: Sequence[BlockKey]) -> dict[BlockKey, Block]:
+        """For a reader, behind whose back they change: so nothing is kept."""
+        query = (
+            f"SELECT shard, hash, {_BLOCK} FROM blocks WHERE (shard, hash) IN"
+            " (SELECT * FROM unnest($1::bigint[], $2::bytea[]))"
+        )
+        rows = self._fetch(query, [shard for shard, _ in keys], [name for _, name in keys])
+        return {(row[0], row[1]): block_of(row[2:]) for row in rows}
 
     def put_block(self, shard: int, block_hash: bytes, block: Block) -> None:
         self._changes.put(self._changes.blocks, (shard, block_hash), block)

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from millrace.notifier.journal.changes import BlockKey
 from millrace.notifier.rules.dedup import Block, Index, State
 from millrace.notifier.rules.entry import Entry
 
@@ -66,6 +67,9 @@ class JournalStore(Index, Protocol):
 
         It has a transaction of its own.
         """
+
+    def blocks(self, keys: Sequence[BlockKey]) -> dict[BlockKey, Block]:
+        """Those of these blocks that are remembered, as of the latest commit; for a reader."""
 
     def shards(self) -> dict[int, tuple[int, int]]:
         """Shard -> nonce of its newest block, and when (ms) that came."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -295,8 +296,6 @@ class Store:
 
     def block(self, shard: int, block_hash: bytes) -> Block | None:
         key = shard, block_hash
-        if not self._writer:
-            return self._block_as_committed(key)
         block = self._changes.blocks.get(key) or self._recent.blocks.get(key)
         block = block or self._block_of_table(key)
         return None if block is None or self._forgotten(block) else block
@@ -304,14 +303,16 @@ class Store:
     def _forgotten(self, block: Block) -> bool:
         return block.first_sequence < self._horizon and not block.held_since
 
-    def _block_as_committed(self, key: BlockKey) -> Block | None:
+    def blocks(self, keys: Sequence[BlockKey]) -> dict[BlockKey, Block]:
         """For a reader, who has to look into the rows of changes; rarely, and at one state of the file."""
         self._db.execute("BEGIN")
         try:
             self._read_eras()
-            return self._read_recent().blocks.get(key) or self._block_of_table(key)
+            recent = self._read_recent().blocks
+            found = {key: recent.get(key) or self._block_of_table(key) for key in keys}
         finally:
             self._db.execute("COMMIT")
+        return {key: block for key, block in found.items() if block is not None}
 
     def _block_of_table(self, key: BlockKey) -> Block | None:
         eras = self._eras["blocks"]

@@ -98,6 +98,16 @@ class Verdict(NamedTuple):
         return not self.events and not self.waits
 
 
+def memory_key(message_id: str) -> tuple[int, bytes]:
+    """Shard and name under which an index remembers the block, or the execution, that an event's id is about.
+
+    Raises `ValueError` for what is no such id.
+    """
+    topic, shard, subject, _ = message_id.split(":")
+    name = bytes.fromhex(subject)
+    return int(shard), _EXECUTION + name if topic == outport.EXECUTED_BLOCK else name
+
+
 DUPLICATE = Verdict(())
 WAITS = Verdict((), waits=True)
 

@@ -65,12 +65,14 @@ def event_frame(entry: Entry, payload: bytes) -> bytes:
     """The WebSocket frame that delivers `entry` with this (possibly reduced) payload.
 
     A `WsMessage`: withAcknowledge (1) = true, counter (2) = sequence, type (3) = 2, payload (4), topic (5),
-    version (6) = 1 and, only when there are any, marks (7). Written by hand: no second copy through a message.
+    version (6) = 1, marks (7) only when there are any, and the id (8). Written by hand: no second copy through a
+    message.
     """
     head = b"\x08\x01\x10" + varint(entry.sequence) + b"\x18\x02\x22" + varint(len(payload))
     tail = field(5, entry.told_as.encode()) + b"\x30" + varint(outport.VERSION)
     if entry.marks:
         tail += b"\x38" + varint(entry.marks)
+    tail += field(8, entry.message_id.encode())
     return websocket.binary_frame(b"".join((head, payload, tail)))
 
 

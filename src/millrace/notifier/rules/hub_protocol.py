@@ -12,11 +12,13 @@ from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.proto.hub_pb2 import Gap, SubscribeEvent, SubscribeReply
 from millrace.notifier.rules.filters import Filter, FilterError, parse
+from millrace.notifier.rules.places import Place, mark_of
 
 SUBSCRIBE, UNSUBSCRIBE, GAP = "subscribe", "unsubscribe", "gap"
 DEFAULT_ID = "default"
 
 _MAX_ID = 256
+_MAX_HANDLED = 1024  # ids in a subscription: some sixty of each of 17 shards
 _CONTROLS = 256  # subscribe and unsubscribe messages in a period
 _CONTROL_PERIOD = 5.0  # seconds
 MOST_TRACES = 64  # of one event
@@ -50,6 +52,8 @@ class Changes(NamedTuple):
     removed: Filter | None = None
     start: int | None = None
     """Deliver what follows this sequence; given with the first subscription."""
+    place: Place | None = None
+    """Deliver what follows this place instead, which is to be found first."""
     resumes: bool = False
     """The consumer may have been given what came before, on another connection."""
     done: int = 0
@@ -113,7 +117,8 @@ class Consumer:
         name = wish.subscription_id or DEFAULT_ID
         try:
             wanted = parse(wish)
-            start = self._start(wish, position)
+            place = _place(wish)
+            start = self._start(wish, place, position)
             self._check_room(name)
         except FilterError as error:
             return _reply(SUBSCRIBE, name, position, str(error))
@@ -125,15 +130,18 @@ class Consumer:
             added=wanted,
             removed=None if removed is None or removed in self.subscriptions.values() else removed,
             start=start,
-            resumes=wish.HasField("resume_after"),
+            place=place,
+            resumes=place is not None or wish.HasField("resume_after"),
         )
 
-    def _start(self, wish: SubscribeEvent, position: Position) -> int | None:
+    def _start(self, wish: SubscribeEvent, place: Place | None, position: Position) -> int | None:
         """The sequence after which delivery begins, for the first subscription only."""
-        if not wish.HasField("resume_after"):
+        if place is None and not wish.HasField("resume_after"):
             return None if self.started else position.head
         if self.started:
             raise FilterError("resume_after belongs to the first subscription: open another connection")
+        if place is not None:
+            return position.head
         if wish.resume_after > position.head:
             raise FilterError(
                 f"resume_after {wish.resume_after} is beyond the newest event {position.head}: this journal never"
@@ -171,6 +179,19 @@ class Consumer:
         """The consumer has everything up to `sequence`."""
         while self._in_flight and self._in_flight[0][0] <= sequence:
             self._in_flight_bytes -= self._in_flight.popleft()[1]
+
+
+def _place(wish: SubscribeEvent) -> Place | None:
+    """Where the consumer is, if it says so by ids. Raises `FilterError` for what is no id."""
+    if not wish.resume_id and not wish.handled:
+        return None
+    if len(wish.handled) > _MAX_HANDLED:
+        raise FilterError(f"handled: at most {_MAX_HANDLED} ids")
+    try:
+        marks = tuple(mark_of(handled.id, handled.since) for handled in wish.handled)
+    except ValueError:
+        raise FilterError("handled: an id is <topic>:<shard>:<hash>:<generation>, as it came with the event") from None
+    return Place(wish.resume_after, wish.resume_id, marks)
 
 
 def gap_message(first: int, last: int) -> bytes:

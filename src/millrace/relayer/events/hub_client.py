@@ -1,4 +1,4 @@
-"""Reads events from the notifier's hub, resuming after the last one that was taken, for ever."""
+"""Reads events from a notifier's hub, or from another one's when that is away, resuming after the last one taken."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Protocol
 
 from millrace.chain import outport
 from millrace.chain.proto import hub_pb2
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.relayer.events.handled import Handled, Place
 from millrace.runtime import websocket
 
 log = logging.getLogger(__name__)
@@ -17,6 +19,7 @@ log = logging.getLogger(__name__)
 SUBSCRIBE, GAP = "subscribe", "gap"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _PING_SECONDS = 10.0
+_ATTEMPT_SECONDS = 10.0  # for a connection and its answer, before the next notifier is tried
 MAX_EVENT = 256 * 1024 * 1024
 MOST_TRACES = 64
 """Named in one acknowledgement: transactions of one block that are traced."""
@@ -26,7 +29,10 @@ class EventSink(Protocol):
     """Takes events in their order."""
 
     def on_event(self, topic: str, payload: bytes, sequence: int, marks: int) -> Sequence[str]:
-        """One event of the stream; `marks` is what the notifier has to say about it. The traces that it belongs to."""
+        """One event of the stream; `marks` is what the notifier has to say about it. The traces that it belongs to.
+
+        `sequence` ascends, also from one notifier to the next.
+        """
 
     def on_gap(self, first: int, last: int) -> None:
         """These events are lost for good."""
@@ -40,51 +46,90 @@ class _Link(websocket.Session):
     def __init__(self, hub: HubClient) -> None:
         super().__init__()
         self._hub = hub
+        self.answered = asyncio.Event()
 
     def on_open(self) -> None:
         self.send_binary(self._hub.subscription())
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
+        self.answered.set()
         if kind == "binary":
             self._hub.take(self, data)
 
+    def on_close(self) -> None:
+        self.answered.set()
+
 
 class HubClient:
-    """Keeps one subscription to all events; `last` is the newest sequence taken."""
+    """Keeps one subscription to all events; `last` is the number of the newest event taken.
 
-    def __init__(self, url: str, sink: EventSink, last: int | None) -> None:
-        self._url = url
+    A number is the sequence in the notifier's journal, raised after a move to another notifier so that it ascends.
+    """
+
+    def __init__(self, urls: Sequence[str], sink: EventSink, place: Place | None) -> None:
+        self._urls = urls
+        self._at = 0
         self._sink = sink
-        self.last = last
+        self._handled = Handled(place)
+        self.last = None if place is None else place.after
+        self._offset = 0
+        """Of numbers against the sequences of the notifier …"""
+        self._told_by: int | None = None if place is None or place.id else 0
+        """… which told the events before; `None`: not known."""
+        self._late = 0
+        """What the present notifier had when reading began, by its sequence."""
+        self._resumes = False
+        """Whether the present connection asked for what came after a place."""
         self.head = 0
-        """Newest sequence the hub spoke of."""
+        """Number of the newest event the hub spoke of."""
         self.connected = False
         self.reconnects = 0
         self.on_connection: Callable[[], None] = lambda: None
 
     async def run(self) -> None:
-        """Connect, read until the connection ends, and again."""
+        """Connect, read until the connection ends, and again with the next notifier."""
         pause = _FIRST_PAUSE
         while True:
             link = _Link(self)
             try:
-                await websocket.connect(self._url, link, ping_interval=_PING_SECONDS)
+                async with asyncio.timeout(_ATTEMPT_SECONDS):
+                    await websocket.connect(self._urls[self._at], link, ping_interval=_PING_SECONDS)
+                    await link.answered.wait()
                 await link.wait_closed()
             except websocket.CONNECT_ERRORS as error:
+                link.abort()
                 log.debug("the hub cannot be reached", extra={"error": str(error)[:200]})
             if self.connected:
                 log.warning("the hub is gone, connecting again", extra={"last": self.last})
                 self.connected = False
                 pause = _FIRST_PAUSE
             self.reconnects += 1
+            self._at = (self._at + 1) % len(self._urls)
+            if self._at:  # there is another one to try at once
+                continue
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def place(self, number: int) -> Place | None:
+        """Where reading goes on behind the event `number`, for a later process; `None`: that cannot be said."""
+        place = self._handled.place(number)
+        if place is not None and place.id:
+            return place
+        if len(self._urls) == 1:  # a notifier's own sequence is enough to go on with it
+            return Place(number - self._offset)
+        return None
 
     def subscription(self) -> bytes:
         """The frame that asks for everything after `last`."""
         wish = hub_pb2.SubscribeEvent(event_type="All", subscription_id="relayer")
-        if self.last is not None:
-            wish.resume_after = self.last
+        place = None if self.last is None else self._handled.place(self.last)
+        if place is not None and place.id:
+            wish.resume_after, wish.resume_id = place.after, place.id
+            for message_id, since in place.handled:
+                wish.handled.add(id=message_id, since=since)
+        elif self.last is not None and self._told_by == self._at:
+            wish.resume_after = self.last - self._offset
+        self._resumes = wish.HasField("resume_after")
         return outport.payload_envelope(SUBSCRIBE, wish.SerializeToString(), 0, with_acknowledge=False)
 
     def take(self, link: websocket.Session, data: bytes) -> None:
@@ -101,10 +146,10 @@ class HubClient:
         elif envelope.topic == GAP:
             gap = hub_pb2.Gap.FromString(envelope.payload)
             log.error("events are lost", extra={"first": gap.first, "last": gap.last})
-            self._sink.on_gap(gap.first, gap.last)
-            self.last = max(self.last or 0, gap.last)
+            self._sink.on_gap(gap.first + self._offset, gap.last + self._offset)
+            self.last = max(self.last or 0, gap.last + self._offset)
         else:
-            self._event(link, envelope.topic, envelope.payload, envelope.counter, envelope.marks)
+            self._event(link, envelope)
 
     def _subscribed(self, link: websocket.Session, reply: hub_pb2.SubscribeReply) -> None:
         if not reply.ok:
@@ -112,24 +157,37 @@ class HubClient:
             log.error("the hub refused to resume", extra={"reason": reply.reason, "after": self.last})
             if self.last is not None:
                 self._sink.on_gap(self.last + 1, reply.head)
-                self.last = None
+                self.last, self._handled = None, Handled(None)
                 link.send_binary(self.subscription())
             return
-        self.head = reply.head
-        if self.last is None:
-            self.last = reply.head
+        if self._told_by != self._at:  # whatever this journal has comes under numbers above all that were
+            self._offset = 0 if self.last is None else max(0, self.last + 1 - reply.oldest)
+            self._told_by = self._at
+        self._late, self.head = reply.head, reply.head + self._offset
+        if self.last is not None and not self._resumes:
+            log.error("no event said where reading was when the hub went away", extra={"after": self.last})
+            self._sink.on_gap(self.last + 1, self.head)
+        if not self._resumes:
+            self.last = self.head
         self.connected = True
-        log.info("reading events", extra={"after": self.last, "head": reply.head})
+        log.info("reading events", extra={"after": self.last, "head": self.head})
         self.on_connection()
 
-    def _event(self, link: websocket.Session, topic: str, payload: bytes, sequence: int, marks: int) -> None:
+    def _event(self, link: websocket.Session, told: pb.WsMessage) -> None:
+        sequence, number = told.counter, told.counter + self._offset
         traces: Sequence[str] = ()
-        if self.last is None or sequence > self.last:
+        if (told.id not in self._handled) if told.id else (self.last is None or number > self.last):
+            if self.last is not None and number <= self.last:
+                number = self.last + 1  # of a journal that was put back to an earlier state
+            if sequence <= self._late:
+                self.head = max(self.head, number)
             try:
-                traces = self._sink.on_event(topic, payload, sequence, marks)
+                traces = self._sink.on_event(told.topic, told.payload, number, told.marks)
             except Exception:
                 # A defect, or an event nobody foresaw: the next ones must still be read.
-                log.exception("an event was not understood", extra={"topic": topic, "sequence": sequence})
-            self.last = sequence
-            self.head = max(self.head, sequence)
+                log.exception("an event was not understood", extra={"topic": told.topic, "sequence": sequence})
+            self.last = number
+            self.head = max(self.head, number)
+            if told.id:
+                self._handled.add(number, sequence, told.id)
         link.send_binary(outport.ack_envelope(sequence, traces[:MOST_TRACES]))

@@ -163,8 +163,8 @@ class Journal:
         """Keep how submissions ended, and what came of their fees, see `change`."""
         self.change(Rows(rows.end, "submissions", ends), Rows(audit.write, "audit", lines), *further)
 
-    def keep_cursor(self, sequence: int) -> None:
-        """Remember up to which event of the hub nothing need be read again.
+    def keep_cursor(self, sequence: int, place: str) -> None:
+        """Remember up to which event of the hub nothing need be read again, and the same for any notifier's hub.
 
         Called every second: while the disk fails one such change is enough to notice that it does no more.
         """
@@ -173,7 +173,8 @@ class Journal:
         self._cursor = sequence
 
         def write(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT OR REPLACE INTO meta VALUES ('cursor', ?)", (str(sequence),))
+            rows = ("cursor", str(sequence)), ("place", place)
+            connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
 
         self.change(write)
 
@@ -272,6 +273,11 @@ class Journal:
         """The last event that need not be read again, or `None` before the first."""
         found = self.read("SELECT value FROM meta WHERE name = 'cursor'")
         return int(found[0][0]) if found else None
+
+    def cursor_place(self) -> str:
+        """The place that was kept with the cursor; empty: none was."""
+        found = self.read("SELECT value FROM meta WHERE name = 'place'")
+        return str(found[0][0]) if found else ""
 
     def _open_writer(self) -> Writer:
         assert self._writer is not None, "open it first"

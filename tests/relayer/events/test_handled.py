@@ -1,0 +1,95 @@
+"""What a place says, and that it stays short."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from millrace.relayer.events import handled
+from millrace.relayer.events.handled import Handled, Place
+from millrace_client import places
+
+
+def name(shard: int, number: int) -> str:
+    return f"SaveBlock:{shard}:{number:064x}:1"
+
+
+@pytest.mark.parametrize("kind", [Handled, places.Told])
+def test_distances_double(kind: type[Handled]) -> None:
+    """Of each shard the newest event is named, and others at distances that double."""
+    told = kind(None)
+    assert told.place(0) is None
+    for number in range(1, 301):
+        told.add(number, 1000 + number, name(number % 2, number))
+    told.add(301, 1301, "SaveRoundsInfo:0:aa:1")
+    place = told.place(301)
+    assert place is not None and (place.after, place.id) == (1301, "SaveRoundsInfo:0:aa:1")
+    assert sorted(since for id_, since in place.handled if id_.startswith("SaveBlock:0")) == [
+        0,
+        1,
+        2,
+        4,
+        8,
+        16,
+        32,
+        64,
+        128,
+    ]
+    assert (name(0, 300 - 2 * 128), 128) in place.handled
+    earlier = told.place(150)
+    assert earlier is not None and (earlier.after, (name(0, 150), 0) in earlier.handled) == (1150, True)
+    assert name(0, 150) in told and name(0, 1) not in told
+    assert type(place).of_text(place.text()) == place
+
+
+@pytest.mark.parametrize("kind", [Handled, places.Told])
+def test_places_taken_from_places(kind: type[Handled]) -> None:
+    """However often a reader is replaced, distances at most quadruple, and the place does not grow."""
+    rng = random.Random(1)
+    place, number = None, 0
+    for _ in range(300):
+        told = kind(place)
+        for _ in range(rng.randrange(40)):
+            number += 1
+            told.add(number, number, name(0, number))
+        place = told.place(number)
+        if place is None:
+            continue
+        assert place.after == number and len(place.handled) <= 28
+        distances = sorted({since for _, since in place.handled})
+        assert all(id_ == name(0, number - since) for id_, since in place.handled)
+        assert distances[0] == 0
+        reached = min(number - 1, 4096)
+        assert distances[-1] >= reached // 4 or distances[-1] >= 1024
+        assert all(later <= 4 * before for before, later in itertools.pairwise(distances[1:]))
+
+
+def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of a shard is bounded, and a place that is further back is none."""
+    monkeypatch.setattr(handled, "_KEPT", 64)
+    monkeypatch.setattr(handled, "_FURTHEST", 32)
+    told = Handled(None)
+    for number in range(1, 101):
+        told.add(number, number, name(0, number))
+    assert (name(0, 36) in told, name(0, 37) in told) == (False, True)
+    assert told.place(60) is None and told.place(70) is not None
+
+
+def test_where_an_earlier_process_was() -> None:
+    """Until something came, the place is the one that was kept; shards that were silent since stay in it."""
+    kept = Place(7, name(0, 7), ((name(0, 7), 0), (name(1, 3), 0)))
+    told = Handled(kept)
+    assert told.place(7) == kept
+    told.add(8, 8, name(0, 8))
+    place = told.place(8)
+    assert place is not None and place.id == name(0, 8)
+    assert set(place.handled) == {(name(0, 8), 0), (name(0, 7), 1), (name(1, 3), 0)}
+
+
+def test_what_is_no_place() -> None:
+    """Other words are refused."""
+    for text in ("", "7", "[1]", '[1,"a",[["b",-1.5]]]', "[" * 10_000):
+        with pytest.raises(ValueError):
+            places.Place.of_text(text)
