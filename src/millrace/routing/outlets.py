@@ -32,13 +32,12 @@ class Outlets(NamedTuple):
 
         `names` are the ids of a plan's pools, one for each trade; `moved` were met before.
         """
+        if not moved and len(set(names)) == len(names) and self.of.keys().isdisjoint(names):
+            return {}  # the usual case, and walks are many
         counts = Counter(names)
-        sellers = [name for name in counts if name in self.of]
-        if len(counts) == len(names) and not sellers and not moved:
-            return {}
         for name in counts:
             counts[name] += name in moved
-        for name in sellers:
+        for name in self.of.keys() & counts.keys():
             for pool in self.of[name]:
                 counts[pool.id] += 1
             counts[name] += 1  # never the last one: how a seller's trade leaves the pools is of interest
