@@ -92,6 +92,7 @@ class Answer(Struct):
     routes: list[Route] | msgspec.UnsetType = msgspec.UNSET
     tx_data: str | msgspec.UnsetType = msgspec.UNSET
     transaction: Transaction | msgspec.UnsetType = msgspec.UNSET
+    search_cut: bool = False
 
 
 def parse(body: bytes) -> Answer:

@@ -124,6 +124,15 @@ class World:
             _follow(event, moved)
         return {key: amount for key, amount in moved.items() if amount}
 
+    def burned(self, events: Sequence[Event]) -> Counter[str]:
+        """What xExchange pairs burned of each token, LP units aside: slices of their special fees."""
+        pairs = {pool.address for pool in self.market.pools if pool.exchange == "XExchange"}
+        burned: Counter[str] = Counter()
+        for event in events:
+            if event.identifier == "ESDTLocalBurn" and event.address in pairs:
+                burned[event.topics[0].decode()] += int.from_bytes(event.topics[2])
+        return Counter({token: amount for token, amount in burned.items() if token not in self.market.lp_tokens})
+
     def picture(self) -> object:
         """All of the state, to compare."""
         accounts = {

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millrace.chain.call import TokenPayment
 from millrace.dex import aggregator_contract as contract
-from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.constant_product import FeeDestination, JexPool, OneDexPool, TrustedPair, XExchangePool
 from millrace.dex.pool import Pool
 from millrace.dex.stable import JexStablePool
+from millrace.dex.vault import DictMarket
+from millrace.dex.vault import execute as run_contract
 from millrace.routing import net as nets
 from millrace.routing.candidates import Search
 from millrace.routing.execution import Walked, execute
 from millrace.routing.flowwalk import FEW, FlowWalker
 from millrace.routing.kernelsearch import Flow
-from millrace.routing.plan import PlanError
+from millrace.routing.outlets import NONE, Outlets, enough, find_outlets
+from millrace.routing.plan import Ends, PlanError, make_program
 from millrace.routing.tables import BITS, make_tables
 from millrace.routing.venue import CurveCache, Trade, list_edges
+from millrace.routing.walk import Walker
 
 TOKENS = [f"TOK{letter}-00000{k}" for k, letter in enumerate("ABCDEF")]
 
@@ -44,12 +50,13 @@ def make_pool(rng: random.Random, number: int, i: int, j: int, bits: int) -> Poo
 class Market:
     """Trades from tokens to later ones, as a flow's are, over pools of their own."""
 
-    def __init__(self, pools: list[Pool]) -> None:
+    def __init__(self, pools: list[Pool], outlets: Outlets = NONE) -> None:
+        self.outlets = outlets
         index = {token: k for k, token in enumerate(TOKENS)}
         edges, trades = list_edges(pools, index, CurveCache())
         graph = nets.build(len(TOKENS), edges)
         self.trades = [trades[k] for k in graph.original.tolist()]
-        self.tables = make_tables(graph, trades)
+        self.tables = make_tables(graph, trades, outlets)
         self.walker = FlowWalker(self.tables)
 
     def flow(self, chosen: list[Trade], rng: random.Random) -> Flow:
@@ -212,3 +219,97 @@ def test_fixed_amounts_and_parts_are_chosen_as_the_contract_wants_them() -> None
     assert list(found.modes) == [contract.FIXED, contract.FIXED, contract.ALL, contract.PPM, contract.PPM, contract.ALL]
     assert found.values[:2] == [999_999, 1_000_002]  # a third and two thirds, each rounded to a millionth
     assert found.values[3:5] == [333_333, 500_000]
+
+
+def slicing_market(rng: random.Random, pairs: list[tuple[int, int]]) -> tuple[list[Pool], DictMarket]:
+    """xExchange pairs that burn slices of their fees, sell them, and sell them in each other."""
+    made: list[Pool] = []
+    for k, (i, j) in enumerate(pairs):
+        own = (TOKENS[i], TOKENS[j])
+        near = [(n, pair) for n, pair in enumerate(pairs) if n != k and len({*pair} & {i, j}) == 1]
+        trusted = [
+            TrustedPair((TOKENS[a], TOKENS[b]), n.to_bytes(32, "big")) for n, (a, b) in rng.sample(near, len(near))
+        ][:2]
+        wanted = [*own, *({*trusted[0].tokens} - {*own} if trusted else ())]
+        made.append(
+            XExchangePool(
+                id=str(k),
+                address=k.to_bytes(32, "big"),
+                tokens=own,
+                reserves=(rng.randrange(10**3, 10 ** rng.randrange(6, 24)), rng.randrange(10**3, 10**20)),
+                total_fee=1_000,
+                special_fee=rng.choice([0, 50, 500]),
+                fees_collector=rng.choice([b"", b"c" * 32]),
+                fees_collector_cut=rng.choice([0, 50_000, 99_000]),
+                fee_destinations=tuple(FeeDestination(bytes(32), rng.choice(wanted)) for _ in range(rng.randrange(3))),
+                trusted_pairs=tuple(trusted),
+            )
+        )
+    return made, DictMarket(made, TOKENS[0])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(FEW, 14), st.integers(1, 90))
+def test_what_is_walked_is_what_the_contract_pays_whatever_slices_of_fees_do(seed: int, count: int, bits: int) -> None:
+    """Both walks pay what the contract pays on the same plan, pairs used twice and pairs sold in included."""
+    rng = random.Random(seed)
+    every = [(i, j) for i in range(len(TOKENS)) for j in range(i + 1, len(TOKENS))]
+    pools, book = slicing_market(rng, rng.sample(every, min(count, len(every))))
+    market = Market(pools, find_outlets(pools, book))
+    forward = [trade for trade in market.trades if trade.i == 0]
+    chosen = sorted(forward + rng.sample(forward, rng.randrange(3)), key=lambda t: (t.token_in, t.token_out))
+    flow, amount, sink = market.flow(chosen, rng), max(1, rng.getrandbits(bits)), len(TOKENS) - 1
+    try:
+        expected = execute(flow.trades, flow.inputs.tolist(), TOKENS[0], TOKENS[sink], amount, outlets=market.outlets)
+    except PlanError:
+        expected = None
+    found = market.walk(flow, amount, sink)
+    if found is not None:
+        assert plan(found) == plan(expected)
+    if expected is not None:
+        program = make_program(expected.execution().legs, Ends(TOKENS[0], TOKENS[sink]), "", 0, 0)
+        done = run_contract(program, [TokenPayment(TOKENS[0], 0, amount)], book)
+        assert done.amount_out == expected.amount_out
+        legs = list(expected.execution().legs)
+        assert Walker.replay(legs, TOKENS[0], amount, market.outlets).done(TOKENS[sink]).amount_out == done.amount_out
+
+
+def test_a_pair_that_another_one_sells_its_fee_in_is_left_to_python() -> None:
+    """In either order, if both are in the flow; alone each is walked."""
+    pools = deep_pools([(0, 1)] * FEW + [(1, 2)])
+    sold_in = pools[-1]
+    trusted = (TrustedPair((TOKENS[1], TOKENS[2]), sold_in.address),)
+    pools[0] = msgspec.structs.replace(
+        pools[0],
+        fees_collector=b"",
+        fee_destinations=(FeeDestination(bytes(32), TOKENS[2]),),
+        trusted_pairs=trusted,
+    )
+    market = Market(pools, find_outlets(pools, DictMarket(pools, TOKENS[0])))
+    there = [trade for trade in market.trades if trade.i == 0 and trade.pool is not sold_in]
+    onward = next(trade for trade in market.trades if trade.i == 0 and trade.pool is sold_in)
+    rng = random.Random(1)
+    assert market.walk(market.flow(there, rng), 10**20, 1) is not None
+    assert market.walk(market.flow([*there, onward], rng), 10**20, 2) is None
+    others = [trade for trade in there if trade.pool is not pools[0]]
+    assert market.walk(market.flow([*others, onward], rng), 10**20, 2) is not None
+
+
+def test_amounts_whose_slices_may_sell_for_nothing_are_left_to_python() -> None:
+    """Below what is surely enough, and above the reserve."""
+    pools = deep_pools([(0, 1)] * FEW)
+    pools[0] = msgspec.structs.replace(
+        pools[0].with_reserves((10**24, 10**18)),
+        fees_collector=b"",
+        fee_destinations=(FeeDestination(bytes(32), TOKENS[1]),),
+        trusted_pairs=(),
+    )
+    market = Market(pools, find_outlets(pools, DictMarket(pools, TOKENS[0])))
+    there = sorted([trade for trade in market.trades if trade.i == 0], key=lambda trade: int(trade.pool.id))
+    least = enough(pools[0], 0)
+    assert least is not None
+    assert least > 1
+    flow = market.flow_of(there, [1.0] * FEW)
+    assert market.walk(flow, FEW * (least - least // 100), 1) is None
+    assert market.walk(flow, FEW * (least + least // 100), 1) is not None
+    assert market.walk(flow, FEW * 2 * 10**24, 1) is None

@@ -12,6 +12,7 @@ from millrace.dex.constant_product import JexPool
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolState
 from millrace.dex.vault import execute
+from millrace.routing import liquidity
 from millrace.routing.costs import Table
 from millrace.routing.liquidity import within
 from millrace.routing.lpedges import BurnTrade, LpTrade, MintTrade, lp_edges
@@ -145,3 +146,29 @@ def test_pools_that_are_shut_mint_and_redeem_nothing() -> None:
     assert halted.supports(pool.lp_token, token)
     assert not halted.supports(token, pool.lp_token)
     assert not shut.supports(pool.lp_token, token)
+
+
+def test_deposits_are_divided_so_that_the_contract_has_next_to_nothing_to_sell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that pays: into OneDex pairs, of whose fee the contract has a wrong idea, less is lost and more minted."""
+    pairs = [pool for pool in MARKET.pools[:60] if pool.exchange == "OneDex" and pool.kind == "constant_product"]
+
+    def quoted() -> list[tuple[int, int]]:
+        found = []
+        for pool in pairs:
+            token = next(token for token in PLAIN if token not in pool.tokens)
+            amount = PLANNER.router.depth(token) // 10_000
+            done = PLANNER.forward(token, pool.lp_token, amount, Limits(), "lagrangian").execution
+            program = make_program(done.legs, Ends(token, pool.lp_token), WRAPPED, done.amount_out, 0)
+            result = execute(program, [TokenPayment(token, 0, amount)], BOOK)
+            balancing = result.steps[-1].balancing
+            assert balancing is not None
+            left = sum(part * pool.reserves[1 - pool.index(name)] for name, part in balancing.left)
+            found.append((done.amount_out, left))
+        return found
+
+    refined = quoted()
+    monkeypatch.setattr(liquidity, "REFINEMENTS", 0)
+    plain = quoted()
+    assert len(plain) >= 5
+    assert sum(one[0] / other[0] for one, other in zip(refined, plain, strict=True)) >= len(plain)
+    assert sum(one[1] <= other[1] for one, other in zip(refined, plain, strict=True)) >= len(plain) // 2

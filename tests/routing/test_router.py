@@ -10,7 +10,7 @@ from millrace.chain.call import TokenPayment
 from millrace.dex.constant_product import XExchangePool
 from millrace.dex.market import DictMarket
 from millrace.dex.vault import execute
-from millrace.routing.plan import Ends, make_program
+from millrace.routing.plan import Ends, PlanError, make_program
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Router
 from millrace.routing.synthetic import WRAPPED, make_market
@@ -37,14 +37,20 @@ def questions(count: int, seed: int) -> list[tuple[str, str, int]]:
 @pytest.mark.parametrize("limits", [Limits(), Limits(pools=8, paths=2), UNLIMITED])
 def test_quoted_is_what_the_contract_pays(limits: Limits) -> None:
     """Running the plan's instructions in the vault pays exactly the quoted amount and keeps nothing."""
+    refused = 0
     for token_in, token_out, amount in questions(60, seed=1):
-        done = ROUTER.forward(token_in, token_out, amount, limits, "hybrid").execution
+        try:
+            done = ROUTER.forward(token_in, token_out, amount, limits, "hybrid").execution
+        except PlanError:  # so little that the only pair cannot sell what it has to of its fee
+            refused += 1
+            continue
         if len({fill.trade.pool.id for fill in done.fills}) > 100:
             continue
         program = make_program(done.legs, Ends(token_in, token_out), WRAPPED, done.amount_out, 0)
         result = execute(program, [TokenPayment(token_in, 0, amount)], BOOK)
         assert result.amount_out == done.amount_out
         assert result.kept == {}
+    assert refused <= 1
 
 
 def test_the_gap_certifies_optimality() -> None:

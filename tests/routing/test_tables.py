@@ -40,7 +40,7 @@ def rows(*pools: Pool) -> dict[tuple[str, int], tuple[int, ...]]:
     tables = make_tables(graph, trades)
     found: dict[tuple[str, int], tuple[int, ...]] = {}
     for place, k in enumerate(graph.original.tolist()):
-        kind, fee, second, base, high_in, low_in, high_out, low_out = tables.terms[place].tolist()
+        kind, fee, second, base, _, high_in, low_in, high_out, low_out = tables.terms[place].tolist()
         trade = trades[k]
         found[trade.pool.id, trade.i] = kind, fee, second, base, high_in << 64 | low_in, high_out << 64 | low_out
     return found

@@ -24,10 +24,12 @@ from millrace.chain.amount import apply_slippage
 from millrace.chain.call import TokenPayment
 from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import ENDPOINT, Program, encode_arguments
-from millrace.dex.market import DictMarket
+from millrace.dex.pool import Pool
 from millrace.dex.vault import Referral, VaultError, VaultResult, execute
-from millrace.routing.costs import CALLS_PER_TRANSACTION, GAS_PER_DATA_BYTE, Cost, Table
-from millrace.routing.plan import AnyLeg, Ends, Fill, PlanError, cost_of, leg_fills, make_program
+from millrace.routing.costs import CALLS_PER_TRANSACTION, GAS_PER_DATA_BYTE, Cost, Table, total
+from millrace.routing.execution import replayed
+from millrace.routing.paths import split_sources
+from millrace.routing.plan import AnyLeg, Ends, Fill, Leg, PlanError, cost_of, leg_fills, make_program
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits
 
@@ -100,11 +102,12 @@ class Sale(NamedTuple):
 
 
 class Sold(NamedTuple):
-    """Transactions, to be sent in this order, and what is in none of them."""
+    """Transactions, to be sent in this order, and what is in none of them. `cut`: with more time they may pay more."""
 
     order: Order
     sales: list[Sale]
     failures: list[Failure]
+    cut: bool
 
 
 def make_order(request: BatchRequest, settings: AggregatorSettings, *, skipping: bool = True) -> Order:
@@ -129,12 +132,27 @@ def make_order(request: BatchRequest, settings: AggregatorSettings, *, skipping:
 
 
 class _Given(NamedTuple):
-    """One checked input, the legs that sell it, and what they pay for it alone."""
+    """One checked input, the legs that sell it, what they pay for it alone, and what they take, `planned`."""
 
     token: str
     amount: int
-    legs: list[AnyLeg]
+    legs: Sequence[AnyLeg]
     alone: int
+    cost: Cost
+
+
+class _Bundle(NamedTuple):
+    """Inputs, and the legs that sell all of them; in most, one input."""
+
+    inputs: Sequence[_Given]
+    legs: Sequence[AnyLeg]
+
+
+class _Run(NamedTuple):
+    """Bundles sold in one transaction, and what the contract does then."""
+
+    bundles: Sequence[_Bundle]
+    done: VaultResult
 
 
 class _Room(NamedTuple):
@@ -156,12 +174,14 @@ class _Room(NamedTuple):
 
     def fits(self, group: Sequence[_Given]) -> bool:
         """Whether inputs hold the limits together."""
-        taken = self.table.planned(cost_of([leg for given in group for leg in given.legs], self.table))
-        taken = taken.plus(Cost(gas=PAYMENT_GAS), len(group) - 1)
+        payments = Cost(gas=PAYMENT_GAS * (len(group) - 1))
         try:
-            return taken.within(self.left([given.token for given in group]))
+            left = self.left([given.token for given in group]).plus(payments, -1)
         except ApiError:
             return False
+        if total(given.cost for given in group).within(left):  # what they share is counted twice there
+            return True
+        return self.table.planned(cost_of([leg for given in group for leg in given.legs], self.table)).within(left)
 
     def groups(self, given: Sequence[_Given]) -> list[list[_Given]]:
         """The inputs in their order, as many to a transaction as fit into it."""
@@ -203,7 +223,7 @@ def sell(
             given = group[0]
             why = "zero_liquidity" if desk.has_time else "out_of_time"  # with time it would have been planned anew
             desk.fail(BatchItem(token=given.token, amount=str(given.amount)), given.amount, why)
-    return Sold(order, desk.sales, desk.failures)
+    return Sold(order, desk.sales, desk.failures, desk.cut or time.monotonic() > deadline)
 
 
 class _Desk:
@@ -216,11 +236,14 @@ class _Desk:
         self.given: list[_Given] = []
         self.sales: list[Sale] = []
         self.failures: list[Failure] = []
+        self.cut = False
+        """Whether there was no time for something."""
         self._snapshot = snapshot
         self._planner = planner
         self._order = order
         self._deadline = deadline
         self._market = snapshot.market
+        self._moved: dict[str, Pool] = {}
         self._seen: set[str] = set()
 
     def fail(self, item: BatchItem, amount: int | None, reason: str) -> None:
@@ -247,27 +270,27 @@ class _Desk:
             self.fail(item, amount, reason)
             return
         self._seen.add(item.token)
-        found = self._find(self._planner, item.token, amount, self._snapshot.market)
+        found = self._find(self._planner, item.token, amount)
         if isinstance(found, _Given):
             self.given.append(found)
         else:
             self.fail(item, amount, found)
 
-    def _find(self, planner: Planner, token: str, amount: int, market: DictMarket) -> _Given | str:
-        """The paths of one input, tried alone; why there are none."""
-        snapshot = self._snapshot
-        source, sink = snapshot.inner(token), snapshot.inner(self._order.to)
+    def _find(self, planner: Planner, token: str, amount: int) -> _Given | str:
+        """The paths of one input, tried alone on the planner's pools; why there are none."""
+        source, sink = self._snapshot.inner(token), self._snapshot.inner(self._order.to)
+        if source == sink:
+            return _Given(token, amount, [], amount, Cost())
         for paths in (PATHS_PER_INPUT, 1):
             try:
                 limits = Limits(POOLS_PER_INPUT, paths, self._order.hops, budget=self.room.left([token]))
-                legs = planner.sale(source, amount, sink, limits) if source != sink else []
-                program = make_program(legs, Ends(source, sink), snapshot.wrapped, 0, 0)
-                paid = execute(program, [TokenPayment(source, 0, amount)], market).amount_out
+                sale = planner.sale(source, amount, sink, limits)
             except ApiError:
                 return "no_path"
-            except (PlanError, VaultError):
+            except PlanError:
                 continue
-            return _Given(token, amount, legs, paid)
+            cost = planner.table.planned(cost_of(sale.legs, planner.table))
+            return _Given(token, amount, sale.legs, sale.amount_out, cost)
         return "zero_liquidity" if self._reaches(planner, source, sink) else "no_path"
 
     def _reaches(self, planner: Planner, source: str, sink: str) -> bool:
@@ -284,58 +307,108 @@ class _Desk:
 
     def sell(self, group: Sequence[_Given]) -> bool:
         """Make a transaction of inputs, if they go together on the pools as they are by now."""
-        done = self._run(group)
+        best = self._best(self._planner, group)
         alone = sum(given.alone for given in group)
-        moved = self.sales and (done is None or (alone - _gross(done)) * MOVED > alone)
+        moved = self.sales and (best is None or (alone - _gross(best.done)) * MOVED > alone)
+        self.cut = self.cut or bool(moved and not self.has_time)
         if moved and self.has_time:
-            again = self._find_again(group)
-            other = None if again is None else self._run(again)
-            if again is not None and other is not None and (done is None or _gross(other) > _gross(done)):
-                group, done = again, other
-        sale = None if done is None else self._sale(group, done)
-        if done is None or sale is None:
+            planner = self._snapshot.plan_on(self._market)
+            again = self._find_again(planner, group)
+            best = _better(best, None if again is None else self._best(planner, again))
+        sale = None if best is None else self._sale(best)
+        if best is None or sale is None:
             return False
         self.sales.append(sale)
-        self._market = self._market.left_by(done.pools)
+        self._market = self._market.left_by(best.done.pools)
+        self._moved.update(best.done.pools)
         return True
 
-    def _find_again(self, group: Sequence[_Given]) -> list[_Given] | None:
+    def _find_again(self, planner: Planner, group: Sequence[_Given]) -> list[_Given] | None:
         """Other paths for inputs, on the pools as they are by now, that still go into one transaction."""
-        planner = self._snapshot.plan_on(self._market)
-        found = [self._find(planner, given.token, given.amount, self._market) for given in group]
+        found = [self._find(planner, given.token, given.amount) for given in group]
         again = [given for given in found if isinstance(given, _Given)]
         return again if len(again) == len(group) and self.room.fits(again) else None
 
-    def _program(self, group: Sequence[_Given], least: int) -> Program:
-        legs = [leg for given in group for leg in given.legs]
-        source = NATIVE if any(given.token == NATIVE for given in group) else group[0].token
+    def _best(self, planner: Planner, group: Sequence[_Given]) -> _Run | None:
+        """Inputs one after the other, or those that share pools planned together, whichever pays more by now."""
+        apart = [_Bundle([given], given.legs) for given in group]
+        together = self._together(planner, group)
+        if together is None:
+            return self._run(apart)
+        paid = [self._replayed(planner, bundles) for bundles in (apart, together)]
+        if None in paid:
+            return _better(self._run(apart), self._run(together))
+        first, second = (together, apart) if (paid[1] or 0) > (paid[0] or 0) else (apart, together)
+        return self._run(first) or self._run(second)
+
+    def _replayed(self, planner: Planner, bundles: Sequence[_Bundle]) -> int | None:
+        """What swaps pay on the pools as they are by now; None for plans with anything else in them."""
+        legs = [leg for bundle in bundles for leg in bundle.legs]
+        swaps = [leg for leg in legs if isinstance(leg, Leg)]
+        if len(swaps) < len(legs):
+            return None
+        amounts = self._amounts([given for bundle in bundles for given in bundle.inputs])
+        return replayed(swaps, amounts, self._snapshot.inner(self._order.to), planner.router.outlets, self._moved)
+
+    def _amounts(self, inputs: Sequence[_Given]) -> dict[str, int]:
+        """What the vault holds of each token at the beginning, EGLD wrapped."""
+        amounts: dict[str, int] = {}
+        for given in inputs:
+            token = self._snapshot.inner(given.token)
+            amounts[token] = amounts.get(token, 0) + given.amount
+        return amounts
+
+    def _together(self, planner: Planner, group: Sequence[_Given]) -> list[_Bundle] | None:
+        """Those inputs sold in one flow that can be, if any of them share a pool and it holds the limits."""
+        plain = [given for given in group if given.legs and all(isinstance(leg, Leg) for leg in given.legs)]
+        pools = [{leg.trade.pool.id for leg in given.legs if isinstance(leg, Leg)} for given in plain]
+        if len(plain) < 2 or sum(map(len, pools)) == len(set().union(*pools)):
+            return None
+        rest = [_Bundle([given], given.legs) for given in group if given not in plain]
+        table, tokens = self.room.table, [given.token for given in group]
+        taken = table.planned(cost_of([leg for bundle in rest for leg in bundle.legs], table))
+        budget = self.room.left(tokens).plus(taken.plus(Cost(gas=PAYMENT_GAS), len(group) - 1), -1)
+        limits = Limits(POOLS_PER_INPUT * len(plain), PATHS_PER_INPUT * len(plain), self._order.hops, budget=budget)
+        try:
+            legs: Sequence[AnyLeg] = planner.joint_sale(
+                self._amounts(plain), self._snapshot.inner(self._order.to), limits
+            )
+        except PlanError:
+            return None
+        return [_Bundle(plain, legs), *rest] if limits.admit(table.planned(cost_of(legs, table))) else None
+
+    def _program(self, bundles: Sequence[_Bundle], least: int) -> Program:
+        legs = [leg for bundle in bundles for leg in bundle.legs]
+        tokens = [given.token for bundle in bundles for given in bundle.inputs]
+        source = NATIVE if NATIVE in tokens else tokens[0]
         return make_program(legs, Ends(source, self._order.to), self._snapshot.wrapped, least, self._order.referral_id)
 
-    def _run(self, group: Sequence[_Given]) -> VaultResult | None:
+    def _run(self, bundles: Sequence[_Bundle]) -> _Run | None:
         """What the contract does with the inputs on the pools as they are by now; None where it would revert."""
         referral_id = self._order.referral_id
         bps = self.room.settings.referral_bps(referral_id)
         referral = Referral(referral_id, *bps) if any(bps) else None
         try:
-            return execute(self._program(group, 0), _payments(group), self._market, referral)
+            return _Run(bundles, execute(self._program(bundles, 0), _payments(bundles), self._market, referral))
         except (PlanError, VaultError):
             return None
 
-    def _sale(self, group: Sequence[_Given], done: VaultResult) -> Sale | None:
+    def _sale(self, run: _Run) -> Sale | None:
         """The transaction; None if it would take more than there is."""
-        room, order = self.room, self._order
+        room, order, (bundles, done) = self.room, self._order, run
         least = apply_slippage(done.amount_out, order.slippage)
-        arguments = encode_arguments(self._program(group, least))
+        arguments = encode_arguments(self._program(bundles, least))
         contract = address.decode(room.settings.contract)
-        data = call.multi_transfer(contract, _payments(group), ENDPOINT, *arguments)
-        legs = [leg for given in group for leg in given.legs]
-        cost = room.ends([given.token for given in group]).plus(cost_of(legs, room.table))
+        payments = _payments(bundles)
+        data = call.multi_transfer(contract, payments, ENDPOINT, *arguments)
+        legs = [leg for bundle in bundles for leg in bundle.legs]
+        cost = room.ends([payment.token for payment in payments]).plus(cost_of(legs, room.table))
         gas_limit = room.table.gas_limit(cost, len(data))
         if not cost._replace(gas=gas_limit).within(room.settings.most()):
             return None
         return Sale(
             number=len(self.sales),
-            inputs=self._sold(group, done),
+            inputs=self._sold(run),
             paid=done.amount_out,
             fee=done.static_fee + done.referral_fee,
             least=least,
@@ -344,22 +417,34 @@ class _Desk:
             builtin_calls=cost.calls,
         )
 
-    def _sold(self, group: Sequence[_Given], done: VaultResult) -> list[SoldInput]:
+    def _sold(self, run: _Run) -> list[SoldInput]:
         """What was done with each input."""
-        steps = done.steps[1:] if any(given.token == NATIVE for given in group) else done.steps
-        sink, start, sold = self._snapshot.inner(self._order.to), 0, []
-        for given in group:
-            part = steps[start : start + len(given.legs)]
-            start += len(given.legs)
-            fills = [fill for leg, step in zip(given.legs, part, strict=True) for fill in leg_fills(leg, step)]
-            bought = sum(fill.amount_out for fill in fills if fill.trade.token_out == sink)
-            paid = bought - sum(fill.amount_in for fill in fills if fill.trade.token_in == sink)
-            sold.append(SoldInput(given.token, given.amount, paid if fills else given.amount, fills))
+        inner, sink = self._snapshot.inner, self._snapshot.inner(self._order.to)
+        wrapped = any(payment.token == NATIVE for payment in _payments(run.bundles))
+        start, sold = int(wrapped), []
+        for bundle in run.bundles:
+            part = run.done.steps[start : start + len(bundle.legs)]
+            start += len(bundle.legs)
+            fills = [fill for leg, step in zip(bundle.legs, part, strict=True) for fill in leg_fills(leg, step)]
+            each = [fills]
+            if len(bundle.inputs) > 1:
+                each = split_sources(fills, [(inner(given.token), given.amount) for given in bundle.inputs])
+            for given, mine in zip(bundle.inputs, each, strict=True):
+                bought = sum(fill.amount_out for fill in mine if fill.trade.token_out == sink)
+                paid = bought - sum(fill.amount_in for fill in mine if fill.trade.token_in == sink)
+                sold.append(SoldInput(given.token, given.amount, paid if mine else given.amount, mine))
         return sold
 
 
-def _payments(group: Sequence[_Given]) -> list[TokenPayment]:
-    return [TokenPayment(given.token, 0, given.amount) for given in group]
+def _payments(bundles: Sequence[_Bundle]) -> list[TokenPayment]:
+    return [TokenPayment(given.token, 0, given.amount) for bundle in bundles for given in bundle.inputs]
+
+
+def _better(one: _Run | None, other: _Run | None) -> _Run | None:
+    """What pays more; the first where they pay the same."""
+    if one is None or other is None:
+        return one or other
+    return other if _gross(other.done) > _gross(one.done) else one
 
 
 def _gross(done: VaultResult) -> int:

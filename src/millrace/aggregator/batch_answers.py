@@ -78,6 +78,7 @@ def multi_swap(
         failed_tokens=_failed(snapshot, sold.failures),
         batches=[_swap_batch(snapshot, order, sale, sender, settings) for sale in sold.sales],
         snapshot=snapshot.info,
+        search_cut=sold.cut or msgspec.UNSET,
     )
     if len(answer.batches) != 1:
         return answer
@@ -149,6 +150,7 @@ def batch_quote(
         batches=[_batch(snapshot, sold, sale) for sale in sold.sales],
         failed_tokens=_failed(snapshot, sold.failures),
         snapshot=snapshot.info,
+        search_cut=sold.cut or msgspec.UNSET,
     )
 
 

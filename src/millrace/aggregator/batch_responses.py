@@ -56,6 +56,7 @@ class BatchResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name)
     batches: list[Batch]
     failed_tokens: list[FailedToken]
     snapshot: SnapshotInfo
+    search_cut: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class SwapRoute(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
@@ -105,3 +106,4 @@ class MultiSwapResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_n
     routes: list[SwapRoute] | msgspec.UnsetType = msgspec.UNSET
     tx_data: str | msgspec.UnsetType = msgspec.UNSET
     transaction: UnsignedTransaction | msgspec.UnsetType = msgspec.UNSET
+    search_cut: bool | msgspec.UnsetType = msgspec.UNSET

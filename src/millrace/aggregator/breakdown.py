@@ -11,7 +11,7 @@ from millrace.chain.amount import short
 from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import WRAPPER
 from millrace.dex.pool import Pool
-from millrace.routing.execution import repeated
+from millrace.routing.outlets import NONE
 from millrace.routing.paths import MILLION, split_paths
 from millrace.routing.plan import Ends, Execution, Fill
 from millrace.routing.venue import Trade
@@ -30,13 +30,14 @@ def pool_fees(snapshot: Snapshot, done: Execution) -> list[PoolFee]:
     if done.fees is not None:
         return [_pool_fee(snapshot, *fee) for fee in done.fees]
     result = []
-    shared = repeated([trade.pool.id for trade, _, _ in done.fills])
+    shared = NONE.used([trade.pool.id for trade, _, _ in done.fills])  # what others sell in a pool changes no fee
     touched: dict[str, Pool] = {}
     for trade, sold, _ in done.fills:
         if isinstance(trade, Trade):
             pool = trade.pool
             if shared and pool.id in shared:
-                _, token, withheld, touched[pool.id] = touched.get(pool.id, pool).swap(trade.i, trade.j, sold)
+                swap = touched.get(pool.id, pool).swap(trade.i, trade.j, sold)
+                token, withheld, touched[pool.id] = swap.fee_token, swap.fee_amount, swap.pool
             else:
                 token, withheld = pool.withheld(trade.i, trade.j, sold)
             result.append(_pool_fee(snapshot, pool, token, withheld))

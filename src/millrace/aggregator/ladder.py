@@ -50,4 +50,10 @@ def price_ladder(
                 optimality_gap=quote.optimality_gap,
             )
         )
-    return LadderResponse(from_=request.token_in, to=request.token_out, steps=steps, snapshot=snapshot.info)
+    return LadderResponse(
+        from_=request.token_in,
+        to=request.token_out,
+        steps=steps,
+        snapshot=snapshot.info,
+        search_cut=time.monotonic() > deadline or msgspec.UNSET,
+    )

@@ -7,14 +7,18 @@ of as much takes the same path or one that pays more.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from millrace.aggregator.snapshot import Snapshot
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing.exactpath import needed
+from millrace.routing.outlets import enough
 from millrace.routing.router import Router
+from millrace.routing.venue import Trade
 
 SIDE = 100  # units of each token in the smallest deposit: the contract's balancing has something to divide
+# Times what surely sells with a slice of the special fee: what the balancing sells is that small a part of a deposit.
+EXCESS = 40
 SPARE = 4  # times as much where a withdrawal or deposit divides what there is
 
 
@@ -33,8 +37,22 @@ def least_input(snapshot: Snapshot, token_in: str, token_out: str) -> int | None
             continue
     if planner.router.connected(source, sink):
         with contextlib.suppress(PoolError):
-            found.append(needed(planner.router.short_path(source, sink), 1))
+            found.append(_on_path(planner.router.short_path(source, sink), floor))
     return max(floor, min(found)) if found else None
+
+
+def _on_path(path: Sequence[Trade], floor: int) -> int:
+    """The least input of a path, from `floor` on. Raises `PoolError`.
+
+    More than what pays a unit may still be too little: of a swap's special fee a slice may sell for nothing.
+    """
+    paid = floor
+    for trade in path:
+        paid = trade.pays(paid) if paid else 0
+    wanted = 1
+    while paid == 0 and (least := needed(path, wanted)) < floor:
+        wanted *= 2
+    return floor if paid else least
 
 
 def _by_decimals(decimals: int) -> int:
@@ -53,7 +71,8 @@ def _needed(router: Router, source: str, sink: str, before: Pool | None, after: 
 
 def _smallest_deposit(pool: Pool) -> dict[str, int]:
     """What a deposit that mints a unit at least has of each token."""
-    units = max(-(-SIDE * pool.lp_supply // reserve) for _, reserve in _held(pool))
+    sides = [max(SIDE, EXCESS * (enough(pool, k) or 0)) for k in range(len(pool.tokens))]
+    units = max(-(-side * pool.lp_supply // reserve) for side, reserve in zip(sides, pool.reserves, strict=True))
     return {token: max(-(-reserve * units // pool.lp_supply), SIDE) for token, reserve in _held(pool)}
 
 

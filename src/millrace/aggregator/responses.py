@@ -177,6 +177,7 @@ class LadderResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name
     to: str
     steps: list[LadderStep]
     snapshot: SnapshotInfo
+    search_cut: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

@@ -17,7 +17,10 @@ from millrace.dex.pool import (
     Mint,
     Pool,
     PoolState,
+    Slice,
     Swap,
+    SwapsDisabled,
+    smallest_input,
 )
 
 ACTIVE = PoolState.ACTIVE
@@ -101,13 +104,24 @@ class FeeUse(NamedTuple):
     elsewhere: int = 0
 
 
+class Outlet(NamedTuple):
+    """What becomes of one slice of the special fee of a swap.
+
+    It is sold in the pair itself first (`here`), then burned, or with an `address` sold for `wanted` in the pair there.
+    """
+
+    here: bool
+    address: bytes = b""
+    wanted: str = ""
+
+
 class XExchangePool(ConstantProductPool, frozen=True, kw_only=True, dict=True):
     """xExchange pair: fee on the input, over `fee_base`. `special_fee` is the part that leaves the pool.
 
     The special fee leaves only while the pair's fee is enabled (`fee_enabled`). Where it goes does not change what a
-    swap pays, but what it takes of a transaction: `fees_collector` (empty: there is none) gets `fees_collector_cut`
-    over `fee_base` of it, `fee_destinations` the rest in equal slices, for which it may be sold in `trusted_pairs`.
-    None: not known.
+    swap pays, but how it leaves the pair and what it takes of a transaction: `fees_collector` (empty: there is none)
+    gets `fees_collector_cut` over `fee_base` of it, `fee_destinations` the rest in equal slices, for which it may be
+    sold in this pair or in `trusted_pairs`. None: not known; then no slice is sold.
     """
 
     exchange: ClassVar[str] = "XExchange"
@@ -129,12 +143,17 @@ class XExchangePool(ConstantProductPool, frozen=True, kw_only=True, dict=True):
         out = weighted * reserve_out // (reserve_in * base + weighted)
         if out <= 0:
             raise InvalidAmount("the amount is too small: the output rounds to zero")
+        if self.outlets[i]:
+            self._without_fee(i, amount_in, out)  # the swap fails with what it does with the fee
         return out
 
     def amount_in(self, i: int, j: int, amount_out: int) -> int:
         reserve_in, reserve_out = self._reserves_of(i, j, amount_out)
         left = _left(self, reserve_out, amount_out)
-        return -(-reserve_in * amount_out * self.fee_base // (left * (self.fee_base - self.total_fee)))
+        amount = -(-reserve_in * amount_out * self.fee_base // (left * (self.fee_base - self.total_fee)))
+        if not self.outlets[i]:
+            return amount
+        return smallest_input(lambda given: self.amount_out(i, j, given), amount_out, amount)
 
     def fixed_output_input(self, i: int, j: int, amount_out: int) -> int:
         """What `swapTokensFixedOutput` takes and view `getAmountIn` answers: a unit more at exact ratios."""
@@ -148,10 +167,88 @@ class XExchangePool(ConstantProductPool, frozen=True, kw_only=True, dict=True):
         return amount_in * reserve_out // reserve_in
 
     def swap(self, i: int, j: int, amount_in: int) -> Swap:
-        out = self.amount_out(i, j, amount_in)
+        return self.swap_for(i, j, amount_in, self.amount_out(i, j, amount_in))
+
+    def swap_for(self, i: int, j: int, amount_in: int, out: int) -> Swap:
+        """A swap that pays `out`, which is no more than `amount_in` buys."""
+        reserve_in, reserve_out, slices = self._without_fee(i, amount_in, out)
+        return Swap(out, *self.withheld(i, j, amount_in), self._moved(i, reserve_in, reserve_out), slices)
+
+    def _without_fee(self, i: int, amount_in: int, out: int) -> tuple[int, int, tuple[Slice, ...]]:
+        """Both reserves when a swap's special fee has left, and its slices. Raises where the pair refuses the swap."""
         special = amount_in * self.special_fee // self.fee_base if self.fee_enabled else 0
-        pool = self._moved(i, self.reserves[i] + amount_in - special, self.reserves[j] - out)
-        return Swap(out, *self.withheld(i, j, amount_in), pool)
+        reserve_in, reserve_out = self.reserves[i] + amount_in - special, self.reserves[1 - i] - out
+        outlets = self.outlets[i]
+        share = (special - self.collector_fee(amount_in)) // len(outlets) if outlets else 0
+        if share == 0:
+            return reserve_in, reserve_out, ()
+        slices = []
+        for outlet in outlets:
+            if outlet is None:
+                raise SwapsDisabled(f"pool {self.id} cannot sell its special fee: nothing to do with fee slice")
+            token, amount = self.tokens[i], share
+            if outlet.here:
+                token, amount = self.tokens[1 - i], share * reserve_out // (reserve_in + share)
+                if amount <= 0:
+                    raise InvalidAmount("Zero amount: a slice of the special fee sells for nothing")
+                reserve_in, reserve_out = reserve_in + share, reserve_out - amount
+            slices.append(Slice(token, amount, outlet.address, outlet.wanted))
+        return reserve_in, reserve_out, tuple(slices)
+
+    def sell_slice(self, i: int, j: int, amount: int) -> tuple[int, Self]:
+        """`swapNoFeeAndForward`, in which another pair sells a slice of its fee: what is bought, to be burned, and the
+        pool."""
+        reserve_in, reserve_out = self._reserves_of(i, j, amount)
+        bought = amount * reserve_out // (reserve_in + amount)
+        if bought <= 0:
+            raise InvalidAmount(f"Zero amount: pool {self.id} pays nothing for a slice of another pair's special fee")
+        return bought, self._moved(i, reserve_in + amount, reserve_out - bought)
+
+    @cached_property
+    def outlets(self) -> tuple[tuple[Outlet | None, ...], tuple[Outlet | None, ...]]:
+        """What becomes of the special fee's slices when the first token is sold, and the second.
+
+        None: that slice can be sold nowhere. Empty where there are no slices, or nothing is known of them.
+        """
+        if not self.fee_enabled or self.special_fee == 0 or not self._is_known or self._takes_all:
+            return (), ()
+        first, second = self.tokens
+        wanted = [to.token for to in self.fee_destinations or ()]
+        return (
+            tuple([self._outlet(first, second, token) for token in wanted]),
+            tuple([self._outlet(second, first, token) for token in wanted]),
+        )
+
+    def _outlet(self, sold: str, other: str, wanted: str) -> Outlet | None:
+        """The first way of these that there is: burned, sold here, sold elsewhere, sold here and then elsewhere."""
+        if wanted in (sold, other):
+            return Outlet(wanted == other)
+        for token in (sold, other):
+            for tokens in ((token, wanted), (wanted, token)):
+                for pair in self.trusted_pairs or ():
+                    if pair.tokens == tokens:
+                        return Outlet(token == other, pair.address, wanted)
+        return None
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a slice of the special fee can be sold nowhere: then the pair refuses all swaps that have one."""
+        return None in self.outlets[0]
+
+    @property
+    def _takes_all(self) -> bool:
+        """Whether the collector leaves nothing of the special fee."""
+        return bool(self.fees_collector) and self.fees_collector_cut == self.fee_base
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether it is known where all of the special fee goes."""
+        if self.fees_collector is None:
+            return False
+        if self._takes_all:
+            return True
+        to = self.fee_destinations
+        return to is not None and (self.trusted_pairs is not None or all(token in self.tokens for _, token in to))
 
     def withheld(self, i: int, j: int, amount_in: int) -> tuple[str, int]:
         return self.tokens[i], amount_in * self.total_fee // self.fee_base
@@ -161,25 +258,16 @@ class XExchangePool(ConstantProductPool, frozen=True, kw_only=True, dict=True):
         """What a swap does with the special fee, as the contract's `send_fee` does it; None where that is not known."""
         if not self.fee_enabled or self.special_fee == 0:
             return FeeUse()
-        if self.fees_collector is None:
+        if not self._is_known:
             return None
+        elsewhere = [bool(outlet.address) for outlet in self.outlets[0] if outlet is not None]
         collector = bool(self.fees_collector) and self.fees_collector_cut > 0
-        if collector and self.fees_collector_cut == self.fee_base:
-            return FeeUse(collector)
-        if self.fee_destinations is None:
-            return None
-        outside = [to.token for to in self.fee_destinations if to.token not in self.tokens]
-        if outside and self.trusted_pairs is None:
-            return None
-        markets = {frozenset(pair.tokens) for pair in self.trusted_pairs or ()}
-        # A slice that can be sold nowhere goes back into the reserves.
-        sold = sum(any(frozenset((token, own)) in markets for own in self.tokens) for token in outside)
-        return FeeUse(collector, len(self.fee_destinations) - len(outside), sold)
+        return FeeUse(collector, elsewhere.count(False), elsewhere.count(True))
 
     def collector_fee(self, amount_in: int) -> int:
-        """The part of the special fee of a swap that is sent to the fees collector."""
+        """The part of the special fee of a swap that is sent to the fees collector, if there is one."""
         special = amount_in * self.special_fee // self.fee_base if self.fee_enabled else 0
-        return special * self.fees_collector_cut // self.fee_base
+        return 0 if self.fees_collector == b"" else special * self.fees_collector_cut // self.fee_base
 
     def mint(self, amounts: tuple[int, ...]) -> Mint:
         self._require_liquidity_open()

@@ -9,8 +9,8 @@ from millrace.chain.token import NATIVE_IN_TRANSFERS
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import Action, Instruction
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
-from millrace.dex.pool import Pool, PoolError
-from millrace.dex.run import Asset, Balancing, Run, Step, VaultError
+from millrace.dex.pool import Pool, PoolError, Slice
+from millrace.dex.run import Asset, Balancing, Run, Step, VaultError, sell_slices
 from millrace.dex.zap import FeeModel, search
 
 MIN_OUTPUT: Final = 1
@@ -67,12 +67,24 @@ def _record(
     inputs: Sequence[Asset],
     outputs: Sequence[Asset],
     fees: Sequence[Asset] = (),
+    slices: Sequence[Slice] = (),
 ) -> Step:
-    """Keep the pool as it is after the step, and describe the step."""
+    """Keep the pool as it is after the step, and those that slices of its fee were sold in; describe the step."""
     run.pools[pool.id] = pool
+    forwarded = sell_slices(slices, run.market.at, run.pools)
     pair_id = pool.pair_id if isinstance(pool, OneDexPool) else None
     action = ACTIONS[instruction.action]
-    return Step(action, DEX[action], pool.id, pool.address, pair_id, tuple(inputs), tuple(outputs), tuple(fees))
+    return Step(
+        action=action,
+        dex=DEX[action],
+        pool_id=pool.id,
+        address=pool.address,
+        pair_id=pair_id,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        fees=tuple(fees),
+        forwarded=forwarded,
+    )
 
 
 def _swap(run: Run, instruction: Instruction, asset: Asset, pool: Pool, token_out: str) -> Step:
@@ -81,7 +93,8 @@ def _swap(run: Run, instruction: Instruction, asset: Asset, pool: Pool, token_ou
     if swap.amount_out < minimum:
         raise VaultError("Max slippage exceeded")
     paid = Asset(token_out, swap.amount_out)
-    return _record(run, instruction, swap.pool, (asset,), (paid,), (Asset(swap.fee_token, swap.fee_amount),))
+    fees = (Asset(swap.fee_token, swap.fee_amount),)
+    return _record(run, instruction, swap.pool, (asset,), (paid,), fees, swap.slices)
 
 
 def _xexchange_swap(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
@@ -161,7 +174,7 @@ def _zap(run: Run, instruction: Instruction, assets: list[Asset], pool: Pool) ->
             run.deposit(asset)
         else:
             run.keep(asset)
-    step = _record(run, instruction, done.pool, assets, (minted,), done.fees)
+    step = _record(run, instruction, done.pool, assets, (minted,), done.fees, done.slices)
     left = tuple([Asset(*given) for given in zip(pool.tokens, done.left, strict=True) if given[1]])
     return msgspec.structs.replace(step, balancing=Balancing(done.loops, done.sold, left))
 
@@ -169,7 +182,8 @@ def _zap(run: Run, instruction: Instruction, assets: list[Asset], pool: Pool) ->
 class Zap(NamedTuple):
     """A balanced deposit: LP units, what is left of the two amounts, fees, and the pool afterwards.
 
-    `sold` is what the balancing swap sold, if there was one, and `loops` what finding it took.
+    `sold` is what the balancing swap sold, if there was one, `slices` those of its fee, and `loops` what finding it
+    took.
     """
 
     lp: int
@@ -178,6 +192,7 @@ class Zap(NamedTuple):
     pool: Pool
     sold: Asset | None = None
     loops: int = 0
+    slices: tuple[Slice, ...] = ()
 
 
 def zap(pool: Pool, amounts: tuple[int, int]) -> Zap:
@@ -187,6 +202,7 @@ def zap(pool: Pool, amounts: tuple[int, int]) -> Zap:
     """
     have = list(amounts)
     fees: tuple[Asset, ...] = ()
+    slices: tuple[Slice, ...] = ()
     sale: Asset | None = None
     sold, amount, loops = search(*amounts, (pool.reserves[0], pool.reserves[1]), _fee_model(pool))
     if amount:
@@ -194,10 +210,10 @@ def zap(pool: Pool, amounts: tuple[int, int]) -> Zap:
         swap = pool.swap(sold, 1 - sold, amount)
         have[sold] -= amount
         have[1 - sold] += swap.amount_out
-        pool, fees = swap.pool, (Asset(swap.fee_token, swap.fee_amount),)
+        pool, fees, slices = swap.pool, (Asset(swap.fee_token, swap.fee_amount),), swap.slices
     mint = pool.mint((have[0], have[1]))
     left = (have[0] - mint.used[0], have[1] - mint.used[1])
-    return Zap(mint.lp, left, fees, mint.pool, sale, loops)
+    return Zap(mint.lp, left, fees, mint.pool, sale, loops, slices)
 
 
 def _fee_model(pool: Pool) -> FeeModel:

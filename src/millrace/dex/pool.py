@@ -58,6 +58,18 @@ class PoolState(StrEnum):
     INACTIVE = "inactive"
 
 
+class Slice(NamedTuple):
+    """What leaves a pool with a swap, besides the output: `amount` of `token`, an identifier.
+
+    It is burned, or with an `address` sold for `wanted` in the pool there, without fee, and that is burned.
+    """
+
+    token: str
+    amount: int
+    address: bytes = b""
+    wanted: str = ""
+
+
 class Swap(NamedTuple):
     """Outcome of a swap. `fee_amount` counts everything withheld, in `fee_token` (an identifier)."""
 
@@ -65,6 +77,7 @@ class Swap(NamedTuple):
     fee_token: str
     fee_amount: int
     pool: "Pool"
+    slices: tuple[Slice, ...] = ()
 
 
 class Mint(NamedTuple):

@@ -1,6 +1,6 @@
 """One run of the aggregator contract: what the vault holds and the pools as changed so far."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -9,8 +9,9 @@ from millrace.chain.call import TokenPayment
 from millrace.chain.token import NATIVE, NATIVE_IN_TRANSFERS
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import Action, Input, Program
+from millrace.dex.constant_product import XExchangePool
 from millrace.dex.market import Market
-from millrace.dex.pool import Pool
+from millrace.dex.pool import Pool, Slice, Unsupported
 
 
 class VaultError(Exception):
@@ -32,11 +33,41 @@ class Balancing(NamedTuple):
     left: tuple[Asset, ...]
 
 
+class Forwarded(NamedTuple):
+    """A slice of a special fee that left a step's pool: burned, or sold in pool `sold_in` for what is burned there."""
+
+    slice: Asset
+    sold_in: str = ""
+    bought: Asset | None = None
+
+
+def sell_slices(
+    slices: Sequence[Slice], at: Callable[[bytes], Pool | None], moved: dict[str, Pool]
+) -> tuple[Forwarded, ...]:
+    """Burn the slices of a swap's special fee, or sell them in the pairs that they are sold in. Raises `PoolError`.
+
+    `at` finds a pool by its address and `moved`, which is brought up to date, holds those that have changed, by id. A
+    pair that is not found is taken to buy what it is sold.
+    """
+    done = []
+    for token, amount, address, wanted in slices:
+        pool = at(address) if address else None
+        if pool is None:
+            done.append(Forwarded(Asset(token, amount)))
+            continue
+        pool = moved.get(pool.id, pool)
+        if not isinstance(pool, XExchangePool):
+            raise Unsupported(f"{pool.id} buys no slices of special fees")
+        bought, moved[pool.id] = pool.sell_slice(pool.index(token), pool.index(wanted), amount)
+        done.append(Forwarded(Asset(token, amount), pool.id, Asset(wanted, bought)))
+    return tuple(done)
+
+
 class Step(msgspec.Struct, frozen=True):
     """One executed instruction: what went in and came out, and what the pool withheld as fees.
 
     `dex` is `xExchange`, `AshSwap`, `OneDex`, `JEX` or `wrapper`; `pool_id` is empty for the wrapper.
-    `balancing` is of deposits that the contract balances itself.
+    `balancing` is of deposits that the contract balances itself; `forwarded` are the slices of an xExchange swap's fee.
     """
 
     action: Action
@@ -48,6 +79,7 @@ class Step(msgspec.Struct, frozen=True):
     outputs: tuple[Asset, ...]
     fees: tuple[Asset, ...] = ()
     balancing: Balancing | None = None
+    forwarded: tuple[Forwarded, ...] = ()
 
 
 class Run:

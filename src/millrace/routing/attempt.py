@@ -13,6 +13,7 @@ from millrace.routing.flowwalk import FlowWalker
 from millrace.routing.kernelsearch import Flow
 from millrace.routing.limits import Limits
 from millrace.routing.lpedges import LpTrade
+from millrace.routing.outlets import NONE, Outlets
 from millrace.routing.plan import Execution, PlanError, cost_of
 from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import Trade
@@ -45,8 +46,17 @@ class Done(Protocol):
 class Plans:
     """Makes plans of what was found in one market. `scale` is that of `SpotGraph.scale`. One thread at a time."""
 
-    def __init__(self, scale: Callable[[str], float], walker: FlowWalker, table: Table, *, has_liquidity: bool) -> None:
+    def __init__(
+        self,
+        scale: Callable[[str], float],
+        walker: FlowWalker,
+        table: Table,
+        outlets: Outlets = NONE,
+        *,
+        has_liquidity: bool,
+    ) -> None:
         self._scale = scale
+        self._outlets = outlets
         self._walker = walker
         self._table = table
         self._has_liquidity = has_liquidity
@@ -65,7 +75,8 @@ class Plans:
                 return None
             if self._has_liquidity and any(isinstance(trade, LpTrade) for trade in trades):
                 return self._walk(ask, trades, flow.inputs.tolist(), whole)
-            return execute(trades, flow.inputs.tolist(), ask.token_in, ask.token_out, ask.amount_in, whole)
+            inputs = flow.inputs.tolist()
+            return execute(trades, inputs, ask.token_in, ask.token_out, ask.amount_in, whole, self._outlets)
         except PlanError:
             return None
 
@@ -75,7 +86,7 @@ class Plans:
         if whole is not None:
             used = sum(flow for trade, flow in zip(trades, flows, strict=True) if trade.token_in == ask.token_in)
             amount = min(int(amount * (used / whole)), amount)
-        vault = Walker(ask.token_in, ask.amount_in)
+        vault = Walker(ask.token_in, ask.amount_in, self._outlets)
         return sell_flow(vault, trades, flows, {ask.token_in: amount}, ask.token_out, self._scale).done(ask.token_out)
 
     def of_paths(
@@ -141,11 +152,12 @@ class Plans:
         try:
             if not (self._has_liquidity and any(isinstance(trade, LpTrade) for path in paths for trade in path)):
                 within = (ask.limits.paths, ask.limits.hops) if merge else (0, 0)
-                return execute_paths(paths, flows, ask.token_in, ask.token_out, ask.amount_in, *within)
+                ends = ask.token_in, ask.token_out, ask.amount_in
+                return execute_paths(paths, flows, *ends, self._outlets, *within)
             amount = ask.amount_in
             if ask.search.cycle:
                 amount = min(int(amount * sum(flows)), amount)
-            vault = Walker(ask.token_in, ask.amount_in)
+            vault = Walker(ask.token_in, ask.amount_in, self._outlets)
             parts = list(zip(paths, flows, strict=True))
             return sell_paths(vault, parts, ask.token_in, amount).done(ask.token_out)
         except PlanError:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import MILLION
 from millrace.dex.pool import Pool, PoolError
+from millrace.routing.outlets import NONE, Outlets
 from millrace.routing.plan import Execution, Fill, Leg, PlanError, Rows
 from millrace.routing.venue import Trade, least_output
 
@@ -28,7 +29,10 @@ _ALL, _PREVIOUS, _PPM = contract.ALL, contract.PREVIOUS, contract.PPM  # looked 
 
 
 class Walked(NamedTuple):
-    """An executed plan in columns: cheap to make while candidates are compared."""
+    """An executed plan in columns: cheap to make while candidates are compared.
+
+    Of several tokens sold together `amount_in` is the sum of their units.
+    """
 
     amount_in: int
     amount_out: int
@@ -81,22 +85,62 @@ def execute(
     token_out: str,
     amount_in: int,
     whole: float | None = None,
+    outlets: Outlets = NONE,
 ) -> Walked:
     """Execute a flow; trades too thin for integers are dropped. Raises `PlanError` when nothing is left.
 
     `flows` are the trades' inputs in any unit per token; `whole` is the flow that stands for all of
-    `amount_in`, for cycles, which may keep a part of it.
+    `amount_in`, for cycles, which may keep a part of it. `outlets` are those of the market.
     """
     kept, parts = list(trades), list(flows)
     while kept:
         modes, values = _modes(kept, parts, token_in, amount_in, whole)
         try:
-            return _run(kept, modes, values, token_in, token_out, amount_in)
+            return _run(kept, modes, values, {token_in: amount_in}, token_out, outlets)
         except Refused as refused:
-            for k in reversed(refused.few(len(kept))):
-                del kept[k], parts[k]
-            drop_dead_ends(kept, token_out, parts)
+            _leave_out(refused, kept, parts, token_out)
     raise PlanError("no pool on the route can execute this amount")
+
+
+def execute_all(
+    trades: Sequence[Trade],
+    flows: Sequence[float],
+    amounts: Mapping[str, int],
+    token_out: str,
+    outlets: Outlets = NONE,
+) -> Walked:
+    """Execute a flow that sells all of several tokens; trades too thin for integers are dropped.
+
+    Raises `PlanError` when nothing is left, or one of the tokens is not sold.
+    """
+    kept, parts = list(trades), list(flows)
+    while kept:
+        if not set(amounts) <= {trade.token_in for trade in kept}:
+            break
+        modes, values = _modes(kept, parts, "", 0, None)
+        try:
+            return _run(kept, modes, values, amounts, token_out, outlets)
+        except Refused as refused:
+            _leave_out(refused, kept, parts, token_out)
+    raise PlanError("no pool on the route can execute these amounts")
+
+
+def replayed(
+    legs: Sequence[Leg], amounts: Mapping[str, int], token_out: str, outlets: Outlets, moved: Mapping[str, Pool]
+) -> int:
+    """What swaps pay for amounts, 0 where one is refused. `moved` are pools not as the trades know them, by id."""
+    trades, modes, values = zip(*legs, strict=True) if legs else ((), (), ())
+    try:
+        return _run(trades, modes, values, amounts, token_out, outlets, moved).amount_out
+    except (Refused, PlanError):
+        return 0
+
+
+def _leave_out(refused: Refused, trades: list[Trade], flows: list[float], sink: str) -> None:
+    """Take out trades that cannot be executed, and those that then lead nowhere."""
+    for k in reversed(refused.few(len(trades))):
+        del trades[k], flows[k]
+    drop_dead_ends(trades, sink, flows)
 
 
 def _modes(
@@ -133,14 +177,15 @@ def _run(
     trades: Sequence[Trade],
     modes: Sequence[int],
     values: Sequence[int],
-    token_in: str,
+    amounts: Mapping[str, int],
     token_out: str,
-    amount_in: int,
+    outlets: Outlets,
+    moved: Mapping[str, Pool] = {},
 ) -> Walked:
-    """Walk the trades. Raises `Refused` for those whose input or output is nothing."""
-    balances = {token_in: amount_in}
-    uses = repeated([trade.pool.id for trade in trades])
-    touched: dict[str, Pool] = {}
+    """Walk the trades, which sell these amounts. Raises `Refused` for those whose input or output is nothing."""
+    balances = dict(amounts)
+    uses = outlets.used([trade.pool.id for trade in trades], moved)
+    touched = dict(moved)
     sold: list[int] = []
     bought: list[int] = []
     paid = 0
@@ -159,7 +204,7 @@ def _run(
         if not 0 < amount <= have:
             paid = 0
         elif uses and trade.pool.id in uses:
-            paid = _swap(touched, uses, trade, amount)
+            paid = _swap(touched, uses, trade, amount, outlets)
         else:
             paid = trade.pays(amount)
         sold.append(amount)
@@ -174,11 +219,11 @@ def _run(
     amount_out = balances.get(token_out, 0)
     if amount_out <= 0:
         raise PlanError("the route pays nothing")
-    return Walked(amount_in, amount_out, trades, modes, values, sold, bought)
+    return Walked(sum(amounts.values()), amount_out, trades, modes, values, sold, bought)
 
 
-def _swap(touched: dict[str, Pool], uses: dict[str, int], trade: Trade, amount: int) -> int:
-    """Output of a pool that the plan uses more than once; 0 where it refuses. `uses` are those still to come."""
+def _swap(touched: dict[str, Pool], uses: dict[str, int], trade: Trade, amount: int, outlets: Outlets) -> int:
+    """Output of a pool that the plan meets more than once; 0 where it refuses. `uses` are those still to come."""
     name = trade.pool.id
     pool = touched.get(name)
     uses[name] -= 1
@@ -186,18 +231,13 @@ def _swap(touched: dict[str, Pool], uses: dict[str, int], trade: Trade, amount: 
         if uses[name]:
             swap = (pool or trade.pool).swap(trade.i, trade.j, amount)
             paid, touched[name] = swap.amount_out, swap.pool
+            if swap.slices and not outlets.sell(swap.slices, touched):
+                return 0
         else:  # how the last trade leaves it is nobody's business
             paid = (pool or trade.pool).amount_out(trade.i, trade.j, amount)
     except PoolError:
         return 0
     return paid if paid >= least_output(trade.pool) else 0
-
-
-def repeated(names: Sequence[str]) -> dict[str, int]:
-    """How often those names occur that occur more than once."""
-    if len(set(names)) == len(names):
-        return {}
-    return {name: count for name, count in Counter(names).items() if count > 1}
 
 
 def execute_paths(
@@ -206,6 +246,7 @@ def execute_paths(
     token_in: str,
     token_out: str,
     amount_in: int,
+    outlets: Outlets = NONE,
     most: int = 0,
     hops: int = 0,
 ) -> Walked:
@@ -227,7 +268,7 @@ def execute_paths(
         together = _merged(chosen, amounts, most, hops, keep_rest=keep_rest) if hops else None
         if together is not None:
             with contextlib.suppress(Refused):
-                return _run(*together, token_in, token_out, amount_in)
+                return _run(*together, {token_in: amount_in}, token_out, outlets)
         trades = [trade for path in chosen for trade in path]
         starts = [0, *accumulate(map(len, chosen))][:-1]
         modes, values = [contract.PREVIOUS] * len(trades), [0] * len(trades)
@@ -236,7 +277,7 @@ def execute_paths(
         if not keep_rest:
             modes[starts[-1]], values[starts[-1]] = contract.ALL, 0
         try:
-            return _run(trades, modes, values, token_in, token_out, amount_in)
+            return _run(trades, modes, values, {token_in: amount_in}, token_out, outlets)
         except Refused as refused:
             del kept[sum(start <= refused.args[0][0] for start in starts) - 1]
     raise PlanError("no path can execute this amount")

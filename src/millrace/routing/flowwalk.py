@@ -1,7 +1,7 @@
 """The walk of a flow of constant-product trades in compiled code: the same integers as `execution.py`, sooner.
 
 Plans of hundreds of pools take Python longer to walk than the search takes to find them. What is rare is left to
-Python: curved pools, pools used twice, and amounts of more than `BITS` bits.
+Python: curved pools, pools met twice, slices of fees that may sell for nothing, and amounts of more than `BITS` bits.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from millrace.routing.tables import (
     FEE_ON_INPUT,
     IN,
     KIND,
+    LEAST,
+    NO_POOL,
     OUT,
     PYTHON,
     SECOND,
@@ -47,7 +49,8 @@ class Walk(NamedTuple):
     """What the kernel reads and writes. Amounts are two words, the upper one first.
 
     By edge of the net: `terms`, the exact formula, and `pool`, the number of the pool. By token: what is `held`, the
-    flow `left` to sell and the `depth` in pools. By pool: whether it has been `used`. By trade in execution order:
+    flow `left` to sell and the `depth` in pools. By pool: its `outlet`, and whether it has been `used`. By trade in
+    execution order:
     `edge`, `flow`, its `number` in the flow that was asked for, `mode`, `ppm`, and in two rows `sold` and `bought`.
     `amount` is what goes in, then what comes out; `kept` is the number of trades.
     """
@@ -56,6 +59,7 @@ class Walk(NamedTuple):
     dst: Ints
     terms: WordTable
     pool: Ints
+    outlet: Ints
     held: WordTable
     left: Floats
     depth: Ints
@@ -100,6 +104,8 @@ def _forget(x: Walk, count: int) -> None:
     for k in range(count):
         e = x.edge[k]
         x.used[x.pool[e]] = False
+        if x.outlet[x.pool[e]] != NO_POOL:
+            x.used[x.outlet[x.pool[e]]] = False
         for t in (x.src[e], x.dst[e]):
             x.held[t, 0] = 0
             x.held[t, 1] = 0
@@ -154,6 +160,14 @@ def _trade(x: Walk, k: int) -> int:
     if x.terms[e, KIND] == PYTHON or x.used[x.pool[e]]:
         return OTHER
     x.used[x.pool[e]] = True
+    outlet = x.outlet[x.pool[e]]
+    if outlet != NO_POOL:
+        if x.used[outlet]:
+            return OTHER
+        x.used[outlet] = True
+    least = x.terms[e, LEAST]
+    if least > 0 and (less(amount, (np.uint64(0), least)) or less((x.terms[e, IN], x.terms[e, IN + 1]), amount)):
+        return OTHER
     if amount[0] | amount[1] == 0 or less(have, amount):
         return REFUSED
     paid = _pays(x, e, amount)
@@ -242,9 +256,9 @@ class FlowWalker:
         net, tokens, most = tables.net, tables.net.core.size, MAX_EDGES
         self._modes, self._words = np.zeros((2, most), np.int32), np.zeros((4, most), np.uint64)
         self._walk = Walk(
-            net.src, net.dst, tables.terms, tables.pool,
+            net.src, net.dst, tables.terms, tables.pool, tables.outlet,
             np.zeros((tokens, 2), np.uint64), np.zeros(tokens), np.zeros(tokens, np.int32),
-            np.zeros(tables.pool.size, np.bool_), np.zeros(most, np.int32), np.zeros(most), np.zeros(most, np.int32),
+            np.zeros(tables.outlet.size, np.bool_), np.zeros(most, np.int32), np.zeros(most), np.zeros(most, np.int32),
             self._modes[0], self._modes[1], self._words[:2], self._words[2:],
             np.zeros(2, np.uint64), np.zeros(1, np.int32),
         )  # fmt: skip

@@ -24,6 +24,8 @@ from millrace.routing.venue import tradable
 from millrace.routing.walk import Walker
 
 SEARCH_STEPS = 6
+REFINEMENTS = 3
+"""Times a division is moved to one that leaves the deposit nothing to sell, as long as that pays more."""
 _GOLDEN = 0.6180339887498949
 
 
@@ -100,8 +102,11 @@ class Desk(NamedTuple):
         vault, amounts, limits = self._begin(token_in, amount, before)
         rough = self._replace(rough=True)
 
+        def deposit(shares: Sequence[float]) -> Walker | None:
+            return _tried(lambda: rough._deposit(vault, amounts, pool, shares, limits))
+
         def minted(shares: Sequence[float]) -> int:
-            done = _tried(lambda: rough._deposit(vault, amounts, pool, shares, limits))
+            done = deposit(shares)
             return 0 if done is None else done.balances[pool.lp_token]
 
         worth = [reserve * self.router.scale(token) for token, reserve in zip(pool.tokens, pool.reserves, strict=True)]
@@ -116,11 +121,21 @@ class Desk(NamedTuple):
         if len(pool.tokens) == 2:
             parts = _golden_section(lambda part: minted((part, 1.0 - part)))
             tried |= {(part, 1.0 - part): units for part, units in parts.items()}
-        return max(tried, key=lambda shares: tried[shares])
+        best = max(tried, key=lambda shares: tried[shares])
+        if pool.kind != "constant_product":
+            return best
+        done = deposit(best)
+        for _ in range(REFINEMENTS):
+            moved = best if done is None else _without_balancing(best, *done.balancing)
+            again = deposit(moved)
+            if done is None or again is None or again.balances[pool.lp_token] <= done.balances[pool.lp_token]:
+                break
+            best, done = moved, again
+        return best
 
     def _begin(self, token_in: str, amount: int, before: Pool | None) -> tuple[Walker, dict[str, int], Limits]:
         """The vault after a withdrawal, if there is one, what it has to sell, and the limits left."""
-        vault, table = Walker(token_in, amount), self.router.table
+        vault, table = Walker(token_in, amount, self.router.outlets), self.router.table
         if before is not None:
             vault.withdraw(before)
         limits = self.limits if before is None else self.limits.less(table.planned(table.withdrawal(before)))
@@ -261,6 +276,12 @@ def _tried(make: Callable[[], Walker]) -> Walker | None:
         return None
 
 
+def _without_balancing(shares: Sequence[float], sold: int, part: float) -> tuple[float, float]:
+    """The division of one that makes a deposit sell a part of a token: that is turned into the other one beforehand."""
+    share = shares[sold] * (1.0 - part)
+    return (share, 1.0 - share) if sold == 0 else (1.0 - share, share)
+
+
 def _golden_section(worth: Callable[[float], int]) -> dict[float, int]:
     """What parts are worth, around the best one: golden section, then the peak of a parabola."""
     tried: dict[float, int] = {}
@@ -306,7 +327,7 @@ def sell_everything(router: Router, pool: Pool | None, token: str, amount: int, 
     Every amount is relative to what the vault then holds, so the legs can follow others in one call.
     """
     desk = Desk(router, limits, limits, "greedy")
-    vault = Walker(token, amount)
+    vault = Walker(token, amount, router.outlets)
     if pool is None:
         return desk.sell(vault, {token: amount}, sink, limits)
     vault.withdraw(pool)

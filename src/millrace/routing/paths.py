@@ -37,10 +37,14 @@ class PathShare(NamedTuple):
 
 
 class _Parcel(NamedTuple):
-    """Units of one token that came a way together: the hops so far, and how many units they have become."""
+    """Units of one token that came a way together: the hops so far, and how many units they have become.
+
+    `source` is the number of the input that they were.
+    """
 
     hops: tuple[Hop, ...]
     amount: int
+    source: int = 0
 
 
 def split_paths(
@@ -56,9 +60,7 @@ def split_paths(
         gained = sum(fill.amount_out for fill in fills if fill.trade.token_out == source != sink)
         whole = sum(fill.amount_in for fill in fills if fill.trade.token_in == source) - gained
     held = {source: [_Parcel((), whole)]}
-    for number, fill in enumerate(fills):
-        sold = _take(held.get(fill.trade.token_in, []), fill.amount_in)
-        held.setdefault(fill.trade.token_out, []).extend(_trade(sold, fill, number))
+    _follow(held, fills)
     routes = _merged([parcel.hops for parcel in held.get(sink, []) if parcel.hops])
     if not routes:
         return []
@@ -70,6 +72,28 @@ def split_paths(
         spare_out = paid - sum(hops[-1].amount_out for hops in routes)
         routes[0][-1] = routes[0][-1]._replace(amount_out=routes[0][-1].amount_out + spare_out)
     return _with_shares(routes, whole)
+
+
+def split_sources(fills: Sequence[Fill], inputs: Sequence[tuple[str, int]]) -> list[list[Fill]]:
+    """The parts of fills (in execution order) that each of several inputs, tokens and amounts, has in them."""
+    held: dict[str, list[_Parcel]] = {}
+    for number, (token, amount) in enumerate(inputs):
+        held.setdefault(token, []).append(_Parcel((), amount, number))
+    _follow(held, fills)
+    parts: list[dict[int, Fill]] = [{} for _ in inputs]
+    for parcel in [parcel for parcels in held.values() for parcel in parcels]:
+        mine = parts[parcel.source]
+        for hop in parcel.hops:
+            _, sold, bought = mine.get(hop.number, hop.fill._replace(amount_in=0, amount_out=0))
+            mine[hop.number] = hop.fill._replace(amount_in=sold + hop.amount_in, amount_out=bought + hop.amount_out)
+    return [[fill for _, fill in sorted(part.items())] for part in parts]
+
+
+def _follow(held: dict[str, list[_Parcel]], fills: Sequence[Fill]) -> None:
+    """Move the parcels of the tokens `held` through the fills."""
+    for number, fill in enumerate(fills):
+        sold = _take(held.get(fill.trade.token_in, []), fill.amount_in)
+        held.setdefault(fill.trade.token_out, []).extend(_trade(sold, fill, number))
 
 
 def _merged(chains: Sequence[Sequence[Hop]]) -> list[list[Hop]]:
@@ -116,7 +140,10 @@ def _divide(parcel: _Parcel, amount: int) -> tuple[_Parcel, _Parcel]:
         ones.append(hop._replace(amount_in=part, amount_out=wanted))
         others.append(hop._replace(amount_in=hop.amount_in - part, amount_out=hop.amount_out - wanted))
         wanted = part
-    return _Parcel(tuple(ones[::-1]), amount), _Parcel(tuple(others[::-1]), parcel.amount - amount)
+    return (
+        _Parcel(tuple(ones[::-1]), amount, parcel.source),
+        _Parcel(tuple(others[::-1]), parcel.amount - amount, parcel.source),
+    )
 
 
 def _trade(sold: Sequence[_Parcel], fill: Fill, number: int) -> list[_Parcel]:
@@ -126,7 +153,7 @@ def _trade(sold: Sequence[_Parcel], fill: Fill, number: int) -> list[_Parcel]:
     for parcel in sold:
         paid = left * parcel.amount // units if units else 0
         units, left = units - parcel.amount, left - paid
-        bought.append(_Parcel((*parcel.hops, Hop(fill, number, parcel.amount, paid)), paid))
+        bought.append(_Parcel((*parcel.hops, Hop(fill, number, parcel.amount, paid)), paid, parcel.source))
     return bought
 
 

@@ -6,14 +6,16 @@ import contextlib
 import copy
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
 
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing import reverse
 from millrace.routing.costs import NOTHING, Table
+from millrace.routing.execution import execute_all, execute_paths
 from millrace.routing.liquidity import Desk, Issuers, sell_everything, ways, within
-from millrace.routing.plan import AnyLeg, Execution, PlanError, cost_of
+from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, cost_of
 from millrace.routing.router import Algorithm, Limits, NoRoute, Route, Router
 from millrace.routing.venue import CurveCache
 from millrace.routing.walk import Walker
@@ -224,7 +226,7 @@ class Planner:
 
         def walk(legs: list[AnyLeg], amount: int) -> Execution | None:
             try:
-                return Walker.replay(legs, token_in, amount).done(token_out)
+                return Walker.replay(legs, token_in, amount, self.router.outlets).done(token_out)
             except PlanError:
                 return None
 
@@ -243,7 +245,23 @@ class Planner:
             raise PlanError("the pool takes no trade of this kind")
         return spot
 
-    def sale(self, token: str, amount: int, token_out: str, limits: Limits) -> list[AnyLeg]:
-        """Legs that sell a whole balance and can follow others in one call. Raises `PlanError`."""
-        issuer = None if self.router.connected(token, token_out) else self._issuers.redeems(token)
-        return sell_everything(self.router, issuer, token, amount, token_out, limits).legs
+    def sale(self, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
+        """A plan that sells a whole balance, with legs that can follow others in one call. Raises `PlanError`."""
+        router = self.router
+        if not router.connected(token, token_out):
+            issuer = self._issuers.redeems(token)
+            return sell_everything(router, issuer, token, amount, token_out, limits).done(token_out)
+        if limits.hops < 1 or limits.pools < 1:
+            raise PlanError("the route needs more pools than allowed")
+        with contextlib.suppress(PlanError):
+            paths, parts = zip(*router.find_paths(token, token_out, amount, limits), strict=True)
+            return execute_paths(paths, parts, token, token_out, amount, router.outlets).execution()
+        path = router.exact_path(token, token_out, amount, limits)
+        if path is None:
+            raise PlanError("no path can execute this amount")
+        return execute_paths([path], [1.0], token, token_out, amount, router.outlets).execution()
+
+    def joint_sale(self, amounts: Mapping[str, int], token_out: str, limits: Limits) -> list[Leg]:
+        """Legs that sell whole balances of several tokens in one flow over the pools. Raises `PlanError`."""
+        trades, flows = self.router.find_flow(amounts, token_out, limits)
+        return cast(list[Leg], [*execute_all(trades, flows, amounts, token_out, self.router.outlets).execution().legs])

@@ -30,6 +30,7 @@ from millrace.routing.limits import costs_of, path_hops
 from millrace.routing.lpedges import lp_edges
 from millrace.routing.mispricing import Algorithm as Algorithm
 from millrace.routing.mispricing import Mispricing
+from millrace.routing.outlets import find_outlets
 from millrace.routing.plan import Execution, PlanError, cost_of
 from millrace.routing.shares import WHOLE, Room
 from millrace.routing.spot import SpotGraph, scale_of
@@ -107,6 +108,9 @@ class Router(SpotGraph):
         self._clearly = CLEARLY_TABULATED if edges.curves else CLEARLY
         self._slightly = CLEARLY_TABULATED / 2.0 if edges.curves else SLIGHTLY
         self._prices: CyclePrices | None = None
+        pause()
+        self.outlets = find_outlets(chosen, market)
+        """What swaps do to other pools."""
         self.mispriced = False
         """Whether cycles of the graph gain."""
         self.whole = self
@@ -125,7 +129,7 @@ class Router(SpotGraph):
         pause()
         self._favours = None if self.has_liquidity else Favours(self._graph, self._trades, pause)
         pause()
-        self._tables = make_tables(self._graph, self._trades, pause)
+        self._tables = make_tables(self._graph, self._trades, self.outlets, pause)
         pause()
         self._scratch()
 
@@ -138,6 +142,7 @@ class Router(SpotGraph):
             partial(scale_of, self._graph, self.index),
             FlowWalker(self._tables),
             self.table,
+            self.outlets,
             has_liquidity=self.has_liquidity,
         )
         self._mispricing = self._make_mispricing() if self.mispriced else None

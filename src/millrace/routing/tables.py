@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,27 +12,34 @@ from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.pool import Pool
 from millrace.dex.steps import in_steps
 from millrace.routing.net import Graph, Ints, Net, WordTable
+from millrace.routing.outlets import NONE, Outlets, enough
 from millrace.routing.venue import Trade
 
 BITS = 107  # of reserves and amounts; a fee's base is at most 2^20: no sum or weighted amount exceeds 127 bits
 MOST_BASE = 1 << 20
 PYTHON, WEIGHTED, FEE_ON_INPUT, FEE_ON_OUTPUT = range(4)  # kinds of trades
-KIND, FEE, SECOND, BASE, IN, OUT = 0, 1, 2, 3, 4, 6  # columns of `terms`; reserves take two, the upper word first
+KIND, FEE, SECOND, BASE, LEAST, IN, OUT = 0, 1, 2, 3, 4, 5, 7  # columns of `terms`; reserves take two, high word first
+NO_POOL = -1
 
 
 class Tables(NamedTuple):
     """What is known of the edges of a graph: the net, the exact terms of each, and the number of each edge's pool.
 
-    A row of terms is (kind, fee, second fee, base, reserve in, reserve out); the formulas are those of
+    A row of terms is (kind, fee, second fee, base, least, reserve in, reserve out); the formulas are those of
     `venue.exact_output`. All is 0 where Python has to walk: curved pools, units of liquidity, and numbers too large.
+    Where `least` is not 0 it also has to for amounts below it, and above the reserve, see `outlets.enough`. `outlet` is
+    by pool: the number of the pool that a trade in it moves, too, or `NO_POOL`.
     """
 
     net: Net
     terms: WordTable
     pool: Ints
+    outlet: Ints
 
 
-def make_tables(graph: Graph, trades: Sequence[Trade], pause: Callable[[], None] = lambda: None) -> Tables:
+def make_tables(
+    graph: Graph, trades: Sequence[Trade], outlets: Outlets = NONE, pause: Callable[[], None] = lambda: None
+) -> Tables:
     """The tables of a graph of these trades. `pause` is called at every step."""
     ordered = [trades[k] for k in graph.original.tolist()]
     pools = list({trade.pool.id: trade.pool for trade in ordered}.values())
@@ -41,24 +48,33 @@ def make_tables(graph: Graph, trades: Sequence[Trade], pause: Callable[[], None]
     number = np.array([numbers[trade.pool.id] for trade in ordered], np.int32)
     sold = np.array([trade.i for trade in ordered], np.int32)
     facts = (
-        np.frombuffer(b"".join([_facts(pool) for pool in in_steps(pools, pause)]), ">u8")
-        .reshape(-1, 12)
+        np.frombuffer(b"".join([_facts(pool, outlets) for pool in in_steps(pools, pause)]), ">u8")
+        .reshape(-1, 14)
         .astype(np.uint64)
     )
     # Of each pool two rows, for its first and for its second token when it is sold.
-    fees, held = facts[:, :8].reshape(-1, 4), facts[:, 8:].reshape(-1, 2)
+    fees, held = facts[:, :10].reshape(-1, 5), facts[:, 10:].reshape(-1, 2)
     side = 2 * number + np.clip(sold, 0, 1)
     terms = np.concatenate((fees[side], held[side], held[side ^ 1]), axis=1)
     terms[(sold < 0) | (terms[:, KIND] == PYTHON)] = 0
-    return Tables(graph.net, terms, number)
+    return Tables(graph.net, terms, number, _outlet_numbers(pools, numbers, outlets))
 
 
-_FEES = struct.Struct(">8Q")
-_NOT_HERE = bytes(12 * 8)  # PYTHON, and nothing else
+def _outlet_numbers(pools: Sequence[Pool], numbers: Mapping[str, int], outlets: Outlets) -> Ints:
+    """The number of each pool's outlet, if it is in the graph: nobody looks at another one."""
+    found = np.full(len(pools), NO_POOL, np.int32)
+    for name, buyers in outlets.of.items():
+        if name in numbers:
+            found[numbers[name]] = numbers.get(buyers[0].id, NO_POOL)
+    return found
 
 
-def _facts(pool: Pool) -> bytes:
-    """(kind, fee, second fee, base) for each token that can be sold, then both reserves, two words each."""
+_FEES = struct.Struct(">10Q")
+_NOT_HERE = bytes(14 * 8)  # PYTHON, and nothing else
+
+
+def _facts(pool: Pool, outlets: Outlets) -> bytes:
+    """(kind, fee, second fee, base, least) for each token that can be sold, then both reserves, two words each."""
     if isinstance(pool, XExchangePool):
         first = other = WEIGHTED
         fee, second = pool.total_fee, 0
@@ -73,4 +89,9 @@ def _facts(pool: Pool) -> bytes:
     base, (a, b) = pool.fee_base, pool.reserves
     if not (fee >= 0 and second >= 0 and fee + second <= base <= MOST_BASE) or max(a, b) >> BITS:
         return _NOT_HERE
-    return _FEES.pack(first, fee, second, base, other, fee, second, base) + (a << 128 | b).to_bytes(32, "big")
+    least, least_other = enough(pool, 0, outlets), enough(pool, 1, outlets)
+    if least is None or least_other is None or max(least, least_other) >> 64 or len(outlets.of.get(pool.id, ())) > 1:
+        return _NOT_HERE
+    return _FEES.pack(first, fee, second, base, least, other, fee, second, base, least_other) + (a << 128 | b).to_bytes(
+        32, "big"
+    )

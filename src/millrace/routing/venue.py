@@ -19,6 +19,7 @@ from millrace.dex.steps import in_steps
 from millrace.routing.costs import NOTHING, Cost, Table
 from millrace.routing.curve import NoCurve, crypto_knots, stable_knots
 from millrace.routing.net import Edges, Knots
+from millrace.routing.outlets import enough
 
 DUST_UNITS = 10_000  # smallest units of a token; with less, rounding decides what a trade pays
 FEW = 10  # … and the largest reserve of the token is this many times more
@@ -74,13 +75,23 @@ def exact_output(pool: Pool, i: int, j: int) -> Callable[[int], int]:
     ri, ro = pool.reserves[i], pool.reserves[j]
     if isinstance(pool, XExchangePool):
         kept, weighted = pool.fee_base - pool.total_fee, ri * pool.fee_base
-        return lambda a: a * kept * ro // (weighted + a * kept)
+        least = enough(pool, i)
+        if least == 0:
+            return lambda a: a * kept * ro // (weighted + a * kept)
+        ask = _asked(pool, i, j)
+        if least is None:
+            return ask
+        return lambda a: a * kept * ro // (weighted + a * kept) if least <= a <= ri else ask(a)
     if isinstance(pool, OneDexPool):
         fee, base = pool.total_fee, pool.fee_base
         return _fee_on_input(ri, ro, fee, base) if pool.main[i] else _fee_on_output(ri, ro, fee, 0, base)
     if isinstance(pool, JexPool):
         return _fee_on_output(ri, ro, pool.lp_fee, pool.platform_fee, pool.fee_base)
+    return _asked(pool, i, j)
 
+
+def _asked(pool: Pool, i: int, j: int) -> Callable[[int], int]:
+    """The output as the pool itself says it."""
     least = least_output(pool)
 
     def ask(amount: int) -> int:
@@ -118,7 +129,8 @@ def tradable(pool: Pool) -> bool:
     """Whether the pool takes swaps from anyone and holds something on every side."""
     if pool.state != PoolState.ACTIVE or min(pool.reserves) <= 0:
         return False
-    return bool(getattr(pool, "enabled", True)) and not getattr(pool, "restricted", False)
+    refusing = getattr(pool, "restricted", False) or getattr(pool, "stuck", False)
+    return bool(getattr(pool, "enabled", True)) and not refusing
 
 
 def sort_out(

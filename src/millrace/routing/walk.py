@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import MILLION
 from millrace.dex.operations import MIN_OUTPUT, MIN_OUTPUT_JEX_STABLE, zap
-from millrace.dex.pool import Pool, PoolError
+from millrace.dex.pool import Pool, PoolError, Slice
 from millrace.dex.run import VaultError
 from millrace.dex.stable import JexStablePool
+from millrace.routing.outlets import NONE, Outlets
 from millrace.routing.plan import AnyLeg, Execution, Fee, Fill, Leg, LpLeg, LpMove, PlanError, evenly
 from millrace.routing.venue import Trade, least_output
 
@@ -31,11 +32,17 @@ class WalkedPlan(Execution):
 
 
 class Walker:
-    """Balances, pools as left so far, and the legs that led here. `copy` it to try something."""
+    """Balances, pools as left so far, and the legs that led here. `copy` it to try something.
 
-    def __init__(self, token_in: str, amount: int) -> None:
+    `outlets` are those of the market.
+    """
+
+    def __init__(self, token_in: str, amount: int, outlets: Outlets = NONE) -> None:
         self.token_in = token_in
         self.amount_in = amount
+        self._outlets = outlets
+        self.balancing = (0, 0.0)
+        """What the last deposit sold to balance itself: which of its two tokens, and the part of it."""
         self.balances = {token_in: amount}
         self.legs: list[AnyLeg] = []
         self._fills: list[Fill] = []
@@ -46,7 +53,7 @@ class Walker:
 
     def copy(self) -> Walker:
         """The same vault, to go on from in another way."""
-        other = Walker(self.token_in, self.amount_in)
+        other = Walker(self.token_in, self.amount_in, self._outlets)
         other.balances = dict(self.balances)
         other.legs = list(self.legs)
         other._fills = list(self._fills)
@@ -57,9 +64,9 @@ class Walker:
         return other
 
     @classmethod
-    def replay(cls, legs: Sequence[AnyLeg], token_in: str, amount: int) -> Walker:
+    def replay(cls, legs: Sequence[AnyLeg], token_in: str, amount: int, outlets: Outlets = NONE) -> Walker:
         """The vault after the legs of a plan. Raises `PlanError`."""
-        walker = cls(token_in, amount)
+        walker = cls(token_in, amount, outlets)
         position = 0
         while position < len(legs):
             leg = legs[position]
@@ -114,7 +121,7 @@ class Walker:
             raise PlanError(str(error)) from error
         if done.amount_out < least_output(pool):
             raise PlanError("the output rounds to nothing")
-        self._pools[pool.id] = done.pool
+        self._moved(done.pool, done.slices)
         self.legs.append(Leg(trade, mode, value))
         self._fills.append(Fill(trade, amount, done.amount_out))
         self._fees.append(Fee(pool, done.fee_token, done.fee_amount))
@@ -162,14 +169,23 @@ class Walker:
             if min(amounts) <= 0:
                 raise PlanError("a deposit into a constant product pool needs both tokens")
             done = zap(pool, (amounts[0], amounts[1]))
+            if done.sold is not None:
+                sold = pool.index(done.sold.token)
+                self.balancing = sold, done.sold.amount / amounts[sold]
             self._fees.extend(Fee(pool, fee.token, fee.amount) for fee in done.fees)
-            self._pools[pool.id] = done.pool
+            self._moved(done.pool, done.slices)
             return done.lp
         mint = pool.mint(amounts)
         if mint.lp < (MIN_OUTPUT_JEX_STABLE if isinstance(pool, JexStablePool) else MIN_OUTPUT):
             raise PlanError("the deposit is too small")
         self._pools[pool.id] = mint.pool
         return mint.lp
+
+    def _moved(self, pool: Pool, slices: Sequence[Slice]) -> None:
+        """Keep the pool as a swap has left it, and those that slices of its fee are sold in. Raises `PlanError`."""
+        self._pools[pool.id] = pool
+        if slices and not self._outlets.sell(slices, self._pools):
+            raise PlanError("a slice of the pool's special fee sells for nothing")
 
     def _pool(self, pool: Pool) -> Pool:
         return self._pools.get(pool.id, pool)

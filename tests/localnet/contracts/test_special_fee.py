@@ -66,13 +66,13 @@ TRUSTED = (TrustedPair((C, B), b"t" * 32), TrustedPair((D, A), b"u" * 32))
         ({"fee_destinations": to(A), "fees_collector": b""}, 10**9, plus(NOTHING, HERE)),
         ({"fee_destinations": to(C), "trusted_pairs": TRUSTED}, 10**9, plus(CUT, SOLD)),
         ({"fee_destinations": to(C, D, A), "trusted_pairs": TRUSTED}, 10**9, plus(CUT, SOLD, SOLD, HERE)),
-        ({"fee_destinations": to(C)}, 10**9, CUT),  # sold nowhere: it goes back
+        ({"fee_destinations": to(C)}, 10**9, CUT),  # sold nowhere: the swap reverts
     ],
 )
 def test_each_part_of_the_fee_goes_where_the_pairs_settings_say(
     fields: dict[str, Any], amount: int, expected: Usage
 ) -> None:
-    """The cut is one transfer; a slice is burned here, sold and burned elsewhere, or goes back; zeros do nothing."""
+    """The cut is one transfer; a slice is burned here, or sold and burned elsewhere, or ends the swap."""
     assert sent(pair(**fields), amount) == expected
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from typing import Any
 
@@ -161,8 +162,9 @@ def test_mispricing_on_demand_leaves_arbitrage() -> None:
                 amount = first.reserves[0] // 10_000
                 if first is not second and amount:
                     a, b = first.tokens
-                    out = first.amount_out(0, 1, amount)
-                    gains += second.amount_out(second.index(b), second.index(a), out) > amount
+                    with contextlib.suppress(PoolError):  # too small for a slice of the special fee to be sold
+                        out = first.amount_out(0, 1, amount)
+                        gains += second.amount_out(second.index(b), second.index(a), out) > amount
     assert gains > 5
 
 

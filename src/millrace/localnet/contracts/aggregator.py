@@ -10,13 +10,16 @@ from typing import Final
 
 from millrace.chain.token import NATIVE, NATIVE_IN_TRANSFERS
 from millrace.dex.aggregator_contract import ENDPOINT, Action, decode_arguments
+from millrace.dex.constant_product import XExchangePool
 from millrace.dex.market import Market
 from millrace.dex.operations import ZAPPED
 from millrace.dex.pool import Pool, Swap
+from millrace.dex.run import Forwarded
 from millrace.dex.vault import Asset, Referral, Step, VaultResult, execute
 from millrace.localnet.contracts import gas
 from millrace.localnet.contracts.events import log_liquidity, log_onedex_swap, log_swap
 from millrace.localnet.contracts.frame import Contract, Frame, State
+from millrace.localnet.contracts.pools import forward
 from millrace.localnet.contracts.wrapper import Wrapper
 
 REFERRAL: Final = "referral"
@@ -152,6 +155,20 @@ class Settlement:
         frame.pay(pool.address, self.contract.address, *step.outputs)
         self._hold(step.outputs, 1)
         self._owe(step.pool_id, step.outputs, -1)
+        for forwarded in step.forwarded:
+            self._forward(pool, forwarded)
+
+    def _forward(self, pool: Pool, forwarded: Forwarded) -> None:
+        """A slice of a pair's special fee leaves it."""
+        self._owe(pool.id, (forwarded.slice,), -1)
+        if forwarded.bought is not None:
+            buyer, (sold, amount), bought = forwarded.sold_in, forwarded.slice, forwarded.bought
+            self._owe(buyer, (forwarded.slice,), 1)
+            self._owe(buyer, (bought,), -1)
+            running = self.running.get(buyer)
+            if isinstance(running, XExchangePool):
+                self.running[buyer] = running.sell_slice(running.index(sold), running.index(bought.token), amount)[1]
+        forward(self.frame, pool.address, forwarded, self.result.pools)
 
     def _log(self, step: Step, pool: Pool) -> None:
         function = SWAP_FUNCTION.get(step.action)

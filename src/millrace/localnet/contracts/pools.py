@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from millrace.chain.token import NATIVE
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.pool import Burn, Mint, Pool, Swap
+from millrace.dex.run import Forwarded, sell_slices
 from millrace.localnet.contracts import gas, storage
 from millrace.localnet.contracts.events import log_liquidity, log_swap
 from millrace.localnet.contracts.frame import Contract, ContractError, Frame, State
@@ -39,7 +40,7 @@ def sell(frame: Frame, pool: Pool, token_in: str, token_out: str, amount: int, f
     i, j = pool.index(token_in), pool.index(token_out)
     gas.trade(frame.meter, pool, token_in, amount)
     swap = pool.swap(i, j, amount)
-    settle(frame, pool, swap.pool, {token_in: amount}, {token_out: swap.amount_out}, fees_to)
+    _settle_swap(frame, pool, swap, {token_in: amount}, {token_out: swap.amount_out}, fees_to)
     sold, paid = (token_in, amount), (token_out, swap.amount_out)
     log_swap(frame, frame.call.function, frame.caller, pool, swap, sold, paid)
     return swap
@@ -53,13 +54,54 @@ def buy(frame: Frame, pool: Pool, token_in: str, token_out: str, wanted: int, fe
     swap = pool.swap(i, j, amount)
     if swap.amount_out < wanted:
         raise ContractError(f"{SLIPPAGE}: {amount} pays {swap.amount_out}, not {wanted}")
+    swap = _paying(pool, swap, i, j, amount, wanted)
+    _settle_swap(frame, pool, swap, {token_in: amount}, {token_out: wanted}, fees_to)
+    sold, paid = (token_in, amount), (token_out, wanted)
+    log_swap(frame, frame.call.function, frame.caller, pool, swap, sold, paid)
+    return amount
+
+
+def _paying(pool: Pool, swap: Swap, i: int, j: int, amount: int, wanted: int) -> Swap:
+    """A swap that could pay more, paying `wanted`."""
+    if isinstance(pool, XExchangePool):
+        return pool.swap_for(i, j, amount, wanted)
     reserves = list(swap.pool.reserves)
     reserves[j] += swap.amount_out - wanted
-    after = swap.pool.with_reserves(tuple(reserves))
-    settle(frame, pool, after, {token_in: amount}, {token_out: wanted}, fees_to)
-    sold, paid = (token_in, amount), (token_out, wanted)
-    log_swap(frame, frame.call.function, frame.caller, pool, swap._replace(pool=after), sold, paid)
-    return amount
+    return swap._replace(amount_out=wanted, pool=swap.pool.with_reserves(tuple(reserves)))
+
+
+def _settle_swap(
+    frame: Frame, before: Pool, swap: Swap, came_in: dict[str, int], goes_out: dict[str, int], fees_to: bytes
+) -> None:
+    """Store the pool after a swap, and do with the slices of its special fee what is done with them."""
+    moved = {before.id: swap.pool}
+    gone = sell_slices(swap.slices, lambda address: pool_at(frame.state, address), moved)
+    leaving = dict(goes_out)
+    for token, amount in (forwarded.slice for forwarded in gone):
+        leaving[token] = leaving.get(token, 0) + amount
+    settle(frame, before, swap.pool, came_in, leaving, fees_to)
+    for forwarded in gone:
+        forward(frame, before.address, forwarded, moved)
+
+
+def forward(frame: Frame, pair: bytes, forwarded: Forwarded, moved: Mapping[str, Pool]) -> None:
+    """Burn a slice of a pair's special fee, or send it to the pair that sells it and burns what it buys.
+
+    `moved` are the pools as the swap leaves them, by id.
+    """
+    if forwarded.bought is None:
+        frame.burn(pair, *forwarded.slice)
+        return
+    buyer = moved[forwarded.sold_in]
+    frame.pay(pair, buyer.address, forwarded.slice)
+    frame.burn(buyer.address, *forwarded.bought)
+    frame.put_pool(buyer)
+
+
+def pool_at(state: State, address: bytes) -> Pool | None:
+    """The pool of the contract at an address, as it is now; None where there is no such contract."""
+    contract = state.contracts.get(address)
+    return state.ledger.pool(contract.pool_id) if isinstance(contract, PoolContract) else None
 
 
 def fixed_output_input(pool: Pool, token_in: str, token_out: str, wanted: int) -> int:

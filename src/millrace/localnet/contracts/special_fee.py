@@ -1,8 +1,8 @@
 """What an xExchange pair does with the special fee of a swap, told to the meter.
 
 The collector's cut is sent to the fees collector; each fee destination's slice is burned, sold in the pair and burned,
-or sold and burned in a trusted pair. A slice that can be sold nowhere goes back into the reserves. Of a pair of which
-that is not known the dear case is assumed: a cut for the collector and one slice sold in a pair that nobody else uses.
+or sold and burned in a trusted pair. With a slice that can be sold nowhere the swap reverts. Of a pair of which that is
+not known the dear case is assumed: a cut for the collector and one slice sold in a pair that nobody else uses.
 Source: `mx-exchange-sc`, the pair's `fee` module.
 """
 
@@ -39,30 +39,20 @@ def send(meter: Meter, pool: XExchangePool, token_in: str, amount: int) -> None:
         _slice(meter, pool, 0)
         _sell(meter, b"a pair trusted by " + pool.address)
         return
-    cut = pool.collector_fee(amount) if pool.fees_collector else 0
+    cut = pool.collector_fee(amount)
     if cut:
         _cut(meter, pool)
-    destinations = pool.fee_destinations or ()
-    if not destinations or (special - cut) // len(destinations) == 0:
+    outlets = pool.outlets[pool.index(token_in)]
+    if not outlets or (special - cut) // len(outlets) == 0:
         return
-    for number, destination in enumerate(destinations):
-        if destination.token in pool.tokens:
-            _slice(meter, pool, number)
+    for number, outlet in enumerate(outlets):
+        if outlet is None:
+            return  # the swap reverts
+        _slice(meter, pool, number)
+        if outlet.address:
+            _sell(meter, outlet.address)
+        else:
             meter.burn()
-            continue
-        trusted = _trusted(pool, token_in, destination.token)
-        if trusted is not None:
-            _slice(meter, pool, number)
-            _sell(meter, trusted)
-
-
-def _trusted(pool: XExchangePool, token_in: str, wanted: str) -> bytes | None:
-    """The pair that sells the fee's token for `wanted`, else the one that sells the pair's other token for it."""
-    for own in sorted(pool.tokens, key=lambda token: token != token_in):
-        for pair in pool.trusted_pairs or ():
-            if set(pair.tokens) == {own, wanted}:
-                return pair.address
-    return None
 
 
 def _cut(meter: Meter, pool: XExchangePool) -> None:

@@ -363,10 +363,11 @@ def _fee_setup(pairs: Sequence[XExchangePool], place: int, collector: bytes) -> 
 
 
 def _outlet(pairs: Sequence[XExchangePool], place: int) -> TrustedPair | None:
-    """The next pair that trades exactly one of the tokens of the pair at a place, and takes swaps."""
+    """The next pair that trades exactly one of the tokens of the pair at a place, takes swaps and is no dust."""
     own = set(pairs[place].tokens)
     for other in (*pairs[place + 1 :], *pairs[:place]):
-        if other.state == PoolState.ACTIVE and len(own & set(other.tokens)) == 1:
+        open_to_sales = other.state == PoolState.ACTIVE and min(other.reserves) >= LEAST_RESERVE
+        if open_to_sales and len(own & set(other.tokens)) == 1:
             first, second = other.tokens
             return TrustedPair((first, second), other.address)
     return None

@@ -4,6 +4,7 @@ They see the ledger of the contracts' shard, live in it, and sign ordinary trans
 """
 
 from collections import deque
+from functools import partial
 from hashlib import sha256
 from math import isqrt
 from typing import Final
@@ -16,7 +17,9 @@ from millrace.chain.network import NetworkProfile
 from millrace.chain.token import NATIVE
 from millrace.chain.transaction import Transaction, signing_message
 from millrace.dex.pool import Pool, PoolError
+from millrace.dex.run import sell_slices
 from millrace.localnet.contracts.frame import State
+from millrace.localnet.contracts.pools import pool_at
 from millrace.localnet.market.dice import Dice
 from millrace.localnet.market.market import WRAPPED, Market
 from millrace.localnet.market.orders import Order, direct, through_aggregator
@@ -135,6 +138,8 @@ class Traders:
                 continue
             try:
                 order = self._arbitrage(pool) or self._whim(pool)
+                swap = pool.swap(pool.index(order.token_in), pool.index(order.token_out), order.amount)
+                sell_slices(swap.slices, partial(pool_at, state), {})
             except PoolError:
                 continue
             if state.ledger.balance_of(pubkey, order.token_in) >= order.amount:
