@@ -290,7 +290,7 @@ def arbitrage(market: Market, rng: random.Random) -> Iterator[Breach]:
         amount = max(1, int(deepest * 10.0 ** (step - 4)))
         limits = usual(market.planner, token)
         found = ask(market.planner, Question(token, token, amount), limits)
-        earned = 0.0 if found is None else net(found, limits) - amount
+        earned = 0.0 if found is None else max(net(found, limits) - amount, 0.0)
         scale = max(1, int(before))
         yield from worse(earned, before, ASKED, scale, f"{token}: {amount} earn less than {last}")
         if earned > before:

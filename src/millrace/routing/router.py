@@ -113,14 +113,13 @@ class Router(SpotGraph):
         """What swaps do to other pools."""
         self.mispriced = False
         """Whether cycles of the graph gain."""
-        self.whole = self
-        """The same market with the edges astray."""
+        self._whole: Router | None = None
         if flags.any():
-            self.whole = copy.copy(self)
-            self.whole.whole = self.whole
-            self.whole.mispriced = True
-            SpotGraph.__init__(self.whole, index, whole, trades)
-            self.whole._prepare(pause)
+            other = copy.copy(self)
+            other.mispriced = True
+            SpotGraph.__init__(other, index, whole, trades)
+            other._prepare(pause)
+            self._whole = other
         self._prepare(pause)
 
     def _prepare(self, pause: Callable[[], None]) -> None:
@@ -153,13 +152,15 @@ class Router(SpotGraph):
         known = self._graph.scale, self._prices
         return Mispricing(*known, self._kernels, self._wide, self._plans, self._clearly)
 
+    @property
+    def whole(self) -> Router:
+        """The same market with the edges astray."""
+        return self if self._whole is None else self._whole
+
     def twin(self) -> Router:
         """The same graph with scratch memory of its own, for another thread."""
         other = copy.copy(self)
-        if self.whole is self:
-            other.whole = other
-        else:
-            other.whole = self.whole.twin()
+        other._whole = None if self._whole is None else self._whole.twin()
         other._scratch()
         return other
 
@@ -183,12 +184,9 @@ class Router(SpotGraph):
         return beside or super().connected(token_in, token_out)
 
     def short_path(self, token_in: str, token_out: str) -> list[Trade]:
-        """A path of the fewest pools, edges astray or not."""
-        return (
-            super().short_path(token_in, token_out)
-            if self.whole is self
-            else self.whole.short_path(token_in, token_out)
-        )
+        """A path of the fewest pools, over edges astray only where there is no other."""
+        path = super().short_path(token_in, token_out)
+        return path if path or self._whole is None else self._whole.short_path(token_in, token_out)
 
     def spot_rate(self, token_in: str, token_out: str) -> float:
         """Best output per input of a very small trade, over edges astray only where there is no other route."""
@@ -274,7 +272,7 @@ class Router(SpotGraph):
                     done = Walker.replay(done.legs, token, amount).done(token)
                 found = Route(done, found.gap if part == amount else 1.0)  # of the whole amount nothing is known
                 best = found if best is None else self._better(best, found, limits)
-        if best is None or self._net(best, limits) <= amount:
+        if best is None or best.execution.amount_out <= amount:
             raise NoRoute("no profitable cycle")
         return best
 
