@@ -12,7 +12,7 @@ HELD = ("one-more-pool", "reverse", "bound", "equal")
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "huge"])
 def test_the_laws_hold(kind: str) -> None:
-    """One more pool costs nobody, a millionth less does not pay, bounds are true, equal questions have equal answers."""
+    """One more pool costs nobody, a millionth less does not pay, bounds are true, equal questions get equal answers."""
     market = make(kind, seed=11)
     for law in HELD:
         assert law in LAWS
