@@ -177,7 +177,7 @@ def traded(document: PoolDocument, seed: int, part: float = 1.0) -> PoolDocument
     most = MOST_TRADED
     while True:
         market = _traded(document, seed, part, most)
-        if not Router(market.pools, DictMarket(market.pools, market.wrapped_native_token)).mispriced:
+        if not Router(market.pools, DictMarket(market.pools, market.wrapped_native_token)).whole.mispriced:
             return market
         most /= 2.0
         if most < LEAST_TRADED:

@@ -289,10 +289,10 @@ async def test_so_little_that_it_pays_nothing_is_searched_in_the_thread(
     assert answering.shares.left("a") < MOST_SAVED
 
 
-async def test_large_mispriced_markets_are_searched_on_the_loop_but_for_their_cycles(answering: Answering) -> None:
-    """Where cycles gain, a swap is answered at once all the same; the best cycles are looked for in the thread."""
+async def test_mispriced_markets_are_searched_in_the_threads(answering: Answering) -> None:
+    """Where many cycles gain, a swap takes milliseconds, and the best cycles more: each has its thread."""
     noisy = build(encode(make_market(230, seed=19, noise=0.02)), 0.0)
-    for target, lane in ((USDC, Lane.LOOP), (WRAPPED, Lane.LONG)):
+    for target, lane in ((USDC, Lane.QUICK), (WRAPPED, Lane.LONG)):
         question = QuoteRequest(token_in=WRAPPED, token_out=target, amount_in=10**20)
         asked = await answering.prepare(noisy, question, "a")
         assert asked.lane is lane

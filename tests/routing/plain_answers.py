@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from millrace.dex.market import DictMarket
-from millrace.routing import kernelsearch, net, router, spot, widepath
+from millrace.routing import kernelsearch, net, spot, widepath
 from millrace.routing.compiled import COMPILED
 from millrace.routing.kernelsearch import Limits
 from millrace.routing.plan import PlanError
@@ -90,9 +90,6 @@ def main() -> None:
         spot.SpotGraph.search = refusing(spot.SpotGraph.search)  # type: ignore[method-assign]
     kinds = ((12, 1, 0.001, 0.0), (40, 2, 0.001, 0.0), (30, 5, 0.03, 0.8), (25, 4, 0.1, 0.0))
     for kind in kinds:
-        ask(*kind, refuse=refuse)
-    router.LARGE = 0  # as large markets are searched
-    for kind in kinds[2:]:
         ask(*kind, refuse=refuse)
 
 

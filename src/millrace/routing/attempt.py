@@ -90,14 +90,24 @@ class Plans:
         return sell_flow(vault, trades, flows, {ask.token_in: amount}, ask.token_out, self._scale).done(ask.token_out)
 
     def of_paths(
-        self, ask: Ask, paths: list[list[Trade]], flows: list[float], known: Done | None = None
+        self,
+        ask: Ask,
+        paths: list[list[Trade]],
+        flows: list[float],
+        known: Done | None = None,
+        *,
+        merge: bool = False,
     ) -> Done | None:
         """A plan of paths with the parts they take. `known` has been walked already: it may be the same plan.
 
-        One that is too long for the transaction is none.
+        With `merge` paths that share pools trade there at once, within the limits. A plan that is too long for the
+        transaction is none.
         """
-        done = self._of_paths(ask, paths, flows, known)
-        if done is None or not ask.narrow or self.fits(ask.limits, [trade for path in paths for trade in path]):
+        done = self._of_paths(ask, paths, flows, known, merge=merge)
+        if done is None or not ask.narrow:
+            return done
+        trades = done.trades if isinstance(done, Walked) else [trade for path in paths for trade in path]
+        if self.fits(ask.limits, trades):
             return done
         self.too_long = max(self.too_long, done.amount_out)
         return None
@@ -134,12 +144,16 @@ class Plans:
             return one or other
         return other if self.net(ask, other) > self.net(ask, one) else one
 
-    def _of_paths(self, ask: Ask, paths: list[list[Trade]], flows: list[float], known: Done | None) -> Done | None:
+    def _of_paths(
+        self, ask: Ask, paths: list[list[Trade]], flows: list[float], known: Done | None, *, merge: bool
+    ) -> Done | None:
         if isinstance(known, Walked) and not ask.search.cycle and len(paths) == 1 and paths[0] == known.trades:
             return known
         try:
             if not (self._has_liquidity and any(isinstance(trade, LpTrade) for path in paths for trade in path)):
-                return execute_paths(paths, flows, ask.token_in, ask.token_out, ask.amount_in, self._outlets)
+                within = (ask.limits.paths, ask.limits.hops) if merge else (0, 0)
+                ends = ask.token_in, ask.token_out, ask.amount_in
+                return execute_paths(paths, flows, *ends, self._outlets, *within)
             amount = ask.amount_in
             if ask.search.cycle:
                 amount = min(int(amount * sum(flows)), amount)

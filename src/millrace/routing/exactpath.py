@@ -63,8 +63,9 @@ class PathFinder:
         net = graph.net
         self._scale = graph.scale
         self._unit_rate = net.rate * self._scale[net.src] / self._scale[net.dst]
-        self._src, self._dst = net.src, net.dst
-        self._starts: list[int] = np.searchsorted(net.src, np.arange(len(graph.scale) + 1)).tolist()
+        regular = net.src.size - net.astray.size
+        self._src, self._dst = net.src[:regular], net.dst[:regular]
+        self._starts: list[int] = np.searchsorted(self._src, np.arange(len(graph.scale) + 1)).tolist()
         self._targets: list[int] = net.dst.tolist()
         self._widest = int(np.diff(self._starts).max(initial=0))
         self.trades = [trades[k] for k in graph.original.tolist()]
@@ -133,7 +134,7 @@ class PathFinder:
         known[sink] = 0.0
         for _ in range(hops):
             before = least.copy()
-            np.minimum.at(least, self._src, share + known[self._dst])
+            np.minimum.at(least, self._src, share[: self._src.size] + known[self._dst])
             known = least.copy()
             known[sink] = 0.0
             if np.array_equal(before, least):

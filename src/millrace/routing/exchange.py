@@ -51,17 +51,17 @@ def exchange_paths(
         count, value = _exchange(net, pw, where, q, room, hops, count, paths)
         if value > floor:
             floor, found = value, count
-            _keep(pw, count)
+            keep(pw, count)
         if floor >= enough:
             break
     for p in range(found):
         pw.flow[p] = pw.kept.flow[p]
-        pw.length[p] = _copy(pw.kept.paths, pw.paths, p, pw.kept.length[p])
+        pw.length[p] = copy(pw.kept.paths, pw.paths, p, pw.kept.length[p])
     return found
 
 
 @inlined
-def _copy(source: IntTable, target: IntTable, p: int, length: int) -> int:
+def copy(source: IntTable, target: IntTable, p: int, length: int) -> int:
     """Copy path number `p`, of that length, which is returned."""
     for h in range(length):
         target[p, h] = source[p, h]
@@ -76,15 +76,15 @@ def _take_up(pw: PathWork, q: Search, count: int) -> int:
         total += pw.flow[p]
     for p in range(count):
         x.flow[p] = pw.flow[p] * (q.amounts[0] / total)
-        x.length[p] = _copy(pw.paths, x.paths, p, pw.length[p])
+        x.length[p] = copy(pw.paths, x.paths, p, pw.length[p])
     return count
 
 
 @inlined
-def _keep(pw: PathWork, count: int) -> None:
+def keep(pw: PathWork, count: int) -> None:
     for p in range(count):
         pw.kept.flow[p] = pw.parts.flow[p]
-        pw.kept.length[p] = _copy(pw.parts.paths, pw.kept.paths, p, pw.parts.length[p])
+        pw.kept.length[p] = copy(pw.parts.paths, pw.kept.paths, p, pw.parts.length[p])
 
 
 @kernel
@@ -130,41 +130,69 @@ def _try_instead(
     Returns what they pay; 0 if nothing has changed.
     """
     x, amount = pw.parts, q.amounts[0]
-    others, taken = amount, 0.0
+    taken = 0.0
     for i in range(count):
-        pw.old[i] = x.flow[i]
         taken += path_share(room, x.paths[i], x.length[i]) if i != p else 0.0
-    others -= x.flow[p] if p < count else 0.0
-    if others <= 0.0 and part < amount:
+    scale, _ = make_room(net, pw, count, p, amount, part)
+    if scale < 0.0:
         return 0.0
-    scale = (amount - part) / others if others > 0.0 else 0.0
-    for i in range(count):
-        if i != p:
-            run_path(net, pw, x.paths[i], x.length[i], x.flow[i] * scale, True)
     pw.work[0] = 0
     length = best_path(net, pw, where, q, room, WHOLE - taken, part, hops, 0.0, pw.other, 0.0)
     forget(pw.used, x, count)
-    if length == 0 or taken + path_share(room, pw.other, length) > WHOLE or _is_there(pw, x, count, length):
+    if length == 0 or taken + path_share(room, pw.other, length) > WHOLE or is_there(pw, x, count, length):
         return 0.0
+    before = put_in(pw, x, count, p, length, part, scale)
+    reached = divide(net, pw.used, x, max(count, p + 1), amount, CLOSE, STEPS)
+    if reached > value * (1.0 + HELPS):
+        return reached
+    put_back(pw, x, count, p, before)
+    return 0.0
+
+
+@inlined
+def make_room(net: Net, pw: PathWork, count: int, p: int, amount: float, part: float) -> tuple[float, float]:
+    """Let all paths but number `p` leave `part` of the amount: book them, and return the factor of their inputs.
+
+    Also what they pay. The factor is negative, and nothing booked, where they cannot.
+    """
+    x = pw.parts
+    others, paid = amount, 0.0
+    for i in range(count):
+        pw.old[i] = x.flow[i]
+    others -= x.flow[p] if p < count else 0.0
+    if others <= 0.0 and part < amount:
+        return -1.0, 0.0
+    scale = (amount - part) / others if others > 0.0 else 0.0
+    for i in range(count):
+        if i != p:
+            paid += run_path(net, pw, x.paths[i], x.length[i], x.flow[i] * scale, True)
+    return scale, paid
+
+
+@inlined
+def put_in(pw: PathWork, x: Parts, count: int, p: int, length: int, part: float, scale: float) -> int:
+    """Make the other path number `p`, with its part; returns the length of the one that was there."""
     before = x.length[p] if p < count else 0
     for h in range(x.paths.shape[1]):
         pw.replaced[h], x.paths[p, h] = x.paths[p, h], pw.other[h]
     for i in range(count):
         x.flow[i] *= scale
     x.length[p], x.flow[p] = length, part
-    reached = divide(net, pw.used, x, max(count, p + 1), amount, CLOSE, STEPS)
-    if reached > value * (1.0 + HELPS):
-        return reached
+    return int(before)
+
+
+@inlined
+def put_back(pw: PathWork, x: Parts, count: int, p: int, before: int) -> None:
+    """Undo `put_in`."""
     for h in range(x.paths.shape[1]):
         x.paths[p, h] = pw.replaced[h]
     for i in range(count):
         x.flow[i] = pw.old[i]
     x.length[p] = before
-    return 0.0
 
 
 @inlined
-def _is_there(pw: PathWork, x: Parts, count: int, length: int) -> bool:
+def is_there(pw: PathWork, x: Parts, count: int, length: int) -> bool:
     """Whether the path that was found is one of those there are."""
     for i in range(count):
         same = x.length[i] == length

@@ -7,7 +7,10 @@ elsewhere, and `all` for the last use of every token, so that no dust stays behi
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from millrace.dex import aggregator_contract as contract
@@ -244,27 +247,33 @@ def execute_paths(
     token_out: str,
     amount_in: int,
     outlets: Outlets = NONE,
+    most: int = 0,
+    hops: int = 0,
 ) -> Walked:
-    """Execute paths one after the other; `flows` are the parts of the input they take. Raises `PlanError`.
+    """Execute paths; `flows` are the parts of the input they take. Raises `PlanError`.
 
-    Unlike a merged flow this keeps every path as it is, so no path gets longer than it was found. Paths
-    too thin for integers are dropped. In a cycle the part of the input that no path takes stays.
+    With `hops`, where several paths trade in the same pool in the same direction they do so at once, if what comes of
+    that is at most `most` paths of at most `hops` pools; else every path is kept as it is, one after the other, so that
+    none gets longer than it was found. Paths too thin for integers are dropped. In a cycle the part of the input that
+    no path takes stays.
     """
     kept = [(path, flow) for path, flow in zip(paths, flows, strict=True) if path]
     keep_rest = token_in == token_out
     resolution = FINE_RESOLUTION if keep_rest else RESOLUTION
     while kept:
         total = 1.0 if keep_rest else sum(flow for _, flow in kept)
-        trades: list[Trade] = []
-        modes: list[int] = []
-        values: list[int] = []
-        starts: list[int] = []
-        for path, flow in kept:
-            starts.append(len(trades))
-            part = min(round(flow / total * resolution), resolution)
-            modes += [contract.FIXED] + [contract.PREVIOUS] * (len(path) - 1)
-            values += [amount_in * part // resolution] + [0] * (len(path) - 1)
-            trades += path
+        parts = [min(round(flow / total * resolution), resolution) for _, flow in kept]
+        amounts = [amount_in * part // resolution for part in parts]
+        chosen = [path for path, _ in kept]
+        together = _merged(chosen, amounts, most, hops, keep_rest=keep_rest) if hops else None
+        if together is not None:
+            with contextlib.suppress(Refused):
+                return _run(*together, {token_in: amount_in}, token_out, outlets)
+        trades = [trade for path in chosen for trade in path]
+        starts = [0, *accumulate(map(len, chosen))][:-1]
+        modes, values = [contract.PREVIOUS] * len(trades), [0] * len(trades)
+        for start, amount in zip(starts, amounts, strict=True):
+            modes[start], values[start] = contract.FIXED, amount
         if not keep_rest:
             modes[starts[-1]], values[starts[-1]] = contract.ALL, 0
         try:
@@ -272,6 +281,70 @@ def execute_paths(
         except Refused as refused:
             del kept[sum(start <= refused.args[0][0] for start in starts) - 1]
     raise PlanError("no path can execute this amount")
+
+
+def _merged(
+    paths: Sequence[Sequence[Trade]], amounts: Sequence[int], most: int, hops: int, *, keep_rest: bool
+) -> tuple[list[Trade], list[int], list[int]] | None:
+    """Trades, modes and values of paths that trade at once where they meet; None where they do not, or cannot.
+
+    They cannot where each of two trades would have to wait for the other one, and must not where they would mix at a
+    token so that there are more or longer paths than the limits allow.
+    """
+    of = Counter(trade for path in paths for trade in path)
+    if len(of) == sum(of.values()):
+        return None
+    have, at = list(amounts), [0] * len(paths)
+    waiting: dict[Trade, list[int]] = {}
+    sales = Counter(trade.token_in for trade in of)
+    held: dict[str, int] = {}
+    depth: dict[str, int] = {}
+    trades: list[Trade] = []
+    modes: list[int] = []
+    values: list[int] = []
+    arrived = list(range(len(paths)))  # paths that have just come to their next trade
+    ready: list[Trade] = []
+    last: list[int] = []
+    while True:
+        for number in arrived:
+            if at[number] < len(paths[number]):
+                trade = paths[number][at[number]]
+                waiting.setdefault(trade, []).append(number)
+                if len(waiting[trade]) == of[trade]:
+                    ready.append(trade)
+        if not ready:
+            break
+        trade = ready.pop()
+        members = waiting[trade]
+        token, sold = trade.token_in, sum(have[number] for number in members)
+        sales[token] -= 1
+        trades.append(trade)
+        if at[members[0]] == 0:
+            final = not keep_rest and not sales[token]
+            modes.append(contract.ALL if final else contract.FIXED)
+            values.append(0 if final else sold)
+        elif not sales[token]:
+            modes.append(contract.ALL)
+            values.append(0)
+        elif last == members:
+            modes.append(contract.PREVIOUS)
+            values.append(0)
+        else:
+            modes.append(contract.PPM)
+            values.append(min(round(sold / max(held[token], 1) * MILLION), MILLION - 1))
+        paid = trade.pays(sold)
+        if paid <= 0:
+            return None
+        held[token] = held.get(token, 0) - sold
+        held[trade.token_out] = held.get(trade.token_out, 0) + paid
+        depth[trade.token_out] = max(depth.get(trade.token_out, 0), depth.get(token, 0) + 1)
+        for number in members:
+            have[number] = have[number] * paid // sold
+            at[number] += 1
+        arrived = last = members
+    splits = sum(mode in (contract.FIXED, contract.PPM) for mode in modes)
+    done = len(trades) == len(of) and splits < max(most, len(paths)) and max(depth.values()) <= hops
+    return (trades, modes, values) if done else None
 
 
 def drop_dead_ends(trades: list[Trade], sink: str, *columns: list[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millrace.routing.astray import promising_astray
 from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.exchange import FEW, exchange_paths
@@ -9,11 +10,11 @@ from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_beam, split_greedy
 from millrace.routing.shares import Room, fees_of, path_share
-from millrace.routing.solve import UPPER, UPPER_PATH, extract, grow, solve
+from millrace.routing.solve import LEVEL, UPPER, UPPER_PATH, extract, grow, solve
 from millrace.routing.work import EDGES, HOLD, Work
 
-PAID, LENGTH, SPLIT = range(4, 7)  # slots of the report behind those of `solve`
-SLOTS = 7
+PAID, LENGTH, SPLIT, ASTRAY = range(4, 8)  # slots of the report behind those of `solve`
+SLOTS = 8
 LARGE = 1500  # edges of a net in which a split is looked for among fewer pairs
 PROVEN = 1e-9  # relative: a flow so near the bound leaves nothing to a split
 WORTHWHILE = 1e-3  # relative: a flow this far below the bound leaves something to exchanging the paths of a split
@@ -62,9 +63,12 @@ def find(
     for e in range(seeds):
         pw.seeds[e] = w.e_edge[e]
     count = extract(net, w, m, q, room, paths, edges, flows)
+    report[PAID] = paid_by(w) if count > 0 else 0.0
+    left = left_by(w, room, report[PAID])
+    slack = max((report[UPPER] if paths <= FEW else report[PAID]) - left, 0.0)
+    report[ASTRAY] = promising_astray(net, w, q, room, report[LEVEL], left, slack)
     if chunks < 0:
         return count
-    report[PAID] = paid_by(w) if count > 0 else 0.0
     floor = left_by(w, room, report[PAID]) * nearly
     length = find_single(net, pw, q, room, hops, floor) if report[UPPER_PATH] > floor else 0
     report[LENGTH] = length

@@ -9,16 +9,17 @@ from typing import NamedTuple
 import numpy as np
 
 from millrace.routing.candidates import Search
-from millrace.routing.find import LENGTH, SLOTS, SPLIT, find, find_paths
+from millrace.routing.find import ASTRAY, LENGTH, SLOTS, SPLIT, find, find_paths
 from millrace.routing.inorder import Order, arrange, find_in_order, make_order, ordered
 from millrace.routing.limits import Limits, Rooms, path_hops
 from millrace.routing.moves import Moves, make_moves
 from millrace.routing.net import Floats, Graph, Ints, Net
-from millrace.routing.pathsearch import MAX_PATHS, PathWork, make_path_work
+from millrace.routing.parts import FEW
+from millrace.routing.pathsearch import PathWork, make_path_work
 from millrace.routing.shares import Room
 from millrace.routing.solve import LEVEL, UNREACHED, UPPER, UPPER_ONCE, price_cycles
 from millrace.routing.venue import Trade
-from millrace.routing.widepath import WideWork, split_wide
+from millrace.routing.widepath import WideWork, exchange_wide
 from millrace.routing.work import MAX_EDGES, Work, make_work
 
 CHUNKS = 24
@@ -116,18 +117,18 @@ class KernelSearch:
         prices = np.zeros(self._net.core.size)
         return CyclePrices(prices, price_cycles(self._net, self._memory()[0], search, prices))
 
-    def split_wide(self, wide: WideWork, search: Search, path: Ints, limits: Limits, floor: float) -> Split:
-        """A split that begins with this path; empty if it pays less than `floor` (scaled)."""
+    def exchange_wide(self, wide: WideWork, search: Search, path: Ints, limits: Limits) -> tuple[Split, float]:
+        """A few paths, the first of which was this one, exchanged one by one, and what they pay (scaled), less fees."""
         work = self._memory()[2]
         work.single[: path.size] = path
         room, paths, hops = self._within(search, limits)
-        within = room, hops, CHUNKS, min(paths, MAX_PATHS - 1), floor, path.size
-        return self._split(work, split_wide(self._net, wide, work, search, *within), search)
+        count, paid = exchange_wide(self._net, wide, work, search, room, hops, min(paths, FEW), path.size)
+        return self._split(work, count, search), paid
 
     def _found(self, count: int, search: Search) -> Found:
         """What the report says of a search with so many trades in its flow."""
         path_work = self._memory()[2]
-        upper, level, upper_path, _, paid, length, parts = self._report.tolist()
+        upper, level, upper_path, _, paid, length, parts, _ = self._report.tolist()
         flow, single = self._flow(count), self._list(path_work.single[: int(length)])
         return Found(upper, level, upper_path, paid, flow, single, self._split(path_work, int(parts), search))
 
@@ -158,6 +159,10 @@ class KernelSearch:
     def bound(self, *, once: bool = False) -> tuple[float, float]:
         """The bound (scaled) and the pruning level of the flow found last; `once`: of plans with one trade per edge."""
         return float(self._report[UPPER_ONCE if once else UPPER]), float(self._report[LEVEL])
+
+    def astray(self) -> float:
+        """What edges astray might add to the flow found last (scaled)."""
+        return float(self._report[ASTRAY])
 
     def room(self, limits: Limits) -> Room:
         """The room that limits leave in this graph."""

@@ -70,6 +70,11 @@ class Mispricing:
         edges, paid, complete = self._wide.quick(search, hops)
         if not edges:
             return None
+        if ask.narrow and not self._plans.fits(limits, [self._kernels.trades[e] for e in edges]):
+            self._plans.too_long = int(paid / float(self._scale[search.sink]))
+            room = self._kernels.room(limits)._replace(strict=True)
+            edges = self._wide.best(search, hops, 0.0, room) or edges
+            paid, complete = float(self._wide.work.best[0]), True
         path = np.array(edges, np.int32)
         found = self._kernels.find_in_order(search, path, limits, self._nearly)
         plan = None if algorithm == "greedy" else self._plans.of_flow(ask, found.flow)
@@ -78,16 +83,15 @@ class Mispricing:
             found = self._kernels.find(search, limits, self._nearly, split=False)
             plan = better(plan, self._plans.of_flow(ask, found.flow))
             upper, level = min(upper, found.upper), min(level, found.level)
-        if algorithm != "lagrangian" and limits.paths > 1:
-            floor = max(self._scaled(ask, plan), paid) * self._nearly
-            split = self._kernels.split_wide(self._wide.work, search, path, limits, floor)
-            if split.paths:
-                plan = better(plan, self._plans.of_paths(ask, *split))
         if not complete and (plan is None or time.monotonic() < deadline):
-            floor = max(self._scaled(ask, plan), paid)
-            wider = self._wide.best(search, hops, floor)
+            wider = self._wide.best(search, hops, max(self._scaled(ask, plan), paid))
             if wider:
                 edges, paid = wider, float(self._wide.work.best[0])
+                path = np.array(edges, np.int32)
+        if algorithm != "lagrangian" and limits.paths > 1 and (plan is None or time.monotonic() < deadline):
+            split, worth = self._kernels.exchange_wide(self._wide.work, search, path, limits)
+            if worth > max(self._scaled(ask, plan), paid) * self._nearly:
+                plan = better(plan, self._plans.of_paths(ask, *split, merge=True))
         if plan is not None and paid < self._scaled(ask, plan) * self._nearly:
             return Best(plan, None, False, upper, level)
         trades = [self._kernels.trades[e] for e in edges]

@@ -88,6 +88,7 @@ class Net(NamedTuple):
     link: Ints  # one of the two pairs of each two core tokens that trade: from the one with fewer neighbours
     link_src: Ints
     link_dst: Ints
+    astray: Ints  # edges that are in no pair, the last ones: see `astray.py`
 
 
 class Edges(NamedTuple):
@@ -112,25 +113,31 @@ class Graph(NamedTuple):
     original: Ints
 
 
-def build(tokens: int, edges: Edges, pause: Callable[[], None] = lambda: None) -> Graph:
-    """Sort and index `edges` between tokens `0 … tokens - 1`. `pause` is called at every step."""
+def build(tokens: int, edges: Edges, pause: Callable[[], None] = lambda: None, astray: Bools | None = None) -> Graph:
+    """Sort and index `edges` between tokens `0 … tokens - 1`; those that are `astray` come last, and into no pair.
+
+    `pause` is called at every step.
+    """
+    astray = np.zeros(len(edges.src), np.bool_) if astray is None else astray
+    regular = len(edges.src) - int(np.count_nonzero(astray))
     scale = _token_scales(tokens, edges, pause)
     pause()
     rate = edges.r / edges.a * scale[edges.dst] / scale[edges.src]
     for number, knots in edges.curves.items():
         rate[number] = knots.slope[0] * scale[edges.dst[number]] / scale[edges.src[number]]
-    order = np.lexsort((-rate, edges.dst, edges.src)).astype(np.int32)
+    order = np.lexsort((-rate, edges.dst, edges.src, astray)).astype(np.int32)
     src, dst, rate = edges.src[order], edges.dst[order], rate[order]
     a, r = edges.a[order] * scale[src], edges.r[order] * scale[dst]
     curve, kptr, knots = _curve_tables(order, src, dst, scale, edges.curves)
     pause()
-    pairs = _pairs(tokens, src, dst, rate)
+    pairs = _pairs(tokens, src[:regular], dst[:regular], rate[:regular])
     pause()
     filled = np.nonzero(pairs[7] > pairs[6])[0].astype(np.int32)
     filled = filled[np.argsort(pairs[6][filled])]  # edges are numbered pair by pair
     pair = np.repeat(filled, (pairs[7] - pairs[6])[filled])
     shapes = (a, r, np.sqrt(a), np.sqrt(r), edges.kept[order], curve, kptr)
-    net = Net(*pairs[:8], pair, src, dst, rate, *shapes, *knots, *pairs[8:])
+    outside = np.arange(regular, len(order), dtype=np.int32)
+    net = Net(*pairs[:8], pair, src, dst, rate, *shapes, *knots, *pairs[8:], outside)
     return Graph(net, scale, order)
 
 

@@ -18,7 +18,7 @@ from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import edge_gain, edge_slope
 from millrace.routing.net import Bools, Floats, FloatTable, Ints, IntTable, Net
 
-FEW = 10  # paths; between more of them nothing is divided this way
+FEW = 16  # paths; between more of them nothing is divided this way
 SHORTER = 0.4  # times the step, where it was too long
 SHORTEST = 4  # steps tried
 

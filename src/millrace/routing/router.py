@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -15,10 +15,10 @@ import numpy as np
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing import net as nets
+from millrace.routing.astray import astray
 from millrace.routing.attempt import Ask, Done, Plans, longest, rounding
 from millrace.routing.candidates import Search
 from millrace.routing.costs import Table
-from millrace.routing.dust import Dust
 from millrace.routing.exactpath import BUDGET, NeedsTime, PathFinder, needed
 from millrace.routing.execution import Walked
 from millrace.routing.favour import Favours
@@ -31,17 +31,19 @@ from millrace.routing.lpedges import lp_edges
 from millrace.routing.mispricing import Algorithm as Algorithm
 from millrace.routing.mispricing import Mispricing
 from millrace.routing.outlets import find_outlets
-from millrace.routing.plan import Execution, PlanError
+from millrace.routing.plan import Execution, PlanError, cost_of
 from millrace.routing.shares import WHOLE, Room
 from millrace.routing.spot import SpotGraph, scale_of
 from millrace.routing.tables import make_tables
 from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out
-from millrace.routing.widepath import FREE, WideSearch, mispriced
+from millrace.routing.walk import Walker
+from millrace.routing.widepath import FREE, WideSearch
 
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
 HASTY_LOOKS = 100  # trades evaluated exactly for a caller who must not wait
-LARGE = 400  # trades in a market of which searching for the best single path takes milliseconds, with mispricing
-VERY_LARGE = 5_000  # trades in a market of which every search takes milliseconds, with mispricing
+CYCLE_PARTS = range(0, 28, 4)  # powers of two of which the parts of the deepest reserve are tried for cycles
+OFTEN = 0.01  # of the trades: with so many astray most questions are put to the whole market
+GAIN_ASTRAY = 1e-6  # of an answer: what edges astray must promise, a tenth of what anybody may lose by them
 SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
 SMALL_GAIN = 1e-7  # relative: less than this by rounding is not worth a look
 NEGLIGIBLE = 1e-9  # relative: no two paths are as close as this but by chance
@@ -90,29 +92,44 @@ class Router(SpotGraph):
         self.has_liquidity = bool(more)
         pause()
         clean, dust = sort_out(chosen, market, pause)
-        edges, trades = list_edges(clean, index, curves or CurveCache(), more, pause)
+        edges, trades = list_edges([*clean, *dust], index, curves or CurveCache(), more, pause)
         pause()
-        super().__init__(index, nets.build(len(index), edges, pause), trades)
+        of_dust = {pool.id for pool in dust}
+        flags = np.array([trade.pool.id in of_dust for trade in trades], np.bool_)
+        whole = nets.build(len(index), edges, pause)
         pause()
+        flags[whole.original] = astray(whole.net, flags[whole.original])
+        pause()
+        super().__init__(index, nets.build(len(index), edges, pause, flags) if flags.any() else whole, trades)
         self.table = table or Table()
         """What trades take of a transaction."""
         self._costs = costs_of(trades, self.table, pause)
-        self._finder = PathFinder(self._graph, self._trades)
-        self.mispriced = mispriced(self._graph.net)
-        """Whether some cycle of the market gains."""
         self._second_looks = SECOND_LOOKS if edges.curves else 0
         self._clearly = CLEARLY_TABULATED if edges.curves else CLEARLY
         self._slightly = CLEARLY_TABULATED / 2.0 if edges.curves else SLIGHTLY
-        pause()
-        self._favours = None if self.has_liquidity else Favours(self._graph, self._trades, pause)
-        pause()
-        self._dust = Dust(dust, index, self._graph.scale)
+        self._prices: CyclePrices | None = None
         pause()
         self.outlets = find_outlets(chosen, market)
         """What swaps do to other pools."""
+        self.mispriced = False
+        """Whether cycles of the graph gain."""
+        self._whole: Router | None = None
+        if flags.any():
+            other = copy.copy(self)
+            other.mispriced = True
+            SpotGraph.__init__(other, index, whole, trades)
+            other._prepare(pause)
+            self._whole = other
+        self._prepare(pause)
+
+    def _prepare(self, pause: Callable[[], None]) -> None:
+        """What is made of the graph once."""
+        self._finder = PathFinder(self._graph, self._trades)
+        pause()
+        self._favours = None if self.has_liquidity else Favours(self._graph, self._trades, pause)
+        pause()
         self._tables = make_tables(self._graph, self._trades, self.outlets, pause)
         pause()
-        self._prices: CyclePrices | None = None
         self._scratch()
 
     def _scratch(self) -> None:
@@ -127,7 +144,7 @@ class Router(SpotGraph):
             self.outlets,
             has_liquidity=self.has_liquidity,
         )
-        self._mispricing = self._make_mispricing() if self._far else None
+        self._mispricing = self._make_mispricing() if self.mispriced else None
 
     def _make_mispricing(self) -> Mispricing:
         if self._prices is None:
@@ -135,9 +152,15 @@ class Router(SpotGraph):
         known = self._graph.scale, self._prices
         return Mispricing(*known, self._kernels, self._wide, self._plans, self._clearly)
 
+    @property
+    def whole(self) -> Router:
+        """The same market with the edges astray."""
+        return self if self._whole is None else self._whole
+
     def twin(self) -> Router:
         """The same graph with scratch memory of its own, for another thread."""
         other = copy.copy(self)
+        other._whole = None if self._whole is None else self._whole.twin()
         other._scratch()
         return other
 
@@ -150,13 +173,25 @@ class Router(SpotGraph):
         return self.search(token, token, max(int(deepest / self._graph.scale[hub]), 1))
 
     def slow(self, token_in: str, token_out: str) -> bool:
-        """Whether a question takes milliseconds, in a large market with mispricing."""
-        return self._far and (token_in == token_out or len(self._trades) > VERY_LARGE)
+        """Whether a question takes milliseconds, in a market with much mispricing."""
+        if token_in == token_out:
+            return self.whole.mispriced
+        return self._graph.net.astray.size > OFTEN * len(self._trades)
 
-    @property
-    def _far(self) -> bool:
-        """Whether the best path is far to find: in a large market with mispricing."""
-        return self.mispriced and len(self._trades) > LARGE
+    def connected(self, token_in: str, token_out: str) -> bool:
+        """Whether a route exists at all."""
+        beside = self.whole is not self and self.whole.connected(token_in, token_out)
+        return beside or super().connected(token_in, token_out)
+
+    def short_path(self, token_in: str, token_out: str) -> list[Trade]:
+        """A path of the fewest pools, over edges astray only where there is no other."""
+        path = super().short_path(token_in, token_out)
+        return path if path or self._whole is None else self._whole.short_path(token_in, token_out)
+
+    def spot_rate(self, token_in: str, token_out: str) -> float:
+        """Best output per input of a very small trade, over edges astray only where there is no other route."""
+        rate = super().spot_rate(token_in, token_out)
+        return rate if rate > 0.0 or self.whole is self else self.whole.spot_rate(token_in, token_out)
 
     def warm(self, pause: Callable[[], None] = lambda: None) -> None:
         """Make the scratch memory by asking once, so that no later question does. `pause` is called in between."""
@@ -164,16 +199,14 @@ class Router(SpotGraph):
             return
         trade = self._trades[0]
         amount = max(1, trade.pool.reserves[trade.i] // 100)
-        search = self.search(trade.token_in, trade.token_out, amount)
-        self._wide.best(search, 1, 0.0)
         self.exact_path(trade.token_in, trade.token_out, amount, Limits(), budget=1)
-        ask = Ask(trade.token_in, trade.token_out, amount, search, Limits())
-        (self._mispricing or self._make_mispricing()).best(ask, "hybrid", math.inf)
         algorithms: tuple[Algorithm, ...] = ("greedy", "hybrid")
         for algorithm in algorithms:
             pause()
             with contextlib.suppress(NoRoute, PlanError):
                 self.forward(trade.token_in, trade.token_out, amount, Limits(paths=1), algorithm)
+        if self.whole is not self:
+            self.whole.warm(pause)
 
     def forward(
         self,
@@ -191,26 +224,74 @@ class Router(SpotGraph):
         Raises `NoRoute`, or `PlanError` if no plan executes. `deadline` is on `time.monotonic`: past it
         the best plan so far is the answer. With `hurry` it raises `NeedsTime` instead of searching for long.
         """
-        if not self._dust or token_in == token_out or not self.connected(token_in, token_out):
-            return self._forward(token_in, token_out, amount_in, limits, algorithm, deadline, hurry)
+        asked = token_in, token_out, amount_in, limits, algorithm, deadline, hurry
+        if token_in == token_out:
+            return self.whole._cycles_of(*asked)
+        if self.whole is self:
+            return self._forward(*asked)
         route: Route | None = None
-        try:
-            route = self._forward(token_in, token_out, amount_in, limits, algorithm, deadline, hurry)
-        except (NoRoute, PlanError) as error:
-            reason = error
-        ends = self.index[token_in], self.index[token_out]
-        trades = self._dust.worthwhile(*ends, 0 if route is None else route.execution.amount_out, self.best_rate)
-        if trades and hurry:
+        if super().connected(token_in, token_out):
+            with contextlib.suppress(NoRoute, PlanError):
+                route = self._forward(*asked)
+        if route is not None and not self._gains_astray(route, token_out):
+            return route
+        if hurry and self.whole.connected(token_in, token_out):
             raise NeedsTime
-        search = self.search(token_in, token_out, amount_in)
-        ask = Ask(token_in, token_out, amount_in, search, limits, self._kernels.narrow(limits))
-        for trade in trades:
-            if route is None or time.monotonic() < deadline:
-                route = self._over_dust(ask, trade, route)
-        if route is None:
-            raise reason
-        more = self._dust.gain(*ends, self.best_rate)
-        return route._replace(gap=_gap(route.execution.amount_out, route.bound() + more)) if more > 0.0 else route
+        try:
+            other = self.whole._forward(*asked)
+        except (NoRoute, PlanError):
+            if route is None:
+                raise
+            return route
+        return other if route is None else self._better(route, other, limits)
+
+    def _cycles_of(
+        self,
+        token: str,
+        also: str,
+        amount: int,
+        limits: Limits,
+        algorithm: Algorithm,
+        deadline: float,
+        hurry: bool,
+    ) -> Route:
+        """The most profitable cycles. What is found for a part of the amount counts, too, as the rest stays.
+
+        The parts are those of the deepest reserve, so that nobody's profit falls as the amount grows.
+        """
+        best: Route | None = None
+        deepest = self.depth(token)
+        parts = [deepest >> shift for shift in CYCLE_PARTS if 0 < deepest >> shift < amount]
+        for part in [amount, *parts]:
+            if best is not None and time.monotonic() > deadline:
+                break
+            with contextlib.suppress(NoRoute, PlanError):
+                found = self._forward(token, also, part, limits, algorithm, deadline, hurry)
+                done = found.execution
+                if part < amount:
+                    done = Walker.replay(done.legs, token, amount).done(token)
+                found = Route(done, found.gap if part == amount else 1.0)  # of the whole amount nothing is known
+                best = found if best is None else self._better(best, found, limits)
+        if best is None or best.execution.amount_out <= amount:
+            raise NoRoute("no profitable cycle")
+        return best
+
+    def _gains_astray(self, route: Route, token_out: str) -> bool:
+        """Whether edges astray could make the answer just found a better one."""
+        more = self._kernels.astray() / self._scales[self.index[token_out]]
+        return more > max(GAIN_ASTRAY * route.execution.amount_out, 0.0)
+
+    def _better(self, one: Route, other: Route, limits: Limits) -> Route:
+        """The answer that pays more, less its fee, with the lower one of their bounds."""
+        upper = min(one.bound(), other.bound())
+        best = other if self._net(other, limits) > self._net(one, limits) else one
+        gap = _gap(best.execution.amount_out, upper)
+        return best._replace(gap=1.0 if gap is None else gap)
+
+    def _net(self, route: Route, limits: Limits) -> float:
+        """What an answer pays, less its fee."""
+        done = route.execution
+        return done.amount_out - self.table.fee(cost_of(done.legs, self.table)) * limits.toll
 
     def bound_of_single_trades(self, token_in: str, token_out: str, amount_in: int) -> float:
         """What no plan pays more than that trades at most once with each pool in each direction, in smallest units.
@@ -219,44 +300,7 @@ class Router(SpotGraph):
         """
         search = self.search(token_in, token_out, amount_in)
         self._kernels.flow(search, Limits())
-        bound = self._bound(Ask(token_in, token_out, amount_in, search, Limits()), *self._kernels.bound(once=True))
-        ends = self.index[token_in], self.index[token_out]
-        return bound + (self._dust.gain(*ends, self.best_rate) if self._dust else 0.0)
-
-    def _over_dust(self, ask: Ask, trade: Trade, known: Route | None) -> Route | None:
-        """The best path over one trade of a dust pool, if it pays more than what is known; that otherwise."""
-        hops = path_hops(ask.limits) - 1
-        rest = 0 if trade.token_out == ask.token_out else self.distance(trade.token_out, ask.token_out)
-        left = self._besides([trade], ask, ask.limits)
-        before = self._leg(ask.token_in, trade.token_in, ask.amount_in, left._replace(hops=hops - rest))
-        if before is None:
-            return known
-        amount = ask.amount_in
-        for first in before:
-            amount = first.pays(amount)
-        left = self._besides(before, ask, left)._replace(hops=hops - len(before))
-        after = self._leg(trade.token_out, ask.token_out, trade.pays(amount), left)
-        if after is None or not self._plans.fits(ask.limits, [*before, trade, *after]):
-            return known
-        done = self._plans.of_paths(ask, [[*before, trade, *after]], [1.0])
-        if done is None or (known is not None and done.amount_out <= known.execution.amount_out):
-            return known
-        return _proven(done, math.inf if known is None else known.bound())
-
-    def _besides(self, trades: Sequence[Trade], ask: Ask, limits: Limits) -> Limits:
-        """What trades leave of limits, where paths come near those of the question."""
-        if ask.narrow:
-            for trade in trades:
-                limits = limits.less(self.table.planned(trade.cost(self.table)))
-        return limits
-
-    def _leg(self, token_in: str, token_out: str, amount: int, limits: Limits) -> list[Trade] | None:
-        """The best single path between two tokens, of no trades if they are the same; None if there is none."""
-        if token_in == token_out and amount > 0:
-            return []
-        if amount <= 0 or limits.hops < 1 or limits.pools < 1:
-            return None
-        return self.exact_path(token_in, token_out, amount, limits, budget=SECOND_LOOKS)
+        return self._bound(Ask(token_in, token_out, amount_in, search, Limits()), *self._kernels.bound(once=True))
 
     def _forward(
         self,
@@ -268,7 +312,7 @@ class Router(SpotGraph):
         deadline: float,
         hurry: bool,
     ) -> Route:
-        """`forward` without the pools that hold next to nothing."""
+        """`forward` over this graph alone."""
         if not self.connected(token_in, token_out):
             raise NoRoute("no path between tokens")
         search = self.search(token_in, token_out, amount_in)
@@ -437,7 +481,8 @@ class Router(SpotGraph):
     def reaches(self, token_in: str, token_out: str, limits: Limits) -> bool:
         """Whether any path, whatever it pays, holds the limits."""
         source, sink = self.index[token_in], self.index[token_out]
-        least = self._finder.least_shares(sink, self._kernels.room(limits).share, path_hops(limits))
+        every = self.whole
+        least = every._finder.least_shares(sink, every._kernels.room(limits).share, path_hops(limits))
         return bool(least[source] <= WHOLE)
 
     def cheapest_path(self, token_in: str, token_out: str, wanted: int, guess: int, limits: Limits) -> Done | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from millrace.routing.astray import profit_astray
 from millrace.routing.candidates import Search, is_source, list_candidates
 from millrace.routing.columns import NEWTON_STEPS, TOLERANCE, generate, is_full, marginal, price_tokens
 from millrace.routing.compiled import inlined, kernel
@@ -39,6 +40,7 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> tuple[float, floa
     level = marginal(net, w, q)
     if q.closed:
         bound, errors, pieces = _bound_of_listed(net, w, q)
+        errors += profit_astray(net, w, q, UNREACHED) / w.unit[0]
         # Of a full set what is missing makes the bound loose, not the prices.
         if bound <= value * (1.0 + LOOSE) or is_full(w):
             return bound + errors, bound + errors + pieces
@@ -55,12 +57,14 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> tuple[float, floa
     _price_leaves(net, w, q.sink)
     _list_everything(net, w, q.sink)
     profit, errors, pieces = _profit(net, w)
+    errors += profit_astray(net, w, q, UNREACHED) / w.unit[0]
     if total + profit > value * (1.0 + LOOSE):
         once, often = profit + errors, profit + errors + pieces
         _fit_outside(net, w, q.sink)
         _price_leaves(net, w, q.sink)
         _list_everything(net, w, q.sink)
         profit, errors, pieces = _profit(net, w)
+        errors += profit_astray(net, w, q, UNREACHED) / w.unit[0]
         return total + min(once, profit + errors), total + min(
             often, profit + errors + pieces
         )  # any prices give a bound
