@@ -672,11 +672,6 @@ export interface components {
             steps: components["schemas"]["LadderStep"][];
             /** @description The market state that the answer is of. */
             snapshot: components["schemas"]["SnapshotInfo"];
-            /**
-             * @description True: the search was cut short, with more time there may be a better route. Else left out.
-             * @example true
-             */
-            searchCut?: boolean;
         };
         /**
          * LadderStep
@@ -1037,11 +1032,6 @@ export interface components {
             txData?: string;
             /** @description With a sender: the transaction, to be signed. */
             transaction?: components["schemas"]["UnsignedTransaction"];
-            /**
-             * @description True: the search was cut short, with more time there may be a better route. Else left out.
-             * @example true
-             */
-            searchCut?: boolean;
         };
         /**
          * SwapBatch
