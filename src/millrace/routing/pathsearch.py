@@ -180,12 +180,14 @@ def best_path(
                     continue
                 if have * net.prate[k] * behind[v] <= best:
                     continue
-                out, edge, looked = best_of_pair(net, pw.used, k, have)
+                out, edge, looked = 0.0, -1, 0
+                if price > 0.0:
+                    out, edge, looked = _best_after_fee(net, pw, room, k, have, price / (1.0 if ends else behind[v]))
+                else:
+                    out, edge, looked = best_of_pair(net, pw.used, k, have)
                 pw.work[0] += looked
                 if room.strict and edge >= 0 and pw.taken[level, u] + room.share[edge] > left:
                     continue
-                if price > 0.0 and edge >= 0:
-                    out -= room.fee[edge] * price / (1.0 if ends else behind[v])
                 if ends:
                     if out > best:
                         best, found, last = out, level + 1, edge
@@ -206,6 +208,20 @@ def best_path(
         for i in range(pw.fill[level]):
             pw.amount[level, pw.reached[level, i]] = 0.0
     return found
+
+
+@inlined
+def _best_after_fee(net: Net, pw: PathWork, room: Room, k: int, d: float, price: float) -> tuple[float, int, int]:
+    """`best_of_pair` with what is left after the fee of each edge, at `price` in the token bought."""
+    best, choice, looked = 0.0, -1, 0
+    for e in range(net.pe0[k], net.pe1[k]):
+        if d * net.rate[e] <= best:
+            break
+        looked += 1
+        out = edge_gain(net, e, pw.used[e], d) - room.fee[e] * price
+        if out > best:
+            best, choice = out, e
+    return best, choice, looked
 
 
 @inlined
