@@ -91,8 +91,9 @@ async def test_who_has_the_document_is_told_when_it_was_seen_again(pair: tuple[S
     async with first.session.get(url, headers={"If-None-Match": tag}) as answer:
         assert (answer.status, "Preference-Applied" in answer.headers) == (304, False)
     served = first.upstream.served
-    async with first.session.get(url, headers={"If-None-Match": tag, "Prefer": "wait=20"}) as answer:
-        assert (answer.status, answer.headers["Preference-Applied"]) == (304, "wait")
+    for _ in range(2):  # the first look may have been under way already
+        async with first.session.get(url, headers={"If-None-Match": tag, "Prefer": "wait=20"}) as answer:
+            assert (answer.status, answer.headers["Preference-Applied"]) == (304, "wait")
     assert first.upstream.served > served
     async with first.session.get(url, headers={"If-None-Match": '"another"', "Prefer": "wait=20"}) as answer:
         assert answer.status == 200
