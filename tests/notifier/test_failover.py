@@ -23,7 +23,7 @@ from millrace.chain.proto import outport_pb2 as pb
 from millrace.relayer.events.hub_client import HubClient
 from millrace_client import Event, Hub, Missed
 
-from .helpers import WAIT, Consumer, notifier, peers, save_block
+from .helpers import WAIT, Consumer, finalized, notifier, peers, save_block
 from .test_torture import EXECUTED, SAVE, SEED, SHARDS, STRAIGHT, Torture, check_shard, executions_of, tale
 
 ROUNDS = int(os.environ.get("MILLRACE_FAILOVER_ROUNDS", "10"))
@@ -46,7 +46,7 @@ class Sink:
         self.numbers: list[int] = []
         self.names: list[Name] = []
 
-    def on_event(self, topic: str, payload: bytes, sequence: int, marks: int) -> None:
+    def on_event(self, topic: str, payload: bytes, sequence: int, marks: int) -> tuple[str, ...]:
         self.numbers.append(sequence)
         if topic == outport.FINALIZED_BLOCK:
             mark = pb.FinalizedBlock.FromString(payload)
@@ -57,6 +57,7 @@ class Sink:
         else:
             block = pb.OutportBlock.FromString(payload)
             self.names.append((topic, block.shardID, block.blockData.headerHash.hex()))
+        return ()
 
     def on_gap(self, first: int, last: int) -> None:
         """A notifier had heard of nothing of a shard yet."""
@@ -230,10 +231,13 @@ async def test_places(tmp_path: Path) -> None:
         told = await consumer.events(300)
         names = [message.id for message in told]
         assert [outport_nonce(message) for message in told] == list(range(300))
-        handled = [{"id": names[-1 - since], "since": since} for since in (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)]
 
+        def handled_at(last: int) -> list[dict[str, Any]]:
+            return [{"id": names[last - since], "since": since} for since in (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)]
+
+        handled = handled_at(-1)
         same = await to_one.consumer()
-        await same.subscribe(resume_after=told[-3].counter, resume_id=told[-3].id, handled=handled)
+        await same.subscribe(resume_after=told[-3].counter, resume_id=told[-3].id, handled=handled_at(-3))
         assert [message.id for message in await same.events(2)] == names[-2:], "exactly behind it"
 
         async def rest(connect: Any, **wish: Any) -> list[pb.WsMessage]:
@@ -265,6 +269,45 @@ async def test_places(tmp_path: Path) -> None:
         assert (await odd.subscribe()).ok
         reply = await odd.subscribe(subscription_id="another", handled=handled)
         assert "belongs to the first subscription" in reply.reason
+
+
+async def test_copies(tmp_path: Path) -> None:
+    """A journal that began as another's copy may have the same event under the same sequence, behind other events."""
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node, consumer = await connect.node(), await connect.consumer()
+        await consumer.subscribe(resume_after=0)
+        for shard in (2, 1, 0):
+            await node.save(save_block(shard, 0))
+        late, common, early = await consumer.events(3)
+
+        async def first(*handled: pb.WsMessage) -> str:
+            other = await connect.consumer()
+            marks = [{"id": message.id, "since": 0} for message in handled]
+            reply = await other.subscribe(resume_after=common.counter, resume_id=common.id, handled=marks)
+            assert reply.ok
+            return (await other.event()).id
+
+        assert await first(late, common) == early.id, "the one it was served by"
+        assert await first(early, common) == common.id, "there the early one came first, and the late one not at all"
+
+
+async def test_filters_move(tmp_path: Path) -> None:
+    """Finality is told of each block that a consumer with filters may have been given by another notifier."""
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node, consumer = await connect.node(), await connect.consumer()
+        event = pb.Event(address=bytes(32), identifier=b"swap")
+        blocks = [save_block(0, nonce, events=[event]) for nonce in range(4)]
+        await consumer.subscribe(resume_after=0)
+        for block in (save_block(1, 0, events=[event]), *blocks):
+            await node.save(block)
+        far, *told = await consumer.events(5)
+        handled = [{"id": far.id, "since": 0}] + [{"id": told[3 - since].id, "since": since} for since in (0, 1, 2)]
+        moved = await connect.consumer()
+        await moved.subscribe("Identifier", identifier="swap", resume_after=1, resume_id="x", handled=handled)
+        assert [message.id for message in await moved.events(4)] == [far.id, *(message.id for message in told[1:])]
+        mark = finalized(0, blocks[0].blockData.headerHash)
+        await node.tell(outport.FINALIZED_BLOCK, mark)
+        assert (await moved.event()).payload == mark.SerializeToString()
 
 
 def outport_nonce(message: pb.WsMessage) -> int:

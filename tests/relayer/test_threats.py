@@ -118,7 +118,7 @@ async def test_row_6_revert_griefing_by_many_senders(world: Any) -> None:
         refused += len([answer for answer in answers if answer != "ok"])
         assert set(answers) <= {"ok", "budget exhausted", "nonce too high"}
     ledger = world.service.lifecycle.sponsor.budgets
-    lost = ledger.lost(RELAYERS[1].public, time.monotonic())
+    lost = ledger.standing(RELAYERS[1].public, time.monotonic()).lost_hour
     assert 38 * fee <= lost <= 40 * fee and refused >= 50
 
 
@@ -134,7 +134,7 @@ async def test_row_6_failures_elsewhere_are_losses_in_any_order(world: Any, firs
     for name in sorted(chains, key=lambda name: name != first):
         chains[name].final([whole], failing=failing[name])
     ledger = world.service.lifecycle.sponsor.budgets
-    assert ledger.lost(RELAYERS[1].public, time.monotonic()) == fee
+    assert ledger.standing(RELAYERS[1].public, time.monotonic()).lost_hour == fee
     assert ledger.at_risk(RELAYERS[1].public) == 0
     assert ledger.left(RELAYERS[1].public, time.monotonic(), Budget(loss_per_hour=3 * fee)) == 2 * fee
 
@@ -216,7 +216,7 @@ async def test_row_6_a_loss_is_its_clients_whichever_shard_tells_it_first(world:
     for shard in (first, 3 - first):
         Chain(world, shard).final([whole], failing={chain_hash(whole): "no"} if shard == 2 else {})
     now, budgets = time.monotonic(), world.service.lifecycle.sponsor.budgets
-    lost = budgets.lost(RELAYERS[1].public, now)
+    lost = budgets.standing(RELAYERS[1].public, now).lost_hour
     assert lost > 0 and budgets._shares.find((RELAYERS[1].public, "ip")).losses.sum(now) == lost
 
 
@@ -267,7 +267,7 @@ async def test_row_6_reputations_and_losses_survive_a_restart(world: Any) -> Non
     await world.stop()
     await start(world, policy)
     assert await submit(world, transfer(ALICE, 2), transfer(wallet(1, 1))) == ["sender throttled", "ok"]
-    lost = world.service.lifecycle.sponsor.budgets.lost(RELAYERS[1].public, time.monotonic())
+    lost = world.service.lifecycle.sponsor.budgets.standing(RELAYERS[1].public, time.monotonic()).lost_hour
     assert lost == 2 * 50_000 * GAS_PRICE
 
 

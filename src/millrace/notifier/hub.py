@@ -287,7 +287,7 @@ class Hub:
             for session in self._filters.owners(wanted):
                 wishes.setdefault(session, []).append(positions)
         for session in self._live_filtered if rendered.events.executed else ():
-            if self._lists_known(session, rendered.events.executed):
+            if self._lists_known(session, entry, rendered.events.executed):
                 wishes.setdefault(session, [])
         for session, lists in wishes.items():
             if not session.wants_all:
@@ -317,18 +317,18 @@ class Hub:
 
     def _concerns(self, session: HubSession, entry: Entry) -> bool:
         """Whether a finalised or reverted block may have had events for a consumer with filters."""
-        return entry.block_hash in session.told or self._told_before(session, entry.block_hash)
+        return entry.block_hash in session.told or self._told_before(session, entry.block_hash, entry.shard)
 
-    def _lists_known(self, session: HubSession, executed: frozenset[str]) -> bool:
+    def _lists_known(self, session: HubSession, entry: Entry, executed: frozenset[str]) -> bool:
         """Whether a block lists an execution that a consumer was given, or may have been given before it resumed."""
         return session.knows_one_of(executed) or (
-            session.resumed and any(self._told_before(session, name) for name in executed)
+            session.resumed and any(self._told_before(session, name, entry.shard) for name in executed)
         )
 
-    def _told_before(self, session: HubSession, block_hash: str) -> bool:
+    def _told_before(self, session: HubSession, block_hash: str, shard: int) -> bool:
         """Whether a consumer may have been given a block on an earlier connection; so if it is not remembered."""
         saved = self._saved_at.get(block_hash)
-        return saved is None or saved <= session.start
+        return saved is None or saved <= session.floors.get(shard, session.start)
 
     # Delivery to those behind.
 
@@ -339,12 +339,13 @@ class Hub:
 
     async def _find(self, session: HubSession, place: Place) -> None:
         """Set a session to where its consumer is, which may have been served by another notifier."""
-        if place.message_id and place.after <= self._published:
+        heard = await self._journal.first_heard([mark.key for mark in place.marks])
+        if place.message_id and place.after <= self._published and place.is_within(heard):
             entries = await self._journal.read(place.after - 1, 1)
             if entries and (entries[0].sequence, entries[0].message_id) == (place.after, place.message_id):
                 session.start = session.cursor = place.after
                 return
-        found = floors(place.marks, await self._journal.first_heard([mark.key for mark in place.marks]))
+        found = floors(place.marks, heard)
         session.floors = {shard: floor for shard, floor in found.items() if floor is not None}
         if None not in found.values() and found:
             session.start = session.cursor = min(session.floors.values())
@@ -409,7 +410,7 @@ class Hub:
             self._note_save(entry)
             rendered = self._render(entry)
             matches = session.filters.match(rendered.events.keys)
-            if matches or self._lists_known(session, rendered.events.executed):
+            if matches or self._lists_known(session, entry, rendered.events.executed):
                 frame = rendered.reduced(matches.values())
                 session.remember(entry.block_hash, rendered.events.carrying)
         elif entry.topic in _FILTERED_TOPICS and len(session.filters) and self._concerns(session, entry):

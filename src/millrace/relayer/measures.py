@@ -184,6 +184,7 @@ GAUGES = (
         "events the hub has and this service has not read",
         lambda p: max(0, p.hub.head - (p.hub.last or 0)),
     ),
+    _gauge("hub_ids", "ids of handled events that are kept; 8192 of each shard at most", lambda p: p.hub.ids_kept),
     _gauge("hub_connected", "1 while events are read from the hub", lambda p: int(p.hub.connected)),
     _gauge("lease_seconds_left", "for how long keys may sign without a renewal", lambda p: p.leases.seconds_left),
     _gauge("signer_running", "1 while the signing process answers; 0 without keys", _signer_running),

@@ -137,19 +137,19 @@ class _RelayerCollector(Collector):
     def _keys(self) -> Iterator[Metric]:
         """Money."""
         sponsor = self._parts.lifecycle.sponsor
-        now = time.monotonic()
         measures = (BUDGET_LEFT, AT_RISK, BALANCE, BALANCE_LOW, WRITTEN_OFF, KEY_PAYS, TIME_TO_EMPTY, LOST)
         left, risk, balance, low, written_off, pays, empty, lost = families = [each.family() for each in measures]
         for shard, key in sorted(self._parts.relayers().by_shard.items()):
             labels = [str(shard)]
-            left.add_metric(labels, sponsor.budgets.left(key, now, sponsor.policy.budget) / ATOMIC)
-            risk.add_metric(labels, sponsor.budgets.at_risk(key) / ATOMIC)
-            written_off.add_metric(labels, sponsor.written_off.of_key(key) / ATOMIC)
-            lost.add_metric(labels, sponsor.budgets.lost(key, now) / ATOMIC)
-            state, bound = sponsor.state_of(key), sponsor.balances.lower_bound(key)
+            standing = sponsor.standing_of(key)
+            state, used = standing.state, standing.used
+            left.add_metric(labels, standing.left / ATOMIC)
+            risk.add_metric(labels, used.at_risk / ATOMIC)
+            written_off.add_metric(labels, standing.written_off / ATOMIC)
+            lost.add_metric(labels, used.lost_hour / ATOMIC)
             pays.add_metric(labels, int(state.condition == "ok"))
-            if bound is not None:
-                balance.add_metric(labels, bound / ATOMIC)
+            if standing.balance is not None:
+                balance.add_metric(labels, standing.balance / ATOMIC)
                 low.add_metric(labels, int(state.is_low))
                 empty.add_metric(labels, state.seconds_to_empty)
         yield from families

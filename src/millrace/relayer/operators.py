@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -128,21 +127,23 @@ class RelayerOperators:
         return http.json_response(reply)
 
     def _key(self, shard: int, key: bytes) -> KeyItem:
-        sponsor, now = self._lifecycle.sponsor, time.monotonic()
-        state, bound, budget = sponsor.state_of(key), sponsor.balances.lower_bound(key), sponsor.policy.budget
-        limits = (budget.per_minute, budget.per_hour, budget.per_day)
-        spent = sponsor.budgets.spent(key, now)
-        windows = zip(("minute", "hour", "day"), spent, limits, strict=True)
-        seconds = state.seconds_to_empty
+        sponsor = self._lifecycle.sponsor
+        standing, budget = sponsor.standing_of(key), sponsor.policy.budget
+        state, used, seconds = standing.state, standing.used, standing.state.seconds_to_empty
+        windows = (
+            ("minute", used.spent_minute, budget.per_minute),
+            ("hour", used.spent_hour, budget.per_hour),
+            ("day", used.spent_day, budget.per_day),
+        )
         return KeyItem(
             shard,
             address.encode(key),
             state.condition,
             state.is_low,
-            str(sponsor.budgets.left(key, now, budget)),
-            str(sponsor.budgets.at_risk(key)),
+            str(standing.left),
+            str(used.at_risk),
             tuple(BudgetItem(name, str(amount), str(limit)) for name, amount, limit in windows),
-            UNSET if bound is None else str(bound),
+            UNSET if standing.balance is None else str(standing.balance),
             UNSET if state.spendable is None else str(state.spendable),
             round(seconds, 1) if math.isfinite(seconds) else UNSET,
         )

@@ -35,7 +35,8 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     hub_url: str = "ws://127.0.0.1:8300/hub/ws"
     """Where events come from (the notifier's hub); empty runs without events."""
     more_hub_urls: tuple[str, ...] = ()
-    """Hubs of further notifiers of the same network: where events come from while those before them are away."""
+    """Hubs of further notifiers of the same network: where events come from while those before them are away. Upgrade
+    all of them before: see docs/notifier.md."""
     chain_api_url: str = "http://127.0.0.1:8400"
     """First source of unknown accounts, and where transactions go when no gossip peer is known; may be empty."""
     chain_api_timeout: float = 3.0

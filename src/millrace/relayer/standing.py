@@ -54,21 +54,22 @@ class Ledger:
         rules = sponsor.policy
         people = {name: sponsor.budgets.standing_of_person(name, now) for name in rules.people}
         return {
-            "keys": [self._key(shard, key, now) for shard, key in sorted(self._relayers().by_shard.items())],
+            "keys": [self._key(shard, key) for shard, key in sorted(self._relayers().by_shard.items())],
             "people": [{"name": name} | _of(people[name], person.budget) for name, person in rules.people.items()],
             "programmes": self._programmes(time.time_ns() // 1_000_000),
         }
 
-    def _key(self, shard: int, key: bytes, now: float) -> dict[str, object]:
+    def _key(self, shard: int, key: bytes) -> dict[str, object]:
         sponsor = self._lifecycle.sponsor
-        state, budget = sponsor.state_of(key), sponsor.policy.budget
-        told: dict[str, object] = {"shard": shard, "address": address.encode(key), "state": state.condition}
+        standing = sponsor.standing_of(key)
+        spendable = standing.state.spendable
+        told: dict[str, object] = {"shard": shard, "address": address.encode(key), "state": standing.state.condition}
         told |= {
-            "left": str(sponsor.budgets.left(key, now, budget)),
-            "spendable": None if state.spendable is None else str(state.spendable),
-            "writtenOff": str(sponsor.written_off.of_key(key)),
+            "left": str(standing.left),
+            "spendable": None if spendable is None else str(spendable),
+            "writtenOff": str(standing.written_off),
         }
-        return told | _of(sponsor.budgets.standing(key, now), budget)
+        return told | _of(standing.used, sponsor.policy.budget)
 
     def _programmes(self, now_ms: int) -> list[dict[str, object]]:
         sponsor, told = self._lifecycle.sponsor, []

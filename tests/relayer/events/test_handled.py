@@ -73,8 +73,29 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Handled(None)
     for number in range(1, 101):
         told.add(number, number, name(0, number))
-    assert (name(0, 36) in told, name(0, 37) in told) == (False, True)
+    assert (name(0, 36) in told, name(0, 37) in told) == (False, True) and len(told) == 64
     assert told.place(60) is None and told.place(70) is not None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_client_says_the_same(seed: int) -> None:
+    """Of the same events, also of processes one after the other, relayer and client tell a notifier the same place."""
+    rng = random.Random(seed)
+    texts, number, sequence = ["", ""], 0, 0
+    for _ in range(8):
+        both = [
+            kind(here.of_text(text) if text else None)
+            for kind, here, text in zip((Handled, places.Told), (Place, places.Place), texts, strict=True)
+        ]
+        first = number
+        for _ in range(rng.randrange(1, 400)):
+            number, sequence = number + 1, sequence + rng.randrange(1, 4)
+            id_ = name(rng.randrange(3), number) if rng.random() < 0.95 else f"SaveAccounts:0:{number:x}:1"
+            for told in both:
+                told.add(number, sequence, id_)
+        at = rng.randrange(first + 1, number + 1)
+        texts = [place.text() for told in both if (place := told.place(at)) is not None]
+        assert len(texts) == 2 and texts[0] == texts[1]
 
 
 def test_where_an_earlier_process_was() -> None:

@@ -233,6 +233,34 @@ def test_a_notifier_without_ids() -> None:
         assert hub.place(6) == kept
 
 
+def test_a_move_to_a_notifier_without_ids() -> None:
+    """It took the place for a sequence of its own: its first event tells, and a gap is told, once."""
+    sink, link = Sink(), Link()
+    hub = HubClient(["a", "b"], sink, None)
+    hub.take(link, welcome(500, 100))  # type: ignore[arg-type]
+    hub.take(link, told(501, 501))  # type: ignore[arg-type]
+    hub._at = 1
+    for _ in range(2):  # the first connection ends before an event comes
+        assert wish_of(hub).resume_id
+        hub.take(link, welcome(900, 1))  # type: ignore[arg-type]
+    for sequence in (502, 503):
+        hub.take(link, event(sequence))  # type: ignore[arg-type]
+    numbers = [item[2] for item in sink.told]
+    assert [item[0] for item in sink.told] == ["Topic", "gap", "Topic", "Topic"] and numbers == sorted(numbers)
+    assert (wish_of(hub).resume_after, wish_of(hub).resume_id) == (503, "")
+
+
+def test_a_notifier_goes_back_to_an_earlier_version() -> None:
+    """The only one has the same sequences as before: its sequences go on as before, and there is no gap."""
+    sink, link = Sink(), Link()
+    hub = HubClient(["a"], sink, Place(501, f"SaveBlock:0:{501:064x}:1"))
+    assert wish_of(hub).resume_after == 501
+    hub.take(link, welcome(501, 1))  # type: ignore[arg-type]
+    hub.take(link, event(502))  # type: ignore[arg-type]
+    assert [item[0] for item in sink.told] == ["Topic"] and hub.last is not None
+    assert (wish_of(hub).resume_after, wish_of(hub).resume_id) == (502, "") and hub.place(hub.last) == Place(502)
+
+
 def test_a_move_before_any_event() -> None:
     """Who was told nothing cannot say where it is: that is a gap, and reading goes on with what is new."""
     sink, link = Sink(), Link()

@@ -170,7 +170,7 @@ def test_row_6_losses_are_bounded() -> None:
     with pytest.raises(Refused, match="budget exhausted"):
         reserve(budgets, 1, 0.0, budget)
     budgets.decide(first, 1.0, failed=True)
-    assert budgets.lost(KEY, 1.0) == 10 and budgets.left(KEY, 1.0, budget) == 0
+    assert budgets.standing(KEY, 1.0).lost_hour == 10 and budgets.left(KEY, 1.0, budget) == 0
     with pytest.raises(Refused, match="budget exhausted"):
         reserve(budgets, 1, 1.0, budget)
     reserve(budgets, 10, 1.0 + HOUR, budget)
@@ -183,7 +183,7 @@ def test_row_6_what_ended_well_is_no_loss() -> None:
     ran = budgets.settle(reserve(budgets, 10, 0.0, budget), 10, 0.0)
     assert budgets.left(KEY, 0.0, budget) == 0
     budgets.decide(ran, 1.0, failed=False)
-    assert budgets.left(KEY, 1.0, budget) == 10 and budgets.lost(KEY, 1.0) == 0
+    assert budgets.left(KEY, 1.0, budget) == 10 and budgets.standing(KEY, 1.0).lost_hour == 0
     budgets.settle(reserve(budgets, 10, 1.0, budget), 10, 1.0)
     assert budgets.left(KEY, UNDECIDED_SECONDS, budget) == 0
     assert budgets.left(KEY, 1.0 + UNDECIDED_SECONDS, budget) == 10

@@ -80,6 +80,15 @@ def test_any_values_in_a_transaction(fields: dict[str, Any]) -> None:
 KNOWN = {value.code for value in vars(reasons).values() if isinstance(value, reasons.Reason)}
 
 
+@pytest.mark.parametrize("value", ["1e400", "-1E+999", "1" * 400, "[]", "{}", "null", "true", '"\\u0000"', '""'])
+def test_any_traceparent(value: str) -> None:
+    """Whatever JSON stands there, the message is read, and nothing but a text is a `traceparent`."""
+    data = f'{{"action":"relay","tx":{{}},"traceparent":{value}}}'.encode()
+    request = messages.decode_request(data, 1)
+    assert isinstance(request, messages.Relay)
+    assert request.traceparents == ((json.loads(value),) if value.startswith('"') else ())
+
+
 def test_codes_are_unique_and_stable() -> None:
     """Each reason has a code of its own, which is its words in snake case."""
     found = [value for value in vars(reasons).values() if isinstance(value, reasons.Reason)]

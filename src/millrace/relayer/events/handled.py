@@ -59,6 +59,10 @@ class Handled:
         for message_id, since in place.handled if place is not None else ():
             self._before.setdefault(_shard(message_id), []).append((message_id, since))
 
+    def __len__(self) -> int:
+        """Ids that are kept."""
+        return len(self._ids)
+
     def __contains__(self, message_id: str) -> bool:
         return message_id in self._ids
 

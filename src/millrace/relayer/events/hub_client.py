@@ -79,7 +79,11 @@ class HubClient:
         self._late = 0
         """What the present notifier had when reading began, by its sequence."""
         self._resumes = False
-        """Whether the present connection asked for what came after a place."""
+        """Whether the present connection asked for what came after a place, …"""
+        self._by_id = False
+        """… told by an id, which a notifier of an earlier version does not read, …"""
+        self._moved = False
+        """… and by another notifier than the present one, which has told nothing yet."""
         self.head = 0
         """Number of the newest event the hub spoke of."""
         self.connected = False
@@ -119,6 +123,11 @@ class HubClient:
             return Place(number - self._offset)
         return None
 
+    @property
+    def ids_kept(self) -> int:
+        """Ids of events by which another notifier's repetitions are known."""
+        return len(self._handled)
+
     def subscription(self) -> bytes:
         """The frame that asks for everything after `last`."""
         wish = hub_pb2.SubscribeEvent(event_type="All", subscription_id="relayer")
@@ -129,7 +138,7 @@ class HubClient:
                 wish.handled.add(id=message_id, since=since)
         elif self.last is not None and self._told_by == self._at:
             wish.resume_after = self.last - self._offset
-        self._resumes = wish.HasField("resume_after")
+        self._resumes, self._by_id = wish.HasField("resume_after"), bool(wish.resume_id)
         return outport.payload_envelope(SUBSCRIBE, wish.SerializeToString(), 0, with_acknowledge=False)
 
     def take(self, link: websocket.Session, data: bytes) -> None:
@@ -162,7 +171,7 @@ class HubClient:
             return
         if self._told_by != self._at:  # whatever this journal has comes under numbers above all that were
             self._offset = 0 if self.last is None else max(0, self.last + 1 - reply.oldest)
-            self._told_by = self._at
+            self._told_by, self._moved = self._at, len(self._urls) > 1
         self._late, self.head = reply.head, reply.head + self._offset
         if self.last is not None and not self._resumes:
             log.error("no event said where reading was when the hub went away", extra={"after": self.last})
@@ -176,6 +185,9 @@ class HubClient:
     def _event(self, link: websocket.Session, told: pb.WsMessage) -> None:
         sequence, number = told.counter, told.counter + self._offset
         traces: Sequence[str] = ()
+        if self._by_id and not told.id:
+            self._without_ids(number)
+        self._moved = False
         if (told.id not in self._handled) if told.id else (self.last is None or number > self.last):
             if self.last is not None and number <= self.last:
                 number = self.last + 1  # of a journal that was put back to an earlier state
@@ -191,3 +203,13 @@ class HubClient:
             if told.id:
                 self._handled.add(number, sequence, told.id)
         link.send_binary(outport.ack_envelope(sequence, traces[:MOST_TRACES]))
+
+    def _without_ids(self, number: int) -> None:
+        """A notifier of an earlier version tells the event `number`: from now on its sequences alone say what is new.
+
+        It took the sequence in a place for one of its own. If another one had told that, it went on anywhere.
+        """
+        if self._moved:
+            log.error("a notifier of an earlier version cannot tell where reading was", extra={"after": self.last})
+            self._sink.on_gap((self.last or 0) + 1, number)
+        self._by_id, self._handled = False, Handled(None)

@@ -274,18 +274,10 @@ class Budgets:
         """What the key has signed and is not yet known to be over."""
         return self._key(key).at_risk
 
-    def spent(self, key: bytes, now: float) -> tuple[int, ...]:
-        """What the key spent, or reserved, in the last minute, hour and day."""
-        return tuple(window.sum(now) for window in self._key(key).windows)
-
     def spent_a_second(self, key: bytes, now: float) -> float:
         """What the key spent a second in the last minute, or in the last hour if that was more."""
         minute, hour, _ = self._key(key).windows
         return max(minute.sum(now) / MINUTE, hour.sum(now) / HOUR)
-
-    def lost(self, key: bytes, now: float) -> int:
-        """What failing transactions cost the key in the last hour."""
-        return self._key(key).losses.sum(now)
 
     def standing(self, key: bytes, now: float) -> Standing:
         """What the key has used of its budget."""

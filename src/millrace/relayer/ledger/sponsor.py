@@ -21,7 +21,7 @@ from millrace.relayer.journal.outcomes import Outcome
 from millrace.relayer.journal.submissions import Record, origin_of, origin_text
 from millrace.relayer.journal.writer import Rows
 from millrace.relayer.ledger.balances import LAG_SECONDS, Balances
-from millrace.relayer.ledger.budget import Budgets, Reservation, Spender, Undecided
+from millrace.relayer.ledger.budget import Budgets, Reservation, Spender, Standing, Undecided
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.programmes import Programmes
 from millrace.relayer.ledger.reputation import Reputation
@@ -67,6 +67,18 @@ class KeyState(NamedTuple):
     """It holds less than the policy's `alert_balance`."""
     runs_out: bool
     """It will be empty before the policy's `alert_seconds` are over."""
+
+
+class KeyStanding(NamedTuple):
+    """A relayer key's money, as operators see it; atomic units."""
+
+    state: KeyState
+    balance: int | None
+    """At least; `None` while it is not known."""
+    left: int
+    """What it may still reserve now, by all windows and by what is at risk."""
+    used: Standing
+    written_off: int
 
 
 class Sponsor:
@@ -175,6 +187,13 @@ class Sponsor:
         bound = self.balances.lower_bound(key)
         is_low = bound is not None and bound < budget.alert_balance
         return KeyState(condition, spendable, missing, empty, is_low, empty < budget.alert_seconds)
+
+    def standing_of(self, key: bytes) -> KeyStanding:
+        """What a key has, and what of its budget is used."""
+        now = self._clock()
+        left, used = self.budgets.left(key, now, self.policy.budget), self.budgets.standing(key, now)
+        balance, written_off = self.balances.lower_bound(key), self.written_off.of_key(key)
+        return KeyStanding(self.state_of(key), balance, left, used, written_off)
 
     def _seconds_to_empty(self, key: bytes, spendable: int | None) -> float:
         """For how long what the key can spend lasts if it goes on as in the last minute, or hour if that was more."""

@@ -63,8 +63,10 @@ class _Submission(_Request, frozen=True):
         raw = self.traceparent
         if not isinstance(raw, Raw) or len(memoryview(raw)) > MAX_REQUEST_ID:
             return ()
-        text = msgspec.json.decode(raw)  # which was found to be JSON when the message was read
-        return (text,) if isinstance(text, str) else ()
+        try:
+            return (msgspec.json.decode(raw, type=str),)
+        except msgspec.DecodeError:  # another type, or a number that no float can hold
+            return ()
 
 
 class Relay(_Submission, frozen=True, tag="relay"):
