@@ -89,8 +89,9 @@ async function cycleOf(token) {
 function Cycles() {
   const { value, error } = useAnswer(async () => {
     const tokens = (await listed()).filter(({ isLp, priceUsdc }) => !isLp && priceUsdc > 0).slice(0, CYCLE_TOKENS);
-    const fresh = await Promise.all(tokens.map(({ identifier }) => named(identifier)));
-    return Promise.all(fresh.map(cycleOf));
+    const found = []; // one after the other: what looks far is answered one at a time, and the others would wait too long
+    for (const { identifier } of tokens) found.push(await cycleOf(await named(identifier)));
+    return found;
   }, [], EVERY_MS);
   const traded = (quote) => (quote?.paths ?? []).filter(({ swaps }) => swaps.length > 0); // a path without swaps is what stays
   const round = ({ quote }) => traded(quote).length
