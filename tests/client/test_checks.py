@@ -149,9 +149,9 @@ def call(*parts: bytes) -> bytes:
     return b"@".join([parts[0], *(part.hex().encode() for part in parts[1:])])
 
 
-def xo(least: int, token: bytes = b"B-2") -> list[bytes]:
+def xo(least: int, token: bytes = b"B-2", referral: bytes = b"") -> list[bytes]:
     """The contract's endpoint with its least output, index of the output token, referral, and list of one token."""
-    return [b"xo", bytes([least]), b"", b"", b"\1", token]
+    return [b"xo", bytes([least]), b"", referral, b"\1", token]
 
 
 def quote(data: bytes, tx: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
@@ -168,6 +168,7 @@ def checked(answer: dict[str, Any], **asked: Any) -> Quote:
 
 
 TOKENS = call(b"ESDTTransfer", b"A-1", b"\x64", *xo(89))
+CREDITED = call(b"ESDTTransfer", b"A-1", b"\x64", *xo(89, referral=b"\7"))
 EGLD = call(b"xo", *xo(89)[1:])
 MULTI = call(b"MultiESDTNFTTransfer", addresses.decode(CONTRACT), b"\1", b"A-1", b"", b"\x64", *xo(89))
 HOME = {"receiver": WALLET.address}
@@ -178,6 +179,8 @@ HOME = {"receiver": WALLET.address}
     [
         (quote(TOKENS), {}),
         (quote(TOKENS), {"contract": CONTRACT}),
+        (quote(CREDITED), {"referral_id": 7}),
+        (quote(CREDITED), {"referral_id": None}),
         (quote(TOKENS), {"amount_in": None, "amount_out": 90}),
         (quote(TOKENS, amountOutMin="85", slippage=0.05), {"slippage": None}),
         (quote(TOKENS), {"bounds": Bounds(100, 89)}),
@@ -250,6 +253,9 @@ def test_calls_as_the_service_writes_them(pay: str, get: str) -> None:
         ("transaction.receiver", quote(TOKENS), {"contract": OTHER.address}),
         ("transaction.data, least output", quote(call(b"ESDTTransfer", b"A-1", b"\x64", *xo(88))), {}),
         ("transaction.data, output token", quote(call(b"ESDTTransfer", b"A-1", b"\x64", *xo(89, b"C-3"))), {}),
+        ("transaction.data, referralId", quote(CREDITED), {}),
+        ("transaction.data, referralId", quote(CREDITED), {"referral_id": 8}),
+        ("transaction.data, referralId", quote(TOKENS), {"referral_id": 7}),
     ],
 )
 def test_other_quotes_are_not_signed(field: str, answer: dict[str, Any], asked: dict[str, Any]) -> None:
@@ -281,6 +287,7 @@ def test_multi_swaps() -> None:
     for field, answer in {
         "inputs, A-1": multi((100, MULTI), (100, MULTI)),
         "transaction.data": multi((90, MULTI)),
+        "transaction.data, referralId": multi((100, MULTI.replace(b"@59@@@01@", b"@59@@07@01@"))),
         "transaction.sender": multi((100, MULTI), sender=OTHER),
         "transaction.receiver": multi((100, MULTI.replace(addresses.decode(CONTRACT).hex().encode(), b"11" * 32))),
     }.items():

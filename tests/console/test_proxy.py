@@ -42,6 +42,9 @@ async def test_a_request_is_passed_on(behind: Behind, started: Started, http: ai
         ("GET", "chain/pools"),
         ("POST", "chain/control/stop"),
         ("POST", "chain/faucet"),
+        ("POST", "chain/transactions"),
+        ("GET", "chain/vm-values/query"),
+        ("POST", "chain/vm-values/hex"),
         ("GET", "http://evil.example/"),
         ("GET", "vendor/../settings.py"),
         ("GET", "nowhere"),
@@ -62,6 +65,14 @@ async def test_the_faucet_of_a_local_chain(behind: Behind, started: Started, htt
     url, _ = await started(faucet=True)
     async with http.post(f"{url}/chain/faucet", json={}) as answer:
         assert answer.status == 200
+
+
+async def test_views_of_the_chain(behind: Behind, started: Started, http: aiohttp.ClientSession) -> None:
+    """A contract's view is asked of the chain as it came: the page compares decimals with it."""
+    url, _ = await started()
+    async with http.post(f"{url}/chain/vm-values/query", json={"funcName": "getTokenProperties"}) as answer:
+        assert (await answer.json())["body"] == '{"funcName": "getTokenProperties"}'
+    assert behind.asked[-1].path == "/vm-values/query"
 
 
 async def test_a_service_that_is_away(started: Started, http: aiohttp.ClientSession) -> None:

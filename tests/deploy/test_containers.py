@@ -20,7 +20,7 @@ from millrace.system.reference import SETTINGS
 
 TOOLS = Path(sys.executable).parent
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text())
-OURS = ("pools", "aggregator", "notifier", "relayer")
+OURS = ("pools", "aggregator", "notifier", "relayer", "console")
 OLDEST_KUBERNETES = "1.31"
 MANIFESTS = sorted((DEPLOY / "kubernetes").iterdir())
 PLACES = {
@@ -121,7 +121,7 @@ def test_pods_are_restricted() -> None:
                 "capabilities": {"drop": ["ALL"]},
             }
             assert container["resources"]["limits"]["memory"]
-    assert found == 6  # a container for each service, two more to start the relayer
+    assert found == 7  # a container for each service, two more to start the relayer
 
 
 def test_settings_files_are_known(tmp_path: Path) -> None:

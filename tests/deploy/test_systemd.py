@@ -13,7 +13,7 @@ from deploy.debian import DEPLOY, check
 from deploy.operated import Operated
 
 UNITS = DEPLOY / "systemd"
-SERVICES = ("aggregator", "relayer", "notifier", "pools")
+SERVICES = ("aggregator", "relayer", "notifier", "pools", "console")
 MOST_EXPOSED = 3.0
 """Of systemd's own scale from 0 (closed) to 10."""
 

@@ -46,6 +46,7 @@ _RULES = (
     _Rule("relayer_url", "relayer", ("GET",), _paths(rf"v1(/{_NAME}){{1,2}}|health|ready|(openapi|asyncapi)\.json")),
     _Rule("relayer_url", "relayer", ("POST",), _paths(rf"v1/{_NAME}")),
     _Rule("chain_url", "chain", ("GET",), _paths(rf"accounts/{_NAME}(/tokens)?|transactions/{_NAME}")),
+    _Rule("chain_url", "chain", ("POST",), _paths("vm-values/query")),
     _Rule("hub_url", "operators/notifier", ("GET",), _paths(r"hub/ws"), "socket", "operators"),
     *(
         _Rule(f"{name}_operators_url", f"operators/{name}", ("GET", "POST"), _OPERATORS, "http", "operators")

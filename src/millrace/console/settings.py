@@ -48,7 +48,8 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     notifier_operators_url: str = "http://127.0.0.1:8302"
     """The notifier's operators' port; empty: none."""
     chain_url: str = ""
-    """A chain API: of it accounts, their tokens and transactions are asked for. Empty: no balances are shown."""
+    """A chain API: of it accounts, their tokens, transactions and contracts' views are asked for. Empty: no balances
+    are shown, and who swaps has to agree to amounts in smallest units."""
     faucet: bool = False
     """Whether the page may ask that chain's faucet: a local chain only, and what the demonstration wallet lives on."""
 

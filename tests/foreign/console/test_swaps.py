@@ -131,6 +131,53 @@ async def test_an_aggregator_that_lies(system: System, open_page: Open) -> None:
     assert (await system.chain.balances(address))[PAY] == 3 * PAID
 
 
+ANSWERS = """
+  const real = window.fetch;
+  window.fetch = async (url, init) => {
+    const answer = await real(url, init);
+    if (!String(url).includes(PART)) return answer;
+    return new Response((await answer.text()).replaceAll(FROM, TO), { status: answer.status, headers: answer.headers });
+  };
+"""
+
+
+async def with_answers(page: Page, system: System, part: str, before: str, after: str) -> None:
+    """Load the swap page again, with some text replaced in all answers of the paths that have `part` in them."""
+    given = ", ".join(
+        f"{name} = {json.dumps(value)}" for name, value in (("PART", part), ("FROM", before), ("TO", after))
+    )
+    await page.ask("Page.addScriptToEvaluateOnNewDocument", source=f"const {given};{ANSWERS}")
+    await page.ask("Page.navigate", url=f"{system.plan.console_url}/?again#/swap")
+
+
+async def test_an_aggregator_that_moves_the_point(system: System, open_page: Open) -> None:
+    """Where the chain says other decimals than the aggregator, nothing can be signed, and the page says so."""
+    page = await open_page("network")
+    await with_answers(page, system, "/api/v1/tokens", '"decimals":6', '"decimals":5')
+    await press(page, "demonstration")
+    await page.until("/by the aggregator USDC-c76f1f has 5 decimals, by the chain 6/.test(document.body.textContent)")
+    await press(page, "fund")
+    await page.until("/balance [1-9]/.test(document.body.textContent)")
+    assert await page.value("document.getElementById('swap').disabled") is True
+
+
+async def test_no_chain_to_ask(system: System, open_page: Open) -> None:
+    """Where nobody but the aggregator says the decimals, smallest units are agreed to, for each amount."""
+    page = await open_page("network")
+    await with_answers(page, system, "settings.json", '"chain":true', '"chain":false')
+    await press(page, "demonstration")
+    await page.until("/I pay 1000000000 smallest units of USDC-c76f1f/.test(document.body.textContent)")
+    assert await page.value("document.getElementById('swap').disabled") is True
+    await page.value("document.getElementById('agreed').click()")
+    await page.until(READY)
+    await page.value(
+        "(() => { const box = document.getElementById('amount-in'); box.value = '7';"
+        " box.dispatchEvent(new Event('input', {bubbles: true})); })()"
+    )
+    await page.until("/I pay 7000000 smallest units of USDC-c76f1f/.test(document.body.textContent)")
+    assert await page.value("document.getElementById('swap').disabled") is True
+
+
 async def test_what_is_no_amount(open_page: Open) -> None:
     """What is no amount is refused in words, and no number with a comma in the wrong place is taken for another."""
     page = await open_page("swap")

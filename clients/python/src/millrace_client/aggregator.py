@@ -138,7 +138,13 @@ class Aggregator:
         body = without_none(slippage=_number(slippage), sender=sender, dust_mode=dust_mode, **options)
         answer = await self._http.post("/api/v1/multi-swap", MultiSwap, _inputs(inputs, to_token) | body)
         return checked_multi_swap(
-            answer, sender=sender, inputs=inputs, to_token=to_token, slippage=_number(slippage), contract=self._contract
+            answer,
+            sender=sender,
+            inputs=inputs,
+            to_token=to_token,
+            slippage=_number(slippage),
+            contract=self._contract,
+            referral_id=_referral(options),
         )
 
     async def batch_quote(
@@ -219,6 +225,7 @@ class Aggregator:
             slippage=asked["slippage"],
             contract=self._contract,
             bounds=bounds,
+            referral_id=_referral(asked),
         )
 
 
@@ -241,3 +248,8 @@ def _inputs(inputs: Mapping[str, int], to_token: str) -> dict[str, object]:
 
 def _number(slippage: str | Decimal | float | None) -> float | None:
     return None if slippage is None else float(slippage)
+
+
+def _referral(options: Mapping[str, Any]) -> int:
+    """Who is credited by the options of a question, as it may be named in either way; nobody: 0."""
+    return int(options.get("referral_id") or options.get("referralId") or 0)

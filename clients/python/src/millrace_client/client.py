@@ -104,6 +104,7 @@ class Millrace:
                 amount_out=None,
                 slippage=1.0 if quote.slippage is None else quote.slippage,
                 contract=self._contract,
+                referral_id=None,  # was compared when the quote came
             )
         return await self.send(_transaction_of(quote), wallet, guardian)
 
@@ -123,6 +124,7 @@ class Millrace:
             to_token=multi_swap.to,
             slippage=multi_swap.slippage,
             contract=self._contract,
+            referral_id=None,
         )
         prepared = await self.relayer.prepare_all([_without_nonce(_transaction_of(b)) for b in multi_swap.batches])
         return await self.relayer.relay_all([await sign(transaction, wallet, guardian) for transaction in prepared])

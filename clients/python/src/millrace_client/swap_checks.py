@@ -65,11 +65,13 @@ def checked_quote(
     slippage: Slippage,
     contract: str | None,
     bounds: Bounds = _UNBOUND,
+    referral_id: int | None = 0,
 ) -> Quote:
     """The quote, with what it left out of the question, if its transaction may be signed. Raises `Mismatch`.
 
-    A quote without a transaction is given as it is. Without `slippage` its own holds, up to `MOST_UNASKED_SLIPPAGE`.
-    Without `contract` it is the one of its chain, see `CONTRACTS`.
+    A quote without a transaction is given as it is. `referral_id` None: anybody may be credited. Without
+    `slippage` its own holds, up to `MOST_UNASKED_SLIPPAGE`. Without `contract` it is the one of its chain, see
+    `CONTRACTS`.
     """
     if answer.transaction is None:
         return answer
@@ -91,7 +93,13 @@ def checked_quote(
     if whole.amount_out_min < least:
         raise Mismatch("aggregator", "amountOutMin", whole.amount_out_min, f"at least {least}")
     _require_spends(
-        answer.transaction, sender, [(str(from_token), whole.amount_in)], str(to_token), whole.amount_out_min, contract
+        answer.transaction,
+        sender,
+        [(str(from_token), whole.amount_in)],
+        str(to_token),
+        whole.amount_out_min,
+        contract,
+        referral_id,
     )
     return whole
 
@@ -104,6 +112,7 @@ def checked_multi_swap(
     to_token: str,
     slippage: Slippage,
     contract: str | None,
+    referral_id: int | None = 0,
 ) -> MultiSwap:
     """The same of every transaction of a multi-swap; together they sell no more than the `inputs`. Raises `Mismatch`.
 
@@ -124,7 +133,7 @@ def checked_multi_swap(
         if batch.amount_out_min < least:
             raise Mismatch("aggregator", "amountOutMin", batch.amount_out_min, f"at least {least}")
         sold = [(item.token, item.amount) for item in batch.inputs]
-        _require_spends(batch.transaction, sender, sold, to_token, batch.amount_out_min, contract)
+        _require_spends(batch.transaction, sender, sold, to_token, batch.amount_out_min, contract, referral_id)
     return answer
 
 
@@ -135,6 +144,7 @@ def _require_spends(
     to_token: str,
     least: int,
     contract: str | None,
+    referral_id: int | None,
 ) -> None:
     """Raise `Mismatch` unless a transaction pays exactly what is sold, to the contract, which must pay `least`."""
     if sender is not None and tx.sender != sender:
@@ -148,6 +158,9 @@ def _require_spends(
     if spent.function != _ENDPOINT:  # other functions promise nothing, or take what the wallet owns
         raise Mismatch("aggregator", "transaction.data", spent.function or "no call", f"a call of {_ENDPOINT}")
     _require_pays(spent.arguments, to_token, least)
+    credited = int.from_bytes(spent.arguments[2], "big")
+    if referral_id not in (None, credited):  # who takes a fee of it
+        raise Mismatch("aggregator", "transaction.data, referralId", credited, referral_id)
 
 
 def _require_contract(told: str, named: str | None, chain_id: str) -> None:

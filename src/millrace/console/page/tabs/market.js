@@ -89,11 +89,13 @@ async function cycleOf(token) {
 function Cycles() {
   const { value, error } = useAnswer(async () => {
     const tokens = (await listed()).filter(({ isLp, priceUsdc }) => !isLp && priceUsdc > 0).slice(0, CYCLE_TOKENS);
-    const fresh = await Promise.all(tokens.map(({ identifier }) => named(identifier)));
-    return Promise.all(fresh.map(cycleOf));
+    const found = []; // one after the other: what looks far is answered one at a time, and the others would wait too long
+    for (const { identifier } of tokens) found.push(await cycleOf(await named(identifier)));
+    return found;
   }, [], EVERY_MS);
-  const round = ({ quote }) => quote?.paths?.length
-    ? quote.paths.slice(0, 2).map(({ swaps }) => html`<span class="cycle">${ticker(swaps[0].from)}${swaps.map(({ to, dex }) => html` → ${ticker(to)} <i title=${dex} style=${`background: ${colourOf(dex)}`}></i>`)}</span>`)
+  const traded = (quote) => (quote?.paths ?? []).filter(({ swaps }) => swaps.length > 0); // a path without swaps is what stays
+  const round = ({ quote }) => traded(quote).length
+    ? traded(quote).slice(0, 2).map(({ swaps }) => html`<span class="cycle">${ticker(swaps[0].from)}${swaps.map(({ to, dex }) => html` → ${ticker(to)} <i title=${dex} style=${`background: ${colourOf(dex)}`}></i>`)}</span>`)
     : html`<span class="sub">none earns at present</span>`;
   return html`<${Card} title="Cycles that earn" aside=${html`<span class="sub">of the most liquid tokens, asked every ${EVERY_MS / 1000} s</span>`}>
     <p class="sub">Prices of the exchanges differ: who trades around such a circle ends with more than they began with, before gas. Up to ${dollars(CYCLE_USD)} were to be traded; what is not needed comes back.</p>

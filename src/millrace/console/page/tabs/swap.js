@@ -3,6 +3,7 @@
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { amount, dollars, ends, grouped, number, percent, ticker, units } from "../lib/format.js";
 import { useAnswer } from "../lib/live.js";
+import { compared } from "../lib/scales.js";
 import { relayer, settings } from "../lib/services.js";
 import { listed, named, remembered } from "../lib/tokens.js";
 import { Card, Choice, Hash, Problem } from "../lib/ui.js";
@@ -38,6 +39,7 @@ function Form({ pair: { from, to }, setPair, settings: known }) {
   const [busy, setBusy] = useState(false);
   const wallet = useWallet(known);
   const decimals = { in: remembered(from)?.decimals ?? 18, out: remembered(to)?.decimals ?? 18 };
+  const scales = useScales({ [from]: decimals.in, [to]: decimals.out }, known, `${typed.side} ${typed.text}`);
   const wanted = units(typed.text, decimals[typed.side]);
   const fraction = fractionOf(slippage);
   const asked = wanted && fraction !== null ? {
@@ -70,9 +72,11 @@ function Form({ pair: { from, to }, setPair, settings: known }) {
         <${Slippage} value=${slippage} onChange=${setSlippage}/>
         <${Problem} error=${error ?? (state === "reconnecting" && !quote ? "service unavailable" : undefined)}/>
         ${wallet.account
-          ? html`<${Go} quote=${quote} busy=${busy} short=${short} from=${from} to=${to} wallet=${wallet} needed=${pays} onSwap=${swap}/>`
+          ? html`<${Agreement} scales=${scales} quote=${quote} from=${from} to=${to} decimals=${decimals}/>
+            <${Go} quote=${quote} busy=${busy} short=${short} from=${from} to=${to} wallet=${wallet} needed=${pays} agreed=${scales.agreed} onSwap=${swap}/>`
           : html`<${Connect} wallet=${wallet}/>`}
         <${Problem} error=${wallet.error}/>
+        <${Problem} error=${scales.error}/>
       </div>
       ${quote && html`<${Facts} quote=${quote} from=${from} to=${to} decimals=${decimals}/>`}
     </${Card}>
@@ -89,6 +93,25 @@ function Form({ pair: { from, to }, setPair, settings: known }) {
 /** A fraction from what somebody chose or typed in per cent; null for what is none, or makes no sense. */
 function fractionOf(text) {
   return /^0?\.\d{1,6}$|^0$/.test(text) && Number(text) <= 0.5 ? text : null;
+}
+
+/** Whether amounts in whole tokens mean what the chain means by them, or who looks at the page agrees to the smallest units. */
+function useScales(told, known, typed) {
+  const key = JSON.stringify(told);
+  const { value, error } = useAnswer(async () => ({ key, ...(await compared(told, known)) }), [key]);
+  const [ticked, setTicked] = useState("");
+  const sure = value?.key === key ? value.sure : undefined; // of another pair, or not known yet
+  const asked = `${key} ${typed}`; // who types another amount agrees anew
+  const ticks = ticked === asked;
+  return { sure, error, ticked: ticks, tick: (is) => setTicked(is ? asked : ""), agreed: !error && (sure || (sure === false && ticks)) };
+}
+
+/** Where nobody but the aggregator says how many decimals tokens have: the numbers that are signed. */
+function Agreement({ scales: { sure, ticked, tick }, quote, from, to, decimals }) {
+  if (sure !== false || !quote) return null;
+  return html`<label class="agreement"><input type="checkbox" id="agreed" checked=${ticked} onChange=${(event) => tick(event.target.checked)}/>
+    <span>Only the aggregator says how many decimals these tokens have. I pay ${quote.amountInMax ? "at most " : ""}${quote.amountInMax ?? quote.amountIn} smallest units of ${from} (${decimals.in} decimals)
+    and receive at least ${quote.amountOutMin} of ${to} (${decimals.out} decimals).</span></label>`;
 }
 
 /** The wallet that is open, with balances that are asked for again when its account has changed. */
@@ -197,14 +220,14 @@ function Connect({ wallet }) {
     ${!offered.demonstration && !offered.extension && html`<p class="sub">To swap, install a wallet's browser extension and load this page again.</p>`}`;
 }
 
-function Go({ quote, busy, short, from, to, wallet, needed, onSwap }) {
+function Go({ quote, busy, short, from, to, wallet, needed, agreed, onSwap }) {
   if (short && wallet.account.kind === "demonstration") {
     const give = () => wallet.give(from, needed * BigInt(STEPS));
     return html`<button type="button" class="primary" id="fund" disabled=${wallet.busy} onClick=${give}>${wallet.busy ? "The faucet is filling it…" : `Get ${ticker(from)} from the faucet`}</button>`;
   }
   const steep = quote?.priceImpact > STEEP;
   const text = busy ? "Swapping…" : short ? `Not enough ${ticker(from)}` : steep ? `Swap anyway: the price moves by ${percent(quote.priceImpact)}` : `Swap ${ticker(from)} for ${ticker(to)}`;
-  const ready = quote?.transaction && !busy && !short;
+  const ready = quote?.transaction && agreed && !busy && !short;
   return html`<button type="button" class=${steep ? "primary steep" : "primary"} id="swap" disabled=${!ready} onClick=${onSwap}>${text}</button>`;
 }
 

@@ -5,7 +5,7 @@ import { dollars, number, percent, ticker } from "../../lib/format.js";
 import { useAnswer } from "../../lib/live.js";
 import { aggregator } from "../../lib/services.js";
 import { listed, named } from "../../lib/tokens.js";
-import { Card, Problem } from "../../lib/ui.js";
+import { Banner, Card, Problem } from "../../lib/ui.js";
 import { Coin, Picker } from "../swap/picker.js";
 
 const STEPS = 24;
@@ -25,13 +25,14 @@ function inputs({ priceUsdc, decimals }) {
   });
 }
 
-/** `{move, usd}` of one side: how far the average price is from the first one, and for how much. */
+/** One side: `points` with `move` and `usd`, how far the average price is from the first one, and for how much; and how many amounts got no answer. */
 async function side(from, to) {
   const { steps } = await aggregator.ladder({ from: from.identifier, to: to.identifier, amounts: inputs(from), includePaths: false });
   const paid = steps.filter(({ rate }) => Number.isFinite(rate)); // under load some have no answer
   if (!paid.length) throw new Error(steps.find((step) => step.error)?.error ?? "no path between tokens");
   const best = Math.max(...paid.map(({ rate }) => rate));
-  return paid.map(({ rate, amountIn }) => ({ move: 1 - rate / best, usd: (Number(amountIn) / 10 ** from.decimals) * from.priceUsdc, rate }));
+  const points = paid.map(({ rate, amountIn }) => ({ move: 1 - rate / best, usd: (Number(amountIn) / 10 ** from.decimals) * from.priceUsdc, rate }));
+  return { points, missed: steps.length - paid.length };
 }
 
 export function Depth() {
@@ -47,8 +48,9 @@ export function Depth() {
   const { value, error } = useAnswer(async () => {
     if (!pair) return undefined;
     if (!pair.one.priceUsdc || !pair.other.priceUsdc) throw new Error("one of these tokens has no price");
-    const [sold, bought] = await Promise.all([side(pair.one, pair.other), side(pair.other, pair.one)]);
-    return { pair, sold, bought };
+    const sold = await side(pair.one, pair.other); // one after the other: ladders are answered one at a time
+    const bought = await side(pair.other, pair.one);
+    return { pair, sold: sold.points, bought: bought.points, missed: sold.missed + bought.missed };
   }, [pair?.one.identifier, pair?.other.identifier], EVERY_MS);
   const pick = (token) => {
     setPair({ ...pair, [picking]: token });
@@ -69,7 +71,7 @@ const followed = (points) => points.filter(({ move }) => move <= WIDEST);
 /** How much can be traded before the price has moved by this fraction. */
 const until = (points, move) => Math.max(0, ...points.filter((point) => point.move <= move).map(({ usd }) => usd));
 
-function Picture({ pair: { one, other }, sold, bought }) {
+function Picture({ pair: { one, other }, sold, bought, missed }) {
   const box = useRef();
   const [width, setWidth] = useState(560);
   useEffect(() => {
@@ -92,6 +94,7 @@ function Picture({ pair: { one, other }, sold, bought }) {
   const [sell, buy] = [`Sell ${ticker(one.identifier)}`, `Buy ${ticker(one.identifier)}`];
   return html`<div ref=${box} class="depth">
     <p class="figure">${number(mid, 6)} <span class="sub">${ticker(other.identifier)} for one ${ticker(one.identifier)}</span></p>
+    ${missed > 0 && html`<${Banner}>${number(missed)} of ${2 * STEPS} amounts got no answer in time, so that more can be traded than is shown here.</${Banner}>`}
     <svg width=${width} height=${HEIGHT} role="img" aria-label=${`How much can be traded before the price moves; the table below says the same`}>
       <path d=${shapes[0]} class="sell"/><path d=${shapes[1]} class="buy"/>
       <line x1=${width / 2} x2=${width / 2} y1="8" y2=${HEIGHT - 24}/><line x1="0" x2=${width} y1=${HEIGHT - 24} y2=${HEIGHT - 24}/>
