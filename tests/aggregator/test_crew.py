@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from millrace.aggregator.crew import listeners
+from millrace.aggregator.crew import MOST_SILENT, MOST_TAKING, Process, listeners
 from millrace.dex.document import Block, encode
 from millrace.routing.synthetic import WRAPPED
 from servers.aggregator_service import MARKET, Service, end, start
@@ -213,6 +213,23 @@ async def test_streams_go_on_when_workers_are_replaced(service: Service) -> None
     async with service.session.get(service.base + "/api/v1/quote/stream", params=QUOTE, headers=headers) as stream:
         again = (await stream.content.readuntil(b"\n\n")).decode()
     assert again.startswith(": unchanged") or name[1] not in again
+
+
+@pytest.mark.parametrize(("taking", "after"), [(False, MOST_SILENT), (True, MOST_TAKING)])
+def test_a_worker_that_gets_nowhere_is_found_out(taking: bool, after: int) -> None:
+    """Who says nothing, and who reports while a market is never taken in; who does neither is left alone."""
+    nobody: Any = None
+    worker = Process(0, nobody, nobody)
+    worker.taking = taking
+    found = []
+    for _ in range(after):
+        worker.silent *= not taking  # one that takes a market in still reports
+        found.append(worker.stuck())
+    assert found[-1]
+    assert not any(found[:-1])
+    worker.taking, worker.silent = False, 0
+    assert not worker.stuck()
+    assert worker.taking_for == 0
 
 
 async def test_the_port_is_shared_with_no_other_service() -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from time import monotonic
 
 import pytest
+from redis.asyncio import Redis
 
 from millrace.aggregator.clients import Clients
 from millrace.aggregator.fleet import Fleet
@@ -103,6 +104,20 @@ async def test_time_spent_anywhere_is_taken_off_one_share(machines: list[Machine
     assert second.shares.left("a") < -1.0
     assert second.shares.wait("a") > 0.0
     assert second.shares.left("b") == MOST_SAVED
+
+
+async def test_a_clock_set_back_takes_nothing_off_a_share(server: RedisServer, machines: list[Machine]) -> None:
+    """What was spent was so in the future, by the clock that Redis has now: nobody owes the time in between."""
+    first, second, _ = machines
+    first.shares.spend("a", 0.5)
+    await first.fleet.exchange()
+    redis = Redis.from_url(server.url)
+    for key in await redis.keys("*:a"):
+        await redis.hincrby(key, "at", 3_600_000)
+    await redis.aclose()
+    second.shares.spend("a", 0.1)
+    await second.fleet.exchange()
+    assert second.shares.left("a") > 0.0
 
 
 async def test_without_redis_every_machine_counts_for_itself(server: RedisServer, machines: list[Machine]) -> None:

@@ -23,8 +23,15 @@ TOKENS = ("AAA-000001", "BBB-000002", "CCC-000003")
 class Gateway(Simulations):
     """One whose contract takes so many payments, for a sender who owns some tokens."""
 
-    def __init__(self, payments: int, owned: tuple[str, ...] = TOKENS, down: bool = False) -> None:
+    def __init__(
+        self,
+        payments: int,
+        owned: tuple[str, ...] = TOKENS,
+        down: bool = False,
+        reason: str = "incorrect number of transfers",
+    ) -> None:
         super().__init__(WITH)
+        self.reason = reason
         self.payments, self.owned, self.down = payments, owned, down
         self.asked = 0
 
@@ -34,7 +41,7 @@ class Gateway(Simulations):
         if self.down:
             return Simulation(status="unknown", reason="down")
         if len(tokens) > self.payments or not {*tokens} <= {*self.owned}:
-            return Simulation(status="fail", reason="incorrect number of transfers")
+            return Simulation(status="fail", reason=self.reason)
         return Simulation(status="success")
 
 
@@ -101,6 +108,17 @@ async def test_a_contract_that_takes_several_payments_is_asked_about_once() -> N
 async def test_a_failure_for_another_reason_changes_nothing(gateway: Gateway) -> None:
     """A sender who lacks a token, or a gateway that does not answer, does not decide for others."""
     sharing = Sharing(WITH, gateway, Clock())
+    assert len((await sharing.answer(made)).batches) == 1
+    assert sharing.settings is WITH
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["insufficient funds", "Slippage limit exceeded: have 1, need 2", "not enough gas", "lack of funds for the fee"],
+)
+async def test_who_cannot_pay_for_all_at_once_does_not_decide_for_others(reason: str) -> None:
+    """A failure of all inputs together that the sender or the market brings about says nothing of the contract."""
+    sharing = Sharing(WITH, Gateway(1, reason=reason), Clock())
     assert len((await sharing.answer(made)).batches) == 1
     assert sharing.settings is WITH
 

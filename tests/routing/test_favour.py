@@ -55,3 +55,33 @@ def test_a_fee_of_less_than_a_unit_is_no_fee_and_the_bound_says_so() -> None:
         route = router.forward(*TOKENS, amount, Limits(), "hybrid")
         best = max(pool.amount_out(0, 1, amount) for pool in some)
         assert best <= route.execution.amount_out <= route.bound() * (1.0 + 1e-12)
+
+
+def test_what_several_fees_leave_out_on_one_path_is_within_the_bound() -> None:
+    """Each of two fees is less than the path is worse, and both together are more: the bound holds for it, too."""
+    names = ("AAA-000001", "BBB-000002", "CCC-000003")
+    deep = 10**15
+    common = {"total_fee": 40, "special_fee": 0, "staking_fee": 0, "address": bytes(31) + b"\x01"}
+    chain: list[Pool] = [
+        OneDexPool(
+            id=f"o{k}",
+            tokens=(names[k], names[k + 1]),
+            reserves=(deep, deep * (10**6 if k else 1)),
+            pair_id=k,
+            main=(True, False),
+            **common,  # type: ignore[arg-type]
+        )
+        for k in range(2)
+    ]
+    reserves = (deep, deep * 10**6 * 994 // 1000)  # worse than the chain without its fees, better than with one of them
+    ends = names[0], names[2]
+    chain.append(JexPool(id="j", address=bytes(31) + b"\x02", tokens=ends, reserves=reserves, lp_fee=0, platform_fee=0))
+    router = Router(chain, DictMarket(chain, names[0]))
+    for amount in (249, 300, 1_000, 100_000):
+        free = min(amount, 249)  # of so much a fee of 40 in 10 000 is less than a unit
+        first = chain[0].swap(0, 1, free)
+        best = chain[1].amount_out(0, 1, first.amount_out)
+        best += chain[2].amount_out(0, 1, amount - free) if amount > free else 0
+        for algorithm in ("greedy", "lagrangian", "hybrid"):
+            route = router.forward(*ends, amount, Limits(), algorithm)  # type: ignore[arg-type]
+            assert best <= route.bound() * (1.0 + 1e-12)

@@ -52,6 +52,9 @@ log = logging.getLogger(__name__)
 TICK_SECONDS = 1.0
 MOST_SILENT = 30
 """Ticks without a word of a worker, which reports every second: it stands still, and is killed."""
+MOST_TAKING = 300
+"""Ticks that a worker takes a market in for, at most: it reports, and yet answers from an old one. The largest market
+takes some seconds, and ten times that beside quotes (`pace.py`)."""
 DRAIN_SECONDS = 15.0
 """For a worker that is to end: three times what its server takes at most."""
 START_SECONDS = 60.0
@@ -63,7 +66,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 _NO_REPORT = Report()
 
 
-class _Worker:
+class Process:
     """One process, as the main process sees it."""
 
     def __init__(self, slot: int, process: asyncio.subprocess.Process, channel: Channel) -> None:
@@ -84,6 +87,16 @@ class _Worker:
         """Id of the document sent last."""
         self.taking = False
         """Whether it has not taken that one yet: no other one is sent meanwhile."""
+        self.taking_for = 0
+        """Ticks since then."""
+
+    def stuck(self) -> str:
+        """Count a tick. Why the worker has to be killed, where it does."""
+        self.silent += 1
+        self.taking_for = self.taking_for + 1 if self.taking else 0
+        if self.silent == MOST_SILENT:
+            return "a worker stands still, killing it"
+        return "a worker does not take in a market, killing it" if self.taking_for == MOST_TAKING else ""
 
     def kill(self) -> None:
         """End it at once."""
@@ -102,8 +115,8 @@ class Crew:
         self.port = 0
         self._sockets: list[list[socket.socket]] = []
         """Of each slot."""
-        self._slots: list[_Worker | None] = [None] * settings.workers
-        self._all: set[_Worker] = set()
+        self._slots: list[Process | None] = [None] * settings.workers
+        self._all: set[Process] = set()
         """Those of the slots, and those that are being replaced or end."""
         self._gone = _NO_REPORT
         """What workers have counted that have ended."""
@@ -207,7 +220,7 @@ class Crew:
             log.error("a worker ended, starting another", extra={"slot": slot, "status": worker.process.returncode})
             await asyncio.sleep(pause)
 
-    async def _start(self, slot: int) -> _Worker:
+    async def _start(self, slot: int) -> Process:
         """Start a worker. It serves once it has the present market, if there is one. Raises `OSError`."""
         ours, theirs = socket.socketpair()
         listening = [each.fileno() for each in self._sockets[slot]]
@@ -223,7 +236,7 @@ class Crew:
             except OSError:
                 ours.close()
                 raise
-        worker = _Worker(slot, process, await Channel.over(ours))
+        worker = Process(slot, process, await Channel.over(ours))
         self._all.add(worker)
         level = logging.getLogger().level
         worker.channel.send(Begin(pack(part_of(self.settings)), self.settings.workers, level, logs.form()))
@@ -240,7 +253,7 @@ class Crew:
         if not task.cancelled() and task.exception() is not None:
             log.error("a worker is not heard any more", exc_info=task.exception())
 
-    async def _listen(self, worker: _Worker) -> None:
+    async def _listen(self, worker: Process) -> None:
         """Hear a worker until it ends."""
         try:
             while (message := await worker.channel.receive(TO_MAIN)) is not None:
@@ -267,7 +280,7 @@ class Crew:
             worker.ended.set()
             self._heard.set()
 
-    async def _end(self, worker: _Worker) -> None:
+    async def _end(self, worker: Process) -> None:
         """Let a worker answer what it is at, and end."""
         worker.channel.send(Drain())
         try:
@@ -285,14 +298,14 @@ class Crew:
             for worker in self._all:
                 self._send_market(worker)
 
-    def _send_market(self, worker: _Worker) -> None:
+    def _send_market(self, worker: Process) -> None:
         market = self.feed.snapshot
         if market is None or worker.taking:
             return
         if worker.sent == market.id:
             worker.channel.send(Seen(market.received))
             return
-        worker.sent, worker.taking = market.id, True
+        worker.sent, worker.taking, worker.taking_for = market.id, True, 0
         worker.channel.send(Document(market.data, market.received))
 
     async def _tick(self) -> None:
@@ -300,9 +313,8 @@ class Crew:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             for worker in self._all:
-                worker.silent += 1
-                if worker.silent == MOST_SILENT:
-                    log.error("a worker stands still, killing it", extra={"slot": worker.slot})
+                if why := worker.stuck():
+                    log.error(why, extra={"slot": worker.slot})
                     worker.kill()
             level = logging.getLogger().level
             if level != self._level:

@@ -50,7 +50,8 @@ MOST = 4096
 
 # ARGV: our name, the period's ms, how many periods, the share, most saved; then for each key what we have admitted and
 # spent, and since which period we have not heard. Answers Redis' time in ms, the present period, and for each key what
-# is left of its share, and pairs of periods and what others have admitted in them.
+# is left of its share, and pairs of periods and what others have admitted in them. Redis' clock may be set back, or be
+# another machine's after a failover: that takes nothing off a share.
 _EXCHANGE = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -77,7 +78,7 @@ for i, key in ipairs(KEYS) do
             end
         end
     end
-    left = math.min(most, left + (now - at) / 1000 * share) - spent
+    left = math.min(most, left + math.max(0, now - at) / 1000 * share) - spent
     if spent > 0 then redis.call('HSET', key, 'left', string.format('%.9f', left), 'at', now) end
     redis.call('PEXPIRE', key, math.max((periods + 2) * length, math.ceil((most - left) / share * 1000)))
     answer[#answer + 1] = {string.format('%.9f', left), others}

@@ -2,7 +2,9 @@
 
 Where there is a gateway it decides, by transactions that somebody asks for: if the first one with several inputs fails
 in its simulation, and each of these inputs passes alone, every input gets a transaction of its own from then on. What
-was seen holds for an hour, so that a contract that is replaced is found out.
+was seen holds for an hour, so that a contract that is replaced is found out. As it holds for all clients, a failure
+that a sender or the market can bring about does not count: who sells nearly all of his EGLD can pay for each
+transaction alone, and not for a larger one with everything in it.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.simulation import Simulations
 
 HOLDS_SECONDS = 3600.0
+OTHER_REASONS = ("insufficient", "funds", "gas", "slippage")
+"""Words of failures that say nothing of how many payments the contract takes, as nodes and the contract write them."""
 Make = Callable[[AggregatorSettings], Awaitable[MultiSwapResponse]]
 
 
@@ -48,9 +52,10 @@ class Sharing:
         if known or shared is None or len(shared.inputs) < 2 or shared.transaction is msgspec.UNSET:
             return body
         (told,) = await self._simulated([shared])
-        if told.status != "fail":
-            if told.status == "success":
-                self._note(works=True)
+        if told.status == "success":
+            self._note(works=True)
+        reason = str(told.reason or "").lower()
+        if told.status != "fail" or any(word in reason for word in OTHER_REASONS):
             return body
         apart = await make(self._apart)
         tokens = {given.token for given in shared.inputs}

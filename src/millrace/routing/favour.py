@@ -26,21 +26,16 @@ from millrace.routing.venue import Trade
 _SOLVED = 3.0  # units of 18 decimals: the StableSwap solvers stop within one, fees round down
 _PART_OF_D = 1e-14  # how exactly the CryptoSwap contracts solve for a balance
 _KEPT = 4096  # sums remembered
-_NEGLIGIBLE = 1e-12
 
 
 class Favour(NamedTuple):
-    """At most so many units more than its curve a trade gets: counted in what it sells, and in what it buys.
-
-    `fee` is the part of the trade that is withheld at most.
-    """
+    """At most so many units more than its curve a trade gets: counted in what it sells, and in what it buys."""
 
     sold: float
     bought: float
-    fee: float
 
 
-_NO_FAVOUR = Favour(0.0, 0.0, 0.0)
+_NO_FAVOUR = Favour(0.0, 0.0)
 
 
 def favour(trade: Trade) -> Favour:
@@ -50,41 +45,35 @@ def favour(trade: Trade) -> Favour:
         return _NO_FAVOUR
     if isinstance(pool, OneDexPool):
         fee = pool.total_fee / pool.fee_base
-        return Favour(1.0 / (1.0 - fee), 0.0, fee) if pool.main[trade.i] else Favour(0.0, 1.0, fee)
+        return Favour(1.0 / (1.0 - fee), 0.0) if pool.main[trade.i] else Favour(0.0, 1.0)
     if isinstance(pool, JexPool):
-        return Favour(0.0, 2.0, (pool.lp_fee + pool.platform_fee) / pool.fee_base)
+        return Favour(0.0, 2.0)
     if isinstance(pool, AshCryptoPool):
         unit = precision(pool.decimals[trade.j]) * (pool.price_scale / UNIT if trade.j == 1 else 1.0)
-        return Favour(0.0, 1.0 + (_PART_OF_D * pool.d + 100.0) / unit, max(pool.mid_fee, pool.out_fee) / pool.fee_base)
+        return Favour(0.0, 1.0 + (_PART_OF_D * pool.d + 100.0) / unit)
     if isinstance(pool, StablePool):
         unit = precision(pool.decimals[trade.j]) * pool.prices[trade.j] / UNIT
-        return Favour(0.0, isinstance(pool, JexStablePool) + _SOLVED / unit, pool.swap_fee / pool.fee_base)
+        return Favour(0.0, isinstance(pool, JexStablePool) + _SOLVED / unit)
     raise TypeError(f"no curve is known of pools of kind {pool.kind}")
 
 
 class _Columns(NamedTuple):
-    """The trades with a favour, in columns: ends, spot rate, and what `Favour` says of each."""
+    """The trades with a favour, in columns: ends, and what `Favour` says of each."""
 
     src: Ints
     dst: Ints
-    rate: Floats
     sold: Floats
     bought: Floats
-    fee: Floats
 
 
 @kernel
-def _add_up(of: _Columns, scale: Floats, search: Search, level: float) -> tuple[float, float, float]:
-    """The sum of what the favours are worth, the largest one, and the sum of what pays; in units of the sink.
-
-    With a `level` above 0 each pays for a part only, see `Favours.of_all`.
-    """
+def _add_up(of: _Columns, scale: Floats, search: Search) -> tuple[float, float]:
+    """The sum of what the favours are worth, and the largest one, in units of the sink."""
     source, sink = search.sources[0], search.sink
-    whole = most = paying = 0.0
+    whole = most = 0.0
     for k in range(of.src.size):
         u, v = of.src[k], of.dst[k]
         unit_in, unit_out = search.behind[u], search.behind[v]
-        near = search.ahead[u] * of.rate[k] * unit_out
         if u == source:
             unit_in = max(unit_in, search.top)
         if v == source:
@@ -92,10 +81,7 @@ def _add_up(of: _Columns, scale: Floats, search: Search, level: float) -> tuple[
         worth = of.sold[k] * unit_in * scale[u] + of.bought[k] * unit_out * scale[v]
         whole += worth
         most = max(most, worth)
-        if level > 0.0:
-            worth *= min(max(1.0 - (1.0 - near / level) / max(of.fee[k], _NEGLIGIBLE), 0.0), 1.0)
-        paying += worth
-    return whole / scale[sink], most / scale[sink], paying / scale[sink]
+    return whole / scale[sink], most / scale[sink]
 
 
 class Favours:
@@ -104,34 +90,31 @@ class Favours:
     def __init__(self, graph: Graph, trades: Sequence[Trade], pause: Callable[[], None] = lambda: None) -> None:
         self._scale = graph.scale
         numbers = chain.from_iterable([favour(trades[k]) for k in in_steps(graph.original.tolist(), pause)])
-        rows = np.fromiter(numbers, np.float64, 3 * len(trades)).reshape(-1, 3)
+        rows = np.fromiter(numbers, np.float64, 2 * len(trades)).reshape(-1, 2)
         edges = np.nonzero(rows[:, 0] + rows[:, 1])[0]
-        sold, bought, fee = np.ascontiguousarray(rows[edges].T)
+        sold, bought = np.ascontiguousarray(rows[edges].T)
         net = graph.net
-        self._of = _Columns(net.src[edges], net.dst[edges], net.rate[edges], sold, bought, fee)
+        self._of = _Columns(net.src[edges], net.dst[edges], sold, bought)
         self._sums: dict[tuple[int, int], tuple[float, float]] = {}  # by source and sink; the last ones
 
-    def _sum(self, search: Search, level: float) -> tuple[float, float, float]:
-        """What `_add_up` says; what does not depend on the level is remembered."""
-        if len(self._sums) >= _KEPT:
-            self._sums.clear()
-        whole, most, paying = _add_up(self._of, self._scale, search, level)
-        self._sums[int(search.sources[0]), search.sink] = whole, most
-        return whole, most, paying
+    def _sum(self, search: Search) -> tuple[float, float]:
+        """What `_add_up` says, remembered."""
+        ends = int(search.sources[0]), search.sink
+        found = self._sums.get(ends)
+        if found is None:
+            if len(self._sums) >= _KEPT:
+                self._sums.clear()
+            found = self._sums[ends] = _add_up(self._of, self._scale, search)
+        return found
 
     def of_one(self, search: Search) -> float:
         """The most that a single trade can gain, in units of the sink."""
-        known = self._sums.get((int(search.sources[0]), search.sink))
-        return self._sum(search, 0.0)[1] if known is None else known[1]
+        return self._sum(search)[1]
 
-    def of_all(self, search: Search, level: float, upper: float) -> float:
-        """The most that all trades together can gain, in units of the sink; `upper` bounds the output without.
+    def of_all(self, search: Search) -> float:
+        """The most that all trades together can gain, in units of the sink.
 
-        `level` is the kernels' pruning level. A route that stays below it by some part loses that part of all that goes
-        over it; to gain a unit, a trade must be so large that its fee would be one. So it pays only up to the fee.
+        Also those that no good route leads past: what several fees less than a unit leave to a tiny amount on one path
+        may come to more than that path is worse, although none of them alone does.
         """
-        known = self._sums.get((int(search.sources[0]), search.sink))
-        if known is not None and known[0] <= upper * _NEGLIGIBLE:
-            return known[0]
-        whole, _, paying = self._sum(search, level)
-        return whole if whole <= upper * _NEGLIGIBLE else paying
+        return self._sum(search)[0]

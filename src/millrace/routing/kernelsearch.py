@@ -17,7 +17,7 @@ from millrace.routing.net import Floats, Graph, Ints, Net
 from millrace.routing.parts import FEW
 from millrace.routing.pathsearch import PathWork, make_path_work
 from millrace.routing.shares import Room
-from millrace.routing.solve import LEVEL, UNREACHED, UPPER, UPPER_ONCE, price_cycles
+from millrace.routing.solve import UNREACHED, UPPER, UPPER_ONCE, price_cycles
 from millrace.routing.venue import Trade
 from millrace.routing.widepath import WideWork, exchange_wide
 from millrace.routing.work import MAX_EDGES, Work, make_work
@@ -44,12 +44,11 @@ class Split(NamedTuple):
 class Found(NamedTuple):
     """What one search has found, and the bound on the output of any plan; amounts are scaled.
 
-    `level` is the kernels' pruning level, `upper_path` bounds what a single path pays, `paid` is what the flow is
+    `upper_path` bounds what a single path pays, `paid` is what the flow is
     thought to pay. There is a single path only if it pays nearly as much, and a split only if it could pay more.
     """
 
     upper: float
-    level: float
     upper_path: float
     paid: float
     flow: Flow
@@ -128,9 +127,9 @@ class KernelSearch:
     def _found(self, count: int, search: Search) -> Found:
         """What the report says of a search with so many trades in its flow."""
         path_work = self._memory()[2]
-        upper, level, upper_path, _, paid, length, parts, _ = self._report.tolist()
+        upper, _, upper_path, _, paid, length, parts, _ = self._report.tolist()
         flow, single = self._flow(count), self._list(path_work.single[: int(length)])
-        return Found(upper, level, upper_path, paid, flow, single, self._split(path_work, int(parts), search))
+        return Found(upper, upper_path, paid, flow, single, self._split(path_work, int(parts), search))
 
     def flow(self, search: Search, limits: Limits) -> Flow:
         """The dual's flow alone, also for several sources."""
@@ -156,9 +155,9 @@ class KernelSearch:
         single = self._list(work.single[: int(self._report[LENGTH])])
         return single, self._split(work, int(self._report[SPLIT]), search)
 
-    def bound(self, *, once: bool = False) -> tuple[float, float]:
-        """The bound (scaled) and the pruning level of the flow found last; `once`: of plans with one trade per edge."""
-        return float(self._report[UPPER_ONCE if once else UPPER]), float(self._report[LEVEL])
+    def bound(self, *, once: bool = False) -> float:
+        """The bound (scaled) of the flow found last; `once`: of plans with one trade per edge."""
+        return float(self._report[UPPER_ONCE if once else UPPER])
 
     def astray(self) -> float:
         """What edges astray might add to the flow found last (scaled)."""

@@ -27,7 +27,7 @@ Algorithm = Literal["greedy", "lagrangian", "hybrid"]
 
 
 class Best(NamedTuple):
-    """The best plan found, and the bound (scaled) with its pruning level.
+    """The best plan found, and the bound (scaled).
 
     `single` is the best single path where that may pay as much as the best plan; `near` says that another one may
     pay more in whole units.
@@ -37,7 +37,6 @@ class Best(NamedTuple):
     single: Done | None
     near: bool
     upper: float
-    level: float
 
 
 class Mispricing:
@@ -78,11 +77,11 @@ class Mispricing:
         path = np.array(edges, np.int32)
         found = self._kernels.find_in_order(search, path, limits, self._nearly)
         plan = None if algorithm == "greedy" else self._plans.of_flow(ask, found.flow)
-        upper, level = min(found.upper, self._prices.bound(search)), found.level
+        upper = min(found.upper, self._prices.bound(search))
         if limits.paths >= MANY_PATHS and algorithm != "greedy":
             found = self._kernels.find(search, limits, self._nearly, split=False)
             plan = better(plan, self._plans.of_flow(ask, found.flow))
-            upper, level = min(upper, found.upper), min(level, found.level)
+            upper = min(upper, found.upper)
         if not complete and (plan is None or time.monotonic() < deadline):
             wider = self._wide.best(search, hops, max(self._scaled(ask, plan), paid))
             if wider:
@@ -93,11 +92,11 @@ class Mispricing:
             if worth > max(self._scaled(ask, plan), paid) * self._nearly:
                 plan = better(plan, self._plans.of_paths(ask, *split, merge=True))
         if plan is not None and paid < self._scaled(ask, plan) * self._nearly:
-            return Best(plan, None, False, upper, level)
+            return Best(plan, None, False, upper)
         trades = [self._kernels.trades[e] for e in edges]
         single = self._plans.of_paths(ask, [trades], [1.0], plan)
         near = rounding(single) > COUNTS if single else not ask.narrow or self._plans.fits(limits, trades)
-        return Best(better(plan, single), single, near, upper, level)
+        return Best(better(plan, single), single, near, upper)
 
     def _scaled(self, ask: Ask, plan: Done | None) -> float:
         """What a plan pays, less its fee, in the kernels' units."""

@@ -300,7 +300,7 @@ class Router(SpotGraph):
         """
         search = self.search(token_in, token_out, amount_in)
         self._kernels.flow(search, Limits())
-        return self._bound(Ask(token_in, token_out, amount_in, search, Limits()), *self._kernels.bound(once=True))
+        return self._bound(Ask(token_in, token_out, amount_in, search, Limits()), self._kernels.bound(once=True))
 
     def _forward(
         self,
@@ -322,13 +322,13 @@ class Router(SpotGraph):
         self._plans.too_long = 0
         among = None if self._mispricing is None or search.cycle else self._mispricing.best(ask, algorithm, deadline)
         if among is not None:
-            upper = self._bound(ask, among.upper, among.level)
+            upper = self._bound(ask, among.upper)
             budget = self._doubts(ask, among.plan, among.single, upper) if among.near else 0
             most = BUDGET if among.plan is None else COARSE_LOOKS
             return self._settled(ask, among.plan, upper, min(budget, most), deadline, hurry)
         if algorithm == "greedy":
             self._kernels.flow(search, limits)
-            best, found, upper = None, None, self._bound(ask, *self._kernels.bound())
+            best, found, upper = None, None, self._bound(ask, self._kernels.bound())
         else:
             best, found, upper = self._by_flow(ask, split=algorithm == "hybrid")
             if best is not None and best.amount_out + 1 > upper and rounding(best) <= NEGLIGIBLE:
@@ -366,12 +366,12 @@ class Router(SpotGraph):
     def _by_flow(self, ask: Ask, *, split: bool) -> tuple[Done | None, Found, float]:
         """The dual's plan within the limits (if it has one), what else there is, and the bound of any plan's output."""
         found = self._kernels.find(ask.search, ask.limits, 1.0 - self._clearly, split=split)
-        return self._plans.of_flow(ask, found.flow), found, self._bound(ask, found.upper, found.level)
+        return self._plans.of_flow(ask, found.flow), found, self._bound(ask, found.upper)
 
-    def _bound(self, ask: Ask, upper: float, level: float) -> float:
+    def _bound(self, ask: Ask, upper: float) -> float:
         """The bound of any plan's output in smallest units, with what rounding can add, from that of the dual."""
         upper /= self._scales[ask.search.sink]
-        return upper if self._favours is None else upper + self._favours.of_all(ask.search, level, upper)
+        return upper if self._favours is None else upper + self._favours.of_all(ask.search)
 
     def _paths(self, ask: Ask, flow: Done | None, found: Found | None, *, split: bool) -> tuple[list[Trade], Split]:
         """The best single path, if it could pay more than the flow does, and a split.
