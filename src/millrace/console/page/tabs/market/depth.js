@@ -100,7 +100,7 @@ function Picture({ pair: { one, other }, sold, bought, missed }) {
   const [sell, buy] = [`Sell ${ticker(one.identifier)}`, `Buy ${ticker(one.identifier)}`];
   return html`<div ref=${box} class="depth">
     <p class="figure">${number(mid, 6)} <span class="sub">${ticker(other.identifier)} for one ${ticker(one.identifier)}</span></p>
-    ${missed > 0 && html`<${Banner}>${number(missed)} of ${2 * STEPS} amounts got no answer in time, so that more can be traded than is shown here.</${Banner}>`}
+    ${missed > 0 && html`<${Banner}>${number(missed)} of ${2 * STEPS} amounts got no answer: more may be tradable than is shown here.</${Banner}>`}
     <svg width=${width} height=${HEIGHT} role="img" aria-label=${`How much can be traded before the price moves; the table below says the same`}>
       <path d=${shapes[0]} class="sell"/><path d=${shapes[1]} class="buy"/>
       <line x1=${width / 2} x2=${width / 2} y1="8" y2=${HEIGHT - 24}/><line x1="0" x2=${width} y1=${HEIGHT - 24} y2=${HEIGHT - 24}/>
