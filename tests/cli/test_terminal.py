@@ -104,6 +104,7 @@ CASES = (
     *(Case(f"{name} --show-settings", said="port = ") for name in ("aggregator", "notifier", "localnet", "console")),
     Case("relayer --show-settings", said="chain_api_url"),
     Case("pools --show-settings", said="gateway"),
+    Case("console --show-settings", said="allowed_hosts"),
     Case("relayer init --set data_dir=d", said="d is made. Keep it"),
     Case("relayer backup b", 1, "Error"),
     Case("relayer restore .", 1, "Error"),

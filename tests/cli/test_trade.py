@@ -310,6 +310,13 @@ async def test_a_liar_is_found_by_the_chain(services: Services, tmp_path: Path) 
     assert services.requests == []
 
 
+async def test_a_quote_that_was_cut_short(services: Services) -> None:
+    """An aggregator that ran out of time says so, and a table does, too: a wide bound is no fault of the market."""
+    assert "cut short" not in (await run(services, "quote", "A-1", "B-2", "1.5"))[1]
+    services.quoted = {"searchCut": True}
+    assert "cut short" in (await run(services, "quote", "A-1", "B-2", "1.5"))[1]
+
+
 async def test_a_quote_in_another_scale_is_not_signed(services: Services, tmp_path: Path) -> None:
     """What is shown of the quote is in the scale that was looked at: a quote that has another one ends it."""
     services.quoted = {"decimalsOut": 0}

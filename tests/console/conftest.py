@@ -46,7 +46,10 @@ class Behind:
             "body": (await request.read()).decode(),
         }
         status = int(request.query.get("status", "200"))
-        return web.json_response(body, status=status, headers={"Retry-After": "7", "X-Inner": "secret"})
+        headers = {"Retry-After": "7", "X-Inner": "secret"}
+        if policy := request.query.get("policy"):
+            headers["Content-Security-Policy"] = policy
+        return web.json_response(body, status=status, headers=headers)
 
     async def _held(self, _: web.Request) -> web.Response:
         await self.hold.wait()

@@ -67,6 +67,26 @@ async def test_the_faucet_of_a_local_chain(behind: Behind, started: Started, htt
         assert answer.status == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "own", "policy"),
+    [
+        ("aggregator/api/v1/quote.svg", "style-src 'unsafe-inline'", "style-src 'unsafe-inline', sandbox"),
+        ("aggregator/api/v1/quote", "", "default-src 'none', sandbox"),
+        ("chain/transactions/00", "script-src *", "script-src *, sandbox"),
+        ("operators/relayer/v1/state", "", "default-src 'none', sandbox"),
+        ("aggregator/docs", "script-src 'self'", "script-src 'self'"),
+    ],
+)
+async def test_answers_run_nothing(
+    started: Started, http: aiohttp.ClientSession, path: str, own: str, policy: str
+) -> None:
+    """An answer opened as a document is in a sandbox, whatever its service says: scripts in it would be this page's."""
+    url, _ = await started()
+    async with http.get(f"{url}/{path}", params={"policy": own}) as answer:
+        assert answer.status == 200
+        assert answer.headers.getall("Content-Security-Policy") == [policy]
+
+
 async def test_views_of_the_chain(behind: Behind, started: Started, http: aiohttp.ClientSession) -> None:
     """A contract's view is asked of the chain as it came: the page compares decimals with it."""
     url, _ = await started()

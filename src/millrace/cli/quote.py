@@ -125,6 +125,8 @@ def facts(answer: Quote) -> list[tuple[str, str]]:
         ("best possible is at most", f"{percent(answer.optimality_gap)} more"),
         ("gas limit", number(answer.estimated_gas_limit)),
     ]
+    if answer.search_cut:
+        rows.append(("search", "cut short by the aggregator's deadline: asked again it may find more"))
     if answer.profit_short is not None:
         rows.append(("profit", f"{number(answer.profit_short)} {answer.to}"))
     if answer.snapshot is not None:

@@ -81,7 +81,7 @@ def _where(plan: Plan) -> Table:
     table.add_row("relayer", f"{plan.relayer_ws_url}   http://127.0.0.1:{ports.relayer_http}/v1/sign")
     table.add_row("notifier", f"ws://127.0.0.1:{ports.notifier}/hub/ws   http://127.0.0.1:{ports.notifier_http}")
     table.add_row("local chain", f"{plan.chain_url}/pools")
-    metrics = (ports.aggregator_metrics, ports.relayer_metrics, ports.notifier_metrics)
+    metrics = (ports.aggregator_metrics, ports.relayer_metrics, ports.notifier_metrics, ports.console_metrics)
     table.add_row("metrics", "   ".join(f"http://127.0.0.1:{port}/metrics" for port in metrics))
     table.add_row("logs", str(plan.data / "logs"))
     return table

@@ -29,7 +29,7 @@ function options(box, series, { unit, time, digits, xLabel, onZoom }) {
   return {
     width: box.clientWidth || 300,
     height: 220,
-    padding: [8, 8, 0, 0],
+    padding: [8, 28, 0, 0],
     cursor: { y: false, points: { size: 7 }, drag: { x: true, y: false } },
     scales: { x: { time }, y: { range: span } },
     hooks: { setSelect: [(plot) => onZoom?.(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"))] },

@@ -61,7 +61,7 @@ export function percent(fraction, digits = 2) {
 export function dollars(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "";
   if (value >= 1e5) return `$${compact(value)}`;
-  return `$${value.toLocaleString("en-US", value >= 1 || value === 0 ? { minimumFractionDigits: 2, maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 })}`;
+  return `$${value.toLocaleString("en-US", value >= 0.995 || value === 0 ? { minimumFractionDigits: 2, maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 })}`;
 }
 
 /** 24-hour time of milliseconds since 1970. */

@@ -238,6 +238,7 @@ function Facts({ quote, from, to, decimals }) {
     <dt>Price impact</dt><dd class=${quote.priceImpact > STEEP ? "bad" : ""}>${percent(quote.priceImpact)}</dd>
     ${quote.amountInMax && html`<dt>You pay at most</dt><dd>${amount(quote.amountInMax, decimals.in, 6)} ${ticker(from)}</dd>`}
     <dt>You receive at least</dt><dd>${amount(quote.amountOutMin, decimals.out, 6)} ${ticker(to)}</dd>
+    ${quote.searchCut && html`<dt>Search</dt><dd class="warn">cut short, the service is busy</dd>`}
     <dt>No route could pay more than</dt><dd>${gap === null ? "not known" : gap < GOOD_PROOF ? html`<span class="pill good">+${percent(gap, 3)}: proven</span>` : `+${percent(gap, 2)}`}</dd>
   </dl>`;
 }

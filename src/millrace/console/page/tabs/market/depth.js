@@ -9,6 +9,7 @@ import { Banner, Card, Problem } from "../../lib/ui.js";
 import { Coin, Picker } from "../swap/picker.js";
 
 const STEPS = 24;
+const PART = 6; // of them in one question: each has a deadline of its own
 const FROM_USD = 50;
 const TO_USD = 2_000_000;
 const WIDEST = 0.06; // how far prices are followed
@@ -27,7 +28,12 @@ function inputs({ priceUsdc, decimals }) {
 
 /** One side: `points` with `move` and `usd`, how far the average price is from the first one, and for how much; and how many amounts got no answer. */
 async function side(from, to) {
-  const { steps } = await aggregator.ladder({ from: from.identifier, to: to.identifier, amounts: inputs(from), includePaths: false });
+  const steps = [];
+  const amounts = inputs(from);
+  for (let at = 0; at < STEPS; at += PART) {
+    const answer = await aggregator.ladder({ from: from.identifier, to: to.identifier, amounts: amounts.slice(at, at + PART), includePaths: false });
+    steps.push(...answer.steps);
+  }
   const paid = steps.filter(({ rate }) => Number.isFinite(rate)); // under load some have no answer
   if (!paid.length) throw new Error(steps.find((step) => step.error)?.error ?? "no path between tokens");
   const best = Math.max(...paid.map(({ rate }) => rate));
@@ -94,7 +100,7 @@ function Picture({ pair: { one, other }, sold, bought, missed }) {
   const [sell, buy] = [`Sell ${ticker(one.identifier)}`, `Buy ${ticker(one.identifier)}`];
   return html`<div ref=${box} class="depth">
     <p class="figure">${number(mid, 6)} <span class="sub">${ticker(other.identifier)} for one ${ticker(one.identifier)}</span></p>
-    ${missed > 0 && html`<${Banner}>${number(missed)} of ${2 * STEPS} amounts got no answer in time, so that more can be traded than is shown here.</${Banner}>`}
+    ${missed > 0 && html`<${Banner}>${number(missed)} of ${2 * STEPS} amounts got no answer: more may be tradable than is shown here.</${Banner}>`}
     <svg width=${width} height=${HEIGHT} role="img" aria-label=${`How much can be traded before the price moves; the table below says the same`}>
       <path d=${shapes[0]} class="sell"/><path d=${shapes[1]} class="buy"/>
       <line x1=${width / 2} x2=${width / 2} y1="8" y2=${HEIGHT - 24}/><line x1="0" x2=${width} y1=${HEIGHT - 24} y2=${HEIGHT - 24}/>
