@@ -116,15 +116,20 @@ async def staying(urls: list[str], ids: list[str]) -> None:
 
 
 async def replaced(urls: list[str], ids: list[str], rng: random.Random) -> None:
-    """Consumers one after the other, each at the place of the one before, with the notifiers in another order."""
-    place = ""
+    """Consumers one after the other, each at the place of the one before, with the notifiers in another order.
+
+    Each hears something new before it ends: one that ended within what is told again would not get on.
+    """
+    place, known = "", set[str]()
     while True:
         rng.shuffle(urls)
         async with Hub(urls, resume_after=None if place else 0, place=place) as hub:
-            for _ in range(rng.randrange(1, 60)):
+            end = len(known) + rng.randrange(1, 60)
+            while len(known) < end:
                 item = await anext(hub)
                 if isinstance(item, Event):
                     ids.append(item.id)
+                    known.add(item.id)
             if rng.random() < 0.7:  # else it was killed before it said that it had handled the last one
                 await hub.handled()
             place = hub.place or place
