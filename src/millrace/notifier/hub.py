@@ -339,13 +339,12 @@ class Hub:
 
     async def _find(self, session: HubSession, place: Place) -> None:
         """Set a session to where its consumer is, which may have been served by another notifier."""
-        heard = await self._journal.first_heard([mark.key for mark in place.marks])
-        if place.message_id and place.after <= self._published and place.is_within(heard):
+        if place.message_id and place.after <= self._published:
             entries = await self._journal.read(place.after - 1, 1)
             if entries and (entries[0].sequence, entries[0].message_id) == (place.after, place.message_id):
                 session.start = session.cursor = place.after
                 return
-        found = floors(place.marks, heard)
+        found = floors(place.marks, await self._journal.first_heard([mark.key for mark in place.marks]))
         session.floors = {shard: floor for shard, floor in found.items() if floor is not None}
         if None not in found.values() and found:
             session.start = session.cursor = min(session.floors.values())

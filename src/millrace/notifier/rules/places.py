@@ -37,14 +37,6 @@ class Place(NamedTuple):
     """… if this is that event's id; empty: it is not known."""
     marks: tuple[Mark, ...]
 
-    def is_within(self, heard: Mapping[Key, int]) -> bool:
-        """Whether nothing that the consumer handled was heard of here, see `floors`, behind its last event's sequence.
-
-        Else that sequence is another journal's: two that began as copies may have one event under the same sequence,
-        behind different others.
-        """
-        return all(heard.get(mark.key, 0) <= self.after for mark in self.marks)
-
 
 def mark_of(message_id: str, since: int) -> Mark:
     """A consumer's word. Raises `ValueError` when it has no id of an event."""
