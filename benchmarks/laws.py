@@ -23,7 +23,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parent))
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.chain.call import TokenPayment
-from millrace.dex.constant_product import XExchangePool
+from millrace.dex.constant_product import OneDexPool, XExchangePool
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.dex.vault import execute
@@ -254,11 +254,12 @@ def best_path(market: Market, question: Question, limits: Limits) -> float:
             more[trade.token_in] = max(more.get(trade.token_in, 0.0), trade.spot * last.get(trade.token_out, 0.0))
         on.append(more)
     best, looks = 0.0, 0
-    start = (question.token_in, question.amount, (question.token_in,), 0.0)
-    heap: list[tuple[float, int, tuple[str, int, tuple[str, ...], float]]] = [(-math.inf, 0, start)]
+    first = TABLE.fee(TABLE.cost("onedex")) * limits.toll  # besides the fee of each of its pools
+    start = (question.token_in, question.amount, (question.token_in,), 0.0, False)
+    heap: list[tuple[float, int, tuple[str, int, tuple[str, ...], float, bool]]] = [(-math.inf, 0, start)]
     seen: dict[tuple[str, frozenset[str]], float] = {}
     while heap and -heap[0][0] > best:
-        _, _, (token, amount, held, fee) = heapq.heappop(heap)
+        _, _, (token, amount, held, fee, onedex) = heapq.heappop(heap)
         for trade in trades.get(token, ()):
             looks += 1
             if looks > LOOKS:
@@ -266,6 +267,8 @@ def best_path(market: Market, question: Question, limits: Limits) -> float:
             out, target = trade.pays(amount), trade.token_out  # type: ignore[attr-defined]
             left = limits.hops - len(held)
             cost = fee + TABLE.fee(trade.cost(TABLE)) * limits.toll  # type: ignore[attr-defined]
+            there = isinstance(trade.pool, OneDexPool)  # type: ignore[attr-defined]
+            cost += first if there and not onedex else 0.0
             if out <= 0 or target in held:
                 continue
             if target == question.token_out:
@@ -275,7 +278,7 @@ def best_path(market: Market, question: Question, limits: Limits) -> float:
             key = target, frozenset(held)
             if left > 0 and most > best and out - cost > seen.get(key, -math.inf):
                 seen[key] = out
-                heapq.heappush(heap, (-most, looks, (target, out, (*held, target), cost)))
+                heapq.heappush(heap, (-most, looks, (target, out, (*held, target), cost, onedex or there)))
     return best
 
 

@@ -83,7 +83,7 @@ class Mispricing:
             plan = better(plan, self._plans.of_flow(ask, found.flow))
             upper = min(upper, found.upper)
         if not complete and (plan is None or time.monotonic() < deadline):
-            wider = self._wide.best(search, hops, max(self._scaled(ask, plan), paid))
+            wider = self._wide.best(search, hops, paid)
             if wider:
                 edges, paid = wider, float(self._wide.work.best[0])
                 path = np.array(edges, np.int32)

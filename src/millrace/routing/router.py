@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from millrace.dex.aggregator_contract import FIXED
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing import net as nets
@@ -31,7 +32,7 @@ from millrace.routing.lpedges import lp_edges
 from millrace.routing.mispricing import Algorithm as Algorithm
 from millrace.routing.mispricing import Mispricing
 from millrace.routing.outlets import find_outlets
-from millrace.routing.plan import Execution, PlanError, cost_of
+from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, cost_of
 from millrace.routing.shares import WHOLE, Room
 from millrace.routing.spot import SpotGraph, scale_of
 from millrace.routing.tables import make_tables
@@ -41,7 +42,8 @@ from millrace.routing.widepath import FREE, WideSearch
 
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
 HASTY_LOOKS = 100  # trades evaluated exactly for a caller who must not wait
-CYCLE_PARTS = range(0, 28, 4)  # powers of two of which the parts of the deepest reserve are tried for cycles
+MOST_OF_CYCLES, CYCLE_PARTS = 2, 30  # powers of two: times the deepest reserve, and how many less cycles are tried with
+FALLS = 3  # amounts in a row of which all was sold and earned less than the one before: still less earn less
 OFTEN = 0.01  # of the trades: with so many astray most questions are put to the whole market
 GAIN_ASTRAY = 1e-6  # of an answer: what edges astray must promise, a tenth of what anybody may lose by them
 SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
@@ -255,26 +257,45 @@ class Router(SpotGraph):
         deadline: float,
         hurry: bool,
     ) -> Route:
-        """The most profitable cycles. What is found for a part of the amount counts, too, as the rest stays.
+        """The most profitable cycles: beside the plan for all, those for amounts that are the same in every question.
 
-        The parts are those of the deepest reserve, so that nobody's profit falls as the amount grows.
+        A larger amount has all of these to choose from that a smaller one has; of each as much is traded as there is.
         """
         best: Route | None = None
-        deepest = self.depth(token)
-        parts = [deepest >> shift for shift in CYCLE_PARTS if 0 < deepest >> shift < amount]
-        for part in [amount, *parts]:
+        upper, last, falls = math.inf, 0.0, 0
+        for part in self._parts(token, amount):
             if best is not None and time.monotonic() > deadline:
                 break
             with contextlib.suppress(NoRoute, PlanError):
                 found = self._forward(token, also, part, limits, algorithm, deadline, hurry)
-                done = found.execution
-                if part < amount:
-                    done = Walker.replay(done.legs, token, amount).done(token)
-                found = Route(done, found.gap if part == amount else 1.0)  # of the whole amount nothing is known
-                best = found if best is None else self._better(best, found, limits)
+                if part >= amount:  # who has more can do the same and keep the rest
+                    upper = min(upper, found.bound() - (part - amount))
+                earned = self._net(found, limits) - part
+                falls = falls + 1 if earned < last and _sold(found.execution.legs, token) == part else 0
+                last = earned
+                done = self._with_less(found.execution, token, amount)
+                best = Route(done, None) if best is None else self._better(best, Route(done, None), limits)
+            if falls == FALLS:
+                break
         if best is None or best.execution.amount_out <= amount:
             raise NoRoute("no profitable cycle")
-        return best
+        gap = _gap(best.execution.amount_out, upper)
+        return best._replace(gap=1.0 if gap is None else gap)
+
+    def _parts(self, token: str, amount: int) -> list[int]:
+        """Amounts for which cycles are looked for: all there is, and powers of two from the first that is no less."""
+        most = self.depth(token) << MOST_OF_CYCLES
+        parts = [part for part in (most >> shift for shift in range(CYCLE_PARTS)) if 0 < part < 2 * amount]
+        return [amount, *parts]
+
+    def _with_less(self, done: Execution, token: str, amount: int) -> Execution:
+        """Cycles in which no more than `amount` is sold, every input in proportion. Raises `PlanError`."""
+        legs, sold = list(done.legs), _sold(done.legs, token)
+        if sold > amount:
+            for k, leg in enumerate(legs):
+                if isinstance(leg, Leg) and leg.trade.token_in == token and leg.mode == FIXED:
+                    legs[k] = leg._replace(value=leg.value * amount // sold)
+        return Walker.replay(legs, token, amount, self.outlets).done(token)
 
     def _gains_astray(self, route: Route, token_out: str) -> bool:
         """Whether edges astray could make the answer just found a better one."""
@@ -544,6 +565,11 @@ class Router(SpotGraph):
         if flow.trades and longest(flow.trades) > limits.hops:
             return [], []
         return flow.trades, flow.inputs.tolist()
+
+
+def _sold(legs: Iterable[AnyLeg], token: str) -> int:
+    """How much of a token legs sell in fixed amounts."""
+    return sum(leg.value for leg in legs if isinstance(leg, Leg) and leg.trade.token_in == token and leg.mode == FIXED)
 
 
 def _proven(done: Done, upper: float) -> Route:
