@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from millrace.chain import outport
+from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.app import Notifier
 from millrace.notifier.journal.sqlite_store import Store
 from millrace.runtime import websocket
@@ -241,7 +242,7 @@ async def test_held_mark_is_released_in_time(tmp_path: Path) -> None:
         await (await connect.node()).finalise(save_block(0, 4))
         message = await consumer.event()
         assert message.topic == outport.FINALIZED_BLOCK
-        assert message.SerializeToString().endswith(b"\x38\x02")
+        assert pb.WsMessage(marks=message.marks).SerializeToString() == b"\x38\x02"
 
 
 async def test_defect_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
