@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -23,6 +22,7 @@ from millrace.localnet import app
 from millrace.localnet.settings import NEVER, LocalnetSettings
 from millrace.relayer.network.chain_api import ChainApi
 from millrace.runtime import websocket
+from millrace.system.ports import free_ports
 
 EGLD = 10**18
 
@@ -115,8 +115,7 @@ async def running(request: pytest.FixtureRequest) -> AsyncIterator[Running]:
     """A small chain with fast rounds and two observers per shard, without gossip and traders, in either format."""
     notifier = Notifier()
     server = await websocket.serve(notifier.session, "127.0.0.1", 0, max_message_size=1 << 24)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_ports(1)[0]
     settings = LocalnetSettings(
         port=port,
         pools=30,

@@ -25,6 +25,7 @@ from millrace.relayer.rules.stages import Origin
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.submission.batch import Accepted
 from millrace.runtime import http, websocket
+from millrace.system.ports import free_ports
 
 NETWORK: NetworkProfile = profile("documented", chain_id="local")
 GAS_PRICE = 10**9
@@ -191,6 +192,7 @@ class FakeHub:
         self.subscribed = asyncio.Event()
 
     async def start(self, port: int = 0) -> int:
+        """Listen: by default on a port that stays free while the hub is away."""
         hub = self
 
         class Link(websocket.Session):
@@ -215,7 +217,7 @@ class FakeHub:
                 if self in hub.links:
                     hub.links.remove(self)
 
-        self.server = await websocket.serve(lambda _: Link(), "127.0.0.1", port)
+        self.server = await websocket.serve(lambda _: Link(), "127.0.0.1", port or free_ports(1)[0])
         return self.server.port
 
     async def acknowledged(self, sequence: int) -> None:

@@ -10,6 +10,8 @@ import msgspec
 from aiohttp import WSMsgType, web
 from aiohttp.test_utils import TestServer
 
+from millrace.system.ports import free_ports
+
 PAYER = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
 """Any address will do."""
 
@@ -30,7 +32,7 @@ class FakeRelayer:
         self.answer: Callable[[dict[str, Any]], dict[str, Any] | None] = usual
         self.changed = asyncio.Condition()
         self._server: TestServer | None = None
-        self._port = 0
+        self._port = free_ports(1)[0]
         self._transports: list[asyncio.WriteTransport] = []
 
     async def start(self) -> None:
@@ -47,7 +49,6 @@ class FakeRelayer:
         )
         self._server = TestServer(app, port=self._port)
         await self._server.start_server(shutdown_timeout=0.1)
-        self._port = self._server.port or 0
 
     async def stop(self) -> None:
         """End every connection, and refuse new ones."""

@@ -36,6 +36,18 @@ def test_a_strange_range_leaves_room(text: str, tmp_path: Path, monkeypatch: pyt
     assert len(ports.free_ports(3)) == 3
 
 
+def test_parts_have_no_port_in_common(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that are confined to different parts are never given the same port."""
+    file = tmp_path / "range"
+    file.write_text("20100\t60999\n")  # 10 100 ports below: three parts of 3 366 and two over
+    monkeypatch.setattr(ports, "_EPHEMERAL", file)
+    monkeypatch.setattr(ports, "_part", ports._part)  # put back in the end
+    for part, (lowest, highest) in enumerate([(10_000, 13_365), (13_366, 16_731), (16_732, 20_097)]):
+        ports.confine(part, 3)
+        found = ports.free_ports(100)
+        assert lowest <= min(found) and max(found) <= highest
+
+
 def test_when_all_are_taken_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without free ports ends in words and not in a loop."""
 

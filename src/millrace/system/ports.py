@@ -13,10 +13,22 @@ _LOWEST = 10_000  # above the ports of well-known services
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _USUAL_EPHEMERAL = 32_768  # where Linux begins unless told otherwise
 _ATTEMPTS = 1_000
+_part = (0, 1)
+"""Which of how many equal parts of these ports this process hands out."""
 
 
 class NoFreePort(OSError):
     """Nearly every port of this machine is taken."""
+
+
+def confine(part: int, parts: int) -> None:
+    """From now on hand out ports of one of so many equal parts only.
+
+    For processes that start servers side by side: a server that is down for a moment finds its port free when it comes
+    back, as no other process can have been given it.
+    """
+    global _part
+    _part = (part, parts)
 
 
 def free_ports(count: int) -> list[int]:
@@ -26,12 +38,12 @@ def free_ports(count: int) -> list[int]:
     connection between this call and the moment when the process that wants it listens. Raises `NoFreePort`.
     """
     found: list[int] = []
-    highest = _first_ephemeral() - 1
+    lowest, highest = _bounds()
     with contextlib.ExitStack() as held:
         for _ in range(_ATTEMPTS):
             if len(found) == count:
                 return found
-            port = random.randint(_LOWEST, highest)
+            port = random.randint(lowest, highest)
             try:
                 held.enter_context(socket.create_server((HOST, port)))
             except OSError as error:
@@ -41,7 +53,14 @@ def free_ports(count: int) -> list[int]:
                 found.append(port)
     if len(found) == count:
         return found
-    raise NoFreePort(f"no {count} free ports between {_LOWEST} and {highest}")
+    raise NoFreePort(f"no {count} free ports between {lowest} and {highest}")
+
+
+def _bounds() -> tuple[int, int]:
+    """The lowest and the highest port that this process hands out."""
+    part, parts = _part
+    size = (_first_ephemeral() - _LOWEST) // parts
+    return _LOWEST + part * size, _LOWEST + (part + 1) * size - 1
 
 
 def _first_ephemeral() -> int:

@@ -14,6 +14,7 @@ from millrace.chain.proto import outport_pb2 as pb
 from millrace.localnet.edges.observer import Observer
 from millrace.localnet.settings import LocalnetSettings
 from millrace.runtime import websocket
+from millrace.system.ports import free_ports
 
 
 class Consumer:
@@ -149,8 +150,7 @@ async def test_a_lost_connection_loses_nothing(consumer: Consumer) -> None:
 async def test_events_wait_while_nobody_listens_and_hold_the_shard_back() -> None:
     """The outbox says when it is full, keeps everything, and empties once the notifier is there."""
     consumer = Consumer()
-    port = await consumer.start()
-    await consumer.stop()
+    port = free_ports(1)[0]
     settings = LocalnetSettings(notifier_url=f"ws://127.0.0.1:{port}/save", retry_seconds=0.01, max_outbox=3)
     observer = Observer(0, 0, settings)
     task = asyncio.create_task(observer.run())
