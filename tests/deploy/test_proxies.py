@@ -127,7 +127,8 @@ async def proxied(request: pytest.FixtureRequest, certificates: Path) -> AsyncIt
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", _echo)
     behind = HttpServer(app)
-    proxy = Proxy(request.param, certificates, await behind.start("127.0.0.1", 0))
+    port = await behind.start("127.0.0.1", 0)
+    proxy = Proxy(request.param, certificates, port)
     trusting = ssl.create_default_context(cafile=certificates / "fullchain.pem")
     trusting.check_hostname = False
     try:
@@ -138,6 +139,8 @@ async def proxied(request: pytest.FixtureRequest, certificates: Path) -> AsyncIt
             yield client
     finally:
         proxy.kill()
+        async with aiohttp.request("GET", f"http://127.0.0.1:{port}/"):
+            pass  # connections are taken in their order: those of the proxy's last looks at our health were before
         await behind.stop()
 
 

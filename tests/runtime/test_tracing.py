@@ -7,6 +7,7 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -45,6 +46,7 @@ def test_nothing_is_loaded_that_is_not_used() -> None:
     """Neither the settings of a service nor tracing into the log loads OpenTelemetry, or even Prometheus."""
     code = """
 import sys
+import threading
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.relayer.settings import RelayerSettings
 from millrace.runtime.tracing import tracing
@@ -149,8 +151,6 @@ def test_spans_reach_an_exporter() -> None:
 
 def test_a_collector_that_stands_still_holds_up_nobody() -> None:
     """Beyond the queue spans are lost; neither who records nor who stops waits for the collector."""
-    import threading
-
     asked, go_on = threading.Event(), threading.Event()
 
     class Stuck(SpanExporter):
@@ -182,7 +182,11 @@ def test_the_extra_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_collector_that_is_away_does_not_stop_a_service() -> None:
     """A service starts and ends without its collector."""
     settings = TracingSettings(tracing="otlp", otlp_url="http://127.0.0.1:9/v1/traces")
+    before = set(threading.enumerate())
     with tracing("notifier", settings) as tracer:
         trace = tracer.begin("block", (PARENT,))
         assert trace is not None
         trace.end({})
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)  # while it tries again it throws dice, in the middle of another test
+        assert not thread.is_alive()
