@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.deploy.test_release import release
 
 from millrace.system.ports import free_ports
 
@@ -122,17 +123,17 @@ def test_a_tool_of_uv(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, 
 
     It must not take more processor than a minute of that core has.
     """
-    found = subprocess.run([UV, "python", "find", python], capture_output=True, text=True, check=False)
-    if found.returncode:
+    found = release.python_of(UV, python)
+    if found is None:
         pytest.skip(f"there is no Python {python} here")
     wheels = tmp_path_factory.mktemp("wheels")
-    run(UV, "build", "--quiet", "--wheel", "--all-packages", "--python", python, "--out-dir", str(wheels), str(ROOT))
+    run(UV, "build", "--quiet", "--wheel", "--all-packages", "--python", found, "--out-dir", str(wheels), str(ROOT))
     (wheel,) = wheels.glob("millrace-*.whl")
     tools, home = tmp_path / "some tools", tmp_path / "an empty home"
     home.mkdir()
     places = {"UV_TOOL_DIR": str(tools / "all"), "UV_TOOL_BIN_DIR": str(tools / "bin")}
     run(
-        UV, "tool", "install", "--quiet", "--python", found.stdout.strip(), "--no-build", "--find-links", str(wheels),
+        UV, "tool", "install", "--quiet", "--python", found, "--no-build", "--find-links", str(wheels),
         f"millrace[localnet] @ {wheel.as_uri()}", environment=os.environ | places | {"PATH": "/nowhere"},
     )  # fmt: skip
     for folder in (tools, *(path for path in tools.rglob("*") if path.is_dir() and not path.is_symlink())):
