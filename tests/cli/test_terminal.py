@@ -152,10 +152,12 @@ class Screen(NamedTuple):
         return [line.rstrip() for line in re.split(r"[\r\n]+", ESCAPE.sub("", self.raw))]
 
 
-async def on_a_terminal(line: str, folder: Path, env: dict[str, str], typed: str = "", until: str = "") -> Screen:
+async def on_a_terminal(
+    line: str, folder: Path, env: dict[str, str], typed: str = "", until: str = "", columns: int = COLUMNS
+) -> Screen:
     """Run a command on a terminal of its own; one that has no end by itself gets Ctrl-C once `until` is seen."""
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     script = "from millrace.cli import main; main(prog_name='millrace')"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", script, *line.split()), stdin=slave, stdout=slave, stderr=slave, cwd=folder,

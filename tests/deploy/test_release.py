@@ -40,7 +40,7 @@ def checkout(folder: Path, **versions: str) -> Path:
 
 def tool(folder: Path, name: str, body: str) -> None:
     """A stand-in for a program."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, parents=True)
     (folder / name).write_text(f"#!/bin/sh\nset -e\n{body}\n")
     (folder / name).chmod(0o755)
 
@@ -57,6 +57,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "315532800")
     monkeypatch.delenv("UV", raising=False)
     monkeypatch.setattr(release, "BUILDERS", ("builder",))
+    monkeypatch.setattr(release, "PYENV", tmp_path / "pyenv")
     monkeypatch.setattr(release, "PYTHONS", ("3.11", "3.12"))
     return folder
 
@@ -85,15 +86,23 @@ def test_notes_are_of_the_version() -> None:
 
 def test_a_release(tmp_path: Path, tools: Path) -> None:
     """Packages, image, notes and checksums are in a new folder; a second one does not touch it."""
-    tool(tools, "builder", 'case $1 in save) echo i > "$3";; esac')
+    tool(tools, "builder", 'case $1 in save) echo i > "$3";; build) [ "$2 $3" = "--build-arg BASE=mine" ];; esac')
     root, out = checkout(tmp_path / "tree"), tmp_path / "out"
-    assert release.release(root, out, dirty=False, image=True) == [NO_PYTHON]
+    assert release.release(root, out, dirty=False, image=True, base="mine") == [NO_PYTHON]
     names = {"m.whl", "c.tgz", "millrace-1.2.3-image.tar", "RELEASE_NOTES.md", "SHA256SUMS"}
     assert {file.name for file in out.iterdir()} == names
     assert subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=out, check=True, capture_output=True)
     assert (out / "SHA256SUMS").read_text().count("\n") == len(names) - 1
     with pytest.raises(release.ReleaseError, match="exists"):
         release.release(root, out, dirty=False, image=True)
+
+
+def test_a_python_of_a_version_manager(tmp_path: Path, tools: Path) -> None:
+    """One that only pyenv has is found in its folder, the newest of several; else there is none."""
+    assert release.python_of("uv", "3.12") is None
+    for name in ("3.12.1", "3.12.4", "3.1.9"):
+        tool(tmp_path / "pyenv" / name / "bin", f"python{name.rpartition('.')[0]}", "")
+    assert release.python_of("uv", "3.12") == str(tmp_path / "pyenv/3.12.4/bin/python3.12")
 
 
 def test_what_a_machine_cannot_make_is_said(tmp_path: Path, tools: Path) -> None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from rich.console import Console
 
-from millrace.system.plan import Plan, Ports, relayer_keys, wallet_in_shard
+from millrace.system.demo import start
+from millrace.system.plan import Plan, Ports, relayer_keys, services, wallet_in_shard
 from millrace.system.processes import Processes, Service, ServiceDied
+from millrace.system.story import Story
 
 
 def alive(pid: int) -> bool:
@@ -48,6 +55,34 @@ async def test_a_service_that_cannot_start_is_reported_with_its_log(tmp_path: Pa
         await processes.start(service)
         with pytest.raises(ServiceDied, match="unknown setting 'no_such_setting'"):
             await processes.wait_ready(service, 30)
+
+
+async def test_a_stranger_on_its_port_is_not_believed(tmp_path: Path) -> None:
+    """A port that somebody else has, who answers 200 for health: the service that could not have it is reported."""
+
+    async def healthy(_: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    stranger = web.Application()
+    stranger.router.add_get("/health", healthy)
+    async with TestServer(stranger) as server:
+        plan = Plan(replace(Ports.free(), notifier_http=server.port), tmp_path)
+        assert plan.ports.taken() == {"notifier_http": server.port}
+        (service,) = (service for service in services(plan) if service.name == "notifier")
+        async with Processes(tmp_path / "logs") as processes:
+            await processes.start(service)
+            with pytest.raises(ServiceDied, match=r"notifier ended with exit code 1[\s\S]*in use"):
+                await processes.wait_ready(service, 30)
+
+
+async def test_ports_in_use_are_named_before_anything_starts(tmp_path: Path) -> None:
+    """The whole system is not begun where a port is taken; the text names it and what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        plan = Plan(replace(Ports.free(), console=taken.getsockname()[1]), tmp_path)
+        async with Processes(tmp_path / "logs") as processes:
+            with pytest.raises(ServiceDied, match=r"\(console\).*--port console=NUMBER"):
+                await start(plan, processes, Story(Console(quiet=True)))
+            assert list((tmp_path / "logs").iterdir()) == []
 
 
 async def test_a_crash_is_noticed(tmp_path: Path) -> None:

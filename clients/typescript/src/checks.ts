@@ -130,10 +130,14 @@ export function checkMultiSwap(asked: MultiSwapParameters, swap: MultiSwap, send
 
 /** The least output that an answer must promise: `floor(amountOut * (1 - slippage))`, or more by the caller's own bound. */
 function least(
-  told: { amountOut: string; amountOutMin: string; slippage: number },
+  told: { amountOut?: string; amountOutMin: string; slippage?: number },
   slippage: string | undefined,
   own: Amount = 0n,
 ): bigint {
+  // Of a service that does not tell what it expects the caller knows what is enough.
+  if (told.amountOut === undefined && BigInt(own) > 0n) {
+    return within("amountOutMin", whole("amountOutMin", told.amountOutMin), BigInt(own));
+  }
   const [parts, of] = ratio(slippage ?? String(told.slippage));
   const [mostParts, mostOf] = ratio(MAX_SLIPPAGE);
   if (slippage === undefined && parts * mostOf > mostParts * of) {
@@ -191,6 +195,26 @@ function readCall(transaction: NonNullable<Quote["transaction"]>, sender: string
   if (!/^0{16}[0-9a-f]{48}$/.test(contract)) throw new Mismatch("receiver", "is no contract");
   if (trust.contract !== "any") same("contract", contract, toHex(decodeAddress(contractOf(transaction.chainID, trust))));
   return { payments, program: rest };
+}
+
+/**
+ * The quote of a service that tells `txData` alone, with the transaction that this is the payload of; `checkQuote` compares
+ * it as any other. What such a service does not repeat of the question is as it was asked.
+ */
+export function withTransaction(
+  asked: QuoteParameters, quote: Quote, sender: string, chainID: string, gasLimit: Integer | undefined, trust: Trust,
+): Quote {
+  const gas = gasLimit ?? quote.estimatedGasLimit;
+  if (gas === undefined || gas === null) throw new MillraceError("the quote says nothing of gas: name the gasLimit of this swap");
+  const { from = asked.from, to = asked.to, amountIn = String(asked.amountIn ?? ""), txData } = quote;
+  const isOfSeveral = text("txData", txData).startsWith("MultiESDTNFTTransfer@");
+  const { contract } = trust;
+  const receiver = isOfSeveral ? sender : contractOf(chainID, contract === undefined || contract === "any" ? {} : { contract });
+  const value = from === NATIVE && !isOfSeveral ? amountIn : "0";
+  const transaction = {
+    sender, receiver, value, data: txData, chainID, chainId: chainID, version: 2, gasLimit: Number(gas), gasPrice: MIN_GAS_PRICE,
+  };
+  return { ...quote, from, to, amountIn, transaction };
 }
 
 function contractOf(chainID: string, { contract }: Trust): string {

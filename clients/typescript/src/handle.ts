@@ -50,7 +50,7 @@ export class TransactionHandle {
   accepted: boolean | undefined;
   #final: Final | undefined;
   #waiting: (() => void)[] = [];
-  #since = Date.now();
+  #since = performance.now(); // clocks may be set meanwhile
   #checking: Promise<void> | undefined;
   #readers = 0;
   #hears = false;
@@ -76,7 +76,7 @@ export class TransactionHandle {
 
   /** How it ended. Throws `OutcomeUnknown` when nobody can say in time. */
   async final({ timeoutMs = TIMEOUT_MS, signal }: FinalOptions = {}): Promise<Final> {
-    const until = Date.now() + timeoutMs;
+    const until = performance.now() + timeoutMs;
     this.#readers++;
     try {
       return await this.#wait(until, timeoutMs, signal);
@@ -89,10 +89,10 @@ export class TransactionHandle {
     if (!this.#hears) this.#checkSoon();
     while (!this.#final) {
       signal?.throwIfAborted();
-      const left = until - Date.now();
+      const left = until - performance.now();
       if (left <= 0) throw this.unknown(`no end of ${this.hash} was told within ${timeoutMs} ms`);
       if (await this.#woken(Math.min(CHECK_MS, left), signal)) continue;
-      await Promise.race([this.check(), this.#woken(Math.max(0, until - Date.now()), signal)]);
+      await Promise.race([this.check(), this.#woken(Math.max(0, until - performance.now()), signal)]);
     }
     return this.#final;
   }
@@ -121,14 +121,14 @@ export class TransactionHandle {
   async #hear(statuses: Statuses): Promise<void> {
     this.#left = () => void statuses.return?.();
     this.#hears = true;
-    this.#since = Date.now();
+    this.#since = performance.now(); // clocks may be set meanwhile
     const lapse = setInterval(() => {
       if (!this.#readers) this.stop();
     }, LIFETIME_MS);
     try {
       for await (const item of statuses) {
         if (item.type === "missed") {
-          this.#since = Date.now();
+          this.#since = performance.now(); // clocks may be set meanwhile
           this.#checkSoon();
           continue;
         }
@@ -159,8 +159,8 @@ export class TransactionHandle {
     if (!this.#hears) {
       const statuses = await this.ears.listen().catch(unlessUnreachable);
       if (statuses) void this.#hear(statuses);
-    } else if (Date.now() - this.#since > LIFETIME_MS) {
-      await this.ears.refresh().then(() => (this.#since = Date.now()), unlessUnreachable);
+    } else if (performance.now() - this.#since > LIFETIME_MS) {
+      await this.ears.refresh().then(() => (this.#since = performance.now()), unlessUnreachable);
     }
   }
 

@@ -9,6 +9,8 @@ export interface HttpOptions extends Patience {
   fetch?: typeof fetch;
   /** Sent with each request. */
   headers?: Record<string, string>;
+  /** Asked for the W3C trace context of each question and submission, which is sent with it; undefined: not traced. */
+  traceparent?: () => string | undefined;
 }
 
 export interface CallOptions {
@@ -52,8 +54,10 @@ export class Http {
   /** One request, once. Throws `ConnectionLost`, or the signal's reason. */
   async send(url: string, init: RequestInit, signal: AbortSignal | null): Promise<Response> {
     const go = this.options.fetch ?? fetch;
+    const trace = this.options.traceparent?.();
+    const traced = trace === undefined ? {} : { traceparent: trace };
     try {
-      return await go(url, { ...init, signal, headers: { ...this.options.headers, ...init.headers } });
+      return await go(url, { ...init, signal, headers: { ...this.options.headers, ...traced, ...init.headers } });
     } catch (error) {
       if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw error;
       throw lost(url, error);
@@ -104,7 +108,8 @@ export class Http {
   refusal(response: Response, body: string): Refused {
     let text = "";
     try {
-      text = String((JSON.parse(body) as { error?: unknown }).error ?? "");
+      const { error } = JSON.parse(body) as { error?: unknown };
+      if (typeof error === "string") text = error;
     } catch {
       // A proxy's own page: the status alone speaks.
     }
@@ -119,11 +124,12 @@ export class Http {
 
 const comesBack = (refused: Refused): boolean => refused.status === 429 || refused.status === 503;
 
-/** Milliseconds that the answer's `Retry-After` names, in seconds or as a date. */
+/** Milliseconds that the answer's `Retry-After` names, in seconds or as a date by the service's own clock. */
 export function retryAfterMs(response: Response): number | undefined {
   const text = response.headers.get("Retry-After");
   if (!text) return undefined;
-  const ms = /^\d+(\.\d+)?$/.test(text) ? Number(text) * 1000 : Date.parse(text) - Date.now();
+  const now = Date.parse(response.headers.get("Date") ?? "") || Date.now();
+  const ms = /^\d+(\.\d+)?$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now;
   return Number.isFinite(ms) ? Math.max(0, ms) : undefined;
 }
 

@@ -32,6 +32,7 @@ interface Reply {
   detail?: string;
   retryAfterMs?: number;
   topic?: string;
+  failed?: unknown[] | null;
 }
 
 interface Topic {
@@ -55,6 +56,7 @@ interface Pending {
 export const TOPICS_PER_CONNECTION = 64;
 const SILENCE_MS = 20_000; // pings are not seen here: after so long a question is asked
 const MAX_PENDING = 1_024;
+const QUIET_MS = 2_000; // for the first acknowledgement; where none comes no further one is waited for
 
 /** One connection to `/ws`, made when it is first needed. */
 export class Live {
@@ -149,7 +151,7 @@ export class Live {
     const pauses = new Pauses(this.options);
     for (;;) {
       try {
-        const answer = this.#ask({ action, topic });
+        const answer = this.#ask({ action, topic }, this.#acknowledges ? undefined : QUIET_MS);
         if (this.#acknowledges === false) return void answer.catch(() => {});
         await answer;
         this.#acknowledges = true;
@@ -197,7 +199,7 @@ export class Live {
     });
   }
 
-  #ask(message: Record<string, unknown>): Promise<Reply> {
+  #ask(message: Record<string, unknown>, most = Infinity): Promise<Reply> {
     if (this.#pending.size >= MAX_PENDING) {
       return Promise.reject(tooMany());
     }
@@ -207,7 +209,7 @@ export class Live {
         reject(new ConnectionLost(`not connected to ${this.url}`));
         return;
       }
-      const ms = this.options.timeoutMs ?? TIMEOUT_MS;
+      const ms = Math.min(most, this.options.timeoutMs ?? TIMEOUT_MS);
       const timer = setTimeout(() => {
         this.#pending.delete(requestId);
         reject(new NoAnswer(`${this.url} did not answer ${String(message.action)} within ${ms} ms`));
@@ -283,12 +285,14 @@ export class Live {
   }
 
   #reply(message: Reply): void {
+    if (message.action === "subscribe") this.#acknowledges = true; // a late one, too
     const id = String(message.requestId);
     const pending = this.#pending.get(id);
     if (!pending) return;
     this.#pending.delete(id);
     clearTimeout(pending.timer);
-    if (message.status !== "fail") return pending.resolve(message);
+    const isNone = message.status === "failed" && !message.failed?.length; // refused as a whole
+    if (message.status !== "fail" && message.status !== "error" && !isNone) return pending.resolve(message);
     const { reason = "refused", code = "refused", detail, retryAfterMs } = message;
     pending.reject(new Refused({ reason, code, detail, retryAfterMs }));
   }

@@ -4,6 +4,7 @@ import { decodeAddress } from "./address.js";
 import { Aggregator, type Amount, type MultiSwap, type MultiSwapParameters, type Quote, type QuoteParameters } from "./aggregator.js";
 import {
   type Bounds, checkMultiSwap, checkPrepared, checkQuote, MIN_GAS_PRICE, Mismatch, RELAYED_GAS, type Trust, type Unsigned,
+  withTransaction,
 } from "./checks.js";
 import { MillraceError, Refused } from "./errors.js";
 import type { TransactionHandle } from "./handle.js";
@@ -32,8 +33,16 @@ export interface SendOptions {
   signal?: AbortSignal;
 }
 
+/** What an aggregator that gives no transaction, but only its `txData`, leaves to its client. */
+export interface Payload {
+  /** Where there is no `/v1/relayers` to tell it. */
+  chainID?: string;
+  /** Where the quote tells no `estimatedGasLimit`. */
+  gasLimit?: Integer;
+}
+
 /** Of a reverse quote the service says what is sold: it is bounded. */
-export type SwapOptions = SendOptions & QuoteParameters & Bounds & ({ amountIn: Amount } | { amountInMax: Amount });
+export type SwapOptions = SendOptions & QuoteParameters & Bounds & Payload & ({ amountIn: Amount } | { amountInMax: Amount });
 export interface Swap {
   quote: Quote;
   handle: TransactionHandle;
@@ -59,10 +68,16 @@ export class Millrace {
    * Quote, prepare, sign, relay. The handle's `final()` tells how it ended; a contract's revert is no exception. Throws
    * `Mismatch` where a service answers something else than it was asked for.
    */
-  async swap({ signer, sponsored, nonce, relayer, signal, amountInMax, amountOutMin, ...asked }: SwapOptions): Promise<Swap> {
+  async swap(
+    { signer, sponsored, nonce, relayer, signal, amountInMax, amountOutMin, chainID, gasLimit, ...asked }: SwapOptions,
+  ): Promise<Swap> {
     const call = signal ? { signal } : {};
     const parameters = { ...asked, sender: signer.address } as QuoteParameters;
-    const quote = await this.aggregator.quote(parameters, call);
+    let quote = await this.aggregator.quote(parameters, call);
+    if (!quote.transaction) {
+      const chain = chainID ?? (await this.relayer.relayers(call)).chainId;
+      quote = withTransaction(parameters, quote, signer.address, chain, gasLimit, this.#trust);
+    }
     const bounds = optional({ amountInMax, amountOutMin });
     const transaction = checkQuote({ ...parameters, ...bounds }, quote, signer.address, this.#trust);
     const handle = await this.send(transaction, { signer, ...send(sponsored, nonce, relayer, signal) });
@@ -110,7 +125,7 @@ export class Millrace {
     try {
       prepared = await this.relayer.prepare(wish, options.signal ? { signal: options.signal } : {});
     } catch (error) {
-      if (error instanceof Refused && error.status === 404) return this.#named(transaction, options);
+      if (error instanceof Refused && (error.status === 404 || error.status === 405)) return this.#named(transaction, options);
       throw error;
     }
     if (!prepared.sponsored || !prepared.transaction) {

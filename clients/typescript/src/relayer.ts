@@ -38,6 +38,7 @@ export type Outcome = TransactionHandle | Refused;
 const RELAYERS_MS = 60_000; // how long an answer of /v1/relayers is used
 const MAX_CONNECTIONS = 16;
 const MAX_BATCH = 100;
+const FAILED = ["fail", "invalid"]; // words of the chain API
 /** Refusals that the same bytes may not meet again after the time they tell. */
 const PASSING = ["relayer_busy", "rate_limit_exceeded", "account_state_unavailable", "not_ready", "signer_unavailable"];
 
@@ -61,9 +62,9 @@ export class Relayer {
 
   /** Whom to name as `relayer` in each shard, and on what terms; remembered for a minute. */
   relayers(call?: CallOptions): Promise<Relayers> {
-    if (!this.#relayers || Date.now() - this.#relayers.at > RELAYERS_MS) {
+    if (!this.#relayers || performance.now() - this.#relayers.at > RELAYERS_MS) {
       const answer = this.#http.get<Relayers>("/v1/relayers", call);
-      const asked = (this.#relayers = { at: Date.now(), answer });
+      const asked = (this.#relayers = { at: performance.now(), answer });
       answer.catch(() => {
         if (this.#relayers === asked) this.#relayers = undefined;
       });
@@ -144,7 +145,7 @@ export class Relayer {
     const ears = {
       listen: async () => this.#liveFor(topic).subscribe(topic),
       refresh: () => live.refresh(topic),
-      lookup: (hash: string) => this.#lookup(hash, hashes.chainHash),
+      lookup: (hash: string) => this.#lookup(hash, hashes.chainHash), // which the reply may tell later
     };
     return new TransactionHandle(hashes, await live.subscribe(topic), ears);
   }
@@ -202,11 +203,16 @@ export class Relayer {
         const asked = open;
         const reply = await this.#send(action, asked.map((index) => transactions[index] as Transaction), pauses);
         const again: number[] = [];
-        const refused = new Map(reply.failed.map((item) => [item.index, item]));
+        const refused = new Map((reply.failed ?? []).map((item) => [item.index, item]));
+        const chain = chainHashes(reply, asked.length, refused);
         asked.forEach((index, place) => {
           const item = refused.get(place);
-          (handles[index] as TransactionHandle).accepted = !item;
-          if (!item) return;
+          const handle = handles[index] as TransactionHandle;
+          handle.accepted = !item;
+          if (!item) {
+            handle.hashes.chainHash ??= chain.get(place);
+            return;
+          }
           outcomes[index] = new Refused({ ...item, index });
           if (PASSING.includes(item.code)) again.push(index);
         });
@@ -252,7 +258,8 @@ export class Relayer {
     }
     const [tx] = transactions;
     const live = this.#lives[0] as Live; // there is one: it listens for their fates
-    return live.request({ action, ...(transactions.length === 1 ? { tx } : { txs: transactions }) });
+    const traceparent = this.#options.traceparent?.();
+    return live.request({ action, ...(traceparent === undefined ? {} : { traceparent }), ...(transactions.length === 1 ? { tx } : { txs: transactions }) });
   }
 
   async #lookup(hash: string, chainHash: string | undefined): Promise<TransactionState | undefined> {
@@ -271,13 +278,20 @@ export class Relayer {
     try {
       const path = `/transactions/${chainHash ?? hash}`;
       const { status, ...rest } = await this.#chain.get<{ status: string } & Partial<TransactionState>>(path);
-      const state = status === "success" ? "success" : status === "pending" ? "pending" : "fail";
+      const state = status === "success" ? status : FAILED.includes(status) ? "fail" : "pending";
       return { ...rest, hash, clientHash: hash, state } as TransactionState;
     } catch (error) {
       if (error instanceof Refused && error.status === 404) return undefined;
       throw error;
     }
   }
+}
+
+/** The chain's hashes by place: as the reply links them, else in the order of what was accepted. */
+function chainHashes({ results, hashes }: Partial<Submission>, count: number, refused: Map<number, unknown>): Map<number, string> {
+  if (results?.length) return new Map(results.map(({ index, hash }) => [index, hash]));
+  const places = Array.from({ length: count }, (_, place) => place).filter((place) => !refused.has(place));
+  return new Map((hashes ?? []).map((hash, at) => [places[at] ?? -1, hash]));
 }
 
 function only(outcomes: Outcome[]): TransactionHandle {

@@ -50,7 +50,7 @@ export interface Hashes {
   /** With an empty field for that signature, as the official JavaScript SDK computes it; only with a relayer. */
   sdkHash?: string;
   /** With every signature, as the chain knows it; absent while the relayer's is missing. */
-  chainHash?: string;
+  chainHash?: string | undefined;
 }
 
 /** The canonical JSON that sender, guardian and relayer sign. Throws `TransactionError`. */

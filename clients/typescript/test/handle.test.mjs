@@ -37,6 +37,7 @@ async function pass(seconds) {
 
 test("while nothing is told it is asked every ten seconds, and subscribed to again before 60 s are over", async () => {
   mock.timers.enable({ apis: ["setTimeout", "setInterval", "Date"] });
+  mock.method(performance, "now", () => Date.now());
   try {
     let known;
     const { asked, handle } = ears(async () => known);
@@ -51,11 +52,13 @@ test("while nothing is told it is asked every ten seconds, and subscribed to aga
     assert.equal((await final).state, "superseded");
   } finally {
     mock.timers.reset();
+    mock.restoreAll();
   }
 });
 
 test("a time without an end is OutcomeUnknown, which says whether it was taken", async () => {
   mock.timers.enable({ apis: ["setTimeout", "setInterval", "Date"] });
+  mock.method(performance, "now", () => Date.now());
   try {
     const { handle } = ears();
     const final = handle.final({ timeoutMs: 30_000 });
@@ -64,11 +67,13 @@ test("a time without an end is OutcomeUnknown, which says whether it was taken",
     await refused;
   } finally {
     mock.timers.reset();
+    mock.restoreAll();
   }
 });
 
 test("a handle nobody awaits leaves its subscription, and listens again when somebody does", async () => {
   mock.timers.enable({ apis: ["setTimeout", "setInterval", "Date"] });
+  mock.method(performance, "now", () => Date.now());
   try {
     let known;
     const { asked, handle } = ears(async () => known);
@@ -82,5 +87,6 @@ test("a handle nobody awaits leaves its subscription, and listens again when som
     assert.equal((await final).state, "success");
   } finally {
     mock.timers.reset();
+    mock.restoreAll();
   }
 });

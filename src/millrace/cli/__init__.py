@@ -77,6 +77,9 @@ class _Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
+        from millrace.runtime.terminal import accept_locale
+
+        accept_locale()
         try:
             return super().invoke(ctx)
         except ImportError as error:

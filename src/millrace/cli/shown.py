@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -13,13 +13,16 @@ import click
 from millrace.cli.ask import is_terminal
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.table import Table
 
 MOST_DECIMALS = 18
 """That the chain allows."""
 _MAX_AMOUNT = 120  # 2^256 has 78 digits, and 25 commas between them
 _AMOUNT = re.compile(r"(?P<whole>[0-9]{1,3}(?:(?:,[0-9]{3})+|(?:_[0-9]{3})+)|[0-9]*)(?:\.(?P<rest>[0-9]+))?")
 _PIPE_WIDTH = 500  # nothing is cut or wrapped where nobody looks
+_GAP = 2  # columns between those of a table
+_FOLDED = 16  # letters of a word in a table that is not broken: a token's identifier has as many
 
 
 def console() -> Console:
@@ -30,17 +33,46 @@ def console() -> Console:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> RenderableType:
-    """A table without lines; columns named in `right` hold numbers."""
-    from rich.table import Table
-    from rich.text import Text
+    """A table without lines; columns named in `right` hold numbers. Where it is too wide, see `_Fitted`."""
+    return _Fitted(head, list(rows), frozenset(right))
 
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(head))
-    for number, name in enumerate(head):
-        is_number = number in right
-        made.add_column(name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
-    for row in rows:
-        made.add_row(*(Text(cell) for cell in row))
-    return made
+
+class _Fitted:
+    """A table, or where numbers would be cut to fit the terminal a list: for each cell of a row a line."""
+
+    def __init__(self, head: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[int]) -> None:
+        self._head, self._rows, self._numbers = head, rows, numbers
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        if self._least_width() <= options.max_width:
+            yield self._made(self._head, self._rows, self._numbers)
+            return
+        for place, row in enumerate(self._rows):
+            if place:
+                yield ""
+            yield self._made(("", ""), list(zip(self._head, row, strict=True)), frozenset())
+
+    def _least_width(self) -> int:
+        from rich.cells import cell_len
+
+        least = _GAP * (len(self._head) - 1)
+        for place, cells in enumerate(zip(self._head, *self._rows, strict=True)):
+            parts = cells if place in self._numbers else [word for cell in cells for word in cell.split()]
+            width = max(map(cell_len, parts), default=0)
+            least += width if place in self._numbers else min(width, _FOLDED)
+        return least
+
+    def _made(self, head: Sequence[str], rows: Iterable[Sequence[str]], numbers: frozenset[int]) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        made = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", show_header=any(head))
+        for place, name in enumerate(head):
+            is_number = place in numbers
+            made.add_column(name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+        for row in rows:
+            made.add_row(*(Text(cell) for cell in row))
+        return made
 
 
 def as_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,7 @@ import click
 from millrace.cli import complete
 from millrace.cli.ask import Ended, NotKnown, Unreached, is_terminal, relayer_option, relayer_ws_option
 from millrace.cli.shown import console, number, table
-from millrace.runtime.terminal import say
+from millrace.runtime.terminal import nobody_reads, say
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,7 +32,8 @@ _KEPT = 40
 def interruptible(work: Callable[[], None], on_interrupt: Callable[[], Ended] | None = None) -> None:
     """Run until it ends or Ctrl-C; what the client raises becomes text and an exit code.
 
-    Ctrl-C ends what is looked at with 0; what has an end of its own gives `on_interrupt`, which says what is left open.
+    Ctrl-C ends what is looked at with 0; what has an end of its own gives `on_interrupt`, which says what is left open,
+    also where whoever reads has left.
     """
     from millrace_client import ClientError, OutcomeUnknown, Unreachable
 
@@ -41,6 +43,11 @@ def interruptible(work: Callable[[], None], on_interrupt: Callable[[], Ended] | 
         click.echo(err=True)
         if on_interrupt is not None:
             raise on_interrupt() from None
+    except BrokenPipeError:
+        nobody_reads()
+        if on_interrupt is None:
+            sys.exit(1)
+        raise on_interrupt() from None
     except Unreachable as error:
         raise Unreached(str(error)) from None
     except OutcomeUnknown as error:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
+import io
+import os
 import shutil
 import sys
 import textwrap
@@ -9,6 +13,30 @@ import textwrap
 import click
 
 _NARROWEST = 20
+_PLAIN = {"→": "->", "✓": "+", "✗": "x", "…": "..."} | dict(zip("▁▂▃▄▅▆▇█", "__.--==#", strict=True))
+"""What stands for our signs where the locale's letters have none of them."""
+
+
+def accept_locale() -> None:
+    """Write what the locale has no letters for in others, in place of ending with an error in the middle."""
+    codecs.register_error("millrace-plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="millrace-plain")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
+
+
+def nobody_reads() -> None:
+    """Whoever read standard output has left: what is still to be written goes nowhere, and is no error at the end."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def say(text: str, *, err: bool = False, indent: int = 0) -> None:

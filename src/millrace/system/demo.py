@@ -35,6 +35,11 @@ AMOUNT_IN = 2_500 * 10**6
 SLIPPAGE = "0.005"
 READY_SECONDS = 120.0
 STATUS_SECONDS = 30.0
+NEXT = f"""
+What next:
+  millrace up                                  the same system, kept running, with a page on http://127.0.0.1:8080
+  millrace quote {PAY} {GET} 2500   a quote of it, in another terminal
+  millrace --help                              swaps, live tables, keys, settings, the services one by one"""
 GAS_PRICE = 10**9
 RELAYED_EXTRA_GAS = 50_000
 
@@ -61,6 +66,7 @@ async def main(
         console.print(f"\n[red]The demonstration failed:[/red] {failure}", highlight=False)
         return 1
     console.print("\n[green]Every check held.[/green] Nothing is left running.")
+    console.print(NEXT, highlight=False, markup=False)
     return 0
 
 
@@ -92,7 +98,11 @@ async def _run(
 
 
 async def start(plan: Plan, processes: Processes, story: Story) -> None:
-    """Start every process of the plan at once and wait until all of them serve."""
+    """Start every process of the plan at once and wait until all of them serve. Raises `ServiceDied`."""
+    if taken := plan.ports.taken():
+        named = ", ".join(f"{port} ({name})" for name, port in taken.items())
+        remedy = f"stop that, or choose others: `millrace up --port {min(taken)}=NUMBER`, `millrace up --free-ports`"
+        raise ServiceDied(f"in use by somebody else: port {named}; {remedy}")
     with story.step("ready: local chain, notifier, relayer, aggregator, console"):
         wanted = services(plan)
         for service in wanted:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from millrace.chain.address import encode
 from millrace.chain.keys import KeyPair
 from millrace.chain.network import NetworkProfile, profile
 from millrace.relayer.journal import identity
-from millrace.system.ports import HOST, free_ports
+from millrace.system.ports import HOST, free_ports, is_free
 from millrace.system.processes import Service
 
 LOCAL_CHAIN_ID = "local"  # nothing signed here is valid on a public network
@@ -35,6 +35,10 @@ class Ports:
     def free(cls) -> Ports:
         """As many ports that are free right now."""
         return cls(*free_ports(len(fields(cls))))
+
+    def taken(self) -> dict[str, int]:
+        """Those on which somebody listens already, by name."""
+        return {name: port for name, port in asdict(self).items() if not is_free(port)}
 
 
 @dataclass(frozen=True)

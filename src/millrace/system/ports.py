@@ -63,6 +63,17 @@ def _bounds() -> tuple[int, int]:
     return _LOWEST + part * size, _LOWEST + (part + 1) * size - 1
 
 
+def is_free(port: int) -> bool:
+    """Whether nobody listens on this port of loopback."""
+    try:
+        socket.create_server((HOST, port)).close()
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return False
+    return True
+
+
 def _first_ephemeral() -> int:
     """Where the ports begin that the system hands out; if that leaves nothing below, as if it were the usual."""
     try:

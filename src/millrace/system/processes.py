@@ -46,6 +46,9 @@ class Processes:
     def __init__(self, log_directory: Path) -> None:
         self._log_directory = log_directory
         self._running: dict[str, asyncio.subprocess.Process] = {}
+        self._unread: dict[str, int] = {}
+        """Where in each log lines begin that were not read yet."""
+        self._said_ready: set[str] = set()
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Processes:
@@ -73,7 +76,9 @@ class Processes:
         arguments = [
             argument for name, value in service.settings.items() for argument in ("--set", f"{name}={_as_text(value)}")
         ]
+        self._said_ready.discard(service.name)
         with self.log_file(service.name).open("ab") as output:
+            self._unread[service.name] = output.tell()
             self._running[service.name] = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -90,18 +95,20 @@ class Processes:
             )
 
     async def wait_ready(self, service: Service, timeout: float) -> None:
-        """Wait until the service answers on its health URL.
+        """Wait until the service answers on its health URL, after it has said in its log that it listens.
 
+        Before that another process may have its port, and answer.
         Raises `ServiceDied` when its process ends first or `timeout` seconds pass.
         """
         assert self._session is not None
         deadline = asyncio.get_running_loop().time() + timeout
         while asyncio.get_running_loop().time() < deadline:
             self.require_alive(service.name)
-            with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-                async with self._session.get(service.health_url) as response:
-                    if response.status == 200:
-                        return
+            if self._has_said_ready(service.name):
+                with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+                    async with self._session.get(service.health_url) as response:
+                        if response.status == 200:
+                            return
             await asyncio.sleep(_POLL_SECONDS)
         raise ServiceDied(f"{service.name} was not ready within {timeout:.0f} s\n{self._tail(service.name)}")
 
@@ -144,11 +151,30 @@ class Processes:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
 
+    def _has_said_ready(self, name: str) -> bool:
+        """Whether the process that runs now has logged `ready`, as each service does once all its ports are its own."""
+        if name not in self._said_ready:
+            with self.log_file(name).open("rb") as log_of_it:
+                log_of_it.seek(self._unread[name])
+                whole, _, _ = log_of_it.read().rpartition(b"\n")
+            self._unread[name] += len(whole)
+            if any(_is_ready(line) for line in whole.splitlines()):
+                self._said_ready.add(name)
+        return name in self._said_ready
+
     def _tail(self, name: str) -> str:
         with contextlib.suppress(OSError):
             lines = self.log_file(name).read_text(errors="replace").splitlines()[-_TAIL_LINES:]
             return "\n".join([f"the end of {self.log_file(name)}:", *lines])
         return "it left no log"
+
+
+def _is_ready(line: bytes) -> bool:
+    try:
+        entry = msgspec.json.decode(line)
+    except msgspec.MsgspecError:
+        return False  # what a process wrote before it had a log, or died with
+    return isinstance(entry, dict) and entry.get("event") == "ready"
 
 
 def _as_text(value: object) -> str:

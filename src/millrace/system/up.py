@@ -1,4 +1,4 @@
-"""Keeps the whole system running on the documented ports until it is told to stop."""
+"""Keeps the whole system running, on the documented ports or others, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,12 +20,12 @@ from millrace.system.processes import Processes, ServiceDied
 from millrace.system.story import Story
 
 
-async def main(*, data: Path, seed: int, profile: str) -> int:
+async def main(*, data: Path, seed: int, profile: str, ports: Ports | None = None) -> int:
     """Run until Ctrl-C or SIGTERM (0), or until a service ends by itself or cannot start (1)."""
-    console = Console()
+    console = Console(soft_wrap=not sys.stdout.isatty())
     try:
         with owned(data):
-            return await _until_stopped(console, Plan(Ports(), data, seed=seed, profile=profile))
+            return await _until_stopped(console, Plan(ports or Ports(), data, seed=seed, profile=profile))
     except FolderInUse:
         console.print(f"[red]{data} is in use by another one that runs[/red]; stop it, or name another --data folder")
         return 1

@@ -8,10 +8,12 @@ import os
 import resource
 import shutil
 import subprocess
+import tomllib
 import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.deploy.test_release import release
 
 from millrace.system.ports import free_ports
 
@@ -23,6 +25,11 @@ PROCESS_SECONDS = 300
 DEMO_SECONDS = 60
 MOST = {"": 25, "azure": 40, "aggregator": 32, "relayer": 32, "notifier": 36, "console": 28, "localnet": 44}
 """Packages of an environment with an extra: some more than those of the lock, for what releases to come may need."""
+
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+NEEDS = {name: set(packages) for name, packages in EXTRAS.items()}
+NEEDS["localnet"] |= set().union(*(NEEDS[name] for name in ("aggregator", "console", "notifier", "relayer")))
+"""Packages by extra: some extras hold all of another one."""
 
 
 def run(*words: str, environment: dict[str, str] | None = None, code: int = 0) -> str:
@@ -72,7 +79,7 @@ def test_an_extra(tmp_path: Path, wheels: Path, extra: str) -> None:
     assert millrace.packages() <= MOST[extra]
     for service in ("aggregator", "relayer", "notifier", "console", "localnet"):
         assert "port = " in millrace(service, "--show-settings")
-        if service != extra and extra != "localnet":
+        if not NEEDS[service] <= NEEDS.get(extra, set()):
             assert f"pip install 'millrace[{service}]'" in millrace(service, code=1)
 
 
@@ -116,17 +123,17 @@ def test_a_tool_of_uv(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, 
 
     It must not take more processor than a minute of that core has.
     """
-    found = subprocess.run([UV, "python", "find", python], capture_output=True, text=True, check=False)
-    if found.returncode:
+    found = release.python_of(UV, python)
+    if found is None:
         pytest.skip(f"there is no Python {python} here")
     wheels = tmp_path_factory.mktemp("wheels")
-    run(UV, "build", "--quiet", "--wheel", "--all-packages", "--python", python, "--out-dir", str(wheels), str(ROOT))
+    run(UV, "build", "--quiet", "--wheel", "--all-packages", "--python", found, "--out-dir", str(wheels), str(ROOT))
     (wheel,) = wheels.glob("millrace-*.whl")
     tools, home = tmp_path / "some tools", tmp_path / "an empty home"
     home.mkdir()
     places = {"UV_TOOL_DIR": str(tools / "all"), "UV_TOOL_BIN_DIR": str(tools / "bin")}
     run(
-        UV, "tool", "install", "--quiet", "--python", found.stdout.strip(), "--no-build", "--find-links", str(wheels),
+        UV, "tool", "install", "--quiet", "--python", found, "--no-build", "--find-links", str(wheels),
         f"millrace[localnet] @ {wheel.as_uri()}", environment=os.environ | places | {"PATH": "/nowhere"},
     )  # fmt: skip
     for folder in (tools, *(path for path in tools.rglob("*") if path.is_dir() and not path.is_symlink())):

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Self
 
+import msgspec
+
 from millrace_client import address
 from millrace_client.errors import ClientError, Refused, Unreachable
-from millrace_client.http import Http, Patience, answer, without_none
+from millrace_client.http import Http, Patience, Traceparent, answer, without_none
 from millrace_client.mailbox import Mailbox, Policy, Subscription
 from millrace_client.messages import Missed
 from millrace_client.quotes import (
@@ -25,6 +27,7 @@ from millrace_client.quotes import (
     Quote,
     Tokens,
 )
+from millrace_client.reading import without_nulls
 from millrace_client.swap_checks import ANY_CONTRACT, Bounds, checked_multi_swap, checked_quote
 
 _SILENCE = 45.0  # seconds: the service sends a sign of life every 15
@@ -36,7 +39,8 @@ class Aggregator:
     """Asks for quotes. `options` of a question are the service's further parameters by their names on the wire.
 
     Transactions in answers are compared with the question, see `Mismatch`. They call the contract that is known on
-    their chain, or the one that `contract` names; "any" takes the service's word for it.
+    their chain, or the one that `contract` names; "any" takes the service's word for it. `traceparent` gives the W3C
+    trace context of each question.
     """
 
     def __init__(
@@ -47,11 +51,12 @@ class Aggregator:
         patience: Patience | None = None,
         headers: Mapping[str, str] | None = None,
         contract: str | None = None,
+        traceparent: Traceparent | None = None,
     ) -> None:
         if contract is not None and contract != ANY_CONTRACT:
             address.decode(contract)  # a typing error is told now, and not when money waits
         self._contract = contract
-        self._http = Http(url, timeout, patience or Patience(), headers or {})
+        self._http = Http(url, timeout, patience or Patience(), headers or {}, traceparent)
 
     async def __aenter__(self) -> Self:
         return self
@@ -84,7 +89,8 @@ class Aggregator:
         """
         asked = _question(from_token, to_token, amount_in, amount_out, slippage, sender, options)
         bounds = Bounds(amount_in_max, amount_out_min)
-        return self._checked(await self._http.get("/api/v1/quote", Quote, asked), asked, bounds)
+        told = await self._http.get("/api/v1/quote", msgspec.Raw, asked)
+        return self._checked(quote_of(told, self._http.base_url), asked, bounds)
 
     async def stream(
         self,
@@ -212,7 +218,7 @@ class Aggregator:
     def _event(self, name: str, data: bytes, url: str, asked: Mapping[str, Any], bounds: Bounds) -> Quote | Refused:
         if name == "error":
             return Refused(str(answer(data, dict[str, object], url).get("error", "")))
-        return self._checked(answer(data, Quote, url), asked, bounds)
+        return self._checked(quote_of(data, url), asked, bounds)
 
     def _checked(self, quote: Quote, asked: Mapping[str, Any], bounds: Bounds) -> Quote:
         return checked_quote(
@@ -227,6 +233,27 @@ class Aggregator:
             bounds=bounds,
             referral_id=_referral(asked),
         )
+
+
+def quote_of(body: bytes | msgspec.Raw, url: str) -> Quote:
+    """The quote in an answer. Raises `ClientError` without what the interface promises.
+
+    Of the rest it shows no names and no forms: what another deployment tells in another form is left out, and named in
+    `unread`.
+    """
+    try:
+        return answer(body, Quote, url)
+    except ClientError:
+        told = without_nulls(answer(body, dict[str, Any], url))
+    unread = []
+    for field in msgspec.structs.fields(Quote):
+        if field.encode_name in told and not field.required:
+            try:
+                msgspec.convert(told[field.encode_name], field.type, strict=False)
+            except msgspec.ValidationError:
+                del told[field.encode_name]
+                unread.append(field.encode_name)
+    return answer(msgspec.json.encode(told | {"unread": unread}), Quote, url)
 
 
 def _question(

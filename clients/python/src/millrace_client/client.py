@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Self
 
+import msgspec
+
 from millrace_client.aggregator import Aggregator
 from millrace_client.errors import ClientError
 from millrace_client.handle import Handle
-from millrace_client.http import Patience
-from millrace_client.messages import Relayers
+from millrace_client.http import Patience, Traceparent
+from millrace_client.messages import GasRules, Relayers
 from millrace_client.quotes import MultiSwap, Quote
 from millrace_client.relayer import Relayer
 from millrace_client.submitted import Submitted
-from millrace_client.swap_checks import checked_multi_swap, checked_quote
-from millrace_client.transaction import Transaction
+from millrace_client.swap_checks import (
+    ANY_CONTRACT,
+    CONTRACTS,
+    NATIVE,
+    Bounds,
+    checked_multi_swap,
+    checked_quote,
+)
+from millrace_client.transaction import Transaction, from_base64
 from millrace_client.wallet import Signer, address_of, sign
 
 LOCAL_AGGREGATOR, LOCAL_RELAYER, LOCAL_WS = "http://127.0.0.1:8100", "http://127.0.0.1:8201", "ws://127.0.0.1:8200/ws"
@@ -25,7 +34,8 @@ class Millrace:
     """Both services; `aggregator` and `relayer` are their whole clients. Use it as an async context manager.
 
     What they give to sign is compared with what was asked, see `Mismatch`. Swaps call the contract that is known on
-    their chain, or the one that `contract` names; "any" takes the aggregator's word for it.
+    their chain, or the one that `contract` names; "any" takes the aggregator's word for it. `traceparent` is asked for
+    the W3C trace context of each question and submission, and sent with it.
     """
 
     def __init__(
@@ -41,10 +51,16 @@ class Millrace:
         chain_api_url: str | None = None,
         max_gas_price: int | None = None,
         contract: str | None = None,
+        traceparent: Traceparent | None = None,
     ) -> None:
         self._contract = contract
         self.aggregator = Aggregator(
-            aggregator_url, timeout=timeout, patience=patience, headers=headers, contract=contract
+            aggregator_url,
+            timeout=timeout,
+            patience=patience,
+            headers=headers,
+            contract=contract,
+            traceparent=traceparent,
         )
         self.relayer = Relayer(
             relayer_url,
@@ -55,6 +71,7 @@ class Millrace:
             relayers=relayers,
             chain_api_url=chain_api_url,
             max_gas_price=max_gas_price,
+            traceparent=traceparent,
         )
 
     async def __aenter__(self) -> Self:
@@ -92,21 +109,61 @@ class Millrace:
             amount_out_min=amount_out_min,
         )
 
-    async def swap(self, quote: Quote, wallet: Signer, guardian: Signer | None = None) -> Handle:
-        """Make a quoted swap: prepared, signed by the wallet, paid for by the relayer. Raises `Refused`, `Mismatch`."""
-        if quote.transaction is not None:
-            checked_quote(
-                quote,
-                sender=address_of(wallet),
-                from_token=quote.from_,
-                to_token=quote.to,
-                amount_in=quote.amount_in,
-                amount_out=None,
-                slippage=1.0 if quote.slippage is None else quote.slippage,
-                contract=self._contract,
-                referral_id=None,  # was compared when the quote came
-            )
+    async def swap(
+        self,
+        quote: Quote,
+        wallet: Signer,
+        guardian: Signer | None = None,
+        *,
+        amount_out_min: int | None = None,
+        gas_limit: int | None = None,
+    ) -> Handle:
+        """Make a quoted swap: prepared, signed by the wallet, paid for by the relayer. Raises `Refused`, `Mismatch`.
+
+        A deployment that gives no transaction, only its `tx_data`, leaves the rest to this client: name what is enough
+        (`amount_out_min`) where it does not tell `amountOut`, and the `gas_limit` where it tells none.
+        """
+        slippage: float | None = 1.0 if quote.slippage is None or amount_out_min is not None else quote.slippage
+        if quote.transaction is None:
+            quote = await self._whole(quote, address_of(wallet), gas_limit)
+            slippage = None if amount_out_min is None else slippage  # perhaps nobody has looked at its own yet
+        checked_quote(
+            quote,
+            sender=address_of(wallet),
+            from_token=quote.from_,
+            to_token=quote.to,
+            amount_in=quote.amount_in,
+            amount_out=None,
+            slippage=slippage,
+            contract=self._contract,
+            bounds=Bounds(amount_out_min=amount_out_min),
+            referral_id=None,  # was compared when the quote came
+        )
         return await self.send(_transaction_of(quote), wallet, guardian)
+
+    async def _whole(self, quote: Quote, sender: str, gas_limit: int | None) -> Quote:
+        """The quote with the transaction that its payload is for. Raises `ClientError` where too little is known."""
+        chain_id = (await self.relayer.relayers()).chain_id
+        contract = CONTRACTS.get(chain_id) if self._contract in (None, ANY_CONTRACT) else self._contract
+        gas = gas_limit or quote.estimated_gas_limit
+        if contract is None or gas is None:
+            raise ClientError(
+                f"the aggregator gives no transaction, and no contract is known on chain {chain_id}: name it (contract)"
+                if contract is None
+                else "the aggregator says nothing of gas: name the gas_limit of this swap"
+            )
+        is_of_several = from_base64("txData", quote.tx_data).startswith(b"MultiESDTNFTTransfer@")
+        transaction = Transaction(
+            value=str(quote.amount_in or 0) if quote.from_ == NATIVE and not is_of_several else "0",
+            receiver=sender if is_of_several else contract,
+            sender=sender,
+            gas_price=GasRules().min_gas_price,
+            gas_limit=gas,
+            data=quote.tx_data,
+            chain_id=chain_id,
+            version=2,
+        )
+        return msgspec.structs.replace(quote, transaction=transaction)
 
     async def send(self, transaction: Transaction, wallet: Signer, guardian: Signer | None = None) -> Handle:
         """The same of any transaction."""

@@ -19,7 +19,7 @@ _LIFETIME = 61.0  # a subscription of a status ends after 60 s
 class Source(Protocol):
     """What a handle asks of its relayer."""
 
-    async def outcome(self, tx_hash: str) -> Outcome | None:
+    async def outcome(self, tx_hash: str, chain_hash: str | None = None) -> Outcome | None:
         """What is known of a transaction."""
 
     async def listen(self, topic: str, handle: Handle) -> None:
@@ -93,7 +93,7 @@ class Handle:
         if self.last.has_ended:
             return
         try:
-            known = await self._source.outcome(self.client_hash)
+            known = await self._source.outcome(self.client_hash, self.hash)
             if known is not None:
                 self.accepted = True
                 self._learn(known)

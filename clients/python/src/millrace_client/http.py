@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from millrace_client.errors import ClientError, Refused, Unreachable
+from millrace_client.reading import read
 
 if TYPE_CHECKING:  # aiohttp takes a quarter of a second to load, and is loaded when something is asked
     import aiohttp
@@ -18,6 +21,8 @@ T = TypeVar("T")
 
 _MAX_BODY = 64 * 1024 * 1024  # prices of ten thousand tokens are 1 MB; a stranger's endless body must end
 _LATER = (429, 503)
+Traceparent = Callable[[], str | None]
+"""Tells the W3C trace context (`traceparent`) of what is asked now, None where it is not traced."""
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -39,9 +44,17 @@ class _ErrorBody(msgspec.Struct):
 class Http:
     """One service's REST interface; connections are made when first needed."""
 
-    def __init__(self, base_url: str, timeout: float, patience: Patience, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        timeout: float,
+        patience: Patience,
+        headers: Mapping[str, str],
+        traceparent: Traceparent | None = None,
+    ) -> None:
         self.base_url = base_url.rstrip("/")
         self._timeout, self._patience, self._headers = timeout, patience, dict(headers)
+        self._traceparent = traceparent
         self._session: aiohttp.ClientSession | None = None
 
     def session(self) -> aiohttp.ClientSession:
@@ -84,24 +97,29 @@ class Http:
     async def _once(self, method: str, path: str, query: Mapping[str, str], body: bytes | None) -> bytes:
         import aiohttp
 
-        kind = {} if body is None else {"Content-Type": "application/json"}
+        own = {} if body is None else {"Content-Type": "application/json"}
+        own |= self._traced()
         try:
             async with self.session().request(
-                method, self.base_url + path, params=query, data=body, headers=kind
+                method, self.base_url + path, params=query, data=body, headers=own
             ) as response:
                 content = bytearray()
                 async for chunk in response.content.iter_chunked(1 << 16):
                     content += chunk
                     if len(content) > _MAX_BODY:
                         raise ClientError(f"{self.base_url}{path} answers with more than {_MAX_BODY} bytes")
-                if response.status != 200:
-                    raise _refused(response.status, bytes(content), response.headers.get("Retry-After"))
+                if not response.ok:
+                    raise _refused(response.status, bytes(content), response.headers)
                 return bytes(content)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             what = str(error) or type(error).__name__
             raise Unreachable(
                 f"{self.base_url} does not answer ({what}): is the address right, is it running?"
             ) from None
+
+    def _traced(self) -> dict[str, str]:
+        told = None if self._traceparent is None else self._traceparent()
+        return {} if told is None else {"traceparent": told}
 
     async def events(self, path: str, query: Mapping[str, object], silence: float) -> AsyncIterator[tuple[str, bytes]]:
         """The server-sent events of one connection, as (name, data), until it ends or is silent for `silence` seconds.
@@ -112,10 +130,12 @@ class Http:
 
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=silence)
         try:
-            async with self.session().get(self.base_url + path, params=query_texts(query), timeout=timeout) as response:
+            async with self.session().get(
+                self.base_url + path, params=query_texts(query), timeout=timeout, headers=self._traced()
+            ) as response:
                 if response.status != 200:
                     body = await response.content.read(1 << 16)
-                    raise _refused(response.status, body, response.headers.get("Retry-After"))
+                    raise _refused(response.status, body, response.headers)
                 name, data, size = "message", [], 0
                 async for line in _lines(response.content):
                     if line.startswith(b"event:"):
@@ -158,19 +178,31 @@ def query_texts(query: Mapping[str, object]) -> dict[str, str]:
     return texts
 
 
-def _refused(status: int, body: bytes, after: str | None) -> Refused:
+def _refused(status: int, body: bytes, headers: Mapping[str, str]) -> Refused:
     try:
-        reason = msgspec.json.decode(body, type=_ErrorBody).error
+        reason = read(body, _ErrorBody).error
     except msgspec.MsgspecError:
-        reason = ""
-    seconds = float(after) if after is not None and after.isascii() and after.isdigit() else None
-    return Refused(reason or f"HTTP {status}", retry_after=seconds, status=status)
+        reason = ""  # a proxy's own page: the status alone speaks
+    return Refused(reason or f"HTTP {status}", retry_after=_seconds(headers), status=status)
 
 
-def answer(body: bytes, kind: type[T], url: str) -> T:
+def _seconds(headers: Mapping[str, str]) -> float | None:
+    """Seconds of `Retry-After`, which is their number or a date by the service's clock: `Date` is that clock's."""
+    after = headers.get("Retry-After", "").strip()
+    if after.isascii() and after.isdigit():
+        return float(after)
+    try:
+        until = parsedate_to_datetime(after)
+        now = parsedate_to_datetime(headers["Date"]) if "Date" in headers else datetime.now(UTC)
+        return max(0.0, (until - now).total_seconds())
+    except (ValueError, TypeError):
+        return None
+
+
+def answer(body: bytes | msgspec.Raw, kind: type[T], url: str) -> T:
     """The value in an answer's bytes. Raises `ClientError`."""
     try:
-        return msgspec.json.decode(body, type=kind, strict=False)
+        return read(body, kind)
     except msgspec.MsgspecError as error:
         raise ClientError(f"{url} answers what this client does not understand: {error}") from None
 

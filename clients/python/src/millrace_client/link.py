@@ -15,6 +15,7 @@ import msgspec
 
 from millrace_client.errors import ClientError, Refused, Unreachable
 from millrace_client.messages import AccountDelta, FailedItem, GasStats, NetworkStats, Push, ResultItem, TxStatus
+from millrace_client.reading import read, read_by
 
 if TYPE_CHECKING:
     import aiohttp
@@ -27,10 +28,15 @@ _HEARTBEAT = 15.0  # seconds between pings; a dead connection is noticed after o
 _MAX_MESSAGE = 4 * 1024 * 1024
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _QUIET_ACKNOWLEDGEMENT = 2.0  # seconds; the interface promises no answer to `subscribe`, so none is taken for a yes
+_TURN = 0.001  # seconds: the message leaves, nobody answers it
 
 
 class ConnectionLost(ClientError):
     """The connection ended between a request and its reply."""
+
+
+class Unreadable(ClientError):
+    """A reply came that this client does not understand: what it says of a submission is not known."""
 
 
 class Listener(Protocol):
@@ -63,7 +69,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def refusal(self) -> Refused | None:
         """Why it was refused as a whole."""
-        if self.status not in ("fail", "error"):
+        if self.status not in ("fail", "error") and not (self.status == "failed" and not self.failed):
             return None
         after = None if self.retry_after_ms is None else self.retry_after_ms / 1000
         return Refused(self.reason or "refused", code=self.code, detail=self.detail, retry_after=after)
@@ -71,12 +77,12 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class _Envelope(msgspec.Struct):
     action: str | msgspec.UnsetType | None = msgspec.UNSET
-    type: str = ""
+    type: str | None = None
+    request_id: str | int | None = msgspec.field(default=None, name="requestId")
 
 
-_envelopes = msgspec.json.Decoder(_Envelope)
-_replies = msgspec.json.Decoder(Reply, strict=False)
 _pushes: msgspec.json.Decoder[Push] = msgspec.json.Decoder(Push, strict=False)
+_envelopes = msgspec.json.Decoder(_Envelope, strict=False)
 
 
 class Link:
@@ -89,6 +95,8 @@ class Link:
         self.topics: dict[str, list[Listener]] = {}
         self._held: set[str] = set()
         """Topics that the service has acknowledged: those that a new connection needs again."""
+        self._acknowledges: bool | None = None
+        """Whether the service answers control messages; None: it was not asked yet."""
         self.on_unreadable: Callable[[str], None] = lambda text: None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._up = asyncio.Event()
@@ -165,7 +173,7 @@ class Link:
         return False
 
     async def request(self, body: dict[str, Any], timeout: float | None = None) -> Reply:
-        """The reply to a message. Raises `ConnectionLost`, and `TimeoutError` where none comes."""
+        """The reply to a message. Raises `ConnectionLost`, `Unreadable`, and `TimeoutError` where none comes."""
         request_id = str(next(self._ids))
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = reply
@@ -186,8 +194,9 @@ class Link:
         while True:
             await self._pace()
             try:
-                reply = await self.request({"action": action, "topic": topic}, _QUIET_ACKNOWLEDGEMENT)
+                reply = await self.request({"action": action, "topic": topic}, self._patience())
             except TimeoutError:
+                self._acknowledges = bool(self._acknowledges)
                 return
             refusal = reply.refusal()
             if refusal is None:
@@ -195,6 +204,10 @@ class Link:
             if refusal.code != "rate_limit_exceeded" or refusal.retry_after is None:
                 raise refusal
             await asyncio.sleep(min(refusal.retry_after, _WINDOW))
+
+    def _patience(self) -> float:
+        """Seconds for an acknowledgement: where the first one did not come, no further one is waited for."""
+        return _TURN if self._acknowledges is False else _QUIET_ACKNOWLEDGEMENT
 
     async def _pace(self) -> None:
         """Wait until a control message is within the interface's rate."""
@@ -281,16 +294,25 @@ class Link:
     def _take(self, text: str) -> None:
         envelope = _envelopes.decode(text)
         if envelope.action is not msgspec.UNSET:
-            self._reply(_replies.decode(text))
+            if envelope.action == "subscribe":
+                self._acknowledges = True
+            try:
+                self._reply(str(envelope.request_id), read(text, Reply))
+            except msgspec.MsgspecError as error:
+                self._reply(str(envelope.request_id), Unreadable(f"{self.url} answers what is not understood: {error}"))
             return
-        message = _pushes.decode(text)
+        message = read_by(_pushes, text)
         for topic in topics_of(message):
             for listener in list(self.topics.get(topic, ())):
                 listener.heard(message)
 
-    def _reply(self, reply: Reply) -> None:
-        waiting = self._waiting.get(str(reply.request_id))
-        if waiting is not None and not waiting.done():
+    def _reply(self, request_id: str, reply: Reply | Unreadable) -> None:
+        waiting = self._waiting.get(request_id)
+        if waiting is None or waiting.done():
+            return
+        if isinstance(reply, Unreadable):
+            waiting.set_exception(reply)
+        else:
             waiting.set_result(reply)
 
 

@@ -292,21 +292,21 @@ class Health(_Value, frozen=True):
 
 
 class NetworkData(_Value, frozen=True):
-    """All of it."""
+    """All of it; a group that a deployment does not tell has no values."""
 
-    network: Network
-    blocks: Blocks
-    mempool: Mempool
-    validators: Validators
-    health: Health
+    network: Network = Network()
+    blocks: Blocks = msgspec.field(default_factory=Blocks)
+    mempool: Mempool = Mempool()
+    validators: Validators = msgspec.field(default_factory=Validators)
+    health: Health = Health()
 
 
-class NetworkStats(_Value, frozen=True, tag_field="type", tag="networkStats"):
+class NetworkStats(_Value, frozen=True, kw_only=True, tag_field="type", tag="networkStats"):
     """Told every 250 ms."""
 
-    schema_version: str
-    sequence: int
-    ts: int
+    schema_version: str = ""
+    sequence: int = 0
+    ts: int | None = None
     data: NetworkData
 
 

@@ -103,6 +103,8 @@ class Quote(_Value, frozen=True):
     paths: list[Path] = []
     transaction: Transaction | None = None
     """With `sender`: what to sign once it has a nonce and a relayer."""
+    unread: list[str] = []
+    """What another deployment told in another form, by its names on the wire."""
 
 
 class PairConfig(_Value, frozen=True):

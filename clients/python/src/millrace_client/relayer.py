@@ -13,9 +13,9 @@ from millrace_client import address
 from millrace_client.checks import checked_prepared
 from millrace_client.errors import ClientError, Refused, Unreachable
 from millrace_client.handle import Handle
-from millrace_client.http import Http, Patience
+from millrace_client.http import Http, Patience, Traceparent, without_none
 from millrace_client.inbox import Inbox
-from millrace_client.link import ConnectionLost, Link, Reply
+from millrace_client.link import ConnectionLost, Link, Reply, Unreadable
 from millrace_client.mailbox import Policy, Subscription
 from millrace_client.messages import (
     AccountDelta,
@@ -47,6 +47,7 @@ class Relayer:
     `url` is its REST address, `ws_url` that of its WebSocket up to `/ws`. What a deployment does not tell can be given:
     `relayers` where it has no `/v1/relayers` or its network's gas rules are others than the live ones', `chain_api_url`
     for nonces and statuses. `max_gas_price`: none above it is signed; without it ten times what a transaction asks for.
+    `traceparent` gives the W3C trace context of each question and submission.
     """
 
     def __init__(
@@ -60,10 +61,11 @@ class Relayer:
         relayers: Relayers | None = None,
         chain_api_url: str | None = None,
         max_gas_price: int | None = None,
+        traceparent: Traceparent | None = None,
     ) -> None:
-        self._max_gas_price = max_gas_price
+        self._max_gas_price, self._traceparent = max_gas_price, traceparent
         self._timeout, self._patience = timeout, patience or Patience()
-        self._http = Http(url, timeout, self._patience, headers or {})
+        self._http = Http(url, timeout, self._patience, headers or {}, traceparent)
         self._chain = None if chain_api_url is None else Http(chain_api_url, timeout, self._patience, {})
         self._ws_url, self._relayers = ws_url.rstrip("/"), relayers
         self._links: list[Link] = []
@@ -192,20 +194,27 @@ class Relayer:
         """Have transactions co-signed and sent nowhere. Raises `Refused`."""
         return await self._http.post("/v1/sign", Signed, {"transactions": transactions})
 
-    async def outcome(self, tx_hash: str) -> Outcome | None:
-        """What is known of a transaction by any of its hashes; None: nothing. Raises `Unreachable`."""
+    async def outcome(self, tx_hash: str, chain_hash: str | None = None) -> Outcome | None:
+        """What is known of a transaction by any of its hashes; None: nothing. Raises `Refused` and `Unreachable`.
+
+        Where the relayer cannot say, the chain API is asked, which knows a sponsored one by its `chain_hash` only.
+        """
         try:
             return await self._http.get(f"/v1/transactions/{tx_hash}", Outcome)
-        except Refused as refused:
-            if refused.status != 404:
+        except ClientError as error:
+            if self._chain is None and not (isinstance(error, Refused) and error.status == 404):
                 raise
         if self._chain is None:
             return None
         try:
-            known = await self._chain.get(f"/transactions/{tx_hash}", _ChainTransaction)
-        except Refused:
+            known = await self._chain.get(f"/transactions/{chain_hash or tx_hash}", _ChainTransaction)
+        except Refused as refused:
+            if refused.status != 404:
+                raise
             return None
-        return Outcome(hash=tx_hash, state=_CHAIN_STATES.get(known.status, "pending"))
+        return Outcome(
+            hash=tx_hash, state=_CHAIN_STATES.get(known.status, "pending"), reason=known.reason, chain_hash=chain_hash
+        )
 
     async def _submit(self, action: str, transactions: list[Transaction]) -> Submitted:
         handles = [Handle(transaction, self) for transaction in transactions]
@@ -235,11 +244,14 @@ class Relayer:
         return Submitted(accepted, refused)
 
     async def _sent(self, action: str, transactions: list[Transaction]) -> Reply | None:
-        """The reply to a submission; None: it was lost, and the same bytes could not be sent again in time.
+        """The reply to a submission; None: it was lost or cannot be read, and the same bytes did not help in time.
 
         The same bytes are accepted once, so after a lost connection they are sent again.
         """
-        body = {"action": action} | ({"tx": transactions[0]} if len(transactions) == 1 else {"txs": transactions})
+        trace = without_none(traceparent=self._traceparent and self._traceparent())
+        body = (
+            {"action": action} | trace | ({"tx": transactions[0]} if len(transactions) == 1 else {"txs": transactions})
+        )
         tried, waited, was_lost, end = 0, 0.0, False, time.monotonic() + self._patience.seconds
         while True:
             link = self._link()
@@ -250,6 +262,8 @@ class Relayer:
                 if was_lost:
                     return None
                 raise
+            except Unreadable:
+                return None
             except (ConnectionLost, TimeoutError):
                 was_lost = True
                 if time.monotonic() > end:
@@ -363,6 +377,7 @@ class _Account(msgspec.Struct):
 
 class _ChainTransaction(msgspec.Struct):
     status: str
+    reason: str | None = None
 
 
 def _wanted(transaction: Transaction) -> dict[str, Any]:

@@ -28,7 +28,7 @@ CONTRACTS = {
 }
 """The aggregator contract (`rs-aggregator`) of each chain by its id; the local chain has it where mainnet has it."""
 _ROUNDED = Decimal("1e-9")  # what a fraction may have lost on its way through a float
-_NATIVE, _NATIVE_IN_TRANSFERS = "EGLD", "EGLD-000000"
+NATIVE, _NATIVE_IN_TRANSFERS = "EGLD", "EGLD-000000"
 _ENDPOINT, _EGLD_INDEX = "xo", 254  # of the aggregator contract, docs/pools.md
 _CONTRACT_PREFIX = bytes(8)  # contracts' addresses begin so, and nobody has a key to one
 
@@ -69,29 +69,34 @@ def checked_quote(
 ) -> Quote:
     """The quote, with what it left out of the question, if its transaction may be signed. Raises `Mismatch`.
 
-    A quote without a transaction is given as it is. `referral_id` None: anybody may be credited. Without
-    `slippage` its own holds, up to `MOST_UNASKED_SLIPPAGE`. Without `contract` it is the one of its chain, see
-    `CONTRACTS`.
+    Of a quote without a transaction, which other deployments give, the amounts are compared if it is for a `sender`.
+    `referral_id` None: anybody may be credited. Without `slippage` its own holds, up to `MOST_UNASKED_SLIPPAGE`.
+    Without `contract` it is the one of its chain, see `CONTRACTS`.
     """
-    if answer.transaction is None:
-        return answer
     whole = msgspec.structs.replace(
         answer,
         from_=answer.from_ or from_token,
         to=answer.to or to_token,
         amount_in=amount_in if answer.amount_in is None else answer.amount_in,
     )
+    if answer.transaction is None and sender is None:
+        return whole
     _require_token("from", whole.from_, from_token)
     _require_token("to", whole.to, to_token)
     if whole.amount_in is None or amount_in not in (None, whole.amount_in):
         raise Mismatch("aggregator", "amountIn", whole.amount_in, amount_in or "a number")
     if bounds.amount_in_max is not None and whole.amount_in > bounds.amount_in_max:
         raise Mismatch("aggregator", "amountIn", whole.amount_in, f"at most {bounds.amount_in_max}")
-    if whole.amount_out is None or whole.amount_out < (amount_out or 0):
+    if whole.amount_out is None and (bounds.amount_out_min is not None or answer.transaction is None):
+        least = max(bounds.amount_out_min or 0, amount_out or 0)  # who swaps has to know what is enough
+    elif whole.amount_out is None or whole.amount_out < (amount_out or 0):
         raise Mismatch("aggregator", "amountOut", whole.amount_out, f"at least {amount_out or 0}")
-    least = max(_least(whole.amount_out, slippage, whole.slippage), bounds.amount_out_min or 0)
+    else:
+        least = max(_least(whole.amount_out, slippage, whole.slippage), bounds.amount_out_min or 0)
     if whole.amount_out_min < least:
         raise Mismatch("aggregator", "amountOutMin", whole.amount_out_min, f"at least {least}")
+    if answer.transaction is None:
+        return whole
     _require_spends(
         answer.transaction,
         sender,
@@ -184,7 +189,7 @@ def _require_pays(arguments: list[bytes], to_token: str, least: int) -> None:
         raise Mismatch("aggregator", "transaction.data, least output", numbers[:1], f"at least {least}")
     tokens = [_text(token) for token in arguments[4 : 4 + numbers[3]]]
     index = numbers[1]
-    paid = _NATIVE if index == _EGLD_INDEX else tokens[index] if index < len(tokens) else None
+    paid = NATIVE if index == _EGLD_INDEX else tokens[index] if index < len(tokens) else None
     if paid is None or _in_transfers(paid) != _in_transfers(to_token):
         raise Mismatch("aggregator", "transaction.data, output token", paid, to_token)
 
@@ -237,7 +242,7 @@ def _require_token(field: str, told: str | None, asked: str | None) -> None:
 
 
 def _in_transfers(token: str) -> str:
-    return _NATIVE_IN_TRANSFERS if token == _NATIVE else token
+    return _NATIVE_IN_TRANSFERS if token == NATIVE else token
 
 
 def _text(raw: bytes) -> str:

@@ -45,7 +45,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     @property
     def payload(self) -> bytes:
         """The bytes of `data`."""
-        return _bytes("data", self.data)
+        return from_base64("data", self.data)
 
     def signing_message(self) -> bytes:
         """What sender, guardian and relayer sign. Raises `TransactionError` for a transaction that nobody can sign."""
@@ -104,10 +104,11 @@ def _check(tx: Transaction) -> None:
             address.decode(text)
     if not tx.receiver or not tx.sender or not tx.chain_id:
         raise TransactionError("receiver, sender and chainID must be there")
-    _bytes("data", tx.data)
+    from_base64("data", tx.data)
 
 
-def _bytes(field: str, text: str) -> bytes:
+def from_base64(field: str, text: str) -> bytes:
+    """The bytes of a field in base64. Raises `TransactionError` for another form than the canonical one."""
     try:
         raw = binascii.a2b_base64(text, strict_mode=True) if text else b""
     except (binascii.Error, ValueError):
@@ -125,12 +126,12 @@ def _proto(tx: Transaction, relayer_signature: bytes) -> bytes:
         tx.nonce or 0,
         b"\0" + (value.to_bytes((value.bit_length() + 7) // 8 or 1, "big")),
         address.decode(tx.receiver),
-        _bytes("receiverUsername", tx.receiver_username),
+        from_base64("receiverUsername", tx.receiver_username),
         address.decode(tx.sender),
-        _bytes("senderUsername", tx.sender_username),
+        from_base64("senderUsername", tx.sender_username),
         tx.gas_price,
         tx.gas_limit,
-        _bytes("data", tx.data),
+        from_base64("data", tx.data),
         tx.chain_id.encode(),
         tx.version,
         _signature(tx.signature),
