@@ -11,8 +11,6 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from millrace.aggregator import app as aggregator
 from millrace.aggregator.settings import AggregatorSettings
@@ -30,6 +28,7 @@ from millrace.runtime.process import wait_first
 from millrace.runtime.tracing import Tracer, TracingSettings
 from millrace.system.local_chain import LocalChain
 from millrace.system.plan import Plan, Ports, relayer_keys, services, wallet_in_shard
+from servers.otlp_receiver import receiving
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 CLIENT = "b7ad6b7169203331"
@@ -42,14 +41,14 @@ TRACED = TracingSettings(tracing="otlp", trace_rate=1_000.0)
 
 
 @contextlib.asynccontextmanager
-async def _running(plan: Plan, exporters: dict[str, InMemorySpanExporter]) -> AsyncIterator[None]:
-    """The whole system in this process, each service with a tracer of its own."""
+async def _running(plan: Plan, collector: str) -> AsyncIterator[None]:
+    """The whole system in this process, each service with a tracer of its own, for the collector at this address."""
     said = {service.name: dict(service.settings) for service in services(plan)}
     stop = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         tracers = {
-            name: Tracer(TRACED, stack.enter_context(otlp.processing(name, exporter)))
-            for name, exporter in exporters.items()
+            name: Tracer(TRACED, stack.enter_context(otlp.exporting(name, collector)))
+            for name in ("aggregator", "relayer", "notifier")
         }
         notifier = Notifier(_made(NotifierSettings, said["notifier"]), tracers["notifier"])
         await notifier.start(stack)
@@ -106,61 +105,52 @@ async def _answer(ws: aiohttp.ClientWebSocketResponse, request: dict[str, Any]) 
             await asyncio.sleep(max(pauses) / 1000)
 
 
-def _trace_of(span: ReadableSpan) -> str:
-    assert span.context is not None
-    return f"{span.context.trace_id:032x}"
-
-
 @pytest.mark.parametrize("supernova_epoch", [0, NEVER], ids=["present", "earlier"])
 async def test_one_trace_from_the_quote_to_the_status(tmp_path: Path, supernova_epoch: int) -> None:
-    """Every service records its part under the client's id, whatever the format of blocks; nobody else's is in it."""
+    """Every service sends its part to the collector under the client's id, whatever the format of blocks; nobody else's
+    is in it."""
     plan = Plan(Ports.free(), tmp_path, poll_seconds=0.5, supernova_epoch=supernova_epoch)
-    exporters = {name: InMemorySpanExporter() for name in ("aggregator", "relayer", "notifier")}
     wallet = wallet_in_shard(1, plan.network)
     own = address.encode(wallet.public)
-    async with _running(plan, exporters), aiohttp.ClientSession() as http, LocalChain(plan.chain_url) as chain:
-        await chain.fund(own, PAY, 2 * AMOUNT)
-        asked = {"from": PAY, "to": GET, "amountIn": str(AMOUNT), "slippage": "0.5", "sender": own}
-        async with http.get(
-            plan.aggregator_url + "/api/v1/quote", params=asked, headers={"traceparent": PARENT}
-        ) as answer:
-            quote = await answer.json()
-            assert answer.status == 200, quote
-        relaying = address.encode(relayer_keys(plan)[1].public)
-        told = quote["transaction"] | {"relayer": relaying, "gasPrice": 10**9, "nonce": 0, "signature": "00" * 64}
-        told = {name: value for name, value in told.items() if value is not None}
-        told["gasLimit"] += 50_000
-        unsigned = from_json(msgspec.convert(told, TransactionJson))
-        tx = msgspec.structs.replace(unsigned, signature=wallet.sign(signing_message(unsigned)))
-        async with http.ws_connect(plan.relayer_ws_url) as ws:
-            await ws.send_json({"action": "subscribe", "topic": f"tx-status/{client_hash(tx).hex()}"})
-            await ws.receive_json()
-            body = msgspec.to_builtins(to_json(tx))
-            reply = await _answer(ws, {"action": "relay", "requestId": "r", "tx": body, "traceparent": PARENT})
-            assert reply["status"] == "completed", reply
-            async with asyncio.timeout(DEADLINE):
-                status = await ws.receive_json()
-        assert status["data"]["chainHash"] == reply["hashes"][0]
-    finished = [span for exporter in exporters.values() for span in exporter.get_finished_spans()]
-    assert {_trace_of(span) for span in finished} == {TRACE}
+    with receiving() as collector:
+        async with _running(plan, collector.url), aiohttp.ClientSession() as http, LocalChain(plan.chain_url) as chain:
+            await chain.fund(own, PAY, 2 * AMOUNT)
+            asked = {"from": PAY, "to": GET, "amountIn": str(AMOUNT), "slippage": "0.5", "sender": own}
+            async with http.get(
+                plan.aggregator_url + "/api/v1/quote", params=asked, headers={"traceparent": PARENT}
+            ) as answer:
+                quote = await answer.json()
+                assert answer.status == 200, quote
+            relaying = address.encode(relayer_keys(plan)[1].public)
+            told = quote["transaction"] | {"relayer": relaying, "gasPrice": 10**9, "nonce": 0, "signature": "00" * 64}
+            told = {name: value for name, value in told.items() if value is not None}
+            told["gasLimit"] += 50_000
+            unsigned = from_json(msgspec.convert(told, TransactionJson))
+            tx = msgspec.structs.replace(unsigned, signature=wallet.sign(signing_message(unsigned)))
+            async with http.ws_connect(plan.relayer_ws_url) as ws:
+                await ws.send_json({"action": "subscribe", "topic": f"tx-status/{client_hash(tx).hex()}"})
+                await ws.receive_json()
+                body = msgspec.to_builtins(to_json(tx))
+                reply = await _answer(ws, {"action": "relay", "requestId": "r", "tx": body, "traceparent": PARENT})
+                assert reply["status"] == "completed", reply
+                async with asyncio.timeout(DEADLINE):
+                    status = await ws.receive_json()
+            assert status["data"]["chainHash"] == reply["hashes"][0]
+    finished = collector.spans
+    assert {span.trace_id for span in finished} == {TRACE}
     by_service: dict[str, set[str]] = {}
     for span in finished:
-        by_service.setdefault(str(span.resource.attributes["service.name"]), set()).add(span.name)
+        by_service.setdefault(span.service, set()).add(span.name)
     assert by_service == {
         "millrace-aggregator": {"quote"},
         "millrace-relayer": {"relay", "verify", "journal", "co-sign", "send", "status"},
         "millrace-notifier": {"block"},
     }
-    ids = {f"{span.context.span_id:016x}": span.name for span in finished if span.context is not None}
+    ids = {span.span_id: span.name for span in finished}
     for span in finished:
-        assert span.parent is not None
-        above = f"{span.parent.span_id:016x}"
-        assert above == CLIENT if span.name in ("quote", "relay") else ids[above] == "relay"
+        assert span.parent_id == CLIENT if span.name in ("quote", "relay") else ids[span.parent_id] == "relay"
     (end,) = (span for span in finished if span.name == "status")
     blocks = [span for span in finished if span.name == "block"]
-    assert end.attributes is not None and end.attributes["tx"] == reply["hashes"][0]
+    assert end.attributes["tx"] == reply["hashes"][0]
     assert end.attributes["status"] == status["data"]["status"]
-    assert all(
-        block.start_time is not None and end.end_time is not None and block.start_time < end.end_time
-        for block in blocks
-    )
+    assert all(block.began_ns < end.ended_ns for block in blocks)

@@ -45,8 +45,8 @@ HANDSHAKE = (
 
 POSTED = ("/v1/sign", "/v1/broadcast", "/v1/relay", "/v1/prepare")
 PATHS = (
-    *POSTED, "/v1/network-stats/history", "/v1/relayers", f"/v1/transactions/{'0a' * 32}", "/v1/transactions/x",
-    "/nowhere", "/health",
+    *POSTED, "/v1/network-stats/history", "/v1/network-stats/blocks", "/v1/relayers",
+    f"/v1/transactions/{'0a' * 32}", "/v1/transactions/x", "/nowhere", "/health",
 )  # fmt: skip
 
 

@@ -280,6 +280,10 @@ async def test_table_rest(world: Any) -> None:
         async with session.get("/v1/network-stats/history", params={"resolution": "1"}) as answer:
             history = await answer.json()
         assert history["resolution"] == 1 and isinstance(history["points"], list)
+        async with session.get("/v1/network-stats/blocks", params={"after": "1"}) as answer:
+            assert await answer.json() == {"blocks": {"0": [], "1": [], "2": [], "meta": []}}
+        async with session.get("/v1/network-stats/blocks", params={"after": "-1"}) as answer:
+            assert answer.status == 400 and await answer.json() == {"error": "after: expected unsigned integer"}
         for path in ("/v1/sign", "/v1/broadcast"):
             async with session.get(path) as answer:
                 assert answer.status == 405 and set(await answer.json()) == {"error"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import aiohttp
@@ -9,6 +10,7 @@ import pytest
 from relayer_support import RELAYERS, BlockMaker, as_json, connected, submit, transfer, wallet
 
 from millrace.chain import address
+from millrace.relayer.journal import journal
 from millrace.relayer.protocol.reasons import NONCE_TOO_HIGH
 from millrace.runtime.settings import Secret
 
@@ -58,6 +60,18 @@ async def test_the_latest_transactions(world: Any) -> None:
     assert [item["transaction"]["sender"] for item in shown] == [address.encode(who.public) for who in (BOB, ALICE)]
     assert {item["transaction"]["state"] for item in shown} == {"pending"}
     assert all(item["created"] > 1_700_000_000_000 and item["transaction"]["chainHash"] for item in shown)
+
+
+async def test_the_latest_transactions_hold_up_nobody(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal is read for operators in another thread than the one that answers clients."""
+    service = await world.start()
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    monkeypatch.setattr(service.journal, "read", lambda *_: pytest.fail("read in the event loop"))
+    seen: list[int] = []
+    made = journal.rows.record
+    monkeypatch.setattr(journal.rows, "record", lambda row: seen.append(threading.get_ident()) or made(row))
+    assert len((await get(world, "/v1/transactions"))["transactions"]) == 1
+    assert seen and threading.get_ident() not in seen
 
 
 async def test_a_pause_holds_over_a_restart(world: Any) -> None:

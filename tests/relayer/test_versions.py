@@ -110,12 +110,32 @@ async def test_what_is_not_carried(world: Any) -> None:
     journal.open()
     try:
         record = journal.open_records()[0]
-        unsigned = type("J", (), {"open_records": lambda _: [_replaced(record)]})()
+        answers = {"open_records": lambda _: [_replaced(record)], "paused_shards": lambda _: frozenset()}
+        unsigned = type("J", (), answers)()
         with pytest.raises(carry.CarryError, match="1 accepted transactions are not signed yet: start this relayer"):
-            carry.export(unsigned, world.folder / "open")
+            carry.export(unsigned, world.folder / "open", ())
         assert not (world.folder / "open").exists()
     finally:
         await journal.close()
+
+
+async def test_a_pause_goes_along_by_the_policy(world: Any) -> None:
+    """What is to be sent is not handed on before the policy, which any version reads, names what is paused here."""
+    service = await world.start()
+    await service.lifecycle.pause(frozenset({1}))
+    await world.stop()
+    policy = world.folder / "policy.toml"
+    policy.write_text("paused_shards = [2]\n")
+    words = "export-open", str(world.folder / "open"), "--set", f"policy_file={policy}"
+    assert "paused_shards = [1, 2]" in await command(world, *words, fails=True)
+    assert not (world.folder / "open").exists()
+    policy.write_text("paused_shards = [1, 2]\n")
+    assert "0 transactions" in await command(world, *words)
+    await command(world, "init", data_dir="earlier")
+    words = "recover", "--yes", "--ahead", "0", "--wait", "0", "--forget-spending"
+    await command(world, *words, data_dir="earlier")
+    await world.start(data_dir=world.folder / "earlier", policy_file=str(policy))
+    assert await submit(world, transfer(ALICE), transfer(CAROL)) == ["shard paused", "ok"]
 
 
 def _replaced(record: Any) -> Any:

@@ -413,8 +413,26 @@ class Service:
         cursor, text = self.journal.cursor(), self.journal.cursor_place()
         if cursor is None:
             return None
-        place = Place.of_text(text) if text else Place(cursor)
+        try:
+            place = Place.of_text(text) if text else Place(cursor)
+        except ValueError as error:
+            return self._unread_place(cursor, error)
         return place if place.after == cursor else Place(cursor)  # an earlier version wrote the cursor since
+
+    def _unread_place(self, cursor: int, error: ValueError) -> Place | None:
+        """Another version wrote it in another form. The cursor beside it is enough where there is one notifier only."""
+        has_one = not self.settings.more_hub_urls
+        goes_on = (
+            "reading goes on by the notifier's own sequence: nothing is lost as long as it is the same notifier"
+            if has_one
+            else "reading begins at the newest event, as the sequence may be another notifier's: accounts are asked "
+            "for again, and whoever waits for a status asks GET /v1/transactions/HASH"
+        )
+        log.error("where reading was cannot be read", extra={"error": str(error), "after": cursor, "now": goes_on})
+        if has_one:
+            return Place(cursor)
+        self.events.on_gap(cursor + 1, cursor + 1)
+        return None
 
     async def _keep_keys(self) -> None:
         """Read the key files again when that is asked for, once at a time however often it is asked."""

@@ -217,11 +217,18 @@ def export_open(file: Path, config: Path | None, pairs: tuple[str, ...]) -> None
     """Write what was accepted and is still to be sent, a body of POST /v1/broadcast on each line; the relayer must be
     stopped."""
     from millrace.relayer.journal import carry
+    from millrace.relayer.rules.policy import PolicyError
+    from millrace.relayer.rules.policy_file import PolicyFile
+
+    settings = _settings(config, pairs)
+    rules = PolicyFile(settings.policy_file)  # not the last good one, which stays behind in the folder
+    with _shown(PolicyError):
+        rules.begin()
 
     async def export(journal: Journal, _: str) -> int:
-        return carry.export(journal, file)
+        return carry.export(journal, file, rules.policy.paused_shards)
 
-    count = _with_journal(_settings(config, pairs), export)
+    count = _with_journal(settings, export)
     click.echo(f"{count} transactions that are still to be sent are in {file}")
 
 

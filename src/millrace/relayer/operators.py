@@ -152,7 +152,7 @@ class RelayerOperators:
         """GET: the latest transactions, newest first, with what became of each."""
         found = []
         try:
-            for record in self._journal.latest(LATEST):
+            for record in await self._journal.latest(LATEST):
                 fate = await self._lifecycle.fates.find(record.client_hash)
                 if fate is not None:
                     shown = (record.chain_hash or record.client_hash).hex()

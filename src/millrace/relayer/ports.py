@@ -91,6 +91,7 @@ class Ports:
             shared.count,
             shared.judged,
             lambda start, end, step: self._history.query(start, end, step, _now_ms()),
+            self._parts.statistics.numbers.final_blocks,
             shared.tracer,
         )
 

@@ -1,4 +1,4 @@
-"""Every tab, at two widths and in two looks: accessible, quiet, and asking nobody but the console."""
+"""Every tab, at three widths and in two looks: accessible, quiet, and asking nobody but the console."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def troubles(page: Page) -> list[str]:
 async def test_a_tab(system: System, open_page: Open, axe: str, tab: str) -> None:
     """It shows what it is for, axe finds nothing serious, nothing scrolls sideways, and no other host is asked."""
     page = await open_page(tab)
-    looks = [(width, dark) for width in (1280, 390) for dark in (False, True)]
+    looks = [(width, dark) for width in (1280, 390, 2560) for dark in (False, True)]
     for width, dark in looks:
         await page.look(width, dark=dark)
         await page.until(f"Boolean({SHOWN[tab]})")

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 from relayer_support import BlockMaker, as_json, connected, transfer, wallet
 
 from millrace.chain import outport
@@ -64,6 +65,21 @@ async def test_relayer_away(world: Any) -> None:
         while len(service.lifecycle.inflight):
             await asyncio.sleep(0.01)
     assert service.journal.find(whole.sender, whole.nonce, client_hash(whole)) is not None
+
+
+@pytest.mark.parametrize("more", [(), ("ws://127.0.0.1:9/hub/ws",)])
+async def test_an_unreadable_place(world: Any, caplog: pytest.LogCaptureFixture, more: tuple[str, ...]) -> None:
+    """One that another version wrote otherwise ends no start: of one notifier the sequence is enough, of several it
+    could be anybody's, and what may be missing is said to be."""
+    journal = (await world.start()).journal
+    await world.stop()
+    journal.open()
+    journal.keep_cursor(7, "written by another version")
+    await journal.close()
+    service = await world.start(more_hub_urls=more)
+    assert "cannot be read" in caplog.text
+    assert world.hub.resumed_after[-1] == (None if more else 7)
+    assert service.events.gaps == bool(more)
 
 
 async def test_gap_is_not_silent(world: Any) -> None:

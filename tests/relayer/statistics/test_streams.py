@@ -16,7 +16,7 @@ from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import to_proto
 from millrace.relayer.blocks.facts import BlockFacts, BlockHeader, TxFact
 from millrace.relayer.statistics.gas import BUCKET_SECONDS, WINDOW_SECONDS, GasStats
-from millrace.relayer.statistics.network import LATE_SECONDS, NetworkStats, PeerNumbers
+from millrace.relayer.statistics.network import KEPT_FINAL, LATE_SECONDS, NetworkStats, PeerNumbers
 from millrace.relayer.statistics.streams import Statistics
 
 
@@ -57,9 +57,9 @@ def test_gas_message_shape() -> None:
 
 def block(shard: int, nonce: int, *, at_ms: int, executed: int = 0, fork: int = 0) -> BlockFacts:
     header = BlockHeader(nonce, nonce + 1, 2, executed, "ab", "5", "1")
-    facts = tuple(TxFact(bytes((shard % 200, nonce, number)) * 8, included=True) for number in range(executed))
+    facts = tuple(TxFact(bytes((shard % 200, nonce % 256, number)) * 8, included=True) for number in range(executed))
     return BlockFacts(
-        shard, bytes((shard % 200, nonce, fork)), b"", nonce, at_ms, facts, header=header, executed=executed
+        shard, bytes((shard % 200, nonce % 256, fork)), b"", nonce, at_ms, facts, header=header, executed=executed
     )
 
 
@@ -152,6 +152,27 @@ def test_latest_blocks_are_final_ones() -> None:
     assert blocks["latestMeta"] == {
         "nonce": 9, "round": 10, "epoch": 2, "txCount": 0, "executedTxCount": 0, "timestampMs": 43,
     }  # fmt: skip
+
+
+def test_final_blocks_of_each_shard() -> None:
+    """Each once and by its height, those after a time alone if that is asked, and no more than are kept."""
+    stats = NetworkStats(2, start=0.0)
+    for nonce in range(1, KEPT_FINAL + 10):
+        stats.block_final(block(1, nonce, at_ms=nonce * 600, executed=nonce % 3))
+    stats.block_final(block(1, KEPT_FINAL + 9, at_ms=(KEPT_FINAL + 9) * 600, executed=(KEPT_FINAL + 9) % 3, fork=1))
+    stats.block_final(block(1, 3, at_ms=9))
+    stats.block_final(block(METACHAIN, 4, at_ms=77))
+    kept = stats.final_blocks(0).blocks
+    assert [item.nonce for item in kept["1"]] == list(range(10, KEPT_FINAL + 10))
+    assert kept["0"] == [] and msgspec.to_builtins(kept["meta"]) == [
+        {"nonce": 4, "txCount": 0, "executedTxCount": 0, "timestampMs": 77}
+    ]
+    last = (KEPT_FINAL + 7) * 600
+    later = stats.final_blocks(last).blocks
+    assert [(item.nonce, item.tx_count) for item in later["1"]] == [
+        (nonce, nonce % 3) for nonce in (KEPT_FINAL + 8, KEPT_FINAL + 9)
+    ]
+    assert later["meta"] == []
 
 
 def test_validators_and_gossip() -> None:

@@ -545,6 +545,81 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/network-stats/blocks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The newest final blocks of each shard. */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description Milliseconds since the epoch: only blocks that were made later. */
+                    after?: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Oldest first; at most 256 of a shard. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["LatestBlocks"];
+                    };
+                };
+                /** @description Refused. */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description Too large. */
+                413: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description Too many; see Retry-After. */
+                429: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description Not now. */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/health": {
         parameters: {
             query?: never;
@@ -897,6 +972,25 @@ export interface components {
             state: "ok" | "paused" | "short of funds" | "unknown balance";
             spendable?: string;
             missing?: string;
+        };
+        /**
+         * LatestBlocks
+         * @description GET /v1/network-stats/blocks.
+         */
+        LatestBlocks: {
+            blocks: {
+                [key: string]: components["schemas"]["FinalBlock"][];
+            };
+        };
+        /**
+         * FinalBlock
+         * @description A block whose execution is final; `tx_count` is what was proposed in it.
+         */
+        FinalBlock: {
+            nonce: number;
+            txCount: number;
+            executedTxCount: number;
+            timestampMs: number;
         };
         History: {
             /** @description Seconds of a point. */

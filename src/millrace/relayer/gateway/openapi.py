@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from millrace.chain.transaction import TransactionJson
 from millrace.relayer.protocol import messages, wallets
 from millrace.relayer.statistics.gas import GasStatsMessage
-from millrace.relayer.statistics.network import NetworkStatsMessage
+from millrace.relayer.statistics.network import LatestBlocks, NetworkStatsMessage
 
 _REQUESTS: tuple[Any, ...] = (messages.Subscribe, messages.Unsubscribe, messages.Relay, messages.Broadcast)
 _REPLIES: tuple[Any, ...] = (messages.TopicReply, messages.FailReply, messages.SubmissionReply)
@@ -87,6 +87,7 @@ def openapi() -> dict[str, Any]:
         TransactionJson,
         ErrorBody,
         Readiness,
+        LatestBlocks,
     )
     _, schemas = msgspec.json.schema_components(types, ref_template=_COMPONENTS + "{name}")
     schemas["History"] = _HISTORY
@@ -109,6 +110,7 @@ def openapi() -> dict[str, Any]:
             "/v1/sign": {"post": _post("Co-sign transactions without broadcasting them.", "SignReply")},
             "/v1/broadcast": {"post": _post("Broadcast fully signed transactions.", "SubmissionReply")},
             "/v1/network-stats/history": {"get": _history()},
+            "/v1/network-stats/blocks": {"get": _blocks()},
             "/health": {"get": _look("State of the service.", {"application/json": {"schema": {"type": "object"}}})},
             "/ready": {
                 "get": {
@@ -186,6 +188,15 @@ def _history() -> dict[str, Any]:
         "summary": "Averages of the network statistics.",
         "parameters": parameters,
         "responses": {"200": _answer("Points in order of time.", _json("History"))} | _errors(),
+    }
+
+
+def _blocks() -> dict[str, Any]:
+    after = {"name": "after", "in": "query", "schema": {"type": "integer", "minimum": 0}}
+    return {
+        "summary": "The newest final blocks of each shard.",
+        "parameters": [after | {"description": "Milliseconds since the epoch: only blocks that were made later."}],
+        "responses": {"200": _answer("Oldest first; at most 256 of a shard.", _json("LatestBlocks"))} | _errors(),
     }
 
 

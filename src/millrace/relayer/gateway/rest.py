@@ -20,6 +20,7 @@ from millrace.relayer.protocol import large_messages, messages, reasons, strict_
 from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.rules.stages import Kind, Origin
 from millrace.relayer.statistics.history import HistoryError, HistoryUnavailable
+from millrace.relayer.statistics.network import LatestBlocks
 from millrace.relayer.submission.batch import Announce, Result
 from millrace.relayer.submission.submitter import Submitter
 from millrace.runtime import http
@@ -54,6 +55,7 @@ class RestApi:
         count: Callable[[Reason], Reason],
         judged: Callable[[str, Sequence[object], float], None],
         history: Callable[[int | None, int | None, int | None], Awaitable[bytes]],
+        blocks: Callable[[int], LatestBlocks],
         tracer: Tracer,
     ) -> None:
         self._submitter = submitter
@@ -69,6 +71,7 @@ class RestApi:
         self._count = count
         self._judged = judged
         self._history = history
+        self._blocks = blocks
         self._tracer = tracer
 
     def operators(self, registry: CollectorRegistry) -> dict[str, Handler]:
@@ -83,6 +86,7 @@ class RestApi:
             web.post("/v1/sign", self._sign),
             web.post("/v1/broadcast", self._broadcast),
             web.get("/v1/network-stats/history", self._get_history),
+            web.get("/v1/network-stats/blocks", self._get_blocks),
             web.get("/health", self._get_health),
             web.get("/ready", self._get_ready),
             web.get("/openapi.json", _document(openapi.openapi())),
@@ -215,6 +219,12 @@ class RestApi:
         except HistoryUnavailable as error:
             return http.error_response(str(error), 503, {"Retry-After": "1"})
         return web.Response(body=body, content_type="application/json")
+
+    async def _get_blocks(self, request: web.Request) -> web.Response:
+        try:
+            return http.json_response(self._blocks(_number(request, "after") or 0))
+        except HistoryError as error:
+            return http.error_response(str(error), 400)
 
     async def _get_health(self, _: web.Request) -> web.Response:
         return http.json_response(self._health())

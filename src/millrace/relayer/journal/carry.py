@@ -8,7 +8,7 @@ them spends nothing that was not promised already.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -30,12 +30,20 @@ class _Body(msgspec.Struct, frozen=True):
     transactions: list[TransactionJson]
 
 
-def export(journal: Journal, file: Path) -> int:
+def export(journal: Journal, file: Path, named: Collection[int]) -> int:
     """Write what is still to be sent to a new file; how many transactions that is. Raises `CarryError`, `JournalError`.
+
+    A pause of a shard stays behind with the folder: it has to be `named` in the policy, which any version reads.
 
     What was only signed is its client's to send, and what was given up stays so. What is accepted and has no signature
     yet cannot be carried: the relayer that took it has to sign it.
     """
+    if unnamed := sorted(journal.paused_shards().difference(named)):
+        wanted = sorted({*unnamed, *named})
+        raise CarryError(
+            f"an operator paused shards {unnamed} here, and the relayer that goes on would not know: write "
+            f"paused_shards = {wanted} into the policy that it will have, or end the pause in this one; then try again"
+        )
     promised = [record for record in journal.open_records() if record.broadcast and record.state != "expired"]
     unsigned = sum(record.chain_hash is None for record in promised)
     if unsigned:

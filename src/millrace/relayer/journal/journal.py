@@ -7,6 +7,7 @@ each what there is now (`chain.py`, `mark.py`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import logging
@@ -178,6 +179,15 @@ class Journal:
 
         self.change(write)
 
+    def keep_pause(self, shards: frozenset[int]) -> None:
+        """Remember which shards an operator paused."""
+        text = " ".join(map(str, sorted(shards)))
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('paused_shards', ?)", (text,))
+
+        self.change(write)
+
     def forget_write_off(self, client_hash: bytes) -> None:
         """What an operator asked to write off is not at risk any more."""
         self.change(lambda connection: drop_write_off(connection, client_hash))
@@ -231,9 +241,18 @@ class Journal:
             )
         ]
 
-    def latest(self, count: int) -> list[Record]:
-        """The newest rows, newest first. Raises `JournalError`."""
-        return [rows.record(row) for row in self.read(f"{rows.SELECT} ORDER BY id DESC LIMIT ?", (count,))]
+    async def latest(self, count: int) -> list[Record]:
+        """The newest rows, newest first, read in a thread. Raises `JournalError`."""
+
+        def find() -> list[Record]:
+            with contextlib.closing(_connect(self.path)) as reader:
+                found = reader.execute(f"{rows.SELECT} ORDER BY id DESC LIMIT ?", (count,))
+                return [rows.record(row) for row in found]
+
+        try:
+            return await asyncio.to_thread(find)
+        except sqlite3.Error as error:
+            raise JournalError(str(error)) from error
 
     def spent_since(self, time_ms: int) -> list[audit.Spent]:
         """What our keys reserved since `time_ms` and did not get back, oldest first."""
@@ -278,6 +297,11 @@ class Journal:
         """The place that was kept with the cursor; empty: none was."""
         found = self.read("SELECT value FROM meta WHERE name = 'place'")
         return str(found[0][0]) if found else ""
+
+    def paused_shards(self) -> frozenset[int]:
+        """What `keep_pause` wrote last."""
+        found = self.read("SELECT value FROM meta WHERE name = 'paused_shards'")
+        return frozenset(int(shard) for (text,) in found for shard in text.split())
 
     def _open_writer(self) -> Writer:
         assert self._writer is not None, "open it first"

@@ -27,8 +27,6 @@ from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.rules.policy import target_of
 from millrace.relayer.rules.stages import Approved
 
-_PAUSED = "paused_shards"
-"""Entry of the journal's table `meta`: the shards that an operator paused, with spaces between them."""
 _EVENTS_LOST = "events_lost_ms"
 """Entry of the journal's table `meta`: when events were lost last."""
 ROUND_MS = 6_000
@@ -242,12 +240,7 @@ class Lifecycle:
         A pause holds at once; it ends once that is on the disk.
         """
         self.sponsor.paused |= shards
-        text = " ".join(map(str, sorted(shards)))
-
-        def write(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_PAUSED, text))
-
-        self._journal.change(write)
+        self._journal.keep_pause(shards)
         await self._journal.flush()
         self.sponsor.paused = shards
 
@@ -282,8 +275,7 @@ class Lifecycle:
 
     def restore(self, records: Sequence[Record]) -> None:
         """Take over the entries that may still run, and what was written off and may."""
-        for (text,) in self._journal.read("SELECT value FROM meta WHERE name = ?", (_PAUSED,)):
-            self.sponsor.paused = frozenset(map(int, text.split()))
+        self.sponsor.paused = self._journal.paused_shards()
         lost = self._journal.read("SELECT value FROM meta WHERE name = ?", (_EVENTS_LOST,))
         lost_ms = int(lost[0][0]) if lost else -1
         self._losses = len(lost)

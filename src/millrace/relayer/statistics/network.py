@@ -23,6 +23,10 @@ KEPT_BLOCKS = 1024
 """Blocks of a shard that are known again: ten minutes of rounds of 600 ms; doubles are counted over one."""
 
 
+KEPT_FINAL = 256
+"""Final blocks of a shard that are told when asked for: two and a half minutes of rounds of 600 ms."""
+
+
 class Network(msgspec.Struct, frozen=True, rename="camel"):
     current_tps: float | None
     avg_tps_10s: float | None = msgspec.field(name="avgTps10s")
@@ -52,6 +56,22 @@ class MetaBlock(msgspec.Struct, frozen=True, rename="camel"):
     tx_count: int | None = None
     executed_tx_count: int | None = None
     timestamp_ms: int | None = None
+
+
+class FinalBlock(msgspec.Struct, frozen=True, rename="camel"):
+    """A block whose execution is final; `tx_count` is what was proposed in it."""
+
+    nonce: int
+    tx_count: int
+    executed_tx_count: int
+    timestamp_ms: int
+
+
+class LatestBlocks(msgspec.Struct, frozen=True):
+    """GET /v1/network-stats/blocks."""
+
+    blocks: dict[str, list[FinalBlock]]
+    """By shard (its number, or `meta`), oldest first."""
 
 
 class Blocks(msgspec.Struct, frozen=True, rename="camel"):
@@ -188,8 +208,8 @@ class NetworkStats:
         self._seen: dict[int, _Shard] = {}
         self._latest_shard = ShardBlock()
         self._latest_meta = MetaBlock()
-        self._final: dict[int, int] = {}
-        """Of each shard the newest height whose execution is final."""
+        self._final: dict[int, deque[FinalBlock]] = {}
+        """Of each shard the newest whose execution is final, by ascending height."""
         self._gaps, self._doubles = _Rate(60.0), _Rate(60.0)
         self._ingress, self._inclusion = _Rate(10.0), _Rate(10.0)
         self._beats = _Rate(60.0)
@@ -245,9 +265,12 @@ class NetworkStats:
     def block_final(self, block: BlockFacts) -> None:
         """A block's execution is final; nothing is said of one whose proposal is not known."""
         header = block.header
-        if header is None or block.nonce < self._final.get(block.shard, 0):
+        kept = self._final.setdefault(block.shard, deque(maxlen=KEPT_FINAL))
+        if header is None or (kept and block.nonce < kept[-1].nonce):
             return
-        self._final[block.shard] = block.nonce
+        if kept and block.nonce == kept[-1].nonce:
+            kept.pop()
+        kept.append(FinalBlock(header.nonce, header.tx_count, block.executed, block.timestamp_ms))
         if block.shard == METACHAIN:
             self._latest_meta = MetaBlock(
                 header.nonce, header.round, header.epoch, header.tx_count, block.executed, block.timestamp_ms
@@ -287,6 +310,16 @@ class NetworkStats:
         self._peers.append((now, numbers))
         while self._peers[0][0] < now - 60.0:
             self._peers.popleft()
+
+    def final_blocks(self, after_ms: int) -> LatestBlocks:
+        """The newest final blocks of each shard that were made after a time."""
+        names = {**{number: str(number) for number in range(self._shards)}, METACHAIN: "meta"}
+        return LatestBlocks(
+            {
+                name: [block for block in self._final.get(number, ()) if block.timestamp_ms > after_ms]
+                for number, name in names.items()
+            }
+        )
 
     # ---- the message
 

@@ -6,8 +6,7 @@ import { clock, duration, number, percent } from "../lib/format.js";
 import { useAnswer, useStream, useThrottled } from "../lib/live.js";
 import { relayer } from "../lib/services.js";
 import { Banner, Card, Choice, Problem, State, Tiles } from "../lib/ui.js";
-import { useArrivals } from "./network/arrivals.js";
-import { Blocks, heardOf } from "./network/blocks.js";
+import { Blocks } from "./network/blocks.js";
 
 const MAJOR = 1; // of the schema that this page knows
 const GAS_POINTS = 1_800; // half an hour of seconds
@@ -30,20 +29,17 @@ const billionths = (price) => (price === null || price === undefined ? "–" : n
 
 export default function Network() {
   const [stats, setStats] = useThrottled({}, 4);
-  const blocks = useRef({ rows: [], last: {} });
   const take = (item) => setStats((before) => {
     if (item.type === "missed") return { ...before, missed: (before.missed ?? 0) + (item.count ?? 0), gap: item.reason === "connection" ? clock(item.to) : before.gap };
-    blocks.current = heardOf(blocks.current, item);
     return { ...before, message: item };
   });
   const state = useStream(() => relayer.networkStats(), take);
-  const arrived = useArrivals();
   const { message } = stats;
   return html`<div class="page one">
     <${Warnings} stats=${stats} state=${state}/>
     <${Card} title="Now" aside=${html`<${State} state=${state}/>`}><${Now} data=${message?.data}/></${Card}>
     <${Card} title="Blocks" aside=${html`<span class="sub">each mark is a block, newest at the right; its height is its transactions</span>`}>
-      <${Blocks} known=${blocks.current} arrived=${arrived} data=${message?.data}/>
+      <${Blocks} data=${message?.data}/>
     </${Card}>
     <div class="two"><${Gas}/><${History}/></div>
   </div>`;
