@@ -123,6 +123,11 @@ class Snapshot(Market):
             oldest, bytes_of = self._answers.popitem(last=False)
             self._answer_bytes -= len(oldest) + len(bytes_of)
 
+    def forget_answers(self) -> None:
+        """Remember none of the answers so far: the fees that were taken off them are others now."""
+        self._answers.clear()
+        self._answer_bytes = 0
+
     def inner(self, token: str) -> str:
         """The token that routes use: EGLD is the wrapped token inside."""
         return self.wrapped if token == NATIVE else token
