@@ -24,7 +24,7 @@ from millrace.routing.flowwalk import FEW, FlowWalker
 from millrace.routing.kernelsearch import Flow
 from millrace.routing.outlets import NONE, Outlets, enough, find_outlets
 from millrace.routing.plan import Ends, PlanError, make_program
-from millrace.routing.tables import BITS, make_tables
+from millrace.routing.tables import BITS, make_terms
 from millrace.routing.venue import CurveCache, Trade, list_edges
 from millrace.routing.walk import Walker
 
@@ -56,7 +56,7 @@ class Market:
         edges, trades = list_edges(pools, index, CurveCache())
         graph = nets.build(len(TOKENS), edges)
         self.trades = [trades[k] for k in graph.original.tolist()]
-        self.tables = make_tables(graph, trades, outlets)
+        self.tables = make_terms(trades, outlets).of(graph)
         self.walker = FlowWalker(self.tables)
 
     def flow(self, chosen: list[Trade], rng: random.Random) -> Flow:

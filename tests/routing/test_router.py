@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec import structs
 
 from millrace.chain.call import TokenPayment
 from millrace.dex.constant_product import XExchangePool
 from millrace.dex.market import DictMarket
+from millrace.dex.pool import PoolState
 from millrace.dex.vault import execute
+from millrace.routing.curve import NoCurve
 from millrace.routing.plan import Ends, PlanError, make_program
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Router
@@ -127,3 +130,53 @@ def test_arbitrage_gains_and_pays_exactly() -> None:
     assert done.amount_out > done.amount_in
     program = make_program(done.legs, Ends(WRAPPED, WRAPPED), WRAPPED, done.amount_in, 0)
     assert execute(program, [TokenPayment(WRAPPED, 0, 10**20)], book).amount_out == done.amount_out
+
+
+@pytest.mark.parametrize("kind", [{}, {"curved": 0.2}, {"noise": 0.03}], ids=["fair", "curved", "mispriced"])
+def test_a_market_with_pools_moved_is_as_one_built_of_them(kind: dict[str, float]) -> None:
+    """Rates, answers and bounds are those of a router made of the pools as they are by then, and quotes are paid."""
+    document = make_market(150, seed=8, **kind)  # type: ignore[arg-type]
+    rng = random.Random(8)
+    pools = {}
+    for pool in rng.sample(document.pools, 30):
+        i = rng.randrange(2)
+        pools[pool.id] = pool.swap(i, 1 - i, pool.reserves[i] // rng.randint(4, 200)).pool
+    book = DictMarket(document.pools, WRAPPED)
+    after = book.left_by(pools)
+    moved = Router(document.pools, book).moved(pools)
+    built = Router([pools.get(pool.id, pool) for pool in document.pools], after)
+    tokens = sorted(moved.index)
+    answered = 0
+    for _ in range(60):
+        token_in, token_out = rng.sample(tokens, 2)
+        assert moved.spot_rate(token_in, token_out) == pytest.approx(built.spot_rate(token_in, token_out), rel=1e-9)
+        amount = max(moved.depth(token_in) // rng.randint(50, 10**6), 1)
+        try:
+            ours, theirs = (each.forward(token_in, token_out, amount, Limits(), "hybrid") for each in (moved, built))
+        except (NoRoute, PlanError):
+            continue
+        answered += 1
+        assert ours.execution.amount_out == pytest.approx(theirs.execution.amount_out, rel=1e-9, abs=1)
+        assert ours.bound() == pytest.approx(theirs.bound(), rel=1e-9)
+        program = make_program(ours.execution.legs, Ends(token_in, token_out), WRAPPED, 0, 0)
+        assert execute(program, [TokenPayment(token_in, 0, amount)], after).amount_out == ours.execution.amount_out
+    assert answered > 40
+
+
+def test_a_router_stays_as_it_is_when_pools_move() -> None:
+    """What is asked of the market as it was has the same answer before and after."""
+    token_in, token_out = MARKET.pools[0].tokens
+    asked = token_in, token_out, ROUTER.depth(token_in) // 50, Limits(), "hybrid"
+    before = ROUTER.forward(*asked).execution  # type: ignore[arg-type]
+    sold = {fill.trade.pool.id: fill.trade for fill in before.fills}
+    pools = {name: trade.pool.swap(trade.i, trade.j, trade.pool.reserves[trade.i]).pool for name, trade in sold.items()}
+    moved = ROUTER.moved(pools)
+    assert moved.forward(*asked).execution.amount_out < before.amount_out  # type: ignore[arg-type]
+    assert ROUTER.forward(*asked).execution.amount_out == before.amount_out  # type: ignore[arg-type]
+
+
+def test_a_pool_that_takes_no_trades_any_more_is_no_edge_of_a_moved_market() -> None:
+    """The router says so, instead of giving answers that the pool does not keep."""
+    pool = MARKET.pools[0]
+    with pytest.raises(NoCurve):
+        ROUTER.moved({pool.id: structs.replace(pool, state=PoolState.NO_SWAPS)})

@@ -13,7 +13,7 @@ from millrace.dex.pool import Pool
 from millrace.dex.stable import JexStablePool
 from millrace.routing import net as nets
 from millrace.routing.lpedges import lp_edges
-from millrace.routing.tables import BITS, FEE_ON_INPUT, FEE_ON_OUTPUT, MOST_BASE, PYTHON, WEIGHTED, make_tables
+from millrace.routing.tables import BITS, FEE_ON_INPUT, FEE_ON_OUTPUT, MOST_BASE, PYTHON, WEIGHTED, make_terms
 from millrace.routing.venue import CurveCache, list_edges
 
 TOKENS = ("A-000000", "B-000000", "S-000000")
@@ -37,7 +37,7 @@ def rows(*pools: Pool) -> dict[tuple[str, int], tuple[int, ...]]:
     market = DictMarket(pools, TOKENS[0])
     edges, trades = list_edges(pools, index, CurveCache(), lp_edges(pools, market, index))
     graph = nets.build(len(index), edges)
-    tables = make_tables(graph, trades)
+    tables = make_terms(trades).of(graph)
     found: dict[tuple[str, int], tuple[int, ...]] = {}
     for place, k in enumerate(graph.original.tolist()):
         kind, fee, second, base, _, high_in, low_in, high_out, low_out = tables.terms[place].tolist()

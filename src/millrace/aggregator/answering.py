@@ -88,6 +88,10 @@ class Answering:
         self.cut = 0
         """Questions answered with the best found when their client's share was used up."""
 
+    def adopt(self, settings: AggregatorSettings) -> None:
+        """Answer by other settings; threads and their bounds stay."""
+        self._settings = settings
+
     def ready(self, snapshot: Snapshot, question: QuoteRequest, client: str = "") -> Prepared | None:
         """A question with the graph it needs; None if that has to be built (`prepare`). Raises `ApiError`."""
         quote.require_known(snapshot, question)

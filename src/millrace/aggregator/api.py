@@ -29,7 +29,8 @@ from millrace.aggregator.metrics import Metrics
 from millrace.aggregator.nonces import Nonces
 from millrace.aggregator.openapi import document
 from millrace.aggregator.page import Page
-from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_pair, parse_quote
+from millrace.aggregator.query import ANY_REFERRAL, Query, QuoteRequest, parse_amounts, parse_pair, parse_quote
+from millrace.aggregator.referrals import Referrals, parse_referral
 from millrace.aggregator.responses import encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.shares import TimeShares
@@ -82,7 +83,10 @@ class Api:
         self.simulations = Simulations(settings)
         self.sharing = Sharing(settings, self.simulations)
         self.directory = Directory(settings, self.answering)
-        self.metrics = Metrics(feed, self.answering, self.doors, self.nonces, self.simulations, self._tracer)
+        self.referrals = Referrals(settings, self.simulations, self._adopt)
+        self.metrics = Metrics(
+            feed, self.answering, self.doors, self.nonces, self.simulations, self.referrals, self._tracer
+        )
         self.streams = Streams(settings, feed, self.answering)
         self.at_once: dict[str, AtOnce] = {"/api/v1/quote": self.quote}
         """For plain requests that the same server answers as soon as they are read."""
@@ -103,6 +107,8 @@ class Api:
         for name, ask in lists.items():
             handler = self._guarded(name, partial(self._listed, ask))
             app.router.add_get(f"/api/v1/{name}", handler, allow_head=False)
+        referral = self._guarded("referrals", self.referral)
+        app.router.add_get("/api/v1/referrals/{id}", referral, allow_head=False)
         app.router.add_get("/api/v1/config", self._guarded("config", self.config), allow_head=False)
         app.router.add_get("/api/v1/price-ladder", self._guarded("ladder", self.ladder), allow_head=False)
         app.router.add_get("/api/v1/quote.svg", self._guarded("svg", self.picture), allow_head=False)
@@ -141,6 +147,16 @@ class Api:
         wait = self._limiter.admit(client, time.monotonic())
         if wait > 0.0:
             raise errors.rate_limited(wait)
+
+    def _adopt(self, settings: AggregatorSettings) -> None:
+        """Answer by these settings, in which the fees of referrals are others; earlier answers count no more."""
+        self._settings = settings
+        self.answering.adopt(settings)
+        self.sharing.adopt(settings)
+        self.directory.adopt(settings)
+        snapshot = self._feed.snapshot
+        if snapshot is not None:
+            snapshot.forget_answers()
 
     def close(self) -> None:
         """End the streams and the threads for long questions."""
@@ -184,6 +200,7 @@ class Api:
                 return self._quoted(snapshot, body)
             question = parse_quote(_parsed(ask.query), self._settings)
             self._require_fresh(snapshot, question)
+            self.referrals.note(question.referral_id, snapshot.wrapped)
             asked = self.answering.ready(snapshot, question, client)
             if question.simulate or (question.sender and self.nonces.known):
                 return partial(self._quote_asking, snapshot, question, client, asked)
@@ -270,6 +287,15 @@ class Api:
         snapshot = self.usable()
         return json_response(self.directory.config(snapshot), headers=self._age(snapshot))
 
+    async def referral(self, request: web.Request) -> web.Response:
+        """GET /api/v1/referrals/{id}: what the contract charges, as it was read last."""
+        snapshot = self.usable()
+        referral_id = parse_referral(request.match_info["id"])
+        if referral_id is None:
+            raise ApiError(f"invalid referralId: expected a whole number from 1 to {ANY_REFERRAL}")
+        self.referrals.note(referral_id, snapshot.wrapped)
+        return json_response(self.referrals.of(referral_id), headers=self._age(snapshot))
+
     async def ladder(self, request: web.Request) -> web.Response:
         """GET /api/v1/price-ladder: one question, several inputs."""
         snapshot = self.usable()
@@ -302,6 +328,7 @@ class Api:
         """POST /api/v1/batch-quote: many inputs, one output."""
         snapshot, settings = self.usable(), self.sharing.settings
         order = make_order(_decoded(_BATCH, await read_body(request)), settings)
+        self.referrals.note(order.referral_id, snapshot.wrapped)
         body = await self.answering.run_in_turns(
             lambda deadline: batch_quote(snapshot, snapshot.main, order, settings, deadline),
             self._client(request),
@@ -313,6 +340,7 @@ class Api:
         snapshot = self.usable()
         asked = _decoded(_MULTI_SWAP, await read_body(request))
         order = multi_swap_order(asked, self._settings)
+        self.referrals.note(order.referral_id, snapshot.wrapped)
 
         async def made(settings: AggregatorSettings) -> MultiSwapResponse:
             return await self.answering.run_in_turns(

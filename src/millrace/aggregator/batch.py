@@ -315,7 +315,7 @@ class _Desk:
         has_time = not moved or self.has_time
         self.cut |= not has_time
         if moved and has_time:
-            planner = self._snapshot.plan_on(self._market)
+            planner = self._snapshot.plan_on(self._moved)
             again = self._find_again(planner, group)
             best = _better(best, None if again is None else self._best(planner, again))
         sale = None if best is None else self._sale(best)

@@ -89,6 +89,10 @@ class Directory:
         self.made = 0
         """Catalogues made since the start."""
 
+    def adopt(self, settings: AggregatorSettings) -> None:
+        """Tell of other settings."""
+        self._settings = settings
+
     async def tokens(self, snapshot: Snapshot, query: Query) -> TokensResponse:
         """GET /api/v1/tokens. Raises `ApiError`."""
         wanted = (parse_text(query, "search") or "").strip().lower()

@@ -19,9 +19,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from millrace.aggregator.clients import Clients, Slot
@@ -29,7 +26,7 @@ from millrace.aggregator.limiter import RateLimiter
 from millrace.aggregator.metrics import APART, SYNCS_FAILED, Report
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.shares import MOST_SAVED, left_of
-from millrace.runtime.settings import Secret
+from millrace.runtime.redis_client import quick_client
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +88,7 @@ class Fleet:
     """One machine's part. It works on the table that the machine's workers admit by."""
 
     def __init__(self, settings: AggregatorSettings, clients: Clients) -> None:
-        self._redis = _client(settings.redis_url)
+        self._redis = quick_client(settings.redis_url, CALL_SECONDS)
         self._script = self._redis.register_script(_EXCHANGE)
         self._prefix = f"millrace:{{{settings.limit_group}:limits}}:"  # braces: all keys on one node of a cluster
         self._share = settings.client_search_seconds
@@ -191,16 +188,3 @@ class Fleet:
     def report(self) -> Report:
         """For the metrics."""
         return Report({APART.name: float(self.apart), SYNCS_FAILED.name: float(self.failures)})
-
-
-def _client(url: Secret) -> Redis:
-    """A client that gives up quickly. Raises `OSError` with a text for the operator."""
-    try:
-        return Redis.from_url(
-            url.reveal(),
-            socket_timeout=CALL_SECONDS,
-            socket_connect_timeout=CALL_SECONDS,
-            retry=Retry(NoBackoff(), 1),
-        )
-    except ValueError:  # its text may show the URL
-        raise OSError("redis_url cannot be used: write it as redis://:password@host:6379/0") from None

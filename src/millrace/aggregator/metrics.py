@@ -16,6 +16,7 @@ from millrace.aggregator.answering import Answering
 from millrace.aggregator.errors import ApiError, OverShare
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.nonces import Nonces
+from millrace.aggregator.referrals import Referrals
 from millrace.aggregator.simulation import Simulations
 from millrace.aggregator.snapshot import Snapshot
 from millrace.runtime.doors import Doors
@@ -110,10 +111,12 @@ class Metrics:
         doors: Doors,
         nonces: Nonces,
         simulations: Simulations,
+        referrals: Referrals,
         tracer: Tracer,
     ) -> None:
         self.feed, self.answering, self.doors, self.nonces = feed, answering, doors, nonces
         self.simulations = simulations
+        self.referrals = referrals
         self.tracer = tracer
         self.requests: Counter[tuple[str, int]] = Counter()
         """Answered requests by route and status."""
@@ -189,6 +192,7 @@ OF_ANSWERS: tuple[Read[Metrics], ...] = (
     _gauge("connections", "open connections", lambda m: m.doors.open),
     _counter("connections_refused", "connections closed for want of room", lambda m: m.doors.refused),
     _counter("simulations_missed", "simulations without a result", lambda m: m.simulations.missed),
+    _counter("referrals_missed", "readings of referrals that told nothing", lambda m: m.referrals.failures),
     _counter("nonces_missed", "senders whose nonce the chain API did not tell", lambda m: m.nonces.missed),
     (TRACES_BEGUN, lambda m: m.tracer.begun),
     (TRACES_LEFT_OUT, lambda m: m.tracer.left_out),

@@ -13,6 +13,7 @@ from millrace.aggregator.catalogue import PoolsResponse, PricesResponse, TokensR
 from millrace.aggregator.directory import LONGEST_PAGE, MAX_PRICES, PAGE, ConfigResponse
 from millrace.aggregator.openapi_fields import ADDRESS, describe
 from millrace.aggregator.query import MAX_POOLS, MOST_AGE_MS
+from millrace.aggregator.referrals import ReferralResponse
 from millrace.aggregator.responses import ErrorBody, Health, LadderResponse, PairConfig, QuoteResponse
 from millrace.aggregator.settings import (
     MIN_GAS_PRICE,
@@ -63,7 +64,7 @@ def document(settings: AggregatorSettings) -> Described:
 
 def _components() -> Described:
     batches = [BatchRequest, BatchResponse, MultiSwapRequest, MultiSwapResponse]
-    lists = [TokensResponse, PoolsResponse, PricesResponse, ConfigResponse]
+    lists = [TokensResponse, PoolsResponse, PricesResponse, ConfigResponse, ReferralResponse]
     types = [QuoteResponse, PairConfig, LadderResponse, *batches, *lists, Health, ErrorBody]
     _, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for name in ("BatchRequest", "MultiSwapRequest"):  # they have defaults so that their absence has words of its own
@@ -117,6 +118,7 @@ def _paths(settings: AggregatorSettings) -> Described:
         "/api/v1/pools": _get("getPools", "Pools with their reserves", "PoolsResponse", [token, exchange, *_page()]),
         "/api/v1/prices": _get("getPrices", "Prices of tokens through the market", "PricesResponse", [tokens]),
         "/api/v1/config": _get("getConfig", "Contract, limits and defaults", "ConfigResponse", []),
+        "/api/v1/referrals/{id}": _get("getReferral", "What the contract charges", "ReferralResponse", [_referral()]),
         "/health": {"get": _health()},
     }
 
@@ -188,6 +190,11 @@ def _pair(token: Described = TOKEN) -> list[Described]:
         _parameter("from", token, "Input token; EGLD for the native coin.", "EGLD", required=True),
         _parameter("to", token, "Output token; the same as from: arbitrage.", "USDC-c76f1f", required=True),
     ]
+
+
+def _referral() -> Described:
+    text = "Id of the referral; up to 2^64 - 1."
+    return _parameter("id", _whole(1, None, None), text, 7, required=True) | {"in": "path"}
 
 
 def _page() -> list[Described]:

@@ -146,6 +146,10 @@ FIELDS: Final[dict[str, tuple[str, Any]]] = {
 """By name, for every type that has a field of that name."""
 
 OF_TYPES: Final[dict[str, tuple[str, Any]]] = {
+    "ReferralResponse.feeBps": ("What the contract takes of the output for it, in basis points; both fees.", 30),
+    "ReferralResponse.readAt": ("When the contract was read, in milliseconds since 1970.", 1764000000000),
+    "ReferralResponse.reason": ("Why it is not what the contract says.", "it has not been read yet: ask again"),
+    "ReferralResponse.source": ("Who says so: contract, setting, or unknown, then without a fee.", "contract"),
     "BatchRequest.maxHops": ("Most pools on one path; 4 if not given.", 4),
     "ConfigDefaults.slippage": ("Accepted loss against the quote, a fraction as a decimal string.", "0.01"),
     "ConfigLimits.maxSplits": ("Most paths of a quote.", 50),

@@ -55,6 +55,7 @@ class Service:
         self.api.streams.close()
         await self._server.stop(LINGER_SECONDS)
         self.api.close()
+        await self.api.referrals.close()
         await self.api.nonces.close()
         await self.api.simulations.close()
         self._feed.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from millrace.chain import address
 from millrace.routing.costs import (
     CALLS_PER_TRANSACTION,
     GAS_PER_TRANSACTION,
@@ -25,6 +26,7 @@ NETWORK_LIMITS = {
 }
 MOST_PROFIT_BPS = 1_000_000  # a hundred times the input
 MOST_SPLITS = 50
+MOST_FEE_BPS = 9_999  # of a referral: of more nothing would be left
 MIN_GAS_PRICE = 1_000_000_000  # the network's
 MOST_GAS_PRICE = 1000 * MIN_GAS_PRICE
 MOST_WORKERS = 64  # more processors than that are better used by several machines
@@ -120,8 +122,14 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
     """Sites (`https://app.example`) whose pages may read the answers in a browser; `*` is every page, none at all is
     no page."""
     referrals: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
-    """What the contract has on file: referral id to its (static, referral) fee in basis points. The ids not
-    named here are taken to be inactive: the contract then charges nothing."""
+    """What the contract has on file: referral id to its (static, referral) fee in basis points. The ids that are not
+    named here, and that nobody reads from the contract (`referral_sender`), are taken to be inactive: the contract then
+    charges nothing."""
+    referral_sender: str = ""
+    """Address for which the `gateway` simulates calls that tell what the contract charges for a referral; it must hold
+    a little EGLD, and sends nothing. Empty: only `referrals` tells."""
+    referral_seconds: float = 300.0
+    """Time after which the fees of referrals are read again."""
     default_slippage: str = "0.01"
     """Slippage where the request names none, as a decimal fraction."""
     include_paths: bool = True
@@ -155,8 +163,14 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
         if not 1 <= self.workers <= MOST_WORKERS:
             raise ValueError(f"workers: expected 1 to {MOST_WORKERS}, got {self.workers}")
         for name, (static, referral) in self.referrals.items():
-            if min(static, referral) < 0 or static + referral >= 10_000:
+            if not name.isdecimal():
+                raise ValueError(f"referrals: {name!r} is no id")
+            if min(static, referral) < 0 or static + referral > MOST_FEE_BPS:
                 raise ValueError(f"referrals: the fees of {name} must be from 0 and together below 10000 basis points")
+        if self.referral_sender:
+            address.decode(self.referral_sender)
+        if not 1 <= self.referral_seconds <= 86_400:
+            raise ValueError(f"referral_seconds: expected 1 to 86400, got {self.referral_seconds:g}")
         for name, most in NETWORK_LIMITS.items():
             if not 1 <= getattr(self, name) <= most:
                 raise ValueError(f"{name}: expected 1 to {most}, got {getattr(self, name)}")

@@ -32,12 +32,16 @@ class Sharing:
     def __init__(
         self, settings: AggregatorSettings, simulations: Simulations, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._shared = settings
-        self._apart = msgspec.structs.replace(settings, inputs_per_transaction=1)
+        self.adopt(settings)
         self._simulations = simulations
         self._clock = clock
         self._works = True
         self._until = 0.0
+
+    def adopt(self, settings: AggregatorSettings) -> None:
+        """Make batches with other settings; what the gateway has shown stays."""
+        self._shared = settings
+        self._apart = msgspec.structs.replace(settings, inputs_per_transaction=1)
 
     @property
     def settings(self) -> AggregatorSettings:

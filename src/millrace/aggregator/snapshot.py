@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from millrace.aggregator.pace import never
@@ -17,6 +17,7 @@ from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.dex.steps import in_steps
 from millrace.routing.costs import Table
+from millrace.routing.curve import NoCurve
 from millrace.routing.planner import Planner
 from millrace.routing.venue import CurveCache, sort_out
 
@@ -122,6 +123,11 @@ class Snapshot(Market):
             oldest, bytes_of = self._answers.popitem(last=False)
             self._answer_bytes -= len(oldest) + len(bytes_of)
 
+    def forget_answers(self) -> None:
+        """Remember none of the answers so far: the fees that were taken off them are others now."""
+        self._answers.clear()
+        self._answer_bytes = 0
+
     def inner(self, token: str) -> str:
         """The token that routes use: EGLD is the wrapped token inside."""
         return self.wrapped if token == NATIVE else token
@@ -140,9 +146,13 @@ class Snapshot(Market):
         pools = [pool for pool in self.document.pools if chosen.admits(pool)]
         return Planner(pools, self.market, self._curves, self._pause, self._table)
 
-    def plan_on(self, market: DictMarket) -> Planner:
-        """A planner of the pools as `market` has them, which is this snapshot's with some of them moved on."""
-        return Planner(market.pools.values(), market, self._curves, self._pause, self._table)
+    def plan_on(self, pools: Mapping[str, Pool]) -> Planner:
+        """A planner of the market with these pools, by id, as plans leave them."""
+        market = self.market.left_by(pools)
+        try:
+            return self.main.moved(pools, market)
+        except NoCurve:  # one that is as good as empty, say
+            return Planner(market.pools.values(), market, CurveCache(), self._pause, self._table)
 
     def keep(self, chosen: Filter, planner: Planner) -> None:
         """Remember a planner; beyond the bound the one unused for longest goes."""

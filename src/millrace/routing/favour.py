@@ -6,7 +6,7 @@ less than a unit is no fee. For tokens of few decimals and tiny amounts that is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from millrace.dex.stableswap import UNIT
 from millrace.dex.steps import in_steps
 from millrace.routing.candidates import Search
 from millrace.routing.compiled import kernel
-from millrace.routing.net import Floats, Graph, Ints
+from millrace.routing.net import Floats, FloatTable, Graph, Ints
 from millrace.routing.venue import Trade
 
 _SOLVED = 3.0  # units of 18 decimals: the StableSwap solvers stop within one, fees round down
@@ -84,17 +84,21 @@ def _add_up(of: _Columns, scale: Floats, search: Search) -> tuple[float, float]:
     return whole / scale[sink], most / scale[sink]
 
 
-class Favours:
-    """The favours of all edges of a graph. One thread at a time. `pause` is called at every step of making them."""
+def list_favours(trades: Iterable[Trade], pause: Callable[[], None] = lambda: None) -> FloatTable:
+    """A row for each trade, of what `Favour` says of it. `pause` is called at every step."""
+    numbers = chain.from_iterable([favour(trade) for trade in in_steps(trades, pause)])
+    return np.fromiter(numbers, np.float64).reshape(-1, 2)
 
-    def __init__(self, graph: Graph, trades: Sequence[Trade], pause: Callable[[], None] = lambda: None) -> None:
+
+class Favours:
+    """The favours of all edges of a graph, `rows` those of its trades, see `list_favours`. One thread at a time."""
+
+    def __init__(self, graph: Graph, rows: FloatTable) -> None:
         self._scale = graph.scale
-        numbers = chain.from_iterable([favour(trades[k]) for k in in_steps(graph.original.tolist(), pause)])
-        rows = np.fromiter(numbers, np.float64, 2 * len(trades)).reshape(-1, 2)
-        edges = np.nonzero(rows[:, 0] + rows[:, 1])[0]
-        sold, bought = np.ascontiguousarray(rows[edges].T)
-        net = graph.net
-        self._of = _Columns(net.src[edges], net.dst[edges], sold, bought)
+        ordered = rows[graph.original]
+        edges = np.nonzero(ordered[:, 0] + ordered[:, 1])[0]
+        sold, bought = np.ascontiguousarray(ordered[edges].T)
+        self._of = _Columns(graph.net.src[edges], graph.net.dst[edges], sold, bought)
         self._sums: dict[tuple[int, int], tuple[float, float]] = {}  # by source and sink; the last ones
 
     def _sum(self, search: Search) -> tuple[float, float]:

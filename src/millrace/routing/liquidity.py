@@ -8,6 +8,7 @@ All amounts are exact: see `walk.py`.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -35,6 +36,13 @@ class Issuers:
     def __init__(self, pools: Iterable[Pool], market: DictMarket) -> None:
         self._market = market
         self._issuing = {pool.lp_token: pool for pool in pools if pool.lp_token and pool.lp_supply > 0}
+
+    def moved(self, market: DictMarket) -> Issuers:
+        """The same pools as `market` has them."""
+        other = copy.copy(self)
+        other._market = market
+        other._issuing = {token: market.pools[pool.id] for token, pool in self._issuing.items()}
+        return other
 
     def mints(self, token: str) -> Pool | None:
         """The pool that takes deposits for this LP token."""

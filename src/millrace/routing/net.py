@@ -113,14 +113,20 @@ class Graph(NamedTuple):
     original: Ints
 
 
-def build(tokens: int, edges: Edges, pause: Callable[[], None] = lambda: None, astray: Bools | None = None) -> Graph:
+def build(
+    tokens: int,
+    edges: Edges,
+    pause: Callable[[], None] = lambda: None,
+    astray: Bools | None = None,
+    scale: Floats | None = None,
+) -> Graph:
     """Sort and index `edges` between tokens `0 … tokens - 1`; those that are `astray` come last, and into no pair.
 
-    `pause` is called at every step.
+    `scale` is that of a graph of the same edges, if there is one. `pause` is called at every step.
     """
     astray = np.zeros(len(edges.src), np.bool_) if astray is None else astray
     regular = len(edges.src) - int(np.count_nonzero(astray))
-    scale = _token_scales(tokens, edges, pause)
+    scale = _token_scales(tokens, edges, pause) if scale is None else scale
     pause()
     rate = edges.r / edges.a * scale[edges.dst] / scale[edges.src]
     for number, knots in edges.curves.items():

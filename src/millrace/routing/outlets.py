@@ -43,6 +43,16 @@ class Outlets(NamedTuple):
             counts[name] += 1  # never the last one: how a seller's trade leaves the pools is of interest
         return {name: count for name, count in counts.items() if count > 1}
 
+    def moved(self, pools: Mapping[str, Pool]) -> Outlets:
+        """The same with these pools, by id, in place of those known."""
+
+        def now(pair: XExchangePool) -> XExchangePool:
+            other = pools.get(pair.id, pair)
+            return other if isinstance(other, XExchangePool) else pair
+
+        pairs = {address: now(pair) for address, pair in self.pairs.items()}
+        return Outlets(pairs, {name: tuple(map(now, buyers)) for name, buyers in self.of.items()})
+
     def sell(self, slices: Sequence[Slice], moved: dict[str, Pool]) -> bool:
         """Sell slices of a swap; False where one sells for nothing. `moved` are the pools that have changed so far."""
         try:

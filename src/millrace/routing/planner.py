@@ -50,6 +50,16 @@ class Planner:
         other._between = other.router if self._between is self.router else self._between.twin()
         return other
 
+    def moved(self, pools: Mapping[str, Pool], market: DictMarket) -> Planner:
+        """The same market with these pools, by id, as a plan leaves them, which is `market`; no LP units in between.
+
+        Raises `NoCurve` where one of them takes no trades any more.
+        """
+        other = copy.copy(self)
+        other.router = other._between = self.router.moved(pools)
+        other._issuers = self._issuers.moved(market)
+        return other
+
     def trades_liquidity(self, token_in: str, token_out: str, *, liquidity: bool) -> bool:
         """Whether the question is one about LP units: such plans take longer, and no bound covers them.
 

@@ -22,7 +22,7 @@ from millrace.routing.candidates import Search
 from millrace.routing.costs import Table
 from millrace.routing.exactpath import BUDGET, NeedsTime, PathFinder, needed
 from millrace.routing.execution import Walked
-from millrace.routing.favour import Favours
+from millrace.routing.favour import Favours, list_favours
 from millrace.routing.find import LARGE as LARGE_NET
 from millrace.routing.flowwalk import FlowWalker
 from millrace.routing.kernelsearch import CyclePrices, Found, KernelSearch, Split
@@ -31,12 +31,13 @@ from millrace.routing.limits import costs_of, path_hops
 from millrace.routing.lpedges import lp_edges
 from millrace.routing.mispricing import Algorithm as Algorithm
 from millrace.routing.mispricing import Mispricing
+from millrace.routing.net import Graph
 from millrace.routing.outlets import find_outlets
 from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, cost_of
 from millrace.routing.shares import WHOLE, Room
 from millrace.routing.spot import SpotGraph, scale_of
-from millrace.routing.tables import make_tables
-from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out
+from millrace.routing.tables import make_terms
+from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out, with_moved
 from millrace.routing.walk import Walker
 from millrace.routing.widepath import FREE, WideSearch
 
@@ -94,45 +95,78 @@ class Router(SpotGraph):
         self.has_liquidity = bool(more)
         pause()
         clean, dust = sort_out(chosen, market, pause)
-        edges, trades = list_edges([*clean, *dust], index, curves or CurveCache(), more, pause)
+        self._edges, trades = list_edges([*clean, *dust], index, curves or CurveCache(), more, pause)
         pause()
         of_dust = {pool.id for pool in dust}
-        flags = np.array([trade.pool.id in of_dust for trade in trades], np.bool_)
-        whole = nets.build(len(index), edges, pause)
-        pause()
-        flags[whole.original] = astray(whole.net, flags[whole.original])
-        pause()
-        super().__init__(index, nets.build(len(index), edges, pause, flags) if flags.any() else whole, trades)
+        self._dust = np.array([trade.pool.id in of_dust for trade in trades], np.bool_)
+        self._numbers: dict[str, list[int]] = {}  # of each pool's trades
+        for number, trade in enumerate(trades):
+            self._numbers.setdefault(trade.pool.id, []).append(number)
+        self.index = index
         self.table = table or Table()
         """What trades take of a transaction."""
         self._costs = costs_of(trades, self.table, pause)
-        self._second_looks = SECOND_LOOKS if edges.curves else 0
-        self._clearly = CLEARLY_TABULATED if edges.curves else CLEARLY
-        self._slightly = CLEARLY_TABULATED / 2.0 if edges.curves else SLIGHTLY
-        self._prices: CyclePrices | None = None
+        self._second_looks = SECOND_LOOKS if self._edges.curves else 0
+        self._clearly = CLEARLY_TABULATED if self._edges.curves else CLEARLY
+        self._slightly = CLEARLY_TABULATED / 2.0 if self._edges.curves else SLIGHTLY
         pause()
         self.outlets = find_outlets(chosen, market)
         """What swaps do to other pools."""
+        self._terms = make_terms(trades, self.outlets, pause)
+        pause()
+        self._favoured = None if self.has_liquidity else list_favours(trades, pause)
+        pause()
+        self._lay_out(trades, pause)
+
+    def _lay_out(self, trades: list[Trade], pause: Callable[[], None]) -> None:
+        """Make the graph of the edges: the whole one, and, if some of them lead astray, that without them."""
+        edges, dust, tokens = self._edges, self._dust, len(self.index)
+        whole = nets.build(tokens, edges, pause)
+        pause()
+        flags = dust.copy()
+        flags[whole.original] = astray(whole.net, dust[whole.original])
+        pause()
+        graph = nets.build(tokens, edges, pause, flags, whole.scale) if flags.any() else whole
         self.mispriced = False
         """Whether cycles of the graph gain."""
         self._whole: Router | None = None
         if flags.any():
             other = copy.copy(self)
             other.mispriced = True
-            SpotGraph.__init__(other, index, whole, trades)
-            other._prepare(pause)
+            other._prepare(whole, trades, pause)
             self._whole = other
-        self._prepare(pause)
+        self._prepare(graph, trades, pause)
 
-    def _prepare(self, pause: Callable[[], None]) -> None:
-        """What is made of the graph once."""
-        self._finder = PathFinder(self._graph, self._trades)
+    def _prepare(self, graph: Graph, trades: list[Trade], pause: Callable[[], None]) -> None:
+        """What is made of a graph once."""
+        super().__init__(self.index, graph, trades)
+        self._prices: CyclePrices | None = None
+        self._finder = PathFinder(graph, trades)
         pause()
-        self._favours = None if self.has_liquidity else Favours(self._graph, self._trades, pause)
+        self._favours = None if self._favoured is None else Favours(graph, self._favoured)
         pause()
-        self._tables = make_tables(self._graph, self._trades, self.outlets, pause)
+        self._tables = self._terms.of(graph)
         pause()
         self._scratch()
+
+    def moved(self, pools: Mapping[str, Pool]) -> Router:
+        """The same market with these pools, by id, as a plan leaves them.
+
+        Only what they change is made anew. Raises `NoCurve` where one takes no trades any more.
+        """
+        other = copy.copy(self)
+        other._edges, changed = with_moved(self._edges, self._trades_with(pools), pools)
+        trades = [*self._trades]
+        for number, trade in changed.items():
+            trades[number] = trade
+        other.outlets = self.outlets.moved(pools)
+        sellers = [name for name, buyers in other.outlets.of.items() if any(pool.id in pools for pool in buyers)]
+        other._terms = self._terms.moved(self._trades_with(sellers) | changed, other.outlets)
+        if self._favoured is not None:
+            other._favoured = self._favoured.copy()
+            other._favoured[[*changed]] = list_favours(changed.values())
+        other._lay_out(trades, lambda: None)
+        return other
 
     def _scratch(self) -> None:
         """Memory that a search writes to."""
@@ -165,6 +199,10 @@ class Router(SpotGraph):
         other._whole = None if self._whole is None else self._whole.twin()
         other._scratch()
         return other
+
+    def _trades_with(self, pools: Iterable[str]) -> dict[int, Trade]:
+        """All trades with these pools, by number."""
+        return {number: self._trades[number] for name in pools for number in self._numbers.get(name, ())}
 
     def _cycles(self) -> Search:
         """The question for all cycles that gain, over the token with the most neighbours, with as much as it has."""

@@ -37,27 +37,45 @@ class Tables(NamedTuple):
     outlet: Ints
 
 
-def make_tables(
-    graph: Graph, trades: Sequence[Trade], outlets: Outlets = NONE, pause: Callable[[], None] = lambda: None
-) -> Tables:
-    """The tables of a graph of these trades. `pause` is called at every step."""
-    ordered = [trades[k] for k in graph.original.tolist()]
-    pools = list({trade.pool.id: trade.pool for trade in ordered}.values())
-    numbers = {pool.id: number for number, pool in enumerate(pools)}
+class Terms(NamedTuple):
+    """The same by the caller's number of a trade, whatever graph it is in."""
+
+    terms: WordTable
+    pool: Ints
+    outlet: Ints
+
+    def of(self, graph: Graph) -> Tables:
+        """The tables of a graph of these trades."""
+        return Tables(graph.net, self.terms[graph.original], self.pool[graph.original], self.outlet)
+
+    def moved(self, trades: Mapping[int, Trade], outlets: Outlets) -> Terms:
+        """With these trades, by number, as their pools, and those that they sell fees in, are by now."""
+        terms = self.terms.copy()
+        terms[list(trades)] = _list_terms([*trades.values()], outlets)
+        return self._replace(terms=terms)
+
+
+def make_terms(trades: Sequence[Trade], outlets: Outlets = NONE, pause: Callable[[], None] = lambda: None) -> Terms:
+    """The terms of trades. `pause` is called at every step."""
+    pools = list({trade.pool.id: trade.pool for trade in trades}.values())
+    number = {pool.id: k for k, pool in enumerate(pools)}
+    pool = np.array([number[trade.pool.id] for trade in trades], np.int32)
     pause()
-    number = np.array([numbers[trade.pool.id] for trade in ordered], np.int32)
-    sold = np.array([trade.i for trade in ordered], np.int32)
-    facts = (
-        np.frombuffer(b"".join([_facts(pool, outlets) for pool in in_steps(pools, pause)]), ">u8")
-        .reshape(-1, 14)
-        .astype(np.uint64)
-    )
+    return Terms(_list_terms(trades, outlets, pause), pool, _outlet_numbers(pools, number, outlets))
+
+
+def _list_terms(trades: Sequence[Trade], outlets: Outlets, pause: Callable[[], None] = lambda: None) -> WordTable:
+    """A row of terms for each trade."""
+    pools = list({trade.pool.id: trade.pool for trade in trades}.values())
+    row = {pool.id: 2 * k for k, pool in enumerate(pools)}
+    facts = np.frombuffer(b"".join([_facts(pool, outlets) for pool in in_steps(pools, pause)]), ">u8").astype(np.uint64)
     # Of each pool two rows, for its first and for its second token when it is sold.
-    fees, held = facts[:, :10].reshape(-1, 5), facts[:, 10:].reshape(-1, 2)
-    side = 2 * number + np.clip(sold, 0, 1)
+    fees, held = facts.reshape(-1, 14)[:, :10].reshape(-1, 5), facts.reshape(-1, 14)[:, 10:].reshape(-1, 2)
+    sold = np.array([trade.i for trade in trades], np.int32)
+    side = np.array([row[trade.pool.id] for trade in trades], np.int32) + np.clip(sold, 0, 1)
     terms = np.concatenate((fees[side], held[side], held[side ^ 1]), axis=1)
     terms[(sold < 0) | (terms[:, KIND] == PYTHON)] = 0
-    return Tables(graph.net, terms, number, _outlet_numbers(pools, numbers, outlets))
+    return terms
 
 
 def _outlet_numbers(pools: Sequence[Pool], numbers: Mapping[str, int], outlets: Outlets) -> Ints:

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -238,16 +239,52 @@ def list_edges(
     table = _Table(index)
     for pool in pools:
         pause()
-        if pool.kind == "constant_product":
-            table.add(Trade(pool, 0, 1), *constant_product_curve(pool, 0, 1))
-            table.add(Trade(pool, 1, 0), *constant_product_curve(pool, 1, 0))
-            continue
         for i, j in itertools.permutations(range(len(pool.tokens)), 2):
             with contextlib.suppress(NoCurve):
-                table.add_curve(Trade(pool, i, j), known.of(pool, i, j))
+                table.add(Trade(pool, i, j), *shape_of(pool, i, j, known))
     for trade, knots in more:
-        table.add_curve(trade, knots)
+        table.add(trade, *_of_curve(knots))
     return table.edges(), table.trades
+
+
+class Shape(NamedTuple):
+    """An edge's part of `Edges`; with `knots` it is a curve, and the rest says how deep it is and what its rate is."""
+
+    a: float
+    r: float
+    kept: float = 0.0
+    knots: Knots | None = None
+
+
+def shape_of(pool: Pool, i: int, j: int, known: CurveCache) -> Shape:
+    """The edge of one direction of a pool. Raises `NoCurve`."""
+    if pool.kind == "constant_product":
+        return Shape(*constant_product_curve(pool, i, j))
+    return _of_curve(known.of(pool, i, j))
+
+
+def _of_curve(knots: Knots) -> Shape:
+    depth = float(knots.d[-1])
+    return Shape(depth, depth * float(knots.slope[0]), 0.0, knots)
+
+
+def with_moved(edges: Edges, trades: Mapping[int, Trade], pools: Mapping[str, Pool]) -> tuple[Edges, dict[int, Trade]]:
+    """The edges, and these trades by number, which are all with `pools`, by id, as those are by now.
+
+    Raises `NoCurve` where a pool takes no trades any more.
+    """
+    a, r, curves, known = edges.a.copy(), edges.r.copy(), dict(edges.curves), CurveCache()
+    now = {}
+    for number, trade in trades.items():
+        pool = pools[trade.pool.id]
+        if not tradable(pool):
+            raise NoCurve(f"pool {pool.id} takes no trades any more")
+        a[number], r[number], _, knots = shape_of(pool, trade.i, trade.j, known)
+        if knots is not None:
+            curves[number] = knots
+        now[number] = Trade(pool, trade.i, trade.j)
+        now[number].spot = float(r[number] / a[number])
+    return edges._replace(a=a, r=r, curves=curves), now
 
 
 class CurveCache:
@@ -296,19 +333,15 @@ class _Table:
         self._kept: list[float] = []
         self._curves: dict[int, Knots] = {}
 
-    def add(self, trade: Trade, a: float, r: float, kept: float = 0.0) -> None:
+    def add(self, trade: Trade, a: float, r: float, kept: float, knots: Knots | None) -> None:
         if a > 0.0 and r > 0.0:
+            if knots is not None:
+                self._curves[len(self.trades)] = knots
             trade.spot = r / a
             self.trades.append(trade)
             self._a.append(a)
             self._r.append(r)
             self._kept.append(kept)
-
-    def add_curve(self, trade: Trade, knots: Knots) -> None:
-        """`a` and `r` of a curve only say how deep it is and what its spot rate is."""
-        self._curves[len(self.trades)] = knots
-        depth = float(knots.d[-1])
-        self.add(trade, depth, depth * float(knots.slope[0]))
 
     def edges(self) -> Edges:
         source = np.array([self._index[trade.token_in] for trade in self.trades], np.int32)

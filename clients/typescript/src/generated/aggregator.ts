@@ -188,6 +188,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/referrals/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What the contract charges */
+        get: operations["getReferral"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/health": {
         parameters: {
             query?: never;
@@ -1508,6 +1525,42 @@ export interface components {
             minProfitBps: number;
         };
         /**
+         * ReferralResponse
+         * @description The answer of `/api/v1/referrals/{id}`. `source`: `contract`, `setting`, or `unknown` without a fee.
+         */
+        ReferralResponse: {
+            /**
+             * @description Referral that the contract credits; 0 is none.
+             * @example 0
+             */
+            referralId: number;
+            /**
+             * @description Aggregator contract that transactions call, bech32.
+             * @example erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva
+             */
+            contract: string;
+            /**
+             * @description Who says so: contract, setting, or unknown, then without a fee.
+             * @example contract
+             */
+            source: string;
+            /**
+             * @description What the contract takes of the output for it, in basis points; both fees.
+             * @example 30
+             */
+            feeBps?: number;
+            /**
+             * @description When the contract was read, in milliseconds since 1970.
+             * @example 1764000000000
+             */
+            readAt?: number;
+            /**
+             * @description Why it is not what the contract says.
+             * @example it has not been read yet: ask again
+             */
+            reason?: string;
+        };
+        /**
          * Health
          * @description The answer of `/health`. `status` is `ok`, `starting` (no snapshot yet) or `stale`.
          */
@@ -2654,6 +2707,61 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ConfigResponse"];
+                };
+            };
+            /** @description The request cannot be answered; the text says why, and clients match a part of it */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description More requests than the limit; Retry-After says in how many seconds */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No usable market, or too much is waiting; Retry-After says in how many seconds */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    getReferral: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Id of the referral; up to 2^64 - 1.
+                 * @example 7
+                 */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    /** @description Seconds since the market was last seen upstream */
+                    "X-Snapshot-Age"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReferralResponse"];
                 };
             };
             /** @description The request cannot be answered; the text says why, and clients match a part of it */

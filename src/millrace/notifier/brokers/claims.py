@@ -25,9 +25,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from millrace.chain import outport
@@ -36,7 +33,7 @@ from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.rules.dedup import Block, State
 from millrace.notifier.rules.entry import now_ms
 from millrace.notifier.settings import NotifierSettings
-from millrace.runtime.settings import Secret
+from millrace.runtime.redis_client import quick_client
 from millrace.runtime.tasks import end_tasks
 
 log = logging.getLogger(__name__)
@@ -88,7 +85,7 @@ class Claims:
         block: Callable[[int, bytes], Awaitable[Block | None]],
         count_failure: Callable[[], None],
     ) -> None:
-        self._redis = _client(settings.redis_url)
+        self._redis = quick_client(settings.redis_url, CALL_SECONDS)
         self._prefix = f"millrace:{{{settings.claim_group}:{sink}}}:"  # braces: all keys on one node of a cluster
         self._lease_ms = int(settings.claim_lease * 1000)
         self._patience_ms = int(settings.claim_patience * 1000)
@@ -303,19 +300,6 @@ class Claims:
         self.trouble = f"Redis: {type(error).__name__}"
         self._count_failure()
         _log_away(why=str(error)[:200])
-
-
-def _client(url: Secret) -> Redis:
-    """A client that gives up quickly. Raises `OSError` with a text for the operator."""
-    try:
-        return Redis.from_url(
-            url.reveal(),
-            socket_timeout=CALL_SECONDS,
-            socket_connect_timeout=CALL_SECONDS,
-            retry=Retry(NoBackoff(), 1),
-        )
-    except ValueError:  # its text may show the URL
-        raise OSError("redis_url cannot be used: write it as redis://:password@host:6379/0") from None
 
 
 def _word(item: Item) -> bytes | None:
