@@ -71,10 +71,43 @@ class Postgres(Server):
         )
         return done.stdout.strip()
 
+    def wait_for_standby(self) -> None:
+        """Acknowledge commits from now on only once a standby has them."""
+        self.sql("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
+
     def close(self) -> None:
         """Leave nothing running and no file."""
         self.kill()
         self._temporary.cleanup()
+
+
+class Standby(Postgres):
+    """A copy of a running server that follows it, until it is promoted."""
+
+    def __init__(self, primary: Postgres) -> None:
+        super().__init__()
+        self._primary = primary
+        self.password = primary.password
+
+    def start(self) -> None:
+        if not self._data.exists():
+            copy = [
+                str(self._bin / "pg_basebackup"),
+                "-d",
+                self._primary.url,
+                "-D",
+                str(self._data),
+                "-R",
+                "-c",
+                "fast",
+            ]
+            subprocess.run([*self._prefix, *copy], check=True, stdout=subprocess.DEVNULL, cwd=self._directory)
+        super().start()
+
+    def promote(self) -> None:
+        """It is the primary from now on."""
+        promote = [str(self._bin / "pg_ctl"), "promote", "-D", str(self._data)]
+        subprocess.run([*self._prefix, *promote], check=True, stdout=subprocess.DEVNULL, cwd=self._directory)
 
 
 def _programs() -> Path:

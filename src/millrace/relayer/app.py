@@ -24,8 +24,10 @@ from millrace.relayer.gateway.shared import Shared
 from millrace.relayer.journal import identity, recovery
 from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.fates import Fates
-from millrace.relayer.journal.holding import keeper_of
+from millrace.relayer.journal.holding import keeper_of, sharing_of
 from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.reconcile import reconcile
+from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.keys import Keys
 from millrace.relayer.ledger.accounts import AccountBook
@@ -44,6 +46,7 @@ from millrace.relayer.protocol import topics
 from millrace.relayer.readiness import Readiness
 from millrace.relayer.rules import policy
 from millrace.relayer.rules.policy_file import PolicyFile
+from millrace.relayer.rules.seats import part_of
 from millrace.relayer.rules.stages import Relayers
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.signing.handle import SignerError, SigningProcess
@@ -113,7 +116,9 @@ class Service:
         self.book = AccountBook()
         kept = Path(settings.data_dir) / policy.KEPT
         file = PolicyFile(settings.policy_file, kept, keeps=True)
-        self.policy_keeper = PolicyKeeper(file, settings.policy_file, self.lifecycle, self.journal)
+        self.policy_keeper = PolicyKeeper(file, settings.policy_file, self.lifecycle, self.journal, self._part_of)
+        self.sharing: Sharing | None = None
+        """The claims of all relayers with the same keys, where there are several."""
         self._background: set[asyncio.Task[None]] = set()
         self._started = contextlib.AsyncExitStack()
         """How each part that was started is stopped, the last one first."""
@@ -129,8 +134,9 @@ class Service:
         identity.check_may_start(data_dir, self.identity)
         self._started.push_async_callback(self.journal.close)
         self.journal.open()
+        shared = await self._share()
         await self._open_fates()
-        self.leases = keeper_of(settings, self.identity, self.journal)
+        self.leases = keeper_of(settings, self.identity, self.journal, shared)
         self._started.push_async_callback(self.leases.close)
         self.safe_start = recovery.SafeStart(self.journal, recovery.read(data_dir))
         self.lifecycle.approvals.safe_start = self.safe_start
@@ -261,6 +267,8 @@ class Service:
         ]
         if self.settings.hub_url:
             work.append(self.hub.run())
+        if self.sharing is not None:
+            work.append(self.sharing.run())
         if self.peer is not None:
             work += self.peer.endless()
         return [asyncio.ensure_future(item) for item in work]
@@ -283,6 +291,39 @@ class Service:
         return self.keys.relayers
 
     # ---- start
+
+    def _part_of(self, whole: policy.Policy) -> policy.Policy:
+        """What of a policy is ours."""
+        settings = self.settings
+        return part_of(whole, settings.claims_seats, settings.stale_seconds) if settings.claims_url else whole
+
+    async def _share(self) -> str:
+        """Wait for a seat among those with our keys, and take over what it claimed; the id of all, empty if alone.
+
+        Raises `JournalError`.
+        """
+        if not self.settings.claims_url:
+            if (shared := self.journal.shared_with()) is not None:
+                raise JournalError(
+                    f"{self.journal.path.parent} shares its claims with others ({shared}): set `claims_url` again. "
+                    "Alone it would sign what they have signed"
+                )
+            return ""
+        if recovery.read(Path(self.settings.data_dir)) is not None or self.journal.read(
+            "SELECT 1 FROM imported_claims"
+        ):
+            raise JournalError(
+                f"{self.journal.path.parent} does not know all that was signed with its keys (a safe start was "
+                "made, or claims were imported), and could not tell others: share with an empty folder instead, once "
+                "lifetime_seconds are over and every sender's nonce is past what was signed"
+            )
+        self.sharing = sharing_of(self.settings, self.identity, self.journal)
+        self._started.push_async_callback(self.sharing.close)
+        await self.sharing.sit()
+        await reconcile(self.journal, self.sharing, self.identity.id)
+        self.sharing.start()
+        self.journal.sharing = self.sharing
+        return await self.sharing.id()
 
     async def _open_fates(self) -> None:
         """Know what became of earlier transactions; what a new file lacks is filled in while the service runs."""

@@ -67,6 +67,17 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     lease_seconds: float = 15.0
     """So long after its last word there a relayer that is gone still holds its keys; from two thirds of it on it signs
     no more. At least three times `signer_timeout`."""
+    claims_url: Secret = Secret()
+    """PostgreSQL server that keeps the claims of all relayers with the same keys, of which there may be several then,
+    behind any load balancer; `lease_url` is not used. Empty: one relayer at a time has a key. See
+    docs/relayer-operating.md."""
+    claims_schema: str = "relayer_claims"
+    """Schema of the claims there."""
+    claims_seats: int = 2
+    """How many relayers sign at once; further ones stand by. The same for all of them, for good: each has so large a
+    part of every budget and quota."""
+    claims_standby: bool = False
+    """Whether to refuse a server that waits for no standby (`synchronous_standby_names`)."""
     history_url: Secret = Secret()
     """PostgreSQL server of the statistics' history, `postgresql://user:password@host:port/database` (or with
     `?passfile=<file>` instead of the password); empty: a file in `data_dir`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 from millrace.relayer.journal.fates import Fates
 from millrace.relayer.journal.journal import Journal
@@ -13,7 +14,7 @@ from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.network.account_source import AccountSource
 from millrace.relayer.network.expired_senders import ExpiredSenders
 from millrace.relayer.protocol.reasons import Refused
-from millrace.relayer.rules.policy import PolicyError
+from millrace.relayer.rules.policy import Policy, PolicyError
 from millrace.relayer.rules.policy_file import PolicyFile
 from millrace.relayer.submission.cosigner import Cosigner
 
@@ -28,8 +29,18 @@ TIDY_ACCOUNTS = 64
 class PolicyKeeper:
     """Takes over the policy file when it changes, and writes off what an operator asked for."""
 
-    def __init__(self, file: PolicyFile, name: str, lifecycle: Lifecycle, journal: Journal) -> None:
-        """`name`: of the file, as it is set; empty without one."""
+    def __init__(
+        self,
+        file: PolicyFile,
+        name: str,
+        lifecycle: Lifecycle,
+        journal: Journal,
+        part_of: Callable[[Policy], Policy] = lambda policy: policy,
+    ) -> None:
+        """`name`: of the file, as it is set; empty without one. `part_of`: what of it is this relayer's."""
+        self._part_of = part_of
+        self._taken: Policy | None = None
+        """Of the file, as it was taken over last."""
         self._file = file
         self._name = name
         self._lifecycle = lifecycle
@@ -52,7 +63,7 @@ class PolicyKeeper:
         try:
             self._file.refresh()
         finally:
-            if self._lifecycle.sponsor.policy is not self._file.policy:
+            if self._taken is not self._file.policy:
                 self._take()
 
     def write_off(self) -> None:
@@ -80,14 +91,18 @@ class PolicyKeeper:
                     await asyncio.to_thread(self._file.refresh)
             except PolicyError as refused:
                 failure = str(refused)
-            if self._lifecycle.sponsor.policy is not self._file.policy:
-                self._take()
+            if self._taken is not self._file.policy:
+                try:
+                    self._take()
+                except PolicyError as refused:
+                    log.error("the policy file is not used: the policy before it holds", extra={"error": str(refused)})
             elif failure and failure != wrong:
                 log.error("the policy file is not used: the last good one holds", extra={"error": failure})
             wrong = failure
 
     def _take(self) -> None:
-        self._lifecycle.sponsor.policy = self._file.policy
+        self._taken = self._file.policy
+        self._lifecycle.sponsor.policy = self._part_of(self._file.policy)
         if self._name:
             log.info("policy read", extra={"file": self._name, "rejected": self._file.rejected})
 

@@ -61,9 +61,15 @@ class Postgres:
     """
 
     def __init__(
-        self, url: Secret, application: str, on_connect: Callable[[Connection], Awaitable[None]] | None = None
+        self,
+        url: Secret,
+        application: str,
+        on_connect: Callable[[Connection], Awaitable[None]] | None = None,
+        seconds: float = _COMMAND_SECONDS,
     ) -> None:
+        """`seconds`: a server that has not answered a command by then is taken for one that is gone."""
         self._url = url
+        self._seconds = seconds
         self._session = {**_SESSION, "application_name": application}
         self._on_connect = on_connect
         self._loop = asyncio.new_event_loop()
@@ -102,8 +108,8 @@ class Postgres:
         try:
             return await asyncpg.connect(
                 self._url.reveal(),
-                timeout=_CONNECT_SECONDS,
-                command_timeout=_COMMAND_SECONDS,
+                timeout=min(_CONNECT_SECONDS, self._seconds),
+                command_timeout=self._seconds,
                 server_settings=self._session,
             )
         except ValueError:  # its text may show the URL

@@ -98,7 +98,7 @@ def test_sums_and_hashes(steps: list[tuple[int, str]]) -> None:
         index.remove(item)
         index.remove(item)  # twice is once
     tables = [value for value in vars(index).values() if isinstance(value, dict)]
-    assert len(index) == 0 and len(tables) == 8 and not any(tables)
+    assert len(index) == 0 and len(tables) == 9 and not any(tables)
     assert index.has_room("broadcast")
 
 

@@ -35,6 +35,8 @@ class TxFact(msgspec.Struct, frozen=True):
     """Hashes of contract results that another shard has yet to execute."""
     calls_out: frozenset[bytes] = frozenset()
     """Those of them that call something there: until they are executed nothing is complete, whatever a log says."""
+    paid: tuple[bytes, int] | None = None
+    """The watched key that pays for it, and how much at most."""
     results_in: frozenset[bytes] = frozenset()
     """Hashes of contract results executed here."""
     fee: int | None = None

@@ -144,8 +144,11 @@ class PoolReader:
 
     def _read_fee(self, fact: dict[str, object], info: pb.TxInfo) -> None:
         fact["fee"] = _fee(info)
-        if info.transaction.relayerSignature and len(info.transaction.relayer) == address.SIZE:
-            self.relayers.add(info.transaction.relayer)
+        tx = info.transaction
+        if tx.relayerSignature and len(tx.relayer) == address.SIZE:
+            self.relayers.add(tx.relayer)
+            if tx.relayer in self._watched:
+                fact["paid"] = tx.relayer, _number(info.feeInfo.initialPaidFee) or tx.gasLimit * tx.gasPrice
 
     def _read_results_in(self, hashes: list[bytes], *, from_elsewhere: bool) -> None:
         for scr_hash in hashes:

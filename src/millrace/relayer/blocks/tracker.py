@@ -31,6 +31,8 @@ class Included(msgspec.Struct, frozen=True):
     height: int | None
     """Of the header that brought the block's result; `None` where that cannot be read."""
     block: BlockFacts | None = None
+    paid: tuple[bytes, int] | None = None
+    """The watched key that pays for it, and how much at most."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -155,7 +157,7 @@ class Tracker:
         if fact.included:
             # With results still to be executed elsewhere the block shows only the first part of the fee.
             fee = None if fact.results_out else fact.fee
-            included.append(Included(fact.tx_hash, fee, block.order[0] or None, block))
+            included.append(Included(fact.tx_hash, fee, block.order[0] or None, block, fact.paid))
         if fact.tx_hash in self._ended:
             return
         pending = self._pending.get(fact.tx_hash)

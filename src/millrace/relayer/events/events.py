@@ -213,7 +213,7 @@ class Events:
             entry = self._lifecycle.inflight.by_chain_hash(item.tx_hash) if self._live else None
             if entry is not None:
                 self.final_delays.observe(max(0.0, time.time() - entry.created_ms / 1000))
-            moved = self._lifecycle.included(item.tx_hash, item.fee, item.height, item.block)
+            moved = self._lifecycle.included(item.tx_hash, item.fee, item.height, item.block, item.paid)
             if moved is not None:
                 self._book.raise_nonce(*moved)
         for block in release.blocks:

@@ -11,19 +11,22 @@ from pathlib import Path
 from millrace.relayer.journal.identity import Identity
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.lease_keeper import LeaseKeeper
-from millrace.relayer.journal.leases import FileLeases, LeaseStore, default_folder
+from millrace.relayer.journal.leases import FileLeases, LeaseError, LeaseStore, default_folder
 from millrace.relayer.journal.postgres_leases import PostgresLeases
+from millrace.relayer.journal.seats import Seats
+from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.settings import RelayerSettings
 
-POSITION = "SELECT coalesce(max(id), 0) FROM audit"
-"""How many reservations a journal has: a row is written with each, in the same commit as the claim, and none is ever
-taken back."""
 LEAST_TIMES = 3
 """Nothing is signed in the last third of a lease, and what was asked before takes `signer_timeout` at most."""
 
 
-def store_of(settings: RelayerSettings) -> LeaseStore:
-    """Where leases are kept. Raises `LeaseError`."""
+def store_of(settings: RelayerSettings, shared: str = "", folder: str = "") -> LeaseStore:
+    """Where leases are kept; `shared`: by all together who share their claims under this id. Raises `LeaseError`."""
+    if shared:
+        return PostgresLeases(
+            settings.claims_url, settings.claims_schema, settings.lease_seconds, shared=shared, before=folder
+        )
     if settings.lease_url:
         return PostgresLeases(settings.lease_url, settings.lease_schema, settings.lease_seconds)
     return FileLeases(Path(settings.lease_dir) if settings.lease_dir else default_folder(os.environ))
@@ -32,6 +35,11 @@ def store_of(settings: RelayerSettings) -> LeaseStore:
 @contextlib.contextmanager
 def opened(settings: RelayerSettings) -> Iterator[LeaseStore]:
     """The store, for a command. Raises `LeaseError`."""
+    if settings.claims_url:
+        raise LeaseError(
+            "who shares claims needs neither a safe start nor a move: stop this relayer, and start one with a new "
+            "data_dir (`millrace relayer init`); it finds what it has to know at `claims_url`"
+        )
     store = store_of(settings)
     try:
         yield store
@@ -44,13 +52,30 @@ def place_of(data_dir: Path) -> str:
     return f"{socket.gethostname()}:{data_dir.resolve()} (process {os.getpid()})"
 
 
-def keeper_of(settings: RelayerSettings, identity: Identity, journal: Journal) -> LeaseKeeper:
-    """The keeper of a running relayer. Raises `ValueError` when a lease would end under a signature's hands."""
-    if settings.lease_url and settings.lease_seconds < LEAST_TIMES * settings.signer_timeout:
-        raise ValueError(f"lease_seconds must be at least {LEAST_TIMES} times signer_timeout")
-    return LeaseKeeper(
-        lambda: store_of(settings),
-        identity,
+def sharing_of(settings: RelayerSettings, identity: Identity, journal: Journal) -> Sharing:
+    """The side of a running relayer that shares its claims."""
+    return Sharing(
+        lambda: Seats(
+            settings.claims_url,
+            settings.claims_schema,
+            settings.claims_seats,
+            settings.lease_seconds,
+            needs_standby=settings.claims_standby,
+        ),
+        identity.id,
         place_of(Path(settings.data_dir)),
-        lambda: int(journal.read(POSITION)[0][0]),
+        journal.reservations,
     )
+
+
+def keeper_of(settings: RelayerSettings, identity: Identity, journal: Journal, shared: str = "") -> LeaseKeeper:
+    """The keeper of a running relayer, of which there are several where they share their claims under an id.
+
+    Raises `ValueError` when a lease would end under a signature's hands.
+    """
+    if (settings.lease_url or shared) and settings.lease_seconds < LEAST_TIMES * settings.signer_timeout:
+        raise ValueError(f"lease_seconds must be at least {LEAST_TIMES} times signer_timeout")
+    place = place_of(Path(settings.data_dir))
+    if shared:  # what is remembered lies in the claims, whoever holds the keys
+        return LeaseKeeper(lambda: store_of(settings, shared, identity.id), Identity(shared, 0), place, lambda: 0)
+    return LeaseKeeper(lambda: store_of(settings), identity, place, journal.reservations)

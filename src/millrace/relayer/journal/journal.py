@@ -24,6 +24,8 @@ from millrace.relayer.journal import submissions as rows
 from millrace.relayer.journal.chain import Chain, Chained, Link
 from millrace.relayer.journal.checkpoints import Checkpoints
 from millrace.relayer.journal.mark import Mark
+from millrace.relayer.journal.seats import Shared
+from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.submissions import Cosigned, Record
 from millrace.relayer.journal.versions import UnknownVersion, bring_up_to_date
 from millrace.relayer.journal.writer import JournalError, NonceTaken, Rows, Write, Writer
@@ -34,6 +36,8 @@ MAX_NONCE = 2**63 - 1
 """What a row can hold; an account that has got that far is not of this world."""
 QUOTA_MS = 3_600_000
 BUDGET_MS = 24 * QUOTA_MS
+_SHARED = "shared"
+"""Entry of the table `meta`: the id of those with whom claims are shared."""
 
 _SCHEMA = f"""
 {audit.SCHEMA}
@@ -59,6 +63,8 @@ class Journal:
         self._lock: IO[str] | None = None
         self._cursor: int | None = None
         """What `keep_cursor` wrote last."""
+        self.sharing: Sharing | None = None
+        """Where what our keys are to sign is claimed first, if others have the same keys."""
         self.records = 0
 
     # ---- life
@@ -139,8 +145,11 @@ class Journal:
         """Write new rows, and what programmes are charged for them; returns when they are on disk.
 
         Raises `JournalFull`, or `JournalError` when the disk fails or a row's (sender, nonce) is held by
-        another that may still run; then none of them is there.
+        another that may still run; then none of them is there. What others of our keys' relayers have: `Sharing.take`.
         """
+        paid = [row for row in records if row.relayer is not None] if self.sharing is not None else []
+        if self.sharing is not None and paid:
+            await self.sharing.take(paid)
         lines: list[audit.Line] = [
             (row.created_ms, "reserve", row.relayer, row.sender, row.nonce, row.client_hash, row.fee)
             for row in records
@@ -150,7 +159,12 @@ class Journal:
         if charges:
             writes.append(Rows(programmes.write, "programme_charges", charges))
         self.records += len(records)
-        await self._open_writer().commit(*writes)
+        try:
+            await self._open_writer().commit(*writes)
+        except JournalError:
+            if self.sharing is not None:
+                self.sharing.void([(row.sender, row.nonce, row.client_hash) for row in paid])
+            raise
 
     def change(self, *writes: Write) -> None:
         """Make a change as soon as the disk takes it, all its parts or none, after those before it. Never refused."""
@@ -162,7 +176,14 @@ class Journal:
 
     def ended(self, ends: Sequence[rows.End], lines: Sequence[audit.Line], *further: Write) -> None:
         """Keep how submissions ended, and what came of their fees, see `change`."""
+        if self.sharing is not None and lines:  # else nothing of it was claimed
+            self.sharing.ended(ends)
         self.change(Rows(rows.end, "submissions", ends), Rows(audit.write, "audit", lines), *further)
+
+    def unclaim(self, sender: bytes, nonce: int, client_hash: bytes) -> None:
+        """What was refused by the signing process, and surely not signed, is nobody's claim."""
+        if self.sharing is not None:
+            self.sharing.void([(sender, nonce, client_hash)])
 
     def keep_cursor(self, sequence: int, place: str) -> None:
         """Remember up to which event of the hub nothing need be read again, and the same for any notifier's hub.
@@ -172,6 +193,8 @@ class Journal:
         if self.waiting if self.failed else sequence == self._cursor:
             return
         self._cursor = sequence
+        if self.sharing is not None:
+            self.sharing.keep_cursor(sequence, place)
 
         def write(connection: sqlite3.Connection) -> None:
             rows = ("cursor", str(sequence)), ("place", place)
@@ -209,10 +232,65 @@ class Journal:
             )
 
         self.change(write)
+        if self.sharing is not None:
+            self.sharing.forget(min(before_ms, day_ms))
 
     async def flush(self) -> None:
         """Return when all changes so far are on disk. Raises `JournalError`."""
         await self._open_writer().commit(lambda _: None)
+        if self.sharing is not None:
+            await self.sharing.flush()
+
+    # ---- one of several with the same keys
+
+    def shared_with(self) -> str | None:
+        """The id of those with whom claims were shared last, if they ever were. Raises `JournalError`."""
+        found = self.read("SELECT value FROM meta WHERE name = ?", (_SHARED,))
+        return str(found[0][0]) if found else None
+
+    async def share_with(self, shared: str) -> None:
+        """Remember with whom. Raises `JournalError` where it is somebody else."""
+        before = self.shared_with()
+        if before not in (None, shared):
+            raise JournalError(
+                f"{self.path.parent} shares its claims with {before} and this server has those of {shared}: put "
+                "back the setting `claims_url`, or begin with an empty folder"
+            )
+        self.change(
+            lambda connection: connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_SHARED, shared))
+        )
+        await self.flush()
+
+    async def adopt(self, records: Sequence[Record], ends: Sequence[rows.End], lines: Sequence[audit.Line]) -> None:
+        """Take over rows and ends as they are claimed. Raises `JournalError` when another row is in the way."""
+        await self._open_writer().commit(
+            Rows(_insert, "submissions", records),
+            Rows(rows.end, "submissions", ends),
+            Rows(audit.write, "audit", lines),
+        )
+
+    def submitted(self, *, only_open: bool = False) -> list[Shared]:
+        """What our keys may have signed, as it is claimed; with `only_open` what may still run."""
+        wanted = "AND state IN ('journalled', 'signed', 'expired')" if only_open else ""
+        return self._as_claims(f"relayer IS NOT NULL {wanted}", ())
+
+    def found(self, names: Sequence[tuple[bytes, int]]) -> list[Shared]:
+        """The same of those of these senders and nonces that are there."""
+        return [item for name in names for item in self._as_claims("sender = ? AND nonce = ?", name)]
+
+    def _as_claims(self, condition: str, values: tuple[Any, ...]) -> list[Shared]:
+        columns = rows.COLUMNS.replace("state", "iif(state IN ('signed', 'expired'), 'journalled', state)")
+        found = self.read(f"SELECT {columns}, NULL, ended_ms FROM submissions WHERE {condition} ORDER BY id", values)
+        return [Shared(rows.record(row[:-1]), row[-1]) for row in found]
+
+    def reservations(self) -> int:
+        """How many reservations there are: a row is written with each, in its commit, and none is ever taken back."""
+        return int(self.read("SELECT coalesce(max(id), 0) FROM audit")[0][0])
+
+    def last_line_ms(self) -> int:
+        """The time of the newest line of the audit log, 0 without any."""
+        found = self.read("SELECT time_ms FROM audit ORDER BY id DESC LIMIT 1")
+        return int(found[0][0]) if found else 0
 
     # ---- reading
 

@@ -23,10 +23,12 @@ class PostgresLeases:
     nothing is renewed any more. So two processes never both think a row theirs by what the server said last.
     """
 
-    def __init__(self, url: Secret, schema: str, seconds: float) -> None:
+    def __init__(self, url: Secret, schema: str, seconds: float, *, shared: str = "", before: str = "") -> None:
+        """`shared`: the id of those who hold keys together, as one; `before`: of a folder that may have held them."""
         self.seconds = seconds
         self._schema = schema
-        self._word = secrets.token_hex(16)
+        self._before = before
+        self._word = f"shared {shared}" if shared else secrets.token_hex(16)
         self._keys: set[bytes] = set()
         self._db = Postgres(url, "millrace relayer leases", self._on_connect)
 
@@ -66,7 +68,7 @@ class PostgresLeases:
                 f"ends in {row['seconds_left']:.0f} s",
                 row["seconds_left"],
             )
-        if row is not None and not force:
+        if row is not None and not force and row["id"] != self._before:
             check(key, _held(row), mine)
         await connection.execute(
             "INSERT INTO leases VALUES ($1, $2, $3, $4, $5, $7, clock_timestamp(), "

@@ -6,7 +6,7 @@ The journal holds the same rows on disk; this is the index all decisions are mad
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, OrderedDict
 from typing import Literal
 
 import msgspec
@@ -20,6 +20,11 @@ from millrace.runtime.tracing import Trace
 State = Literal["reserved", "journalled", "signed", "expired", "over"]
 """`reserved`: in memory only; `journalled`: on disk; `signed`: may be on its way; `expired`: sent no more, but can
 still run; `over`: refused, finished or superseded, and no longer in flight."""
+
+
+MAX_ELSEWHERE = 10_000
+"""Senders of whom it is kept what other relayers have in flight; the one asked for longest ago is asked for again."""
+_NOTHING: dict[int, int] = {}
 
 
 class End(msgspec.Struct, frozen=True, gc=False):
@@ -132,6 +137,8 @@ class InFlight:
         """What all entries of a sender can take from it."""
         self._runs: dict[bytes, tuple[int, int]] = {}
         """Of a sender: every nonce from the first up to the second, which is not one of them, is in flight."""
+        self._elsewhere: OrderedDict[bytes, dict[int, int]] = OrderedDict()
+        """What others of our keys' relayers had in flight of a sender when it was asked: its nonces, what they cost."""
         self._by_client: dict[bytes, Entry] = {}
         self._by_chain: dict[bytes, Entry] = {}
         self._by_sdk: dict[bytes, Entry] = {}
@@ -185,26 +192,40 @@ class InFlight:
 
     def expected_nonce(self, sender: bytes, account_nonce: int) -> int:
         """The nonce the sender's next transaction should have: the account's, past what is in flight."""
-        nonces = self._by_sender.get(sender)
+        nonces, elsewhere = self._by_sender.get(sender), self._elsewhere.get(sender, _NOTHING)
         if nonces is None:
+            while account_nonce in elsewhere:
+                account_nonce += 1
             return account_nonce
         first, after = self._runs.get(sender, (account_nonce, account_nonce))
         if not first <= account_nonce <= after:
             first = after = account_nonce
-        while after in nonces:
+        while after in nonces or after in elsewhere:
             after += 1
         self._runs[sender] = first, after
         return after
 
     def committed(self, sender: bytes, account_nonce: int) -> int:
         """What the sender's entries from `account_nonce` on can still take from its balance."""
-        nonces = self._by_sender.get(sender)
+        nonces, elsewhere = self._by_sender.get(sender), self._elsewhere.get(sender)
+        others = 0 if elsewhere is None else sum(cost for at, cost in elsewhere.items() if at >= account_nonce)
         if nonces is None:
-            return 0
+            return others
         total = self._costs[sender]
         if total and min(nonces) < account_nonce:
             total -= sum(entry.cost_to_sender for nonce, entry in nonces.items() if nonce < account_nonce)
-        return total
+        return total + others
+
+    def know_elsewhere(self, sender: bytes, costs: dict[int, int]) -> bool:
+        """What others have in flight of a sender now, by nonce; whether that is any."""
+        if not costs:
+            self._elsewhere.pop(sender, None)
+            return False
+        self._elsewhere[sender] = costs
+        self._elsewhere.move_to_end(sender)
+        if len(self._elsewhere) > MAX_ELSEWHERE:
+            self._elsewhere.popitem(last=False)
+        return True
 
     def add(self, entry: Entry) -> None:
         """Take its (sender, nonce). Raises `KeyError` when taken or full: callers look first."""

@@ -99,6 +99,7 @@ class Lifecycle:
         if entry.sign_requests == 1 and entry.state == "journalled":
             entry.refusal = reason
             self._end(entry, "superseded", 0)
+            self._journal.unclaim(entry.tx.sender, entry.tx.nonce, entry.client_hash)
             self.on_refused(entry)
 
     def complete(self, entry: Entry) -> None:
@@ -127,6 +128,8 @@ class Lifecycle:
         entry.end = None
         entry.broadcast, entry.state = True, "signed"
         self._update(entry, "broadcast = 1, state = 'signed', created_ms = ?", entry.created_ms)
+        if entry.kind == "sign" and self._journal.sharing is not None:
+            self._journal.sharing.sent(entry.tx.sender, entry.tx.nonce)
         return True
 
     def on_its_way(self, entry: Entry) -> None:
@@ -181,13 +184,28 @@ class Lifecycle:
         """Whether an entry is still to be broadcast."""
         return entry.state == "signed" and self.inflight.by_client_hash(entry.client_hash) is entry
 
+    async def ask_elsewhere(self, sender: bytes, nonce: int) -> bool:
+        """Learn what other relayers of our keys have in flight of a sender from a nonce on; whether that is any.
+
+        Raises `JournalError`.
+        """
+        if self._journal.sharing is None:
+            return False
+        records = await self._journal.sharing.elsewhere(sender, nonce)
+        return self.inflight.know_elsewhere(sender, {item.nonce: transaction_of(item).value for item in records})
+
     def included(
-        self, tx_hash: bytes, fee: int | None, height: int | None = None, block: BlockFacts | None = None
+        self,
+        tx_hash: bytes,
+        fee: int | None,
+        height: int | None = None,
+        block: BlockFacts | None = None,
+        paid: tuple[bytes, int] | None = None,
     ) -> tuple[bytes, int] | None:
         """A final block has the transaction: its fee is settled, its nonce is the chain's business now.
 
-        `height` is that of the header that brought its result. The sender and the nonce it has at least now, if the
-        transaction was in flight.
+        `height` is that of the header that brought its result, `paid` the key of ours that pays, and how much at most.
+        The sender and the nonce it has at least now, if the transaction was in flight.
         """
         entry = self.inflight.by_chain_hash(tx_hash)
         if entry is None:
@@ -195,6 +213,8 @@ class Lifecycle:
             if written_off is not None:
                 self.sponsor.balances.paid(written_off.key, written_off.fee, height)
                 self._written_off_is_over(written_off)
+            elif paid is not None and self._journal.sharing is not None:  # by another relayer of our keys
+                self.sponsor.balances.paid(*paid, height)
             return None
         one_shard = entry.sender_shard == entry.receiver_shard
         cost = fee if one_shard and fee is not None else entry.fee
@@ -345,6 +365,8 @@ class Lifecycle:
             connection.execute("UPDATE submissions SET ended_ms = ? WHERE sender = ? AND nonce = ?", (now, *row))
 
         self._journal.change(write)
+        if self._journal.sharing is not None:
+            self._journal.sharing.written_off_is_over(*row, now)
 
     def _give_up(self, entry: Entry) -> None:
         entry.state = "expired"

@@ -12,6 +12,8 @@ import msgspec
 from millrace.chain.transaction import Transaction, from_proto
 from millrace.relayer.journal.at_risk import is_written_off
 from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.seats import Claimed
+from millrace.relayer.journal.sharing import TakenElsewhere
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
 from millrace.relayer.ledger.inflight import next_step
 from millrace.relayer.ledger.lifecycle import Lifecycle, charge_of, record_of
@@ -33,6 +35,11 @@ part at hand."""
 
 _WRITTEN_OFF = reasons.WRITTEN_OFF.but("its operator gave it up; it may still run, and is not sent again")
 _SUPERSEDED = reasons.NONCE_TOO_LOW.but("the account's nonce went past this transaction; it is not sent again")
+
+_ELSEWHERE = reasons.BUSY.but("another relayer of this key has these very bytes; send them again", 1_000)
+_ONLY_SIGNED = reasons.SIGNER_UNAVAILABLE.but(
+    "another relayer of this key signed these bytes, or signs them; `broadcast` them with that signature"
+)
 
 
 class Finisher:
@@ -127,9 +134,12 @@ class Finisher:
                 [record_of(item.entry) for item in items],
                 [charge_of(item.entry) for item in items if item.entry.programme],
             )
-        except NonceTaken:
+        except NonceTaken as taken:
             if len(items) > 1:  # one of them; each alone
                 return [done for item in items for done in await self._write([item], batch)]
+            if isinstance(taken, TakenElsewhere):
+                self._answer_elsewhere(items[0], taken.claimed, batch)
+                return []
             reason = reasons.NONCE_TOO_LOW.but("another transaction with this nonce was signed")
             entry = items[0].entry
             self._lifecycle.release(entry, reason)
@@ -151,6 +161,23 @@ class Finisher:
             self._lifecycle.journalled(item.entry)
             written.append((item, Journalled(item.reserved)))
         return written
+
+    def _answer_elsewhere(self, item: Taken, claimed: Claimed, batch: Batch) -> None:
+        """Another relayer of our keys has the nonce. What it accepted is accepted, without the signature it has."""
+        entry, is_open = item.entry, claimed.state == "journalled"
+        self._lifecycle.release(entry, _ELSEWHERE)
+        if claimed.client_hash != entry.client_hash:
+            text = f"nonce {entry.tx.nonce} is held by {claimed.client_hash.hex()}, which may still run"
+            reason = (
+                reasons.CONFLICTING.but(text) if is_open else reasons.NONCE_TOO_LOW.but("another one had this nonce")
+            )
+            batch.results[item.position] = reason
+        elif claimed.state == "superseded":
+            batch.results[item.position] = _SUPERSEDED
+        elif entry.kind == "sign" or claimed.kind == "sign":
+            batch.results[item.position] = _ONLY_SIGNED
+        else:
+            self._answer_accepted(item, entry.tx, batch)
 
     async def _is_written(self, item: Taken, batch: Batch) -> bool:
         """Of the same bytes as another submission's: wait until that has been decided; whether it stands."""

@@ -228,9 +228,19 @@ class Submitter:
                 raise
             else:
                 await self._raise_if_done(item)
-                if not await self._accounts.refresh(item.tx.sender):
+                learned = refusal.reason.code == reasons.NONCE_TOO_HIGH.code and await self._ask_elsewhere(
+                    item, account
+                )
+                if not await self._accounts.refresh(item.tx.sender) and not learned:
                     raise
         return self._reserve(index, item, await self._accounts.know(item.tx.sender), payer)
+
+    async def _ask_elsewhere(self, item: Authenticated, account: Account) -> bool:
+        """Whether another relayer of our keys has what comes before it in flight."""
+        try:
+            return await self._lifecycle.ask_elsewhere(item.tx.sender, account.nonce)
+        except JournalError:
+            raise Refused(reasons.NOT_READY.but("the claims cannot be read", 5_000)) from None
 
     async def _would_run(self, item: Authenticated, account: Account, batch: Batch) -> bool:
         """Whether a simulation lets in what else has to wait: the next transaction of a sender, nothing before it.

@@ -1,0 +1,164 @@
+"""Before a seat is used: the folder's own journal has what the seat's holders claimed, and the server what it signed.
+
+Who takes a seat goes on where the last one stopped, on whatever machine that was: what may still run is in its journal
+then, and what was spent within a day, as if it had made it itself. What follows is a start like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+
+from millrace.chain import address
+from millrace.relayer.journal import audit
+from millrace.relayer.journal.journal import BUDGET_MS, Journal
+from millrace.relayer.journal.seats import Shared
+from millrace.relayer.journal.sharing import Sharing
+from millrace.relayer.journal.submissions import End, Record
+from millrace.relayer.journal.writer import JournalError
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 1_000
+OPEN = ("journalled", "signed", "expired")
+_Name = tuple[bytes, int]
+
+
+async def reconcile(journal: Journal, sharing: Sharing, folder: str) -> None:
+    """Make journal and claims one. Raises `JournalError` where they contradict each other."""
+    seat = sharing.seat
+    assert seat is not None
+    shared = await sharing.id()
+    if journal.shared_with() is None:
+        await _bring(journal, sharing)
+    await journal.share_with(shared)
+    knows_all = seat.folder == folder and journal.reservations() >= seat.reservations
+    now = time.time_ns() // 1_000_000
+    work = _Reconciling(journal, sharing, seat.number, now)
+    await work.compare(journal.submitted(only_open=True))
+    await work.take_over(now if knows_all else now - BUDGET_MS, seat.open_since)
+    if seat.cursor is not None and not knows_all:
+        journal.keep_cursor(seat.cursor, seat.cursor_place)
+    await journal.flush()
+    if work.taken:
+        log.info("claims of the seat taken over", extra={"count": work.taken, "seat": seat.number})
+    await sharing.settle_in()
+
+
+async def _bring(journal: Journal, sharing: Sharing) -> None:
+    """The first time: claim what keys of ours may have signed so far."""
+    rows = journal.submitted()
+    for start in range(0, len(rows), AT_ONCE):
+        part = sorted(rows[start : start + AT_ONCE], key=lambda item: (item.record.sender, item.record.nonce))
+        await sharing.bring([item.record for item in part], [item.ended_ms for item in part])
+
+
+class _Reconciling:
+    """One start's comparison of both sides."""
+
+    def __init__(self, journal: Journal, sharing: Sharing, seat: int, now_ms: int) -> None:
+        self._journal = journal
+        self._sharing = sharing
+        self._seat = seat
+        self._now_ms = now_ms
+        self._line_ms = journal.last_line_ms()
+        """Lines of the audit log are about in the order of time: those of long ago count from here on."""
+        self.taken = 0
+
+    async def compare(self, own: Sequence[Shared]) -> None:
+        """What may still run by our journal is claimed; whose it is now decides who goes on with it."""
+        for start in range(0, len(own), AT_ONCE):
+            part = [item.record for item in own[start : start + AT_ONCE]]
+            whose = await self._sharing.whose([_name(record) for record in part])
+            ends: list[tuple[Record, str, int, int]] = []
+            for record in part:
+                claimed = whose.get(_name(record))
+                if claimed is None:
+                    raise JournalError(
+                        f"the claims' server does not know {_words(record)}, which this folder claimed there: it has "
+                        "forgotten what it acknowledged; see docs/relayer-operating.md"
+                    )
+                if claimed.client_hash != record.client_hash:
+                    raise _contradiction(record)
+                if claimed.seat != self._seat:  # who has that seat now follows it
+                    ends.append((record, "superseded", record.fee, self._now_ms))
+                elif claimed.state not in OPEN and claimed.cost is not None:
+                    ends.append((record, claimed.state, int(claimed.cost), claimed.ended_ms or self._now_ms))
+            await self._end(ends)
+
+    async def take_over(self, since_ms: int, open_since: int) -> None:
+        """Have in our journal what the seat's holders claimed since then, and what of it is not over."""
+        loop = asyncio.get_running_loop()
+
+        def take(page: list[Shared]) -> None:  # in the thread that reads
+            asyncio.run_coroutine_threadsafe(self._take(page), loop).result()
+
+        await self._sharing.each_since(since_ms, open_since, take)
+
+    async def _take(self, page: Sequence[Shared]) -> None:
+        known = {_name(item.record): item for item in self._journal.found([_name(item.record) for item in page])}
+        missing: list[Shared] = []
+        ends: list[tuple[Record, str, int, int]] = []
+        follows: list[Record] = []
+        for item in page:
+            record, own = item.record, known.get(_name(item.record))
+            is_open = record.state in OPEN
+            if own is None or own.record.client_hash != record.client_hash:
+                missing.append(item)  # a row of ours that is in the way is told of when this is written
+            elif own.record.state in OPEN and not is_open:
+                ends.append((own.record, record.state, record.cost or 0, item.ended_ms or self._now_ms))
+            elif own.record.state not in OPEN and is_open:
+                cost = None if own.record.cost is None else str(own.record.cost)
+                end = (*_name(record), record.client_hash, own.record.state, cost, own.ended_ms)
+                self._sharing.ended([end])
+                continue
+            if is_open:
+                follows.append(record)
+        await self._write(missing)
+        await self._end(ends)
+        self._sharing.follows(follows)
+
+    async def _write(self, items: Sequence[Shared]) -> None:
+        lines: list[audit.Line] = []
+        ends: list[End] = []
+        for record, ended_ms in items:
+            self._line_ms = max(self._line_ms, record.created_ms)
+            assert record.relayer is not None
+            who = record.relayer, record.sender, record.nonce, record.client_hash
+            lines.append((self._line_ms, "reserve", *who, record.fee))
+            if record.state not in OPEN:
+                cost = record.cost or 0
+                event: audit.Event = "write-off" if ended_ms is None else "settle" if cost else "refund"
+                lines.append((self._line_ms, event, *who, cost or record.fee))
+                ends.append((*who[1:], record.state, str(cost), ended_ms))
+        if items:
+            self.taken += len(items)
+            await self._journal.adopt([item.record for item in items], ends, lines)
+
+    async def _end(self, items: Sequence[tuple[Record, str, int, int]]) -> None:
+        lines: list[audit.Line] = []
+        ends: list[End] = []
+        for record, state, cost, ended_ms in items:
+            assert record.relayer is not None
+            who = record.relayer, record.sender, record.nonce, record.client_hash
+            lines.append((self._now_ms, "settle" if cost else "refund", *who, cost or record.fee))
+            ends.append((*who[1:], state, str(cost), ended_ms))
+        if items:
+            await self._journal.adopt([], ends, lines)
+
+
+def _name(record: Record) -> _Name:
+    return record.sender, record.nonce
+
+
+def _words(record: Record) -> str:
+    return f"nonce {record.nonce} of {address.encode(record.sender)}"
+
+
+def _contradiction(record: Record) -> JournalError:
+    return JournalError(
+        f"{_words(record)} is claimed for another transaction than the one in this folder's journal: the folder was "
+        "used without the claims it shares; see docs/relayer-operating.md"
+    )

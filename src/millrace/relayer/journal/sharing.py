@@ -1,0 +1,383 @@
+"""A running relayer's side of the claims it shares: one statement for all that wait, asked again until it is answered.
+
+What was asked when the server went away may have come through: it is neither refused nor signed before the server, or
+the one in its place, has said so. What comes meanwhile is refused at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from millrace.chain import address
+from millrace.relayer.journal.seats import Claimed, Progress, Seat, SeatError, Seats, Shared
+from millrace.relayer.journal.submissions import End, Record
+from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
+from millrace.runtime.postgres import Refused, Unavailable
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+RETRY_SECONDS = 0.2
+TELL_SECONDS = 1.0
+"""How often the seat is renewed, and told how claims ended; a lease that ends is renewed five times in its time."""
+MAX_WAITING = 20_000
+"""Claims that wait for the server; beyond it new ones are refused."""
+GROUP = 2_000
+"""Claims of one statement."""
+SLACK_MS = 600_000
+"""A claim is made later than its time says: it waits for its turn, and for a server that is away."""
+
+
+class TakenElsewhere(NonceTaken):
+    """Another relayer, or another payload, has the nonce."""
+
+    def __init__(self, claimed: Claimed) -> None:
+        super().__init__("a nonce of this sender is claimed")
+        self.claimed = claimed
+
+
+class _Waiting(NamedTuple):
+    records: Sequence[Record]
+    done: asyncio.Future[None]
+
+
+class Sharing:
+    """`sit` first, then `settle_in`, then `start`; `run` tells of the end, `close` when nothing is signed any more."""
+
+    def __init__(self, seats: Callable[[], Seats], folder: str, place: str, reservations: Callable[[], int]) -> None:
+        """`seats` is called in a thread of its own, which alone uses what it makes."""
+        self._make = seats
+        self._seats: Seats | None = None
+        self._folder = folder
+        self._place = place
+        self._reservations = reservations
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="claims")
+        self._position = 0
+        self.seat: Seat | None = None
+        """Ours, as its last holder left it."""
+        self._queue: list[_Waiting] = []
+        self._more = asyncio.Event()
+        self._progress = Progress()
+        self._open: OrderedDict[tuple[bytes, int], int] = OrderedDict()
+        """When claims that are not over were made, oldest first."""
+        self._flushed: list[asyncio.Future[None]] = []
+        self.waiting = 0
+        """Claims that were asked for and not answered."""
+        self.failed: str | None = None
+        """Why the server does not answer, until it does."""
+        self.failures = 0
+        self._work: asyncio.Task[None] | None = None
+        self.lost: str | None = None
+        """Why nothing is claimed any more, for good."""
+
+    # ---- the seat
+
+    async def sit(self) -> Seat:
+        """Wait for a seat, and take it. Raises `OSError` where the server refuses."""
+        told = False
+        while True:
+            try:
+                await self._call(lambda seats: seats.open())
+                self.seat = await self._call(lambda seats: seats.sit(self._folder, self._place))
+            except Unavailable as error:
+                log.warning("the claims' server is waited for", extra={"error": str(error)})
+            if self.seat is not None:
+                self._position = self.seat.position
+                log.info("seat taken", extra={"seat": self.seat.number})
+                return self.seat
+            if not told:
+                told = True
+                log.warning("standing by: all seats are taken")
+            await asyncio.sleep(TELL_SECONDS)
+
+    async def settle_in(self) -> None:
+        """This folder's journal has all that the seat's holders before it claimed. Raises `JournalError`."""
+        await self._sure(lambda seats: seats.settle_in(self._folder, self._reservations()))
+
+    async def id(self) -> str:
+        """Of all who share."""
+        return await self._sure(lambda seats: seats.open())
+
+    # ---- claims
+
+    async def take(self, records: Sequence[Record]) -> None:
+        """Claim these for us; they are ours, on the server and its standby, when this returns.
+
+        Raises `TakenElsewhere`, then others of them may be ours all the same, and are when they are claimed again; or
+        `JournalError`, then none is.
+        """
+        if self.lost is not None or self.failed is not None:
+            raise JournalError(self.lost or self.failed or "")
+        if self.waiting + len(records) > MAX_WAITING:
+            raise JournalFull("the claims' server is too slow")
+        done = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(records, done))
+        self.waiting += len(records)
+        self._more.set()
+        try:
+            await done
+        finally:
+            self.waiting -= len(records)
+
+    def void(self, claims: Sequence[tuple[bytes, int, bytes]]) -> None:
+        """Nothing was signed for these, by sender, nonce and client hash, and nothing will be: they are free again."""
+        for sender, nonce, _ in claims:
+            self._open.pop((sender, nonce), None)
+        self._progress.void += claims
+
+    def ended(self, ends: Sequence[End]) -> None:
+        """Claims of ours are over. Of what was written off it is told, and its fee is still followed."""
+        for item in ends:
+            if item[5] is not None:
+                self._open.pop((item[0], item[1]), None)
+        self._progress.ends += ends
+
+    def written_off_is_over(self, sender: bytes, nonce: int, now_ms: int) -> None:
+        """What was written off cannot run any more."""
+        self._open.pop((sender, nonce), None)
+        self._progress.ends.append((sender, nonce, None, "superseded", None, now_ms))
+
+    def sent(self, sender: bytes, nonce: int) -> None:
+        """What was only signed is to be broadcast; see `flush`."""
+        self._progress.sent.append((sender, nonce))
+
+    def keep_cursor(self, sequence: int, place: str) -> None:
+        """Events up to this one need not be read again by who has the seat after us."""
+        self._progress.cursor, self._progress.cursor_place = sequence, place
+
+    async def flush(self) -> None:
+        """Return when what is to be broadcast is known to the server. Raises `JournalError`."""
+        if not self._progress.sent:
+            return
+        done = asyncio.get_running_loop().create_future()
+        self._flushed.append(done)
+        self._more.set()
+        await done
+
+    async def elsewhere(self, sender: bytes, nonce: int) -> list[Record]:
+        """What other seats claimed for a sender from a nonce on and may still run. Raises `JournalError`."""
+        try:
+            return await self._call(lambda seats: seats.elsewhere(sender, nonce))
+        except (OSError, SeatError) as error:
+            raise JournalError(str(error)) from error
+
+    async def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
+        """Who has these nonces, as far as anybody has. Raises `JournalError`."""
+        return await self._sure(lambda seats: seats.whose(names))
+
+    async def each_since(self, created_ms: int, open_since: int, take: Callable[[list[Shared]], None]) -> None:
+        """See `Seats.each_since`; `take` is called in the thread. Raises `JournalError`."""
+        try:
+            await self._call(lambda seats: seats.each_since(created_ms, open_since, take))
+        except (OSError, SeatError) as error:
+            raise JournalError(str(error)) from error
+
+    async def bring(self, records: Sequence[Record], ended_ms: Sequence[int | None]) -> None:
+        """Claim what was signed before claims were shared. Raises `JournalError`."""
+        taken = await self._claim(records, ended_ms)
+        for item in records:
+            claimed = taken.get(_name(item))
+            if claimed is not None and claimed.client_hash != item.client_hash:
+                raise JournalError(
+                    f"nonce {item.nonce} of {address.encode(item.sender)} is claimed for another transaction than the "
+                    "one that this folder signed: it was used beside those who share"
+                )
+
+    def follows(self, records: Sequence[Record]) -> None:
+        """These claims of ours are not over, oldest first."""
+        for item in records:
+            self._open[item.sender, item.nonce] = item.created_ms
+
+    def forget(self, before_ms: int) -> None:
+        """Have forgotten what was over before a time, some time."""
+        self._thread.submit(self._forget, before_ms)
+
+    def _forget(self, before_ms: int) -> None:
+        with contextlib.suppress(OSError):
+            assert self._seats is not None
+            self._seats.forget(before_ms)
+
+    # ---- the work
+
+    def start(self) -> None:
+        """Serve what waits and renew the seat from now on."""
+        self._work = asyncio.create_task(self._run())
+
+    async def run(self) -> None:
+        """Raises `OSError` when the seat is lost: this relayer ends."""
+        assert self._work is not None
+        await asyncio.shield(self._work)
+
+    async def close(self) -> None:
+        """Tell what there is to tell, and leave the seat; nothing may be claimed any more."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+        if self._seats is not None:
+            with contextlib.suppress(OSError, SeatError):
+                if self.lost is None and self._work is not None:
+                    progress = self._take_progress()
+                    await self._call(lambda seats: seats.renew(progress))
+                await self._call(lambda seats: seats.leave())
+            await self._call(lambda seats: seats.close())
+        self._thread.shutdown()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        told = loop.time()
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(told + TELL_SECONDS):
+                        await self._more.wait()
+                self._more.clear()
+                while group := self._next_group():
+                    await self._serve(group)
+                if self._flushed or loop.time() >= told + TELL_SECONDS:
+                    await self._tell()
+                    told = loop.time()
+        except JournalError as error:
+            self.lost = f"{error}: this relayer claims no more"
+            log.critical("claims are lost", extra={"error": self.lost})
+            raise OSError(self.lost) from error
+        finally:
+            for waiting in self._queue:
+                _settle(waiting.done, JournalError(self.lost or "the relayer stops"))
+
+    def _next_group(self) -> list[_Waiting]:
+        """As many of what waits as go into one statement; each nonce is in it once."""
+        group: list[_Waiting] = []
+        names: set[tuple[bytes, int]] = set()
+        while len(group) < len(self._queue) and len(names) < GROUP:
+            following = self._queue[len(group)]
+            of_it = {(item.sender, item.nonce) for item in following.records}
+            if names & of_it:
+                break
+            names |= of_it
+            group.append(following)
+        del self._queue[: len(group)]
+        return group
+
+    async def _serve(self, group: list[_Waiting]) -> None:
+        # In one order for all relayers: else two that claim the same nonces would wait for each other.
+        records = sorted((item for waiting in group for item in waiting.records), key=_name)
+        try:
+            taken = await self._claim(records)
+        except BaseException as error:
+            for waiting in group:
+                _settle(waiting.done, error if isinstance(error, JournalError) else JournalError("the relayer stops"))
+            raise
+        for item in records:
+            if _name(item) not in taken:
+                self._open.setdefault(_name(item), item.created_ms)
+        for waiting in group:
+            others = next((taken[_name(item)] for item in waiting.records if _name(item) in taken), None)
+            _settle(waiting.done, None if others is None else TakenElsewhere(others))
+
+    async def _claim(
+        self, records: Sequence[Record], ended_ms: Sequence[int | None] = ()
+    ) -> dict[tuple[bytes, int], Claimed]:
+        """Claim these; who has those that did not become, or were not, ours. Raises `JournalError`."""
+        while True:
+            before = self._position
+            try:
+                are_all_new = await self._call(
+                    partial(Seats.claim, records=records, position=before, ended_ms=ended_ms)
+                )
+                self._position += 1
+                break
+            except Unavailable as error:
+                self._note(error)
+            except (Refused, SeatError) as error:
+                raise JournalError(str(error)) from error
+            self._position = await self._sure(lambda seats: seats.position())
+            if self._position not in (before, before + 1):  # the statement came through, or did not
+                raise JournalError(
+                    f"the claims' server has {self._position} commits of ours where {before} were acknowledged: it has "
+                    "forgotten some; see docs/relayer-operating.md"
+                )
+        if are_all_new:
+            return {}
+        whose = await self.whose([_name(item) for item in records])
+        return {
+            _name(item): claimed
+            for item in records
+            if (claimed := whose.get(_name(item))) is not None and not self._is_ours(claimed, item)
+        }
+
+    def _is_ours(self, claimed: Claimed, item: Record) -> bool:
+        assert self.seat is not None
+        mine = self.seat.number, item.client_hash, item.state
+        return (claimed.seat, claimed.client_hash, claimed.state) == mine
+
+    async def _tell(self) -> None:
+        """Tell how claims ended and renew the seat. Raises `JournalError` when it is lost."""
+        flushed, self._flushed = self._flushed, []
+        progress = self._take_progress()
+        try:
+            await self._sure(lambda seats: seats.renew(progress))
+        except BaseException:
+            for done in flushed:
+                _settle(done, JournalError("the relayer stops"))
+            raise
+        for done in flushed:
+            _settle(done, None)
+
+    def _take_progress(self) -> Progress:
+        progress, self._progress = self._progress, Progress()
+        now = time.time_ns() // 1_000_000
+        progress.open_since = next(iter(self._open.values()), now) - SLACK_MS
+        progress.reservations = self._reservations()
+        return progress
+
+    async def _sure(self, work: Callable[[Seats], T]) -> T:
+        """Ask what may be asked twice until it is answered. Raises `JournalError` where that will not help."""
+        while True:
+            try:
+                answer = await self._call(work)
+            except Unavailable as error:
+                self._note(error)
+                await asyncio.sleep(RETRY_SECONDS)
+            except (Refused, SeatError) as error:
+                raise JournalError(str(error)) from error
+            else:
+                if self.failed is not None:
+                    log.info("the claims' server answers again")
+                self.failed = None
+                return answer
+
+    def _note(self, error: Exception) -> None:
+        self.failures += 1
+        if self.failed is None:
+            log.error("the claims' server does not answer: nothing is accepted", extra={"error": str(error)})
+        self.failed = str(error)
+
+    async def _call(self, work: Callable[[Seats], T]) -> T:
+        def run() -> T:
+            if self._seats is None:
+                self._seats = self._make()
+            return work(self._seats)
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+
+
+def _name(item: Record) -> tuple[bytes, int]:
+    return item.sender, item.nonce
+
+
+def _settle(done: asyncio.Future[None], error: JournalError | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)

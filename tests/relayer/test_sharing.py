@@ -1,0 +1,153 @@
+"""Several relayers with the same keys and one PostgreSQL server: one payload a nonce, one budget, every end found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from relayer_support import RELAYERS, BlockMaker, settings, submit, transfer, wallet, with_identity
+
+from millrace.relayer.app import Service
+from millrace.runtime.postgres import Unavailable
+from millrace.runtime.process import wait_first
+from millrace.runtime.settings import Secret
+from servers.postgres import Postgres
+
+ALICE = wallet(1)
+SECONDS = 1.5
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """A server for this module."""
+    server = Postgres()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+class Relayer:
+    """One of several relayers of a world, in this event loop; `service` as `submit` looks for it."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.stop = asyncio.Event()
+        self.running = asyncio.create_task(wait_first(self.stop, *service.endless()))
+
+    async def end(self) -> None:
+        self.stop.set()
+        await asyncio.gather(self.running, return_exceptions=True)
+        await self.service.stop()
+
+    async def die(self) -> None:
+        """What a process that is killed leaves: its seat, and whatever it had not told."""
+        sharing = self.service.sharing
+        assert sharing is not None and sharing._seats is not None
+
+        def unheard(*_: Any) -> Any:
+            raise Unavailable("it is dead")
+
+        for word in ("claim", "renew", "leave"):
+            setattr(sharing._seats, word, unheard)
+        await self.end()
+
+
+class Several:
+    """Relayers that share, and what is around them."""
+
+    def __init__(self, world: Any, folder: Path, url: str) -> None:
+        self.world = world
+        self.folder = folder
+        self.values: dict[str, Any] = {
+            "claims_url": Secret(url), "claims_schema": folder.name, "lease_seconds": SECONDS, "signer_timeout": 0.5,
+        }  # fmt: skip
+        self.all: list[Relayer] = []
+
+    async def start(self, name: str, **changes: Any) -> Relayer:
+        if not self.world.urls:
+            self.world.urls = {
+                "hub_url": f"ws://127.0.0.1:{await self.world.hub.start()}/hub/ws",
+                "chain_api_url": await self.world.api.start(),
+            }
+        folder = with_identity(self.folder / name)
+        values = self.values | self.world.urls | {"data_dir": folder} | changes
+        service = Service(settings(self.folder, **values))
+        try:
+            async with asyncio.timeout(30):
+                await service.start()
+        except BaseException:
+            await service.stop()
+            raise
+        self.all.append(Relayer(service))
+        return self.all[-1]
+
+
+@pytest.fixture
+async def several(world: Any, tmp_path: Path, postgres: Postgres) -> AsyncIterator[Several]:
+    """None of them runs yet."""
+    made = Several(world, tmp_path, postgres.url)
+    for pair in RELAYERS.values():
+        world.api.set(pair.public, 0, 10**21)  # each leaves the others' part of it alone
+    try:
+        yield made
+    finally:
+        for relayer in made.all:
+            await relayer.end()
+
+
+async def test_two_relayers_sign_one_payload_for_a_nonce(several: Several) -> None:
+    """Both are asked for each of two payloads at the same moment: one wins, and both say so ever after."""
+    one, two = await several.start("one"), await several.start("two")
+    for nonce in range(8):
+        first, second = transfer(ALICE, nonce), transfer(ALICE, nonce, gas_limit=200_000)
+        asked = [(one, first), (two, second)] if nonce % 2 else [(two, first), (one, second)]
+        answers = await asyncio.gather(*(submit(relayer, tx) for relayer, tx in asked))
+        assert sorted(answer for (answer,) in answers) == ["conflicting transaction", "ok"]
+        (won,) = [tx for (_, tx), answer in zip(asked, answers, strict=True) if answer == ["ok"]]
+        for relayer in (one, two):
+            assert (await submit(relayer, won))[0] in ("ok", "pending")
+            assert await submit(relayer, first if won is second else second) == ["conflicting transaction"]
+
+
+async def test_a_sender_goes_on_with_any_of_them(several: Several) -> None:
+    """What others have in flight counts: nonces follow each other, whichever relayer is asked for the next one."""
+    relayers = [await several.start("one"), await several.start("two")]
+    for nonce in range(6):
+        assert await submit(relayers[nonce % 2], transfer(ALICE, nonce)) == ["ok"]
+    assert await submit(relayers[1], transfer(ALICE, 7)) == ["nonce too high"]
+    api = several.world.api
+    api.set(ALICE.public, 0, 5)
+    poor = wallet(1, 3)
+    api.set(poor.public, 0, 5)
+    assert await submit(relayers[0], transfer(poor, 0, value=3)) == ["ok"]
+    assert await submit(relayers[1], transfer(poor, 1, value=3)) == ["insufficient balance"]
+    assert await submit(relayers[1], transfer(poor, 1, value=2)) == ["ok"]
+
+
+async def test_who_takes_a_seat_finds_the_ends_of_what_was_accepted(several: Several) -> None:
+    """A relayer dies; another one with an empty folder takes its seat, sends the same bytes and hears of their end."""
+    one = await several.start("one", claims_seats=1)
+    txs = [transfer(ALICE, nonce) for nonce in range(3)]
+    assert await submit(one, *txs) == ["ok"] * 3
+    sent = {item["relayerSignature"] for item in await several.world.api.wait_submitted(3)}
+    await one.die()
+    two = await several.start("two", claims_seats=1)
+    entries = two.service.lifecycle.inflight.entries()
+    assert {entry.tx.relayer_signature.hex() for entry in entries} == sent and all(entry.sending for entry in entries)
+    assert two.service.lifecycle.sponsor.budgets.at_risk(RELAYERS[1].public) == sum(entry.fee for entry in entries)
+    assert await submit(two, transfer(ALICE, 0, gas_limit=200_000)) == ["conflicting transaction"]
+    maker = BlockMaker(1)
+    several.world.hub.save(maker.block([entry.tx for entry in entries], accounts={ALICE.public: (3, 10**18)}))
+    await several.world.hub.acknowledged(2)
+    assert not two.service.lifecycle.inflight.entries()
+    assert two.service.lifecycle.sponsor.budgets.at_risk(RELAYERS[1].public) == 0
+    await two.end()
+    again = await several.start("three", claims_seats=1)
+    assert not again.service.lifecycle.inflight.entries()
+    spent = again.service.lifecycle.sponsor.budgets.standing(RELAYERS[1].public, asyncio.get_running_loop().time())
+    assert spent.spent_day == 3 * 50_000 * 10**9, "what blocks said of fees is known to the next one"
