@@ -26,10 +26,10 @@ def _shared(name: str, folder: str = "") -> Any:
 support = _shared("support")
 later = _shared("later")
 quiet = _shared("quiet")
+edges = _shared("edges")
 damage = _shared("damage", "journal")
 
 from millrace.relayer.app import Service  # noqa: E402
-from millrace.runtime.process import wait_first  # noqa: E402
 
 
 class World:
@@ -55,7 +55,7 @@ class World:
         self.service = service
         await service.start()
         self._stop = asyncio.Event()
-        self._running = asyncio.create_task(wait_first(self._stop, *service.endless()))
+        self._running = asyncio.create_task(service.run(self._stop))
         if service.settings.hub_url and self.hub.server is not None:
             await asyncio.wait_for(self.hub.subscribed.wait(), 10)
         return service
@@ -70,6 +70,12 @@ class World:
             self._running = None
         if service is not None:
             await service.stop()
+
+    @property
+    def gate(self) -> Service:
+        """Who holds the clients' connections."""
+        assert self.service is not None
+        return self.service
 
     @property
     def ws(self) -> str:
@@ -87,10 +93,102 @@ class World:
         return f"http://127.0.0.1:{self.service.metrics_port}"
 
 
+class EdgeWorld(World):
+    """The same, with an edge before the relayer under test: clients come to the edge."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.front = Front(folder / "edge")
+
+    async def start(self, **changes: Any) -> Service:
+        service = await super().start(**({"edges": ("127.0.0.0/8",)} | changes))
+        told = {name: value for name, value in changes.items() if not name.startswith(KEPT_TO_THE_RELAYER)}
+        hub = {} if service.settings.hub_url and self.hub.server is not None else {"hub_url": ""}
+        await self.front.start([f"ws://127.0.0.1:{service.port}"], **(self.urls | told | hub))
+        async with asyncio.timeout(10):
+            while service.settings.hub_url and self.hub.server is not None and len(self.hub.links) < 2:
+                await asyncio.sleep(0.01)
+        return service
+
+    async def stop(self) -> None:
+        await self.front.stop()
+        await super().stop()
+
+    @property
+    def gate(self) -> Service:
+        assert self.front.service is not None
+        return self.front.service
+
+    @property
+    def ws(self) -> str:
+        return self.front.ws
+
+    @property
+    def http(self) -> str:
+        return self.front.http
+
+
+KEPT_TO_THE_RELAYER = "key_", "data_dir", "lease_", "policy_", "mark_path", "edges"
+
+
+class Front:
+    """An edge in the test's event loop."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.service: Service | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+
+    async def start(self, forward_to: list[str], **changes: Any) -> Service:
+        """Start it before relayers at these addresses, and wait until all of them are there."""
+        ours = {"key_files": (), "key_env": (), "forward_to": tuple(forward_to), "hub_url": "", "chain_api_url": ""}
+        service = self.service = Service(support.settings(self.folder, **(ours | changes)))
+        await service.start()
+        self._stop = asyncio.Event()
+        self._running = asyncio.create_task(service.run(self._stop))
+        await self.connected(len(forward_to))
+        return service
+
+    async def connected(self, count: int) -> None:
+        """Wait until so many relayers are there."""
+        assert self.service is not None and self.service.signers is not None
+        async with asyncio.timeout(10):
+            while self.service.signers.up != count:
+                await asyncio.sleep(0.005)
+
+    async def stop(self) -> None:
+        """Stop it."""
+        service, self.service = self.service, None
+        if self._running is not None:
+            self._stop.set()
+            await self._running
+            self._running = None
+        if service is not None:
+            await service.stop()
+
+    @property
+    def ws(self) -> str:
+        assert self.service is not None
+        return f"ws://127.0.0.1:{self.service.port}/ws"
+
+    @property
+    def http(self) -> str:
+        assert self.service is not None
+        return f"http://127.0.0.1:{self.service.http_port}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module that names `FRONTS` runs the tests of its `world` before each: the relayer itself, an edge."""
+    fronts = getattr(metafunc.module, "FRONTS", ())
+    if fronts and "world" in metafunc.fixturenames:
+        metafunc.parametrize("world", fronts, indirect=True)
+
+
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """Surroundings of a relayer; tests start it with their settings."""
-    made = World(tmp_path)
+    made = EdgeWorld(tmp_path) if getattr(request, "param", "relayer") == "edge" else World(tmp_path)
     try:
         yield made
     finally:

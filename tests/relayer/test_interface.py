@@ -23,6 +23,8 @@ from millrace.relayer.gateway import limits, subscriptions
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.statistics import gas, streams
 
+FRONTS = "relayer", "edge"
+"""Clients come to the relayer itself, and to an edge before it."""
 ALICE, BOB = wallet(1), wallet(1, 3)
 
 

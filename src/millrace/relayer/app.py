@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from millrace.chain import address
 from millrace.chain.network import NetworkProfile
 from millrace.gossip.child import is_there
 from millrace.relayer.blocks.tracker import Tracker
@@ -19,6 +20,10 @@ from millrace.relayer.events.absent_accounts import AbsentAccounts
 from millrace.relayer.events.events import Events
 from millrace.relayer.events.handled import Place
 from millrace.relayer.events.hub_client import HubClient
+from millrace.relayer.forwarding import wire
+from millrace.relayer.forwarding.lane import ForwardLane
+from millrace.relayer.forwarding.signers import Signers
+from millrace.relayer.forwarding.signing_end import Edges, new_run
 from millrace.relayer.gateway.gateway import Gateway
 from millrace.relayer.gateway.shared import Shared
 from millrace.relayer.journal import identity, recovery
@@ -90,7 +95,7 @@ async def _run(service: Service, stop: asyncio.Event) -> None:
         except (SignerError, JournalError, identity.IdentityError, recovery.RecoveryError, ValueError) as error:
             raise OSError(str(error)) from error
         loop.add_signal_handler(signal.SIGHUP, service.keys_changed.set)
-        await wait_first(stop, *service.endless())
+        await service.run(stop)
     finally:
         loop.remove_signal_handler(signal.SIGHUP)
         await service.stop()
@@ -122,12 +127,19 @@ class Service:
         self._background: set[asyncio.Task[None]] = set()
         self._started = contextlib.AsyncExitStack()
         """How each part that was started is stopped, the last one first."""
+        self._run = new_run()
+        self.signers: Signers | None = None
+        """Of an edge: those it forwards to."""
+        self.edges: Edges | None = None
+        """Who forwards to us."""
         self.keys_changed = asyncio.Event()
         """Set to have the key files read again."""
 
     async def start(self) -> None:
         """Bring everything up, in the order of need."""
         settings = self.settings
+        if settings.forward_to and (settings.key_files or settings.key_env):
+            raise ValueError("an edge has no keys: leave out forward_to, or key_files and key_env")
         self.policy_keeper.begin()
         data_dir = Path(settings.data_dir)
         self.identity = identity.read(data_dir)
@@ -203,6 +215,7 @@ class Service:
         )
         self.shared = Shared(settings, self.submitter, self.statistics.snapshots(), self.tracer)
         self.gateway = Gateway(self.shared)
+        self._join_edges()
         http_most = min(settings.max_http_connections, room_for_connections() // 4)
         self.http_doors = Doors(http_most, settings.max_connections_per_client, self.shared.clients)
         # Beyond their bounds sessions are told so; only a crowd of unfinished handshakes beside them is reset unheard.
@@ -222,7 +235,7 @@ class Service:
             absent,
             followed=self.followed,
         )
-        self.lifecycle.on_refused = self.events.tell_refused
+        self.lifecycle.on_refused = self._tell_refused
         if settings.hub_url:
             self.lifecycle.sponsor.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         urls = settings.hub_url, *settings.more_hub_urls
@@ -239,6 +252,7 @@ class Service:
             has_hub=bool(settings.hub_url),
             why_not=self._why_not,
             gossip=self._gossip_state(),
+            signers=self.signers,
         )
         if self.peer is not None:
             await self.peer.start()
@@ -271,11 +285,49 @@ class Service:
             work.append(self.sharing.run())
         if self.peer is not None:
             work += self.peer.endless()
+        if self.signers is not None:
+            work.append(self.signers.run())
+        if self.edges is not None:
+            work.append(self.edges.run())
         return [asyncio.ensure_future(item) for item in work]
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set and clients have left: up to then they are told everything."""
+
+        async def leave() -> None:
+            await stop.wait()
+            await self.gateway.leave()
+
+        await wait_first(asyncio.Event(), leave(), *self.endless())  # whichever ends, all of them do
 
     async def stop(self) -> None:
         """Stop taking, answer what is under way, write everything down, end the children."""
         await self._started.aclose()
+
+    def _join_edges(self) -> None:
+        """Forward what has to be signed, or take what edges forward."""
+        settings = self.settings
+        if settings.forward_to:
+            self.signers = signers = Signers(settings, self._tell_never)
+            self.shared.forward = lambda session: ForwardLane(signers, self.shared, session)
+        if settings.edges:
+            self.edges = Edges(self.shared, self._hello)
+            self.gateway.further[wire.PATH] = self.edges.session
+
+    def _hello(self) -> wire.Hello:
+        """Who we are to edges."""
+        relayers = {shard: address.encode(key) for shard, key in self.relayers().by_shard.items()}
+        return wire.Hello(self._run, relayers, self.http_port)
+
+    def _tell_refused(self, entry: Entry) -> None:
+        """Nobody will sign an accepted transaction: tell our clients, and those of edges."""
+        self.events.tell_refused(entry)
+        if self.edges is not None:
+            self.edges.tell_refused(entry)
+
+    def _tell_never(self, refusal: wire.Refusal) -> None:
+        """A relayer that we forward to will never sign what it accepted."""
+        self.events.tell_never(map(bytes.fromhex, refusal.hashes), refusal.reason)
 
     @property
     def signer(self) -> SigningProcess | None:
@@ -517,6 +569,8 @@ class Service:
             is_ready=self.readiness.is_ready,
             leases=self.leases,
             simulator=self.simulator,
+            signers=self.signers,
+            edges=self.edges,
         )
 
 

@@ -10,6 +10,8 @@ from millrace.relayer.blocks.tracker import Tracker
 from millrace.relayer.events.absent_accounts import AbsentAccounts
 from millrace.relayer.events.events import Events
 from millrace.relayer.events.hub_client import HubClient
+from millrace.relayer.forwarding.signers import Signers
+from millrace.relayer.forwarding.signing_end import Edges
 from millrace.relayer.gateway.gateway import Gateway
 from millrace.relayer.gateway.shared import Shared
 from millrace.relayer.journal.fates import Fates
@@ -58,6 +60,10 @@ class Measured:
     is_ready: Callable[[], bool]
     leases: LeaseKeeper
     simulator: Simulator | None
+    signers: Signers | None = None
+    """Of an edge: those it forwards to."""
+    edges: Edges | None = None
+    """Of a relayer: who forwards to it."""
 
 
 Read = Callable[[Measured], float]
@@ -80,6 +86,16 @@ def _histogram(
 def _oldest(parts: Measured) -> float:
     entries = parts.lifecycle.inflight.entries()
     return (time.time() * 1000 - entries[0].created_ms) / 1000 if entries else 0.0
+
+
+def _of_signers(read: Callable[[Signers], float]) -> Read:
+    """A number of an edge; 0 of a relayer that forwards nothing."""
+    return lambda parts: 0 if parts.signers is None else read(parts.signers)
+
+
+def _of_edges(read: Callable[[Edges], float]) -> Read:
+    """A number of a relayer that edges forward to; 0 of one that none may."""
+    return lambda parts: 0 if parts.edges is None else read(parts.edges)
 
 
 def _restarts(parts: Measured) -> float:
@@ -148,6 +164,19 @@ COUNTERS = (
     _counter("hub_reconnects", "connections to the hub tried again", lambda p: p.hub.reconnects),
     _counter("lease_failures", "renewals of the keys' leases that did not come through", lambda p: p.leases.failures),
     _counter("signer_restarts", "signing processes lost", _restarts),
+    _counter("forwarded", "transactions forwarded to relayers that sign", _of_signers(lambda s: s.forwarded)),
+    _counter(
+        "forwarded_again", "transactions forwarded once more as a connection was lost", _of_signers(lambda s: s.again)
+    ),
+    _counter(
+        "forward_refused", "transactions refused for want of room or of a relayer", _of_signers(lambda s: s.refused)
+    ),
+    _counter("forward_losses", "connections to relayers that sign lost", _of_signers(lambda s: s.losses)),
+    _counter(
+        "edges_turned_away",
+        "connections of edges from networks that are not theirs",
+        _of_edges(lambda e: e.turned_away),
+    ),
 )
 GAUGES = (
     _gauge("connections", "open WebSocket connections", lambda p: p.gateway.connections),
@@ -189,6 +218,11 @@ GAUGES = (
     _gauge("lease_seconds_left", "for how long keys may sign without a renewal", lambda p: p.leases.seconds_left),
     _gauge("signer_running", "1 while the signing process answers; 0 without keys", _signer_running),
     _gauge("policy_rejected", "1 while the policy file is not the policy in force", lambda p: int(p.policy_rejected())),
+    _gauge("signers_up", "relayers that sign and are connected, of an edge", _of_signers(lambda s: s.up)),
+    _gauge("forward_waiting", "transactions forwarded and not answered", _of_signers(lambda s: s.waiting)),
+    _gauge("edges", "edges that are connected", _of_edges(len)),
+    _gauge("edge_clients", "clients of edges that have submitted something", _of_edges(lambda e: e.clients)),
+    _gauge("draining", "1 while clients are sent elsewhere", lambda p: int(p.gateway.drain is not None)),
     _gauge("ready", "1 when submissions are taken and events are read", lambda p: int(p.is_ready())),
 )
 HISTOGRAMS = (

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from millrace.relayer.forwarding.rest import ForwardedRest
 from millrace.relayer.gateway.limits import TokenBuckets
 from millrace.relayer.gateway.rest import RestApi
 from millrace.relayer.gateway.wallets import WalletApi
@@ -52,7 +53,14 @@ class Ports:
         app = http.make_app(max_body=settings.max_message_bytes)
         app.middlewares.append(rest.guard)
         app.add_routes(rest.routes())
-        app.add_routes(self._wallets(rest).routes())
+        if parts.signers is None:
+            app.add_routes(rest.submissions())
+            app.add_routes(self._wallets(rest).routes())
+        else:
+            forwarded = ForwardedRest(rest, parts.signers, settings.network())
+            self._started.push_async_callback(forwarded.stop)
+            await forwarded.start()
+            app.add_routes(forwarded.routes())
         watching = self._watching()
         ledger = Ledger(parts.relayers, parts.lifecycle, parts.journal.path)
         handlers = rest.operators(make_registry(parts, parts.shared.tracer)) | watching.handlers()
@@ -66,7 +74,7 @@ class Ports:
             settings.metrics_host,
             settings.metrics_port,
             handlers,
-            {"/control/read-keys": self._read_keys} | watching.actions(),
+            {"/control/read-keys": self._read_keys, "/control/drain": self._drain} | watching.actions(),
             settings.operators_token,
         )
         self._started.push_async_callback(watched.stop)
@@ -119,6 +127,12 @@ class Ports:
         """POST: read the key files again, as SIGHUP does; the log tells how that ended."""
         self._want_keys_read()
         return http.json_response({"status": "accepted"}, 202)
+
+    async def _drain(self, _: web.Request) -> web.Response:
+        """POST: send the clients away, and let no more in; `/ready` says so. The service ends when it is told to."""
+        gateway = self._parts.gateway
+        gateway.send_away()
+        return http.json_response({"draining": True, "connections": gateway.connections}, 202)
 
 
 def _now_ms() -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from millrace.chain import address
 from millrace.chain.network import NetworkProfile
 from millrace.relayer.events.hub_client import HubClient
+from millrace.relayer.forwarding.signers import Signers
 from millrace.relayer.gateway.gateway import Gateway
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.keys import Keys
@@ -30,10 +31,12 @@ class Readiness:
         has_hub: bool,
         why_not: Callable[[], str | None],
         gossip: str,
+        signers: Signers | None = None,
     ) -> None:
         """`why_not`: why nothing may be sponsored now; without a hub (`has_hub`) none need be connected.
 
-        `gossip` is "ok", "off" or "not installed": without a peer the chain API takes every transaction.
+        `gossip` is "ok", "off" or "not installed": without a peer the chain API takes every transaction. `signers` are
+        those that an edge forwards to.
         """
         self._network = network
         self._journal = journal
@@ -45,13 +48,20 @@ class Readiness:
         self.why_not = why_not
         """Why nothing may be sponsored now."""
         self._gossip = gossip
+        self._signers = signers
         self._started = time.monotonic()
 
     def is_ready(self) -> bool:
         """Whether submissions can be accepted and their fate followed."""
         hub_ok = self._hub.connected or not self._has_hub
         signer_ok = self._keys.signer is None or self._keys.signer.running
+        if self._gateway.drain is not None or not self._forwards():
+            return False
         return hub_ok and signer_ok and self._journal.failed is None and self.why_not() is None and self._can_pay()
+
+    def _forwards(self) -> bool:
+        """Whether an edge reaches anybody who signs; a relayer need not."""
+        return self._signers is None or self._signers.is_up
 
     def _can_pay(self) -> bool:
         """Whether any key pays; a relayer without keys only broadcasts."""
@@ -72,6 +82,7 @@ class Readiness:
         """The body of GET /health."""
         return {
             "status": "ok" if self.is_ready() else "degraded",
+            "role": "relayer" if self._signers is None else "edge",
             "serviceVersion": version(),
             "uptimeSeconds": int(time.monotonic() - self._started),
             "profile": self._network.name,
@@ -83,4 +94,5 @@ class Readiness:
             "sponsoring": self.why_not() or "ok",
             "inFlight": len(self._lifecycle.inflight),
             "connections": self._gateway.connections,
-        }
+            "draining": self._gateway.drain is not None,
+        } | ({} if self._signers is None else {"signers": self._signers.state()})

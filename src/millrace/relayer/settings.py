@@ -128,6 +128,21 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     """Open HTTP connections, of all clients; those of one are bounded as WebSockets are."""
     trusted_proxies: tuple[str, ...] = ()
     """Networks whose `X-Forwarded-For` is believed: its last address that is in none of them is the client."""
+    edges: tuple[str, ...] = ()
+    """Networks of edges: relayers without keys that forward to this one (docs/scaling.md). What they say of whom a
+    submission is from is believed, as that of `trusted_proxies`. Empty: none may forward."""
+    forward_to: tuple[str, ...] = ()
+    """WebSocket addresses (`ws://10.0.0.5:8200`) of the relayers that sign for this one, which then is an edge: it has
+    no keys, holds the clients' connections, serves all streams and forwards what they submit and ask."""
+    forward_wait: float = 5.0
+    """Seconds that a submission waits at an edge for a relayer that went away, before its client is told so."""
+    forward_waiting: int = 20_000
+    """Transactions that may be forwarded to one relayer and not answered; further ones are refused (`relayer busy`)."""
+    move_to: tuple[str, ...] = ()
+    """WebSocket addresses (`wss://edge-2.example`) that clients are sent to when this service ends or is drained.
+    Empty: drained clients come again by the address they have, and an end is told of as it happens."""
+    move_seconds: float = 10.0
+    """Over so many seconds clients are told to leave, each at a moment of its own."""
     allowed_origins: tuple[str, ...] = ()
     """Sites (`https://app.example`) whose pages may use the REST interface in a browser; `*` is every page. WebSockets
     are open to all."""

@@ -19,6 +19,9 @@ from millrace.relayer.gateway.limits import Connections
 from millrace.relayer.gateway.sessions import PublicSession
 from millrace.runtime.websocket.frames import PONG, frame
 
+FRONTS = "relayer", "edge"
+"""Clients come to the relayer itself, and to an edge before it."""
+
 
 def topic_of(number: int) -> str:
     return f"tx-status/{hashlib.sha256(str(number).encode()).hexdigest()}"
@@ -302,7 +305,8 @@ async def test_unknown_path_is_refused(world: Any) -> None:
 
 async def test_row_27_slow_reader_is_cut_and_nobody_else(world: Any) -> None:
     """A client that reads nothing is closed once 4 MiB of what must be delivered wait; others get everything."""
-    service = await world.start(key_files=())
+    await world.start(key_files=())
+    service = world.gate
     _, writer = await asyncio.open_connection("127.0.0.1", service.port, limit=1024)
     writer.write(
         b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -332,7 +336,8 @@ async def test_row_27_slow_reader_is_cut_and_nobody_else(world: Any) -> None:
 
 async def test_row_27_statistics_are_conflated(world: Any) -> None:
     """While anything waits for a reader statistics are left out and counted; the newest follows, and tells how many."""
-    service = await world.start(key_files=())
+    await world.start(key_files=())
+    service = world.gate
     async with connected(f"{world.ws}/stats") as stats:
         slow = next(iter(service.shared.stats_sessions))
         async with connected(f"{world.ws}/stats") as other:
@@ -389,7 +394,7 @@ async def test_row_30_connections_of_a_client_are_bounded(world: Any) -> None:
         other = await http.ws_connect(world.ws, headers={"X-Forwarded-For": "1.2.3.5"})
         await other.send_json({"action": "subscribe", "topic": "accounts"})
         assert (await asyncio.wait_for(other.receive_json(), 10))["status"] == "ok"
-        assert world.service.shared.doors.refused == 1
+        assert world.gate.shared.doors.refused == 1
         for socket in (*open_, other):
             await socket.close()
 

@@ -71,8 +71,8 @@ class Session:
     def charge(self, cost: float) -> bool:
         return self.can_pay
 
-    def send_text(self, data: bytes) -> None:
-        self.replies.append(msgspec.json.decode(data))
+    def answer(self, reply: Any) -> None:
+        self.replies.append(msgspec.json.decode(msgspec.json.encode(reply)))
 
     def refuse(self, action: str | None, reason: Reason, request_id: Any) -> None:
         self.refused.append((action, reason.reason, request_id))

@@ -25,6 +25,8 @@ from millrace.chain.transaction import (
 from millrace.relayer.ledger import fates
 from millrace.relayer.signing.handle import SignerError
 
+FRONTS = "relayer", "edge"
+"""Clients come to the relayer itself, and to an edge before it."""
 ALICE, BOB = wallet(1), wallet(1, 20).public
 CONTRACT = b"\0" * 8 + b"\5\0" + b"swap" * 5 + b"\0\1"
 

@@ -243,9 +243,12 @@ class Events:
     def tell_refused(self, entry: Entry) -> None:
         """An accepted transaction will never run: nobody signed it, and nobody will."""
         reason = "" if entry.refusal is None else entry.refusal.reason
+        self.tell_never({entry.client_hash, entry.sdk_hash} - {b""}, reason)
+
+    def tell_never(self, hashes: Iterable[bytes], reason: str) -> None:
+        """What is known by these hashes will never run."""
         self.statuses_told += self._publisher.tell_statuses(
-            (TxStatusTopic(tx_hash), partial(_status, tx_hash, "fail", reason))
-            for tx_hash in {entry.client_hash, entry.sdk_hash} - {b""}
+            (TxStatusTopic(tx_hash), partial(_status, tx_hash, "fail", reason)) for tx_hash in hashes
         )
 
     def _tell(self, outcomes: Sequence[Outcome]) -> None:

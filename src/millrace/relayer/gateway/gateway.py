@@ -6,6 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 
+from msgspec import UNSET
+
+from millrace.relayer.gateway.drain import Drain
 from millrace.relayer.gateway.sessions import PublicSession, StatsSession
 from millrace.relayer.gateway.shared import Shared
 from millrace.relayer.protocol import messages, topics
@@ -14,9 +17,12 @@ from millrace.runtime import websocket
 from millrace.runtime.doors import Doors
 from millrace.runtime.websocket import text_frame
 
-DRAIN_SECONDS = 5.0
+ANSWER_SECONDS = 5.0
 """What is under way at a shutdown may take so long to be answered."""
+LOOK_SECONDS = 0.01
 DRAIN_EGRESS_SECONDS = 0.25
+ENVELOPE_BYTES = 64 * 1024
+"""What edges add to the largest message of a client."""
 
 
 class Gateway:
@@ -24,6 +30,10 @@ class Gateway:
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
+        self.further: dict[str, websocket.SessionFactory] = {}
+        """What connections to other paths than a client's become."""
+        self.drain: Drain | None = None
+        """While clients are sent away."""
         self._server: websocket.WsServer | None = None
 
     async def start(self, doors: Doors | None = None) -> int:
@@ -33,7 +43,7 @@ class Gateway:
             self._session,
             settings.host,
             settings.port,
-            max_message_size=settings.max_message_bytes,
+            max_message_size=settings.max_message_bytes + (ENVELOPE_BYTES if self.further else 0),
             max_sessions=settings.max_connections,
             ping_interval=settings.ping_interval,
             pong_timeout=settings.pong_timeout,
@@ -47,19 +57,44 @@ class Gateway:
             await asyncio.sleep(DRAIN_EGRESS_SECONDS)
             self.shared.egress.drain(self.shared.clock())
 
-    async def stop(self) -> None:
-        """Answer what is under way, say goodbye to everyone and close."""
-        if self._server is None:
+    async def leave(self) -> None:
+        """Send clients elsewhere where they can go, take nothing more and answer what is under way."""
+        if self._server is None or self.shared.stopping:
             return
+        if self.shared.settings.move_to:
+            self.send_away()
+        if self.drain is not None:
+            while self._clients() and self.shared.clock() < self.drain.until:
+                await asyncio.sleep(LOOK_SECONDS)
         self.shared.stopping = True
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_SECONDS):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 while self.shared.under_way:
-                    await asyncio.sleep(0.01)
-        goodbye = text_frame(messages.encode(messages.ShutdownMessage()))
+                    await asyncio.sleep(LOOK_SECONDS)
+
+    async def stop(self) -> None:
+        """Leave, say goodbye to who is left and close."""
+        if self._server is None:
+            return
+        await self.leave()
+        goodbye = text_frame(messages.encode(messages.ShutdownMessage(list(self.shared.settings.move_to) or UNSET)))
         for session in list(self._server.sessions):
             session.send_frames(goodbye)
         await self._server.close(websocket.GOING_AWAY, "server shutting down")
+
+    def send_away(self) -> None:
+        """Tell every client to leave, and let no more in; who is there is served on. Nothing more when told again."""
+        if self.drain is not None or self._server is None:
+            return
+        settings, sessions = self.shared.settings, list(self._server.sessions)
+        self.drain = Drain(settings.move_to, settings.move_seconds, self.shared.clock(), len(sessions))
+        for session in sessions:
+            session.send_frames(self.drain.word())
+
+    def _clients(self) -> bool:
+        """Whether any client is there: edges stay as long as their own clients may wait for answers."""
+        assert self._server is not None
+        return any(isinstance(session, PublicSession | StatsSession) for session in self._server.sessions)
 
     @property
     def connections(self) -> int:
@@ -77,6 +112,8 @@ class Gateway:
         return 0 if self._server is None else self._server.turned_away
 
     def _session(self, request: websocket.Request) -> websocket.Session:
+        if self.drain is not None:
+            raise websocket.Refuse(503, "this service is about to end: connect to another one")
         forwarded = request.headers.get("x-forwarded-for")
         if request.path == "/ws":
             session = PublicSession(self.shared, forwarded)
@@ -84,6 +121,8 @@ class Gateway:
             return session
         if request.path == "/ws/stats":
             return StatsSession(self.shared, forwarded)
+        if request.path in self.further:
+            return self.further[request.path](request)
         raise websocket.Refuse(404, "WebSocket endpoints are /ws and /ws/stats")
 
     # ---- fan-out

@@ -68,7 +68,8 @@ class RestApi:
         self._max_wait = max_wait
         self._health = health
         self._readiness = readiness
-        self._count = count
+        self.count = count
+        """Counts a refusal."""
         self._judged = judged
         self._history = history
         self._blocks = blocks
@@ -83,8 +84,6 @@ class RestApi:
     def routes(self) -> list[web.RouteDef]:
         """What to add to the application."""
         return [
-            web.post("/v1/sign", self._sign),
-            web.post("/v1/broadcast", self._broadcast),
             web.get("/v1/network-stats/history", self._get_history),
             web.get("/v1/network-stats/blocks", self._get_blocks),
             web.get("/health", self._get_health),
@@ -92,6 +91,10 @@ class RestApi:
             web.get("/openapi.json", _document(openapi.openapi())),
             web.get("/asyncapi.json", _document(openapi.asyncapi())),
         ]
+
+    def submissions(self) -> list[web.RouteDef]:
+        """What a service adds that takes submissions itself."""
+        return [web.post("/v1/sign", self._sign), web.post("/v1/broadcast", self._broadcast)]
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -102,7 +105,7 @@ class RestApi:
                 _charge(self._requests, client, 1.0, "too many requests from this address")
             return await handler(request)
         except Refused as refusal:
-            reason = self._count(refusal.reason)
+            reason = self.count(refusal.reason)
             text = reason.reason + (f": {reason.detail}" if reason.detail else "")
             wait = reason.retry_after_ms
             headers = {"Retry-After": str(math.ceil(wait / 1000))} if wait else None
@@ -134,7 +137,7 @@ class RestApi:
     async def submit(self, request: web.Request, kind: Kind, announce: Announce | None = None) -> list[Result]:
         """Take the transactions of a request through their stages, see `Submitter.take`. Raises `Refused`."""
         body, marked, remote = await self.read_body(request)
-        transactions = await self._read(body, marked)
+        transactions = await self.read_transactions(body, marked)
         origin = self._traced(request, self.origin(request, kind))
         admission, size, since = self._submitter.admission, len(transactions), time.monotonic()
         wait = admission.wait(remote, size)
@@ -160,7 +163,7 @@ class RestApi:
             admission.leave(remote, size, unserved)
         for result in results:
             if isinstance(result, Reason):
-                self._count(result)
+                self.count(result)
         if origin.trace is not None:
             origin.trace.end(told_of(results))
         return results
@@ -203,7 +206,7 @@ class RestApi:
         finally:
             self._unfinished.give(remote, held)
 
-    async def _read(self, body: bytes, marked: int) -> list[Raw]:
+    async def read_transactions(self, body: bytes, marked: int) -> list[Raw]:
         """The transactions in a body. Raises `Refused`."""
         if len(body) <= large_messages.LARGE:
             return messages.decode_rest_submission(body, self._max_batch, marked)

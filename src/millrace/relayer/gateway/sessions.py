@@ -8,7 +8,7 @@ conflated: while anything waits they are left out, and the next one, which is ne
 from __future__ import annotations
 
 from millrace.relayer.gateway.limits import LEAST_REST, REST_SECONDS, SlidingWindow, milliseconds
-from millrace.relayer.gateway.shared import Shared
+from millrace.relayer.gateway.shared import Lane, Shared
 from millrace.relayer.gateway.submission_lane import SubmissionLane
 from millrace.relayer.gateway.traffic import Meter
 from millrace.relayer.protocol import large_messages, messages, reasons, strict_json, topics
@@ -116,7 +116,7 @@ class PublicSession(_Listener):
         """… and of those that wait until this connection is read again."""
         self._control = SlidingWindow(shared.settings.max_control_messages)
         self._flood = SlidingWindow(FLOOD_MESSAGES, FLOOD_SECONDS)
-        self._lane: SubmissionLane | None = None
+        self._lane: Lane | None = None
         """Made with the first submission: most connections only listen."""
 
     # ---- in
@@ -162,10 +162,15 @@ class PublicSession(_Listener):
         else:
             self.control_message(request)
 
-    def _submissions(self) -> SubmissionLane:
+    def _submissions(self) -> Lane:
         if self._lane is None:
-            self._lane = SubmissionLane(self._shared, self)
+            forward = self._shared.forward
+            self._lane = SubmissionLane(self._shared, self) if forward is None else forward(self)
         return self._lane
+
+    def answer(self, reply: messages.SubmissionReply) -> None:
+        """Send the reply to a submission."""
+        self.send_text(messages.encode(reply))
 
     def charge(self, cost: float) -> bool:
         """Take what reading costs from the client's bucket; otherwise it is told when to come again."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from millrace.relayer.gateway.audience import Audience
 from millrace.relayer.gateway.limits import TOLD, TOLD_RATE, Connections, TokenBuckets, Wrong
 from millrace.relayer.gateway.subscriptions import Subscriptions
 from millrace.relayer.gateway.traffic import Egress, HeldBytes
 from millrace.relayer.protocol import reasons, topics
+from millrace.relayer.protocol.messages import Broadcast, Relay
 from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.submission.submitter import Submitter
@@ -28,6 +30,14 @@ WRONG_SIGNATURE = frozenset(
     )
 )
 Snapshot = Callable[[], bytes]
+
+
+class Lane(Protocol):
+    """Where a session's submissions go."""
+
+    def add(self, request: Relay | Broadcast) -> None: ...
+    def read_later(self, data: bytes) -> None: ...
+    def clear(self) -> None: ...
 
 
 class Shared:
@@ -57,7 +67,7 @@ class Shared:
         self.told = TokenBuckets(TOLD_RATE, TOLD)
         self.control = TokenBuckets(settings.control_rate, settings.control_burst)
         self.egress = Egress(settings.send_rate, settings.send_burst, clock())
-        self.clients = ClientAddress(settings.trusted_proxies)
+        self.clients = ClientAddress((*settings.trusted_proxies, *settings.edges))
         self.doors = Connections(settings.max_connections_per_client, settings.connect_rate)
         self.stats_sessions: set[websocket.Session] = set()
         self.refused: dict[str, int] = {}
@@ -65,6 +75,8 @@ class Shared:
         """From a submission's arrival to its reply."""
         self.audiences = {name: Audience(self.egress) for name in (topics.GAS_STATS, topics.NETWORK_STATS)}
         """Who hears each stream of statistics, by its topic."""
+        self.forward: Callable[[Any], Lane] | None = None
+        """Of an edge: makes the lane of a session, whose submissions others sign."""
         self.stopping = False
         self.under_way = 0
         """Submissions not yet answered, of all connections."""

@@ -121,7 +121,7 @@ class WalletApi:
         return http.json_response(await self._preparer.prepare(asked, self._rest.origin(request, "relay")))
 
     async def _relay(self, request: web.Request) -> web.Response:
-        patience = _patience(request)
+        patience = patience_of(request)
         waiting: dict[bytes, asyncio.Future[Fate]] = {}
         fates, client = self._lifecycle.fates, self._rest.client(request)
 
@@ -199,7 +199,7 @@ def _state_of(sponsor: Sponsor, shard: int, key: bytes, *, is_ready: bool) -> Re
     return "not ready" if condition == "unknown balance" else condition
 
 
-def _patience(request: web.Request) -> float | None:
+def patience_of(request: web.Request) -> float | None:
     """For how many seconds the client wants to wait for ends, if it does. Raises `Refused`."""
     wait, seconds = request.query.get("wait"), request.query.get("timeout")
     if wait not in (None, "final"):

@@ -370,5 +370,10 @@ class AccountMessage(msgspec.Struct, frozen=True, tag_field="type", tag="account
     data: AccountData
 
 
-class ShutdownMessage(msgspec.Struct, frozen=True, tag_field="type", tag="serverShutdown"):
-    """The last message before the service closes a connection because it stops."""
+class ShutdownMessage(msgspec.Struct, frozen=True, tag_field="type", tag="serverShutdown", rename="camel"):
+    """The service is about to end. With `afterMs` it serves on until then; else the connection is closed at once."""
+
+    move_to: list[str] | UnsetType = UNSET
+    """WebSocket addresses to go to, best first; absent: the one that the client has leads elsewhere then."""
+    after_ms: int | UnsetType = UNSET
+    """When to go: each client is told another moment."""

@@ -1,0 +1,211 @@
+"""One relayer that signs, as an edge sees it: its connection, and what it was sent and has not answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from millrace.relayer.forwarding import wire
+from millrace.relayer.forwarding.parts import Routed
+from millrace.relayer.forwarding.wire import Hello, Outbox, WireError
+from millrace.relayer.protocol.reasons import Reason
+from millrace.runtime import websocket
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+"""Seconds between attempts to connect."""
+PING_SECONDS = 3.0
+"""A relayer that says nothing for so long is asked, and given up when it stays silent as long again."""
+MAX_BUFFERED = 16 * 1024 * 1024
+"""Bytes that may wait to be read by a relayer: four of the largest messages."""
+
+
+class Owner(Protocol):
+    """Whose submission it is."""
+
+    channel: int
+    client: str
+    authorization: str
+
+    def answered(self, pending: Pending, answer: bytes | Reason) -> None: ...
+
+
+class Pending:
+    """A submission on its way: kept until it is answered, and sent again, the same bytes, when a connection is lost."""
+
+    __slots__ = ("body", "items", "marked", "number", "owner", "positions", "sent", "since")
+
+    def __init__(
+        self, number: int, owner: Owner, items: list[Routed], positions: list[int], marked: int, body: bytes
+    ) -> None:
+        self.number, self.owner, self.items, self.positions = number, owner, items, positions
+        self.marked, self.body = marked, body
+        self.sent = False
+        """Whether any relayer may have it."""
+        self.since: float | None = None
+        """When it began to wait for a connection."""
+
+
+class Events(Protocol):
+    """Who hears of what a relayer says."""
+
+    def heard(self, upstream: Upstream, record: bytes) -> None:
+        """A record other than the greeting came. Raises `WireError`."""
+
+    def lost(self, upstream: Upstream) -> None:
+        """The connection has ended, with what is in `waiting` unanswered."""
+
+    def found(self, upstream: Upstream) -> None:
+        """The connection stands, and the relayer has said who it is."""
+
+
+class _Link(websocket.Session):
+    """One connection."""
+
+    max_message_size = 64 * 1024 * 1024
+
+    def __init__(self, upstream: Upstream) -> None:
+        super().__init__()
+        self._upstream = upstream
+        self.outbox = Outbox(self.send_binary)
+        self.channels: set[int] = set()
+        """Those the relayer has heard of on this connection."""
+
+    def on_message(self, kind: websocket.Kind, data: bytes) -> None:
+        if kind == "text":  # it says to everybody that it ends; replies still come
+            self._upstream.is_leaving = True
+            return
+        try:
+            for record in wire.records(data):
+                self._upstream.take(self, record)
+        except WireError as error:
+            log.error("a relayer is not understood", extra={"url": self._upstream.url, "reason": str(error)})
+            self.close(websocket.UNSUPPORTED_DATA, "not understood")
+
+    def on_close(self) -> None:
+        self._upstream.closed(self)
+
+
+class Upstream:
+    """Keeps one connection to a relayer, and what waits for it."""
+
+    def __init__(self, url: str, events: Events, clock: Callable[[], float]) -> None:
+        self.url = url.rstrip("/")
+        self.said: Hello | None = None
+        """Who it said it was, also while it is away."""
+        self.addresses: frozenset[str] = frozenset()
+        """Whom it pays with."""
+        self.is_leaving = False
+        """Whether it has said that it is about to end."""
+        self.waiting: dict[int, Pending] = {}
+        """What it is to answer, by number, in the order of arrival."""
+        self.transactions = 0
+        """Of them."""
+        self.losses = 0
+        """Connections lost since the start."""
+        self._events, self._clock = events, clock
+        self._link: _Link | None = None
+        self._heard = ""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether submissions reach it."""
+        return self._link is not None
+
+    @property
+    def accepts(self) -> bool:
+        """Whether new submissions may go to it."""
+        return self._link is not None and not self.is_leaving
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it reads more slowly than it is sent to."""
+        return self._link is not None and self._link.buffered > MAX_BUFFERED
+
+    @property
+    def http_base(self) -> str | None:
+        """Where its REST interface is, once it has said so."""
+        if self.said is None:
+            return None
+        parts = urlsplit(self.url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        return f"{'https' if parts.scheme == 'wss' else 'http'}://{host}:{self.said.http_port}"
+
+    async def run(self) -> None:
+        """Connect, and again when the connection ends."""
+        pause = FIRST_PAUSE
+        while True:
+            link = _Link(self)
+            try:
+                headers = {wire.HEARD: self._heard} if self._heard else None
+                await websocket.connect(self.url + wire.PATH, link, headers=headers, ping_interval=PING_SECONDS)
+                await link.wait_closed()
+            except websocket.CONNECT_ERRORS as error:
+                log.debug("a relayer cannot be reached", extra={"url": self.url, "error": str(error)[:200]})
+            except asyncio.CancelledError:
+                link.abort()
+                raise
+            pause = FIRST_PAUSE if link.channels else min(2 * pause, LONGEST_PAUSE)
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+
+    def send(self, pending: Pending) -> None:
+        """Have it answered by this relayer, now or when there is a connection."""
+        if pending.number not in self.waiting:
+            self.waiting[pending.number] = pending
+            self.transactions += len(pending.items)
+        link = self._link
+        if link is None:
+            pending.since = self._clock() if pending.since is None else pending.since
+            return
+        pending.since = None
+        pending.sent = True
+        owner = pending.owner
+        link.channels.add(owner.channel)
+        link.outbox.put(
+            wire.submit(owner.channel, pending.number, pending.marked, owner.client, owner.authorization, pending.body)
+        )
+
+    def forget(self, number: int) -> Pending | None:
+        """What was to be answered under this number is no more this relayer's."""
+        pending = self.waiting.pop(number, None)
+        if pending is not None:
+            self.transactions -= len(pending.items)
+        return pending
+
+    def left(self, channel: int) -> None:
+        """A client has gone."""
+        if self._link is not None and channel in self._link.channels:
+            self._link.channels.discard(channel)
+            self._link.outbox.put(wire.left(channel))
+
+    def take(self, link: _Link, record: bytes) -> None:
+        """A record came. Raises `WireError`."""
+        if not record.startswith(wire.HELLO):
+            if record.startswith(wire.REFUSED) and self.said is not None:
+                self._heard = f"{self.said.run}:{wire.read_refused(record).number}"
+            self._events.heard(self, record)
+            return
+        said = wire.read_hello(record)
+        if self.said is None or said.run != self.said.run:
+            self._heard = f"{said.run}:0"
+        self.said, self.addresses = said, frozenset(said.relayers.values())
+        if self._link is not link:
+            self._link, self.is_leaving = link, False
+            log.info("a relayer is there", extra={"url": self.url, "shards": sorted(said.relayers)})
+            self._events.found(self)
+
+    def closed(self, link: _Link) -> None:
+        """A connection has ended."""
+        if self._link is link:
+            self._link = None
+            self.losses += 1
+            log.warning("a relayer is gone", extra={"url": self.url, "unanswered": len(self.waiting)})
+            now = self._clock()
+            for pending in self.waiting.values():
+                pending.since = now
+            self._events.lost(self)

@@ -1,0 +1,294 @@
+"""An edge before a relayer that signs: what is lost on the way, who is believed, who is sent elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from relayer_edges import Line
+from relayer_support import RELAYERS, BlockMaker, as_json, connected, start, transfer, wallet
+
+from millrace.chain.transaction import client_hash
+from millrace.relayer.forwarding import wire
+from millrace.relayer.gateway import drain, gateway
+from millrace.relayer.signing.handle import SignerError
+from millrace.relayer.signing.wire import Answer
+from millrace.runtime.settings import Secret
+from relayer.conftest import Front
+
+ALICE, BOB = wallet(1), wallet(1, 3)
+HERE = ("127.0.0.0/8",)
+LIMIT = "too many transactions from this address"
+
+
+@contextlib.asynccontextmanager
+async def edge(world: Any, name: str = "edge", url: str = "", **changes: Any) -> AsyncIterator[Front]:
+    """One more edge before the relayer of this world."""
+    front = Front(Path(world.folder) / name)
+    hub = {"hub_url": world.urls["hub_url"]}
+    try:
+        await front.start([url or f"ws://127.0.0.1:{world.service.port}"], **(hub | changes))
+        async with asyncio.timeout(10):
+            while front.service is not None and not front.service.hub.connected:
+                await asyncio.sleep(0.005)
+        yield front
+    finally:
+        await front.stop()
+
+
+@contextlib.asynccontextmanager
+async def line_to(world: Any) -> AsyncIterator[tuple[Line, str]]:
+    """A line to the relayer of this world, and its address."""
+    line = Line(world.service.port)
+    try:
+        yield line, await line.start()
+    finally:
+        await line.stop()
+
+
+async def get(url: str) -> tuple[int, Any]:
+    async with aiohttp.ClientSession() as http, http.get(url) as answer:
+        return answer.status, await answer.json()
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+async def test_a_lost_message_is_sent_again(world: Any, way: str) -> None:
+    """Whichever way a message was lost, after the connection is made again its client has the one answer there is."""
+    await start(world, edges=HERE)
+    async with line_to(world) as (line, url), edge(world, url=url) as front, connected(front.ws) as client:
+        await client.ask(action="relay", tx=as_json(transfer(BOB)))
+        line.loses_up, line.loses_down = way == "up", way == "down"
+        up, down = line.up, line.down
+        tx = as_json(transfer(ALICE))
+        await client.socket.send_json({"action": "relay", "requestId": "lost", "tx": tx, "autoSubscribe": True})
+        await until(lambda: line.up > up if way == "up" else line.down > down)
+        if way == "down":
+            await until(lambda: len(world.service.lifecycle.inflight) == 2)
+        line.cut()
+        reply = await client.reply()
+        assert (reply["status"], reply["requestId"]) == ("completed", "lost")
+        assert (await client.ask(action="relay", tx=tx))["hashes"] == reply["hashes"]
+        assert len(world.service.lifecycle.inflight) == 2
+        (entry,) = (each for each in world.service.lifecycle.inflight.entries() if each.tx.sender == ALICE.public)
+        world.hub.save(BlockMaker(1).block([entry.tx]))
+        assert (await client.push())["data"] == {"hash": reply["hashes"][0], "status": "success"}
+        status, known = await get(f"{front.http}/v1/transactions/{reply['hashes'][0]}")
+        assert (status, known["action"]) == (200, "relay")
+
+
+async def no_signatures(_: list[bytes]) -> list[Any]:
+    """A signing process that is being replaced."""
+    raise SignerError("down")
+
+
+async def test_a_relayer_that_dies_and_comes_back(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a relayer journalled before it went is answered by the one that comes back, and can be asked for then."""
+    monkeypatch.setattr(gateway, "ANSWER_SECONDS", 0.1)
+    await start(world, edges=HERE, sign_wait=60.0)
+    service = world.service
+    port = service.port
+    async with edge(world, forward_wait=30.0) as front, connected(front.ws) as client:
+        service.signer.sign = no_signatures  # what is journalled now waits for its signature
+        tx = transfer(ALICE)
+        await client.socket.send_json({"action": "relay", "requestId": 1, "tx": as_json(tx)})
+        await until(lambda: service.journal.records == 1)
+        await world.stop()
+        status, body = await get(f"{front.http}/v1/transactions/{client_hash(tx).hex()}")
+        assert status == 503 and "cannot be reached" in body["error"]
+        await world.start(edges=HERE, port=port)
+        reply = await client.reply()
+        assert reply["results"][0]["clientHash"] == client_hash(tx).hex()
+        status, known = await get(f"{front.http}/v1/transactions/{client_hash(tx).hex()}")
+        assert (status, known["state"]) == (200, "pending")
+
+
+async def test_an_edge_that_dies(world: Any) -> None:
+    """A client whose edge died sends the same bytes by another edge and gets the same hash; its status comes there."""
+    await start(world, edges=HERE)
+    async with edge(world, "one") as one, edge(world, "two") as two:
+        tx = as_json(transfer(ALICE))
+        async with connected(one.ws) as client:
+            first = await client.ask(action="relay", tx=tx)
+            await one.stop()
+        async with connected(two.ws) as client:
+            again = await client.ask(action="relay", tx=tx, autoSubscribe=True)
+            assert again["hashes"] == first["hashes"]
+            (entry,) = world.service.lifecycle.inflight.entries()
+            world.hub.save(BlockMaker(1).block([entry.tx]))
+            assert (await client.push())["data"]["hash"] == first["hashes"][0]
+
+
+async def test_limits_count_a_client_over_all_edges(world: Any) -> None:
+    """An address has one rate at the relayer, by whichever edge and interface it comes; another has its own."""
+    await start(world, edges=HERE, submit_rate=0.001, submit_burst=4, max_batch=2)
+    proxy: dict[str, Any] = {"trusted_proxies": HERE}
+    async with edge(world, "one", **proxy) as one, edge(world, "two", **proxy) as two:
+        pairs = [[as_json(transfer(ALICE, nonce)) for nonce in (first, first + 1)] for first in (0, 2, 4)]
+        async with connected(one.ws, "1.2.3.4") as client, connected(two.ws, "1.2.3.4") as same:
+            assert (await client.ask(action="relay", txs=pairs[0]))["status"] == "completed"
+            assert (await same.ask(action="relay", txs=pairs[1]))["status"] == "completed"
+            for each in (client, same):
+                refused = await each.ask(action="relay", requestId="r", txs=pairs[2])
+                assert (refused["reason"], refused["detail"]) == ("rate limit exceeded", LIMIT)
+        async with aiohttp.ClientSession() as http:
+            body = {"transactions": pairs[2]}
+            for address, status in (("1.2.3.4", 429), ("2001:db8::1", 200)):
+                headers = {"X-Forwarded-For": address}
+                async with http.post(f"{one.http}/v1/relay", json=body, headers=headers) as answer:
+                    assert answer.status == status, await answer.text()
+        origins = {entry.ip for entry in world.service.lifecycle.inflight.entries()}
+        assert origins == {"1.2.3.4", "2001:db8::/64"}
+
+
+async def test_wrong_signatures_cost_their_client(world: Any) -> None:
+    """Whoever sends wrong signatures by an edge pays for them at the relayer; who sends right ones does not."""
+    await start(world, edges=HERE, submit_rate=0.001, submit_burst=20, max_batch=20)
+    async with edge(world, trusted_proxies=HERE) as front:
+        wrong = [as_json(transfer(BOB, nonce)) | {"signature": "00" * 64} for nonce in range(10)]
+        async with connected(front.ws, "6.6.6.6") as bad, connected(front.ws, "1.1.1.1") as good:
+            assert (await bad.ask(action="relay", txs=wrong))["failed"][0]["reason"] == "invalid signature"
+            assert (await bad.ask(action="relay", txs=wrong))["detail"] == LIMIT
+            assert (await good.ask(action="relay", tx=as_json(transfer(ALICE))))["status"] == "completed"
+
+
+PEOPLE = f"""
+[people.shop]
+keys = ["{"0" * 64}"]
+"""
+WRONG_KEY = {"Authorization": "Bearer wrong-key"}
+
+
+async def test_a_flood_closes_its_own_connection(world: Any) -> None:
+    """A client that keeps sending what the relayer refuses is closed with 1008 at its edge; others stay."""
+    await start(world, PEOPLE, edges=HERE)
+    async with edge(world) as front, connected(front.ws) as good, aiohttp.ClientSession(headers=WRONG_KEY) as http:
+        async with http.ws_connect(front.ws) as bad:
+            tx = as_json(transfer(BOB))
+            for _ in range(700):  # 256 are refused at the edge, and as many at the relayer
+                with contextlib.suppress(ConnectionError):
+                    await bad.send_json({"action": "relay", "tx": tx})
+            async with asyncio.timeout(20):
+                while (message := await bad.receive()).type is aiohttp.WSMsgType.TEXT:
+                    pass
+            assert message.data == 1008
+            assert (await good.ask(action="relay", tx=as_json(transfer(ALICE))))["status"] == "completed"
+
+
+async def test_an_api_key_goes_along(world: Any) -> None:
+    """The relayer judges a client's API key as if it had come itself: a wrong one by both interfaces."""
+    await start(world, PEOPLE, edges=HERE)
+    async with edge(world) as front, aiohttp.ClientSession(headers=WRONG_KEY) as http:
+        body = as_json(transfer(ALICE))
+        async with http.ws_connect(front.ws) as socket:
+            await socket.send_json({"action": "relay", "tx": body})
+            assert (await asyncio.wait_for(socket.receive_json(), 10))["reason"] == "invalid api key"
+        async with http.post(f"{front.http}/v1/relay", json={"transactions": [body]}) as answer:
+            assert answer.status == 401
+
+
+async def test_only_edges_are_believed(world: Any) -> None:
+    """Who is in no network of edges cannot forward, nor where there are none; what an edge says wrongly ends it."""
+    await start(world, edges=("10.0.0.0/8",))
+    url = f"ws://127.0.0.1:{world.service.port}{wire.PATH}"
+    async with aiohttp.ClientSession() as http:
+        async with http.ws_connect(url) as socket:
+            assert (await asyncio.wait_for(socket.receive(), 10)).data == 1008
+        assert world.service.edges.turned_away == 1
+        await world.stop()
+        await world.start()
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="404"):
+            await http.ws_connect(f"ws://127.0.0.1:{world.service.port}{wire.PATH}")
+        await world.stop()
+        await world.start(edges=HERE)
+        async with http.ws_connect(f"ws://127.0.0.1:{world.service.port}{wire.PATH}") as socket:
+            await asyncio.wait_for(socket.receive(), 10)
+            await socket.send_bytes(b"\0\0\0\1S")
+            assert (await asyncio.wait_for(socket.receive(), 10)).data == 1003
+
+
+async def test_what_will_never_be_signed_is_told_at_the_edge(world: Any) -> None:
+    """What was accepted without a signing process, and the next one refuses, fails for clients of the edge, too."""
+    await start(world, edges=HERE, sign_wait=0)
+    service = world.service
+
+    async def refuses(items: list[bytes]) -> list[Any]:
+        return [Answer(refusal="no") for _ in items]
+
+    async with edge(world) as front, connected(front.ws) as client:
+        service.signer.sign = no_signatures
+        reply = await client.ask(action="relay", tx=as_json(transfer(ALICE)), autoSubscribe=True)
+        assert reply["results"][0]["state"] == "pending" and reply["results"][0]["topic"]
+        service.signer.sign = refuses
+        await service.cosigner.sign_missed()
+        assert (await client.push())["data"] == {
+            "hash": reply["hashes"][0], "status": "fail", "reason": "signer refused",
+        }  # fmt: skip
+
+
+async def test_relayers_of_an_edge(world: Any) -> None:
+    """An edge tells its wallets the keys of who signs; of who is away that they are not ready, or that nobody is."""
+    await start(world, edges=HERE)
+    async with edge(world) as front:
+        _, told = await get(f"{front.http}/v1/relayers")
+        assert len(told["relayers"]) == len(RELAYERS) and {item["state"] for item in told["relayers"]} == {"ready"}
+        _, health = await get(f"{front.http}/health")
+        assert health["role"] == "edge" and set(health["signers"].values()) == {"ok"}
+        assert (await get(f"{front.http}/ready"))[0] == 200
+        await world.stop()
+        assert (await get(f"{front.http}/v1/relayers"))[0] == 503
+        assert (await get(f"{front.http}/ready"))[0] == 503
+
+
+async def test_clients_are_sent_elsewhere(world: Any) -> None:
+    """Drained by its operator an edge lets nobody in, tells each client where to go and when, and serves till then."""
+    await start(world, edges=HERE)
+    token = "a token of sixteen"
+    moves: dict[str, Any] = {"move_to": ("ws://one", "ws://two"), "move_seconds": 1.0, "operators_token": Secret(token)}
+    async with edge(world, **moves) as front, aiohttp.ClientSession() as http:
+        assert front.service is not None
+        async with connected(front.ws) as client, connected(f"{front.ws}/stats") as stats:
+            operators = f"http://127.0.0.1:{front.service.metrics_port}"
+            for _ in range(2):  # the second time changes nothing
+                headers = {"Authorization": f"Bearer {token}"}
+                async with http.post(f"{operators}/control/drain", headers=headers) as answer:
+                    assert (answer.status, await answer.json()) == (202, {"draining": True, "connections": 2})
+            told = [await client.push()]
+            while (message := await stats.next())["type"] != "serverShutdown":
+                pass
+            told.append(message)
+            assert {each["moveTo"][0] for each in told} == {"ws://one", "ws://two"}
+            assert sorted(each["afterMs"] // 500 for each in told) == [0, 1], "each has its own part of the second"
+            with pytest.raises(aiohttp.WSServerHandshakeError, match="503"):
+                await http.ws_connect(front.ws)
+            assert (await get(f"{front.http}/ready"))[0] == 503
+            reply = await client.ask(action="relay", tx=as_json(transfer(ALICE)), autoSubscribe=True)
+            (entry,) = world.service.lifecycle.inflight.entries()
+            world.hub.save(BlockMaker(1).block([entry.tx]))
+            assert (await client.push())["data"]["hash"] == reply["hashes"][0]
+
+
+async def test_an_end_waits_for_those_who_move(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that ends and has where to send its clients waits for them; who stays is closed in the end."""
+    monkeypatch.setattr(drain, "LATE_SECONDS", 0.3)
+    await start(world, edges=HERE)
+    async with edge(world, move_to=("ws://other",), move_seconds=0.2) as front:
+        async with connected(front.ws) as goes, connected(front.ws) as stays:
+            ending = asyncio.create_task(front.stop())
+            for client in (goes, stays):
+                assert (await client.push())["moveTo"] == ["ws://other"]
+            assert (await goes.ask(action="relay", tx=as_json(transfer(ALICE))))["status"] == "completed"
+            await goes.socket.close()
+            assert await stays.push() == {"type": "serverShutdown", "moveTo": ["ws://other"]}
+            assert (await asyncio.wait_for(stays.socket.receive(), 10)).data == 1001
+            await ending
