@@ -91,10 +91,8 @@ class Proxy(Server):
         if name == "nginx.conf":
             text = whole_nginx(text.replace("listen 443 ssl", f"listen 127.0.0.1:{self.port} ssl"), certificates)
         else:
-            text = (
-                text.replace("maxconn 20000", "maxconn 500")
-                .replace("bind :443 ssl", f"bind 127.0.0.1:{self.port} ssl")
-                .replace("inter 2s", "inter 50ms")
+            text = text.replace("maxconn 20000", "maxconn 500").replace(
+                "bind :443 ssl", f"bind 127.0.0.1:{self.port} ssl"
             )
         (certificates / name).write_text(text)
 
