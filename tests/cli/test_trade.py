@@ -166,6 +166,17 @@ async def test_a_quote(services: Services) -> None:
     assert (await run(services, "quote", "A-1", "B-2", "1.5", "--json"))[1].startswith('{"txData"')
 
 
+async def test_a_quote_of_another_deployment(services: Services) -> None:
+    """What the public interface promises is shown as far as it is told; a path of another form is left out."""
+    for field in QUOTE.keys() - {"txData", "amountOutMin", "priceImpact", "paths"}:
+        services.quoted[field] = None
+    services.quoted["paths"] = [{"percent": 100}]
+    code, output, errors = await run(services, "quote", "A-1", "B-2", "1.5")
+    assert (code, errors) == (0, "")
+    assert "1500 smallest units of A-1 → B-2" in output
+    assert "2970 smallest units of B-2" in output
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -31,11 +31,25 @@ def test_later_sources_win(tmp_path: Path) -> None:
     """A flag beats the environment, which beats the service's table, which beats [common] and the default."""
     file = write(
         tmp_path,
-        '[common]\nhost = "a"\nport = 2\nunknown_here = 1\n[sample]\nport = 3\nratio = 1.5\nverbose = true',
+        '[common]\nhost = "a"\nport = 2\nhub_url = "of the relayer"\n[sample]\nport = 3\nratio = 1.5\nverbose = true',
     )
-    env = {"MILLRACE_SAMPLE__RATIO": "2.5", "MILLRACE_SAMPLE__VERBOSE": "false", "MILLRACE_OTHER__X": "y"}
+    env = {"MILLRACE_SAMPLE__RATIO": "2.5", "MILLRACE_SAMPLE__VERBOSE": "false", "MILLRACE_RELAYER__PORT": "y"}
     settings = load("sample", Sample, file=file, env=env, overrides={"verbose": "true"})
     assert settings == Sample(host="a", port=3, ratio=2.5, verbose=True)
+
+
+def test_what_no_service_knows_is_refused_by_each(tmp_path: Path) -> None:
+    """A name in [common] that no service has, and a variable of no service, are refused by whoever reads them."""
+    for text, said in (
+        ("[common]\nprot = 1", r"\[common\]: unknown setting 'prot'; did you mean port"),
+        ("[common]\nlog_dri = 1", "unknown setting 'log_dri'; (did you mean|no service has it)"),
+    ):
+        with pytest.raises(SettingsError, match=said):
+            load("sample", Sample, file=write(tmp_path, text), env={})
+    with pytest.raises(SettingsError, match="MILLRACE_RELAYR__PORT: unknown service 'relayr'; did you mean relayer"):
+        load("sample", Sample, env={"MILLRACE_RELAYR__PORT": "1"})
+    others = {"MILLRACE_RELAYER_URL": "x", "MILLRACE_KERNELS": "plain", "XMILLRACE_RELAYR__PORT": "1"}
+    assert load("sample", Sample, env=others) == Sample()
 
 
 @pytest.mark.parametrize(("text", "expected"), [('["a","b"]', ("a", "b")), ("[]", ())], ids=["two", "none"])

@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from millrace_client.reading import read
+
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,8 +98,13 @@ def posted(base_url: str, path: str, question: object, kind: type[T]) -> T:
 
 def decoded(body: bytes, kind: type[T], base_url: str) -> T:
     """The value in a body. Raises `Ended`."""
+    return understood(lambda: read(body, kind), base_url)
+
+
+def understood(reading: Callable[[], T], base_url: str) -> T:
+    """What reading an answer gives. Raises `Ended`."""
     try:
-        return msgspec.json.decode(body, type=kind, strict=False)
+        return reading()
     except msgspec.MsgspecError as error:
         raise Ended(f"{base_url} answers what this version does not understand: {error}") from None
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from millrace.cli.ask import Ended
 from millrace.cli.masked import is_masked, masked
-from millrace.runtime.settings import COMMON, SettingsError, load_with_sources, parse_overrides
+from millrace.runtime.settings import SettingsError, load_with_sources, parse_overrides, struct_of
 from millrace.runtime.terminal import say
 
 if TYPE_CHECKING:
@@ -64,8 +63,6 @@ def config(
         raise click.UsageError("--set needs the SERVICE whose setting it is")
     names = [service] if service else list(SERVICES)
     try:
-        if file is not None:
-            _check_common(file)
         found = {name: list(settings_of(name, file, pairs)) for name in names}
     except SettingsError as error:
         raise Ended(str(error)) from None
@@ -77,45 +74,16 @@ def config(
         _print(found, changed)
 
 
-def _struct_of(service: str) -> type[Any]:
-    from millrace.cli.services import SERVICES
-
-    module, _, name = SERVICES[service][0].partition(":")
-    found: type[Any] = getattr(importlib.import_module(module), name)
-    return found
-
-
 def settings_of(service: str, file: Path | None, pairs: tuple[str, ...]) -> Iterator[Setting]:
     """The settings of a service in the order of their struct. Raises `SettingsError`."""
     from millrace.runtime import settings_reference
 
-    struct = _struct_of(service)
+    struct = struct_of(service)
     settings, sources = load_with_sources(service, struct, file=file, overrides=parse_overrides(pairs))
     for described in settings_reference.settings_of(struct):
         name = described.name
         value = masked(name, getattr(settings, name))
         yield Setting(name, value, sources.get(name, DEFAULT), described.type, described.meaning)
-
-
-def _check_common(file: Path) -> None:
-    """Refuse a key of [common] that no service knows. What cannot be read is told by whoever loads it."""
-    import difflib
-    import tomllib
-
-    import msgspec
-
-    from millrace.cli.services import SERVICES
-
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8")).get(COMMON, {})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return
-    known = {field.name for name in SERVICES for field in msgspec.structs.fields(_struct_of(name))}
-    for name in table if isinstance(table, dict) else ():
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else "no service has it"
-            raise SettingsError(f"{file}, table [{COMMON}]: unknown setting {name!r}; {hint}")
 
 
 def _print(found: dict[str, list[Setting]], changed: bool) -> None:

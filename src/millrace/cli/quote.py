@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from millrace.cli import complete
-from millrace.cli.ask import aggregator_option, decoded, is_terminal, raw
+from millrace.cli.ask import aggregator_option, is_terminal, raw, understood
 from millrace.cli.scales import decimals_told
 from millrace.cli.shown import as_csv, console, number, percent, table, to_units, units
 from millrace.runtime.terminal import say
@@ -80,13 +80,18 @@ def quote(
 
         interruptible(lambda: asyncio.run(_watch(aggregator, asked, as_json, is_csv)))
         return
-    from millrace_client.quotes import Quote
+    from msgspec import structs
+
+    from millrace_client.quotes import quote_of
 
     body = raw(aggregator, "/api/v1/quote", asked)
     if as_json:
         click.echo(body)
         return
-    answer = decoded(body, Quote, aggregator)
+    answer = understood(lambda: quote_of(body), aggregator)
+    known = None if reverse else smallest
+    amount_in = known if answer.amount_in is None else answer.amount_in
+    answer = structs.replace(answer, from_=answer.from_ or from_token, to=answer.to or to_token, amount_in=amount_in)
     if is_csv:
         as_csv(_HEAD, [_row(answer)])
         return
@@ -117,10 +122,10 @@ def _row(answer: Quote) -> tuple[object, ...]:
 
 def facts(answer: Quote) -> list[tuple[str, str]]:
     """What there is to know of a quote beside its route."""
-    least = units(answer.amount_out_min, answer.decimals_out or 0)
+    least = _of(answer.amount_out_min, answer.decimals_out, answer.to)
     rows = [
-        ("at least", f"{least} {answer.to} ({percent(answer.slippage)} slippage)"),
-        ("rate", f"{number(answer.rate)} {answer.to} for one {answer.from_}"),
+        ("at least", f"{least} ({percent(answer.slippage)} slippage)"),
+        ("rate", "-" if answer.rate is None else f"{number(answer.rate)} {answer.to} for one {answer.from_}"),
         ("price impact", percent(answer.price_impact)),
         ("best possible is at most", f"{percent(answer.optimality_gap)} more"),
         ("gas limit", number(answer.estimated_gas_limit)),
@@ -134,14 +139,21 @@ def facts(answer: Quote) -> list[tuple[str, str]]:
     return rows
 
 
+def _of(amount: int | None, decimals: int | None, token: str | None) -> str:
+    """An amount of a token, as far as a deployment tells it."""
+    if amount is None:
+        return str(token)
+    return f"{amount} smallest units of {token}" if decimals is None else f"{units(amount, decimals)} {token}"
+
+
 def route(answer: Quote) -> Tree:
     """The route as a tree: shares, exchanges, tokens and amounts."""
     from rich.text import Text
     from rich.tree import Tree
 
-    paid = units(answer.amount_in or 0, answer.decimals_in or 0)
-    gets = units(answer.amount_out or 0, answer.decimals_out or 0)
-    tree = Tree(Text(f"{paid} {answer.from_} → {gets} {answer.to}", style="bold"))
+    paid = _of(answer.amount_in, answer.decimals_in, answer.from_)
+    gets = _of(answer.amount_out, answer.decimals_out, answer.to)
+    tree = Tree(Text(f"{paid} → {gets}", style="bold"))
     for path in answer.paths:
         share = f"{path.split_ppm / 10_000:.4g} %"
         branch = tree.add(Text(f"{share}  {number(path.amount_in_short)} → {number(path.amount_out_short)}"))

@@ -12,17 +12,17 @@ import click
 
 from millrace.cli.masked import MASK, masked
 from millrace.runtime import extras
-from millrace.runtime.settings import SettingsError, load, parse_overrides
+from millrace.runtime.settings import SettingsError, load, parse_overrides, struct_of
 from millrace.runtime.terminal import say
 
-# name -> (settings struct, the module whose `run(settings, stop)` is the service, uses uvloop)
+# name -> (the module whose `run(settings, stop)` is the service, uses uvloop)
 SERVICES = {
-    "aggregator": ("millrace.aggregator.settings:AggregatorSettings", "millrace.aggregator.app", True),
-    "relayer": ("millrace.relayer.settings:RelayerSettings", "millrace.relayer.app", True),
-    "notifier": ("millrace.notifier.settings:NotifierSettings", "millrace.notifier.app", False),
-    "pools": ("millrace.collector.settings:CollectorSettings", "millrace.collector.app", True),
-    "localnet": ("millrace.localnet.settings:LocalnetSettings", "millrace.localnet.app", False),
-    "console": ("millrace.console.settings:ConsoleSettings", "millrace.console.app", False),
+    "aggregator": ("millrace.aggregator.app", True),
+    "relayer": ("millrace.relayer.app", True),
+    "notifier": ("millrace.notifier.app", False),
+    "pools": ("millrace.collector.app", True),
+    "localnet": ("millrace.localnet.app", False),
+    "console": ("millrace.console.app", False),
 }
 
 
@@ -41,7 +41,7 @@ def _verbs_of(name: str) -> tuple[click.Command, ...]:
 
 def service_command(name: str, summary: str, extra: str) -> click.Command:
     """The command of a service that `extra` brings."""
-    struct_path, app_module, uvloop = SERVICES[name]
+    app_module, uvloop = SERVICES[name]
     verbs = _verbs_of(name)
     make = click.group(name, help=summary, invoke_without_command=True) if verbs else click.command(name, help=summary)
 
@@ -70,8 +70,7 @@ def service_command(name: str, summary: str, extra: str) -> click.Command:
 
         if parent is not None:
             process.die_with_parent(parent)
-        module, _, struct = struct_path.partition(":")
-        kind = getattr(importlib.import_module(module), struct)
+        kind = struct_of(name)
         try:
             settings = load(name, kind, file=config, overrides=parse_overrides(pairs))
         except SettingsError as error:

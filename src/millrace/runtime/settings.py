@@ -8,6 +8,7 @@ flags are `--set field=value`.
 from __future__ import annotations
 
 import difflib
+import importlib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -19,9 +20,18 @@ import msgspec
 T = TypeVar("T", bound=msgspec.Struct)
 
 COMMON = "common"
-SECTIONS = ("aggregator", "relayer", "notifier", "pools", "localnet", "console")
-"""The services: one file may hold the settings of all of them."""
+SECTIONS = {
+    "aggregator": "millrace.aggregator.settings:AggregatorSettings",
+    "relayer": "millrace.relayer.settings:RelayerSettings",
+    "notifier": "millrace.notifier.settings:NotifierSettings",
+    "pools": "millrace.collector.settings:CollectorSettings",
+    "localnet": "millrace.localnet.settings:LocalnetSettings",
+    "console": "millrace.console.settings:ConsoleSettings",
+}
+"""The services, each with its struct: one file may hold the settings of all of them."""
+_PREFIX = "MILLRACE_"
 MAX_PORT = 65_535
+_MOST_NAMED = 100  # names in an error: the longest table has some seventy, all tables together more than anybody reads
 
 
 class Secret:
@@ -77,10 +87,16 @@ def load_with_sources(
     if file is not None:
         for name, (value, table) in _from_file(file, section, types).items():
             values[name], sources[name] = value, f"{file} [{table}]"
-    prefix = f"MILLRACE_{section.upper()}__"
     for name, text in sorted((os.environ if env is None else env).items()):
-        if name.startswith(prefix):
-            field = name[len(prefix) :].lower()
+        table, is_setting, field = name.removeprefix(_PREFIX).lower().partition("__")
+        if not (name.startswith(_PREFIX) and is_setting):
+            continue
+        if table not in (*SECTIONS, section):
+            known = sorted({*SECTIONS, section})
+            raise SettingsError(
+                f"environment variable {name}: unknown service {table!r}; {_did_you_mean(table, known)}"
+            )
+        if table == section:
             values[field] = _from_text(f"environment variable {name}", field, text, types)
             sources[field] = name
     for field, text in (overrides or {}).items():
@@ -95,6 +111,13 @@ def load_with_sources(
         if (name == "port" or name.endswith("_port")) and isinstance(port, int) and not 0 <= port <= MAX_PORT:
             raise SettingsError(f"settings of {section}: {name} = {port} is no port: 0 (any free one) to {MAX_PORT}")
     return settings, sources
+
+
+def struct_of(section: str) -> type[Any]:
+    """The struct of a service's settings, which is imported when somebody asks for it."""
+    module, _, name = SECTIONS[section].partition(":")
+    found: type[Any] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def pack(settings: msgspec.Struct) -> bytes:
@@ -139,7 +162,12 @@ def _from_file(file: Path, section: str, types: Mapping[str, Any]) -> dict[str, 
     own = document.get(section, {})
     for name in own:
         _require_known(f"{file}, table [{section}]", name, types)
-    shared = {name: (value, COMMON) for name, value in document.get(COMMON, {}).items() if name in types}
+    common = document.get(COMMON, {})
+    if not common.keys() <= types.keys():
+        of_all = {field.name: field.type for name in SECTIONS for field in msgspec.structs.fields(struct_of(name))}
+        for name in common:
+            _require_known(f"{file}, table [{COMMON}]", name, {**of_all, **types})
+    shared = {name: (value, COMMON) for name, value in common.items() if name in types}
     return shared | {name: (value, section) for name, value in own.items()}
 
 
@@ -172,7 +200,10 @@ def _require_known(source: str, name: str, types: Mapping[str, Any]) -> None:
 
 def _did_you_mean(name: str, known: list[str]) -> str:
     """The names that are meant most likely, else all of them."""
-    near = difflib.get_close_matches(name, known, 3)
+    are_few = len(known) <= _MOST_NAMED
+    near = difflib.get_close_matches(name, known, 3 if are_few else 1)
     if near:
         return f"did you mean {' or '.join(near)}?"
+    if not are_few:
+        return "no service has it; `millrace config` lists them all"
     return f"known are {', '.join(known)}"

@@ -26,8 +26,8 @@ from millrace_client.quotes import (
     Prices,
     Quote,
     Tokens,
+    quote_of,
 )
-from millrace_client.reading import without_nulls
 from millrace_client.swap_checks import ANY_CONTRACT, Bounds, checked_multi_swap, checked_quote
 
 _SILENCE = 45.0  # seconds: the service sends a sign of life every 15
@@ -90,7 +90,7 @@ class Aggregator:
         asked = _question(from_token, to_token, amount_in, amount_out, slippage, sender, options)
         bounds = Bounds(amount_in_max, amount_out_min)
         told = await self._http.get("/api/v1/quote", msgspec.Raw, asked)
-        return self._checked(quote_of(told, self._http.base_url), asked, bounds)
+        return self._checked(_quote_of(told, self._http.base_url), asked, bounds)
 
     async def stream(
         self,
@@ -218,7 +218,7 @@ class Aggregator:
     def _event(self, name: str, data: bytes, url: str, asked: Mapping[str, Any], bounds: Bounds) -> Quote | Refused:
         if name == "error":
             return Refused(str(answer(data, dict[str, object], url).get("error", "")))
-        return self._checked(quote_of(data, url), asked, bounds)
+        return self._checked(_quote_of(data, url), asked, bounds)
 
     def _checked(self, quote: Quote, asked: Mapping[str, Any], bounds: Bounds) -> Quote:
         return checked_quote(
@@ -235,25 +235,11 @@ class Aggregator:
         )
 
 
-def quote_of(body: bytes | msgspec.Raw, url: str) -> Quote:
-    """The quote in an answer. Raises `ClientError` without what the interface promises.
-
-    Of the rest it shows no names and no forms: what another deployment tells in another form is left out, and named in
-    `unread`.
-    """
+def _quote_of(body: bytes | msgspec.Raw, url: str) -> Quote:
     try:
-        return answer(body, Quote, url)
-    except ClientError:
-        told = without_nulls(answer(body, dict[str, Any], url))
-    unread = []
-    for field in msgspec.structs.fields(Quote):
-        if field.encode_name in told and not field.required:
-            try:
-                msgspec.convert(told[field.encode_name], field.type, strict=False)
-            except msgspec.ValidationError:
-                del told[field.encode_name]
-                unread.append(field.encode_name)
-    return answer(msgspec.json.encode(told | {"unread": unread}), Quote, url)
+        return quote_of(body)
+    except msgspec.MsgspecError as error:
+        raise ClientError(f"{url} answers what this client does not understand: {error}") from None
 
 
 def _question(

@@ -5,8 +5,11 @@ What `interface.md` does not name is optional, so other deployments' answers can
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from millrace_client.reading import read, without_nulls
 from millrace_client.transaction import Transaction
 
 
@@ -105,6 +108,27 @@ class Quote(_Value, frozen=True):
     """With `sender`: what to sign once it has a nonce and a relayer."""
     unread: list[str] = []
     """What another deployment told in another form, by its names on the wire."""
+
+
+def quote_of(body: bytes | msgspec.Raw) -> Quote:
+    """The quote in an answer. Raises `msgspec.MsgspecError` without what the interface promises.
+
+    Of the rest it shows no names and no forms: what another deployment tells in another form is left out, and named in
+    `unread`.
+    """
+    try:
+        return read(body, Quote)
+    except msgspec.ValidationError:
+        told = without_nulls(read(body, dict[str, Any]))
+    unread = []
+    for field in msgspec.structs.fields(Quote):
+        if field.encode_name in told and not field.required:
+            try:
+                msgspec.convert(told[field.encode_name], field.type, strict=False)
+            except msgspec.ValidationError:
+                del told[field.encode_name]
+                unread.append(field.encode_name)
+    return msgspec.convert(told | {"unread": unread}, Quote, strict=False)
 
 
 class PairConfig(_Value, frozen=True):
