@@ -1,7 +1,9 @@
-"""The drills of docs/relayer-operating.md: backup and restore, move, a lost folder, claims kept elsewhere, upgrade."""
+"""The drills of docs/relayer-operating.md: backup and restore, move, a lost folder, claims kept elsewhere, upgrade, and
+other keys."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 from contextlib import closing
@@ -10,13 +12,14 @@ from typing import Any
 import aiohttp
 import pytest
 from click.testing import CliRunner
-from relayer_support import as_json, connected, settings, submit, transfer, wallet
+from relayer_support import BlockMaker, as_json, connected, settings, submit, transfer, wallet
 
 from millrace.chain import address
 from millrace.cli import main
 from millrace.relayer.app import Service
 from millrace.relayer.journal.identity import IdentityError
 from millrace.relayer.signing.handle import SignerError
+from millrace.runtime.settings import Secret
 
 ALICE, BOB = wallet(1), wallet(2)
 
@@ -267,3 +270,34 @@ async def test_a_folder_whose_identity_is_lost(world: Any) -> None:
     await world.stop()
     shutil.copyfile(world.folder / "kept", world.folder / "old" / "identity")
     assert "older copy" in await refused(world, "old")
+
+
+async def test_other_keys(world: Any) -> None:
+    """New files and a reload: the new address is named and pays, the old one is refused, and what was signed with it
+    still ends, after which nothing is at risk on the old address any more."""
+    service = await world.start(operators_token=Secret("a token of operators"))
+    old, new = service.relayers().by_shard[1], wallet(1, 51)
+    before = transfer(ALICE, 0)
+    async with connected(world.ws) as client:
+        assert (await client.ask(action="relay", tx=as_json(before)))["status"] == "completed"
+    assert service.lifecycle.sponsor.standing_of(old).used.at_risk > 0
+    (world.folder / "keys" / "shard1.pem").write_text(new.to_pem())
+    headers = {"Authorization": "Bearer a token of operators"}
+    async with aiohttp.ClientSession(headers=headers) as http:
+        async with http.post(f"{world.operators}/control/read-keys") as answer:
+            assert answer.status == 202
+        async with asyncio.timeout(20):
+            while service.relayers().by_shard[1] != new.public:
+                await asyncio.sleep(0.01)
+        async with http.get(f"{world.http}/v1/relayers") as answer:
+            named = {item["shard"]: item["address"] for item in (await answer.json())["relayers"]}
+    assert named[1] == address.encode(new.public)
+    assert await submit(world, transfer(ALICE, 1)) == ["invalid relayer address"]
+    assert await submit(world, transfer(ALICE, 1, relayer=new.public)) == ["ok"]
+    signed = service.lifecycle.inflight.of_sender(ALICE.public)[0]
+    block = BlockMaker(1).block([signed.tx], accounts={ALICE.public: (1, 10**18)})
+    world.hub.save(block)
+    world.hub.finalise(block)
+    async with asyncio.timeout(20):
+        while service.lifecycle.sponsor.standing_of(old).used.at_risk:
+            await asyncio.sleep(0.01)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import aiohttp
 import msgspec
 import pytest
 
-from millrace.chain import address
+from millrace.chain import address, outport
 from millrace.client import Refused, Relayer, Transaction, Wallet, sign
 from millrace.system.plan import wallet_in_shard
 from servers.typescript_client import System
@@ -21,6 +25,33 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.foreign, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 PICTURES = Path(__file__).parents[3] / "build" / "console"
 CARD = "[...document.querySelectorAll('section')].find((card) => card.querySelector('h2').textContent.trim() === '{}')"
+
+
+TOKEN = "a token of operators"
+
+
+@asynccontextmanager
+async def with_token(system: System, name: str) -> AsyncIterator[None]:
+    """A service that wants an operators' token for what it does, until the end."""
+    before = system.services[name]
+    system.services[name] = dataclasses.replace(before, settings={**before.settings, "operators_token": TOKEN})
+    await system.kill(name)
+    await system.start(name)
+    try:
+        yield
+    finally:
+        system.services[name] = before
+        await system.kill(name)
+        await system.start(name)
+
+
+async def become_operator(page: Page) -> None:
+    """Give the page the token, as an operator does."""
+    await page.until("document.querySelector('details.operator') !== null")
+    await page.value("document.querySelector('details.operator').open = true")
+    await fill(page, "document.querySelector('details.operator input')", TOKEN)
+    await press(page, "Use it", "document.querySelector('details.operator')")
+    await page.until("/is known to this tab/.test(document.querySelector('details.operator').textContent)")
 
 
 async def press(page: Page, text: str, within: str = "document") -> None:
@@ -116,3 +147,44 @@ async def test_the_references_are_tried_out(open_page: Open) -> None:
     await press(page, "Relay", socket)
     await page.until(f"({socket}).textContent.includes('traceparent')")
     assert page.complaints == []
+
+
+async def test_a_pause_by_who_has_the_token(system: System, open_page: Open) -> None:
+    """Without the token a pause is refused; with it the shard's key pays for nobody until it is told to go on."""
+    keys = CARD.format("Keys")
+    own = address.encode(wallet_in_shard(0, system.plan.network).public)
+    async with with_token(system, "relayer"):
+        page = await open_page("relayer")
+        await page.until("document.querySelectorAll('meter').length === 9")
+        await press(page, "Pause", keys)
+        await page.until(f"({keys}).querySelector('.problem') !== null")
+        await become_operator(page)
+        await press(page, "Pause", keys)
+        await page.until(f"[...({keys}).querySelectorAll('td')].some((cell) => cell.textContent === 'paused')")
+        await fill(page, "document.getElementById('explain')", f'{{"sender": "{own}", "receiver": "{own}"}}')
+        await press(page, "Explain", CARD.format("Explain"))
+        await page.until(f"/Refused by shard 0: shard paused/.test(({CARD.format('Explain')}).textContent)")
+        await press(page, "Go on", keys)
+        await page.until(f"![...({keys}).querySelectorAll('td')].some((cell) => cell.textContent === 'paused')")
+
+
+async def test_a_dead_letter(system: System, open_page: Open) -> None:
+    """What nobody could read is listed with its reason, shown, and replayed by who has the token."""
+    junk = b"\xff of no known form"
+    async with with_token(system, "notifier"):
+        async with aiohttp.ClientSession() as http:
+            async with http.ws_connect(f"ws://127.0.0.1:{system.plan.ports.notifier}/save") as node:
+                await node.send_bytes(outport.payload_envelope(outport.SAVE_BLOCK, junk, 1))
+                assert outport.decode_envelope((await node.receive()).data).type == outport.ACK
+        page = await open_page("events")
+        letters = CARD.format("Dead letters")
+        await press(page, "Show", letters)
+        await page.until(f"document.querySelector('dialog pre')?.textContent.startsWith('{junk[:3].hex(' ')}')")
+        await press(page, "Replay", "document.querySelector('dialog')")
+        await page.until("document.querySelector('dialog .problem') !== null")
+        await press(page, "Close", "document.querySelector('dialog')")
+        await become_operator(page)
+        await press(page, "Show", letters)
+        await press(page, "Replay", "document.querySelector('dialog')")
+        await page.until("/told nothing new/.test(document.querySelector('dialog').textContent)")
+        assert "SaveBlock" in await page.value(f"({letters}).textContent")

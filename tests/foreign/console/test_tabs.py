@@ -92,6 +92,53 @@ async def test_a_cycle_that_leaves_some_of_its_input_alone(system: System, open_
     assert troubles(page) == []
 
 
+CHANGED = """
+  const real = window.WebSocket;
+  window.WebSocket = class extends real {
+    set onmessage(take) {
+      super.onmessage = ({ data }) => {
+        const message = typeof data === "string" ? JSON.parse(data) : {};
+        if (message.type !== "networkStats") return take({ data });
+        message.schemaVersion = "2.0.0";
+        message.sequence *= 3;
+        message.data.health.dataCompleteness = 0.5;
+        take({ data: JSON.stringify(message) });
+      };
+    }
+  };
+"""
+
+
+async def test_what_the_statistics_lack_is_said(system: System, open_page: Open) -> None:
+    """Banners tell of incomplete data, of messages that were left out, and of a schema that is newer than the page."""
+    page = await open_page("swap")
+    await page.ask("Page.addScriptToEvaluateOnNewDocument", source=CHANGED)
+    await page.ask("Page.navigate", url=f"{system.plan.console_url}/?again#/network")
+    for words in ("speaks version 2.0.0", "the relayer knows 50 %", "messages were left out"):
+        await page.until(
+            f"[...document.querySelectorAll('.banner')].some((one) => one.textContent.includes('{words}'))"
+        )
+
+
+async def test_history_is_looked_at_closer(system: System, open_page: Open) -> None:
+    """Dragging over the history shows that part of it, and a button goes back to all of it."""
+    page = await open_page("network")
+    await page.look(1280)
+    over = "[...document.querySelectorAll('section')].at(-1).querySelector('.u-over')"
+    await page.until(f"{over} !== null && /[5-9] points|[0-9]{{2}} points/.test(document.body.textContent)")
+    await page.value(f"{over}.scrollIntoView()")
+    box = json.loads(await page.value(f"JSON.stringify({over}.getBoundingClientRect())"))
+    for event, share in (("mousePressed", 0.1), ("mouseMoved", 0.9), ("mouseReleased", 0.9)):
+        await page.ask(
+            "Input.dispatchMouseEvent",
+            type=event, x=box["x"] + share * box["width"], y=box["y"] + 90, button="left", buttons=1, clickCount=1,
+        )  # fmt: skip
+    whole = "[...document.querySelectorAll('button')].find((one) => one.textContent === 'Whole span')"
+    await page.until(f"Boolean({whole})")
+    await page.value(f"{whole}.click()")
+    await page.until(f"!{whole}")
+
+
 async def test_every_tab_is_tested(open_page: Open) -> None:
     """The header names exactly the tabs that are looked at here."""
     page = await open_page("network")

@@ -1,17 +1,11 @@
 // The page: a header with the tabs, and the tab that the address names (`#/swap`). A tab is a module of ./tabs that is
-// loaded when it is first shown and exports `default`, a component; add it to TABS.
+// loaded when it is first shown and exports `default`, a component; add it to the header in index.html, which is there
+// before any script is.
 
 import { html, render, useEffect, useRef, useState } from "./vendor/preact.js";
 import { Problem } from "./lib/ui.js";
 
-const TABS = [
-  ["swap", "Swap"],
-  ["market", "Market"],
-  ["network", "Network"],
-  ["relayer", "Relayer"],
-  ["events", "Events"],
-  ["api", "API"],
-];
+const TABS = [...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(2), link.textContent]);
 const THEMES = { auto: ["light dark", "Colours as the system has them"], light: ["light", "Light colours"], dark: ["dark", "Dark colours"] };
 const MARKS = { auto: "◐", light: "☀", dark: "☾" };
 const loaded = new Map();

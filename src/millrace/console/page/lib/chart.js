@@ -16,12 +16,21 @@ function colour(name) {
   return found;
 }
 
+// Seconds between two marks of the axis of time: none below one, as their labels would be the same.
+const STEPS = [1, 5, 10, 15, 30, ...[1, 5, 10, 15, 30].map((n) => n * 60), ...[1, 2, 3, 6, 12].map((n) => n * 3_600), ...[1, 2, 7].map((n) => n * 86_400)];
+
+/** The legend tells the newest values while nobody points at others. */
+function newest(plot) {
+  const last = plot.data[0].length - 1;
+  if (last >= 0 && (plot.cursor.left ?? -1) < 0) plot.setLegend({ idx: last }, false);
+}
+
 const span = (_, low, high) => {
   if (low === null || high === null) return [0, 1];
   return low === high ? [0, high * 2 || 1] : [Math.max(0, low - (high - low) * 0.1), high + (high - low) * 0.1];
 };
 
-function options(box, series, { unit, time, digits, xLabel, onZoom }) {
+function options(box, series, { unit, time, digits, least, xLabel, onZoom }) {
   const text = colour("--text2");
   const line = colour("--line");
   const spoken = (value) => (value === null || value === undefined ? "–" : `${value.toLocaleString("en-US", { maximumFractionDigits: digits })}${unit}`);
@@ -31,10 +40,10 @@ function options(box, series, { unit, time, digits, xLabel, onZoom }) {
     height: 220,
     padding: [8, 28, 0, 0],
     cursor: { y: false, points: { size: 7 }, drag: { x: true, y: false } },
-    scales: { x: { time }, y: { range: span } },
-    hooks: { setSelect: [(plot) => onZoom?.(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"))] },
+    scales: { x: { time, ...(least ? { range: (_, low, high) => [Math.min(low, high - least), high] } : {}) }, y: { range: span } },
+    hooks: { ready: [newest], setData: [newest], setCursor: [newest], setSelect: [(plot) => onZoom?.(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"))] },
     axes: [
-      { stroke: text, font: FONT, space: 90, values: (_, values) => values.map(moment), grid: { show: false }, ticks: { stroke: line, width: 1 }, label: xLabel, labelFont: FONT, labelSize: xLabel ? 20 : 0 },
+      { stroke: text, font: FONT, space: 90, ...(time ? { incrs: STEPS } : {}), values: (_, values) => values.map(moment), grid: { show: false }, ticks: { stroke: line, width: 1 }, label: xLabel, labelFont: FONT, labelSize: xLabel ? 20 : 0 },
       { stroke: text, font: FONT, size: 62, grid: { stroke: line, width: 1 }, ticks: { show: false }, values: (_, values) => values.map(spoken) },
     ],
     series: [
@@ -49,13 +58,14 @@ function options(box, series, { unit, time, digits, xLabel, onZoom }) {
 
 /**
  * `data` is uPlot's: x values (seconds since 1970, unless `time` is false), then one list for each of `series`
- * (`{label, colour: "--accent", dash, fill}`). `label` says what it shows; `onZoom(from, to)` hears of a selection.
+ * (`{label, colour: "--accent", dash, fill}`). `label` says what it shows; so many x values as `least` are shown, whether there
+ * are data or not; `onZoom(from, to)` hears of a selection.
  */
-export function Chart({ data, series, label, unit = "", time = true, digits = 3, xLabel, onZoom }) {
+export function Chart({ data, series, label, unit = "", time = true, digits = 3, least = 0, xLabel, onZoom }) {
   const box = useRef();
   const plot = useRef();
   const given = useRef();
-  given.current = { data, unit, time, digits, xLabel, onZoom };
+  given.current = { data, unit, time, digits, least, xLabel, onZoom };
   const shape = JSON.stringify(series);
   useEffect(() => {
     const make = () => {

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "../vendor/preact.js";
 
 const SILENCE_MS = 3_000;
 const LONGEST_MS = 10_000;
+const SOON_MS = 2_000; // after an error
 
 /**
  * Follows `open()`, an async iterable or a promise of one, until `signal` aborts; a stream that ends or fails is opened
@@ -71,7 +72,7 @@ export function useStream(open, item, keys = [], options = {}) {
   return state;
 }
 
-/** What `load` answers, asked again every `every` milliseconds while it is shown: `{value, error, again}`. */
+/** What `load` answers, asked again every `every` milliseconds while it is shown, sooner after an error: `{value, error, again}`. */
 export function useAnswer(load, keys = [], every = 0) {
   const [answer, setAnswer] = useState({});
   const again = useRef(() => {});
@@ -85,7 +86,7 @@ export function useAnswer(load, keys = [], every = 0) {
         const value = await load();
         if (!ended) setAnswer({ value });
       } catch (error) {
-        wait ||= 2_000;
+        wait = error.retryAfterMs ?? Math.min(every || SOON_MS, SOON_MS);
         if (!ended) setAnswer((before) => ({ ...before, error }));
       }
       if (!ended && wait) timer = setTimeout(ask, document.hidden ? 4 * wait : wait);

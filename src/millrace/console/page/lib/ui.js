@@ -50,12 +50,15 @@ export function Hash({ text, label = "Copy" }) {
   return html`<button type="button" class="hash" title=${`${text}: click to copy`} aria-label=${`${label} ${ends(text)} ${text}`} onClick=${copy}>${ends(text)}</button>`;
 }
 
-/** A table: `columns` are `{name, label, end, cell(row)}`; `end`: numbers, aligned at their ends. */
-export function Table({ columns, rows, label, rowKey, empty = "Nothing yet." }) {
-  return html`<div class="table" tabindex="0" role="region" aria-label=${label}><table>
+/**
+ * A table: `columns` are `{name, label, end, cell(row)}`; `end`: numbers, aligned at their ends. `stacked`: on a narrow
+ * page each row stands by itself, with the columns below each other.
+ */
+export function Table({ columns, rows, label, rowKey, stacked = false, empty = "Nothing yet." }) {
+  return html`<div class=${stacked ? "table stacked" : "table"} tabindex="0" role="region" aria-label=${label}><table>
     <thead><tr>${columns.map(({ name, label: text, end }) => html`<th key=${name} scope="col" class=${end ? "end" : ""}>${text}</th>`)}</tr></thead>
-    <tbody>${rows.map((row, index) => html`<tr key=${rowKey ? rowKey(row) : index}>${columns.map(({ name, cell, end }) => html`
-      <td key=${name} class=${end ? "end" : ""}>${cell(row)}</td>`)}</tr>`)}</tbody>
+    <tbody>${rows.map((row, index) => html`<tr key=${rowKey ? rowKey(row) : index}>${columns.map(({ name, label: text, cell, end }) => html`
+      <td key=${name} class=${end ? "end" : ""} data-label=${stacked && typeof text === "string" ? text : ""}>${cell(row)}</td>`)}</tr>`)}</tbody>
   </table>${rows.length === 0 && html`<p class="sub">${empty}</p>`}</div>`;
 }
 

@@ -118,7 +118,7 @@ function DeadLetters() {
   ];
   return html`<${Card} title="Dead letters">
     ${error?.status !== 401 && html`<${Problem} error=${error}/>`}
-    <${Table} label="Dead letters" columns=${columns} rows=${value?.letters ?? []} rowKey=${(row) => row.id} empty="Everything was understood."/>
+    <${Table} label="Dead letters" stacked columns=${columns} rows=${value?.letters ?? []} rowKey=${(row) => row.id} empty="Everything was understood."/>
     ${chosen && html`<${Letter} letter=${chosen} onClose=${() => { setChosen(undefined); again(); }}/>`}
   </${Card}>`;
 }

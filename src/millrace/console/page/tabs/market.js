@@ -64,7 +64,7 @@ function Pools() {
   const names = (config.value?.exchanges ?? []).map((one) => (typeof one === "string" ? one : one.name));
   return html`<${Card} title="Pools" aside=${html`<${Choice} label="Exchange" value=${exchange} onChange=${choose} options=${[["", "All"], ...names.map((name) => [name, name])]}/>`}>
     <${Problem} error=${error}/>
-    <${Table} label="Pools" rows=${value?.pools ?? []} rowKey=${({ id }) => id} empty=${value ? "None." : "Loading…"} columns=${[
+    <${Table} label="Pools" stacked rows=${value?.pools ?? []} rowKey=${({ id }) => id} empty=${value ? "None." : "Loading…"} columns=${[
       { name: "exchange", label: "Exchange", cell: ({ dex }) => html`<${Exchange} name=${dex}/>` },
       { name: "pair", label: "Tokens", cell: ({ tokens, kind }) => html`<strong>${tokens.map(ticker).join(" / ")}</strong> <span class="sub">${kind.replaceAll("_", " ")}</span>` },
       { name: "reserves", label: "Reserves", end: true, cell: ({ reservesShort }) => reservesShort.map(compact).join(" / ") },
@@ -100,7 +100,7 @@ function Cycles() {
   return html`<${Card} title="Cycles that earn" aside=${html`<span class="sub">of the most liquid tokens, asked every ${EVERY_MS / 1000} s</span>`}>
     <p class="sub">Prices of the exchanges differ: who trades around such a circle ends with more than they began with, before gas. Up to ${dollars(CYCLE_USD)} were to be traded; what is not needed comes back.</p>
     <${Problem} error=${error}/>
-    <${Table} label="Cycles that earn" rows=${value ?? []} rowKey=${({ token }) => token.identifier} empty="Looking…" columns=${[
+    <${Table} label="Cycles that earn" stacked rows=${value ?? []} rowKey=${({ token }) => token.identifier} empty="Looking…" columns=${[
       { name: "token", label: "Token", cell: ({ token }) => html`<strong>${token.ticker}</strong>` },
       { name: "profit", label: "Profit", end: true, cell: ({ token, quote }) => (quote ? html`${amount(quote.profit, token.decimals, 4)}<br/><span class="sub">${dollars(quote.profitShort * token.priceUsdc)} · ${percent(Number(quote.profit) / Number(quote.amountIn), 3)}</span>` : "–") },
       { name: "route", label: "Route", cell: round },

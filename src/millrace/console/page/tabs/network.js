@@ -28,18 +28,21 @@ const SPANS = [[3_600, "1 h"], [21_600, "6 h"], [86_400, "24 h"], [604_800, "7 d
 const billionths = (price) => (price === null || price === undefined ? "–" : number(price / 1e9, 6));
 
 export default function Network() {
-  const [stats, setStats] = useThrottled({}, 4);
+  const [stats, setStats] = useThrottled({}, 2);
   const take = (item) => setStats((before) => {
     if (item.type === "missed") return { ...before, missed: (before.missed ?? 0) + (item.count ?? 0), gap: item.reason === "connection" ? clock(item.to) : before.gap };
     return { ...before, message: item };
   });
   const state = useStream(() => relayer.networkStats(), take);
   const { message } = stats;
+  const { blockTimeMsP50ByShard: medians, nonceGapEvents1m: gaps, duplicateNonceEvents1m: doubles } = message?.data.blocks ?? {};
+  // The same element while nothing of it has changed, which then is not drawn again.
+  const blocks = useMemo(() => html`<${Blocks} medians=${medians} gaps=${gaps} doubles=${doubles}/>`, [JSON.stringify([medians, gaps, doubles])]);
   return html`<div class="page one">
     <${Warnings} stats=${stats} state=${state}/>
     <${Card} title="Now" aside=${html`<${State} state=${state}/>`}><${Now} data=${message?.data}/></${Card}>
     <${Card} title="Blocks" aside=${html`<span class="sub">each mark is a block, newest at the right; its height is its transactions</span>`}>
-      <${Blocks} data=${message?.data}/>
+      ${blocks}
     </${Card}>
     <div class="two"><${Gas}/><${History}/></div>
   </div>`;
@@ -99,7 +102,7 @@ function Gas() {
   return html`<${Card} title="Gas price" aside=${html`<${Choice} label="Shard" value=${shard} onChange=${setShard} options=${Array.from({ length: shards }, (_, index) => [index, `Shard ${index}`])}/>`}>
     <p class="figure">${billionths(suggested)} <span class="sub">billionths of an EGLD per unit of gas: suggested (p50)</span></p>
     <p class="sub">Percentiles over the last 30 minutes; the line begins when this tab was opened. Lowest ${billionths(price?.min)}, highest ${billionths(price?.max)}. <${State} state=${state}/></p>
-    <${Chart} data=${data} series=${PERCENTILES} label=${`Gas price percentiles of shard ${shard} over time`}/>
+    <${Chart} data=${data} series=${PERCENTILES} least=${60} label=${`Gas price percentiles of shard ${shard} over time`}/>
   </${Card}>`;
 }
 

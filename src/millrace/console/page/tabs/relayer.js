@@ -54,7 +54,7 @@ function Keys({ state, again }) {
     { name: "budget", label: "Minute, hour, day", cell: (key) => html`<${Budget} windows=${key.budget}/>` },
     { name: "pause", label: html`<span class="vh">Pause</span>`, end: true, cell: (key) => html`<button type="button" class="ghost" onClick=${() => turn(key.shard)}>${state.paused.includes(key.shard) ? "Go on" : "Pause"}<span class="vh"> shard ${key.shard}</span></button>` },
   ];
-  return html`<${Table} label="Relayer keys" columns=${columns} rows=${state.relayers} rowKey=${(key) => key.shard} empty="This relayer has no keys: it only broadcasts."/>
+  return html`<${Table} label="Relayer keys" stacked columns=${columns} rows=${state.relayers} rowKey=${(key) => key.shard} empty="This relayer has no keys: it only broadcasts."/>
     <p class="sub">A pause holds over restarts; what was signed goes on. It wants the operators' token.</p><${Problem} error=${error}/>`;
 }
 
@@ -134,10 +134,10 @@ function Latest({ items }) {
   const columns = [
     { name: "at", label: "Accepted", cell: (item) => clock(item.created) },
     { name: "hash", label: "Hash", cell: (item) => html`<${Hash} text=${item.transaction.hash} label="Copy the hash"/>` },
-    { name: "sender", label: "Sender", cell: (item) => html`<${Hash} text=${item.transaction.sender} label="Copy the sender"/> · ${number(item.transaction.nonce)}` },
+    { name: "sender", label: "Sender", cell: (item) => html`<span><${Hash} text=${item.transaction.sender} label="Copy the sender"/> · ${number(item.transaction.nonce)}</span>` },
     { name: "action", label: "Asked for", cell: (item) => item.transaction.action },
     { name: "fee", label: "Fee", end: true, cell: (item) => (item.transaction.fee === undefined ? html`<span class="sub">≤ ${egld(item.transaction.maxFee)}</span>` : egld(item.transaction.fee)) },
     { name: "life", label: "Life", cell: (item) => html`<${Life} transaction=${item.transaction}/>${item.transaction.reason && html`<span class="sub">${item.transaction.reason}</span>`}` },
   ];
-  return html`<${Table} label="Latest transactions" columns=${columns} rows=${items} rowKey=${(item) => item.transaction.hash}/>`;
+  return html`<${Table} label="Latest transactions" stacked columns=${columns} rows=${items} rowKey=${(item) => item.transaction.hash}/>`;
 }

@@ -207,7 +207,7 @@ function Slippage({ value, onChange }) {
   };
   return html`<div class="slippage"><div class="row"><span class="sub">Slippage</span>
       <${Choice} label="Slippage" value=${chosen} onChange=${onChange} options=${SLIPPAGES.map((item) => [item, percent(Number(item), 1)])}/>
-      <label class="sub">or <input type="text" inputmode="decimal" size="4" value=${own} placeholder="%" aria-label="Slippage of your own, in per cent" onInput=${(event) => type(event.target.value)}/> %</label></div>
+      <label class="sub"><input type="text" inputmode="decimal" size="4" value=${own} placeholder="own" aria-label="Slippage of your own, in per cent" onInput=${(event) => type(event.target.value)}/> %</label></div>
     <p class=${fractionOf(value) === null ? "note bad" : "note"}>${fractionOf(value) === null ? "A number up to 50." : "If the price moves further than this before the swap is executed, the contract undoes it and you keep your tokens."}</p></div>`;
 }
 
@@ -246,7 +246,7 @@ function Facts({ quote, from, to, decimals }) {
 function Costs({ quote, from }) {
   const pools = quote.poolFees ?? [];
   return html`<${Card} title="What it costs"><dl class="facts">
-    <dt>Gas limit, paid by the relayer</dt><dd>${number(quote.estimatedGasLimit)}</dd>
+    <dt>Gas, paid by the relayer</dt><dd>up to ${number(quote.estimatedGasLimit)} units</dd>
     <dt>Fee of this service</dt><dd>${percent(quote.feeBps / 1e4)}${quote.feeAmountUsd ? ` · ${dollars(quote.feeAmountUsd)}` : ""}</dd>
     ${quote.transaction && html`<dt>Contract that is called</dt><dd><${Hash} text=${quote.transaction.receiver} label="Copy address"/></dd>`}
     </dl>${pools.length > 0 && html`<details><summary>Fees of ${pools.length} pools, part of the price</summary><dl class="facts">${pools.map(({ dex, token, amountShort, address }) => html`

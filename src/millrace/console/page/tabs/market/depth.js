@@ -31,8 +31,13 @@ async function side(from, to) {
   const steps = [];
   const amounts = inputs(from);
   for (let at = 0; at < STEPS; at += PART) {
-    const answer = await aggregator.ladder({ from: from.identifier, to: to.identifier, amounts: amounts.slice(at, at + PART), includePaths: false });
-    steps.push(...answer.steps);
+    const part = amounts.slice(at, at + PART);
+    try {
+      steps.push(...(await aggregator.ladder({ from: from.identifier, to: to.identifier, amounts: part, includePaths: false })).steps);
+    } catch (error) {
+      if (error.status !== 503) throw error;
+      steps.push(...part.map(() => ({ error: error.message }))); // a busy service: the other parts are shown without it
+    }
   }
   const paid = steps.filter(({ rate }) => Number.isFinite(rate)); // under load some have no answer
   if (!paid.length) throw new Error(steps.find((step) => step.error)?.error ?? "no path between tokens");
@@ -42,16 +47,14 @@ async function side(from, to) {
 }
 
 export function Depth() {
-  const [pair, setPair] = useState();
+  const [chosen, setPair] = useState();
   const [picking, setPicking] = useState();
-  useEffect(() => {
-    const choose = async () => {
-      const rows = (await listed()).filter(({ isLp, priceUsdc }) => !isLp && priceUsdc > 0);
-      setPair({ one: (await named(FIRST.one)) ?? rows[0], other: (await named(FIRST.other)) ?? rows[1] });
-    };
-    choose().catch(() => {});
-  }, []);
-  const { value, error } = useAnswer(async () => {
+  const first = useAnswer(async () => {
+    const rows = (await listed()).filter(({ isLp, priceUsdc }) => !isLp && priceUsdc > 0);
+    return { one: (await named(FIRST.one)) ?? rows[0], other: (await named(FIRST.other)) ?? rows[1] };
+  });
+  const pair = chosen ?? first.value;
+  const { value, error = first.error } = useAnswer(async () => {
     if (!pair) return undefined;
     if (!pair.one.priceUsdc || !pair.other.priceUsdc) throw new Error("one of these tokens has no price");
     const sold = await side(pair.one, pair.other); // one after the other: ladders are answered one at a time

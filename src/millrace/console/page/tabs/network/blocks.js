@@ -12,7 +12,7 @@ const LATE_MS = 10_000; // a shard may become final so much later than the other
 const ROW = 44;
 const NARROW = 520; // pixels
 const META = "meta";
-const COLOURS = ["--x1", "--x2", "--x3"];
+const COLOURS = ["--x1", "--x2", "--x3", "--x4"];
 
 /** Blocks by shard, oldest first; each question is about the newest alone. */
 function useBlocks() {
@@ -35,9 +35,10 @@ function joined(before, fresh) {
   return all.filter(({ timestampMs }) => timestampMs > end - 2 * SECONDS * 1000);
 }
 
-/** `data` are the statistics: how long blocks take, and what was skipped. */
-export function Blocks({ data }) {
+/** What the statistics tell: `medians` of how long blocks of each shard take, `gaps` and `doubles` of the last minute. */
+export function Blocks({ medians, gaps, doubles }) {
   const box = useRef();
+  const begun = useRef(0);
   const [width, setWidth] = useState(600);
   const { value: blocks = {}, error } = useBlocks();
   useEffect(() => {
@@ -50,20 +51,20 @@ export function Blocks({ data }) {
   const end = newestOf(blocks);
   const lanes = shards.map((shard) => blocks[shard].filter(({ timestampMs }) => timestampMs > end - seconds * 1000));
   const most = Math.max(1, ...lanes.flat().map(({ txCount }) => txCount));
-  const x = (at) => width - 8 - ((end - at) / (seconds * 1000)) * (width - 16);
-  const { nonceGapEvents1m: gaps, duplicateNonceEvents1m: doubles } = data?.blocks ?? {};
+  begun.current ||= end;
+  const x = (at) => Math.round(((at - begun.current) / (seconds * 1000)) * (width - 16)); // which stays: all move together
   const spoken = shards.map((shard) => `${nameOf(shard)}: block ${number(blocks[shard].at(-1)?.nonce)}`).join(", ");
   return html`<div ref=${box} class="blocks">
     <${Problem} error=${error}/>
     ${shards.map((shard, row) => html`<div class="lane" key=${shard}>
-      <p><strong>${nameOf(shard)}</strong> <span class="sub">${described(blocks[shard], lanes[row], data?.blocks.blockTimeMsP50ByShard[shard])}</span></p>
+      <p><strong>${nameOf(shard)}</strong> <span class="sub">${described(blocks[shard], lanes[row], medians?.[shard])}</span></p>
       <svg width=${width} height=${ROW} role="img" aria-label=${`Blocks of ${nameOf(shard)} lately`}>
         <line x1="0" x2=${width} y1=${ROW - 4} y2=${ROW - 4} class="base"/>
-        ${lanes[row].map(({ nonce, txCount, executedTxCount, timestampMs }) => {
+        <g transform=${`translate(${width - 8 - x(end)} 0)`}>${lanes[row].map(({ nonce, txCount, executedTxCount, timestampMs }) => {
           const height = 6 + (30 * txCount) / most;
           return html`<rect key=${nonce} x=${x(timestampMs) - 2} y=${ROW - 4 - height} width="4" height=${height} rx="2"
-            style=${`fill: var(${COLOURS[row % 3]})`}><title>block ${nonce}: ${number(txCount)} transactions, ${number(executedTxCount)} executed</title></rect>`;
-        })}
+            style=${`fill: var(${COLOURS[row % COLOURS.length]})`}><title>block ${nonce}: ${number(txCount)} transactions, ${number(executedTxCount)} executed</title></rect>`;
+        })}</g>
       </svg></div>`)}
     <p class="sub">The last ${seconds} s, up to ${number(most)} transactions in a block. In the last minute ${number(gaps)} skipped and ${number(doubles)} doubled.</p>
     <p class="vh" aria-live="off">${spoken}</p>
