@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import aiohttp
+import pytest
 
 from millrace.chain.address import encode
 from millrace.collector.collect import Collector
 from millrace.collector.gateway import Gateway
-from millrace.collector.settings import CollectorSettings
+from millrace.collector.settings import CollectorSettings, RateSource
 from millrace.collector.tokens import TokenBook
+from millrace.dex.rate import RatePool
 from millrace.localnet.chain.machine import Chain
 from millrace.localnet.edges.api import Api
 from millrace.localnet.edges.control import Control
@@ -57,3 +60,70 @@ async def test_the_collected_document_prices_like_the_chains_own() -> None:
     for pool in tradable:
         amount = max(pool.reserves[0] // 100, 1)
         assert found[pool.id].amount_out(0, 1, amount) == pool.amount_out(0, 1, amount), pool.id
+
+
+async def test_rates_are_collected_where_views_are_named() -> None:
+    """Rate and stock come from the views that the settings name; a contract without them is left out."""
+    settings = LocalnetSettings(notifier_url="", gossip=False, pools=30, tokens=20, rate_pools=True)
+    chain = Chain(settings, genesis_ms=time.time_ns() // 1_000_000)
+    for _ in range(5):
+        chain.advance_round()
+    server = HttpServer(Api(chain, Control(chain, [], lambda _: None), list).app())
+    port = await server.start("127.0.0.1", 0)
+    shown = {pool.id: pool for pool in chain.pool_document().pools if isinstance(pool, RatePool)}
+    assert len(shown) == 5
+    sources = tuple(
+        RateSource(
+            exchange=pool.exchange,
+            kind=pool.kind,
+            address=encode(pool.address),
+            tokens=(pool.tokens[0], pool.tokens[1]),
+            native=pool.native,
+            view="getRate",
+            stock_view="getStock",
+        )
+        for pool in shown.values()
+    )
+    wrong = RateSource(
+        exchange="Hatom",
+        kind="supply",
+        address=encode(chain.market.addresses.wrapper),
+        tokens=sources[0].tokens,
+        view="getRate",
+        stock=1,
+    )
+    wanted = CollectorSettings(
+        gateway=f"http://127.0.0.1:{port}",
+        exchanges=("XExchange",),
+        xexchange_router=encode(chain.market.addresses.xexchange_router),
+        rates=(*sources, wrong),
+    )
+    async with aiohttp.ClientSession() as session:
+        gateway = Gateway(session, wanted)
+        collected = await Collector(wanted, gateway, TokenBook(gateway)).collect()
+    await server.stop()
+    found = {pool.id: pool for pool in collected.document.pools if isinstance(pool, RatePool)}
+    assert found.keys() == shown.keys()
+    for name, pool in shown.items():
+        assert (type(found[name]), found[name].tokens, found[name].native) == (type(pool), pool.tokens, pool.native)
+        paid = found[name].amount_out(0, 1, 10**15)
+        assert 0 <= pool.amount_out(0, 1, 10**15) - paid <= 1, "a rate over 10^18 is rounded down"
+    assert any(wrong.address in item.pool for item in collected.skipped)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"exchange": "Nobody"}, {"address": "erd1x"}, {"view": ""}, {"base": 0}, {"stock": 0}]
+)
+def test_a_source_of_rates_that_says_too_little_is_refused(changes: dict[str, Any]) -> None:
+    """Before anybody is asked, and by name."""
+    sound = {
+        "exchange": "Hatom",
+        "kind": "stake",
+        "address": encode(bytes(32)),
+        "tokens": ("WEGLD-bd4d79", "SEGLD-3ad2d0"),
+        "view": "getRate",
+        "stock": 1,
+    }
+    RateSource(**sound)
+    with pytest.raises(ValueError, match=r"."):
+        RateSource(**{**sound, **changes})

@@ -29,7 +29,7 @@ from millrace.dex.vault import Referral, VaultError, VaultResult, execute
 from millrace.routing.costs import CALLS_PER_TRANSACTION, GAS_PER_DATA_BYTE, Cost, Table, total
 from millrace.routing.execution import replayed
 from millrace.routing.paths import split_sources
-from millrace.routing.plan import AnyLeg, Ends, Fill, Leg, PlanError, cost_of, leg_fills, make_program
+from millrace.routing.plan import AnyLeg, Ends, Fill, Leg, PlanError, cost_of, leg_fills, leg_steps, make_program
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits
 
@@ -424,9 +424,10 @@ class _Desk:
         """What was done with each input."""
         inner, sink = self._snapshot.inner, self._snapshot.inner(self._order.to)
         wrapped = any(payment.token == NATIVE for payment in _payments(run.bundles))
-        start, sold = int(wrapped), []
+        every = leg_steps([leg for bundle in run.bundles for leg in bundle.legs], run.done.steps[int(wrapped) :])
+        start, sold = 0, []
         for bundle in run.bundles:
-            part = run.done.steps[start : start + len(bundle.legs)]
+            part = every[start : start + len(bundle.legs)]
             start += len(bundle.legs)
             fills = [fill for leg, step in zip(bundle.legs, part, strict=True) for fill in leg_fills(leg, step)]
             each = [fills]

@@ -11,12 +11,20 @@ from millrace.chain.amount import short
 from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import WRAPPER
 from millrace.dex.pool import Pool
+from millrace.dex.rate import RATE_POOLS
 from millrace.routing.outlets import NONE
 from millrace.routing.paths import MILLION, split_paths
 from millrace.routing.plan import Ends, Execution, Fill
 from millrace.routing.venue import Trade
 
-DEX_NAMES = {"XExchange": "xExchange", "OneDex": "OneDex", "AshSwap": "AshSwap", "Jex": "JEX"}
+DEX_NAMES = {
+    "XExchange": "xExchange",
+    "OneDex": "OneDex",
+    "AshSwap": "AshSwap",
+    "Jex": "JEX",
+    **{exchange: exchange for exchange, _ in RATE_POOLS},
+}
+"""Exchanges, by what pools call them."""
 
 
 def kept_input(done: Execution) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from millrace.aggregator.answering import Answering
+from millrace.aggregator.breakdown import DEX_NAMES
 from millrace.aggregator.catalogue import Catalogue, PoolsResponse, PricesResponse, TokensResponse, make
 from millrace.aggregator.errors import ApiError, shown
 from millrace.aggregator.query import (
@@ -141,7 +142,7 @@ class Directory:
             native_token=NATIVE,
             wrapped_native_token=snapshot.wrapped,
             usdc=settings.usdc,
-            exchanges=["xExchange", "OneDex", "AshSwap", "JEX"],
+            exchanges=list(DEX_NAMES.values()),
             algorithms=list(ALGORITHMS),
             referrals={name: sum(bps) for name, bps in settings.referrals.items()},
             poll_seconds=settings.poll_seconds,

@@ -38,7 +38,7 @@ FIELDS: Final[dict[str, tuple[str, Any]]] = {
     "decimalsIn": ("Decimals of the input token.", 18),
     "decimalsOut": ("Decimals of the output token.", 6),
     "defaults": ("What holds where a request says nothing.", OBJECT),
-    "dex": ("Exchange: xExchange, OneDex, AshSwap, JEX, or wrapper.", "xExchange"),
+    "dex": ("xExchange, OneDex, AshSwap, JEX, XOXNO, LXOXNO, Hatom, or wrapper.", "xExchange"),
     "dust_mode": ("True: inputs that cannot be sold are left out and named. False: they refuse the request.", True),
     "egld": ("Price of a whole token in EGLD; null without a price.", 0.025),
     "error": ("What is wrong; clients match a part of the text.", "unknown token_in 'INVALID-123456'"),

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from millrace.dex.pool import Pool, PoolError
+from millrace.dex.rate import RatePool
 
 SPECK = 100_000  # of a curved pool's reserve, one part in so many is traded to learn its rate
 
@@ -49,9 +50,19 @@ def _rates(pool: Pool, token: str, known: dict[str, float]) -> Iterator[tuple[st
     i = pool.index(token)
     for j, other in enumerate(pool.tokens):
         if other not in known:
-            rate = pool.reserves[j] / pool.reserves[i] if pool.kind == "constant_product" else _middle(pool, i, j)
+            rate = _rate(pool, i, j)
             if rate > 0.0 and math.isfinite(rate):
                 yield other, rate
+
+
+def _rate(pool: Pool, i: int, j: int) -> float:
+    """The rate in the middle; 0 where it is not known."""
+    if pool.kind == "constant_product":
+        return pool.reserves[j] / pool.reserves[i]
+    if isinstance(pool, RatePool):
+        there = pool.rate[0] / pool.rate[1]
+        return there if i == 0 else 1.0 / there
+    return _middle(pool, i, j)
 
 
 def _middle(pool: Pool, i: int, j: int) -> float:

@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from millrace.aggregator import errors
+from millrace.aggregator.breakdown import DEX_NAMES
 from millrace.aggregator.errors import ApiError, shown
 from millrace.aggregator.settings import (
     MIN_GAS_PRICE,
@@ -289,7 +290,7 @@ def _list(query: Query, name: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-_EXCHANGES = {"xexchange": "XExchange", "onedex": "OneDex", "ashswap": "AshSwap", "jex": "Jex"}
+_EXCHANGES = {name.lower(): exchange for exchange, name in DEX_NAMES.items()}
 
 
 def parse_exchanges(query: Query, name: str) -> tuple[str, ...]:
@@ -298,6 +299,6 @@ def parse_exchanges(query: Query, name: str) -> tuple[str, ...]:
     for text in _list(query, name):
         exchange = _EXCHANGES.get(text.lower())
         if exchange is None:
-            raise ApiError(f"invalid {name}: {shown(text)} is none of xExchange, OneDex, AshSwap, JEX")
+            raise ApiError(f"invalid {name}: {shown(text)} is none of {', '.join(DEX_NAMES.values())}")
         found.append(exchange)
     return tuple(sorted(set(found)))

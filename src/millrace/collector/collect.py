@@ -52,7 +52,7 @@ class Collector:
         settings = self._settings
         try:
             router = address.decode(settings.xexchange_router)
-            block, _, xexchange, (onedex, main), jex, ashswap = await gather(
+            block, _, xexchange, (onedex, main), jex, ashswap, rates = await gather(
                 [
                     self._gateway.block(shard_by_mask(router)),
                     self._book.decimals(settings.wrapped_native_token),
@@ -60,12 +60,14 @@ class Collector:
                     self._onedex(),
                     self._jex(),
                     self._ashswap(),
+                    self._reader.rated(settings.rates),
                 ]
             )
         except (GatewayError, AbiError) as error:
             raise CollectError(str(error)) from None
         harvests: dict[str, Harvest] = {"XExchange": xexchange, "OneDex": onedex, "Jex": jex, "AshSwap": ashswap}
         self._check_listings(harvests)
+        harvests["rates"] = rates
         pools = [pool for harvest in harvests.values() for pool in harvest.pools]
         skipped = [item for harvest in harvests.values() for item in harvest.skipped]
         return await asyncio.to_thread(self._document, block, pools, skipped, main)

@@ -17,10 +17,12 @@ from millrace.chain.abi import AbiError, top_uint
 from millrace.collector import views
 from millrace.collector.gateway import Gateway, GatewayError, LostAnswer, ViewError, gather
 from millrace.collector.harvest import MAX_POOLS, Harvest, NoPool, Skipped, decoded, each, filled, readable
+from millrace.collector.settings import RateSource
 from millrace.collector.tokens import TokenBook
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.pool import Pool, PoolState
+from millrace.dex.rate import RATE_POOLS
 from millrace.dex.stable import AshStablePool, JexStablePool
 from millrace.dex.stableswap import UNIT, liquidity_fee
 
@@ -342,6 +344,26 @@ class Reader:
             ramping=ramp > 0,
         )
 
+    async def rated(self, sources: Iterable[RateSource]) -> Harvest:
+        """Contracts that trade at a rate."""
+        return await each([(_rate_id(source), partial(self._rated, source)) for source in sources])
+
+    async def _rated(self, source: RateSource) -> Pool:
+        contract = address.decode(source.address)
+        rate = await self._number(contract, source.view)
+        stock = await self._number(contract, source.stock_view) if source.stock_view else source.stock
+        if rate == 0 or stock == 0:
+            raise NoPool("no rate" if rate == 0 else "nothing to pay out")
+        await self._learn(source.tokens)
+        return RATE_POOLS[source.exchange, source.kind](
+            id=_rate_id(source),
+            address=contract,
+            tokens=source.tokens,
+            reserves=(stock, stock),
+            rate=(source.base, rate) if source.inverse else (rate, source.base),
+            native=source.native,
+        )
+
     async def _number(self, contract: bytes, function: str, *args: bytes) -> int:
         return views.number(await self._gateway.value(contract, function, *args))
 
@@ -375,3 +397,7 @@ POOL_TYPES = {0: "plain", 1: "lending", 2: "meta"}
 
 def _id(letter: str, contract: bytes) -> str:
     return f"{letter}:{address.encode(contract)}"
+
+
+def _rate_id(source: RateSource) -> str:
+    return f"r:{source.address}:{source.kind}"

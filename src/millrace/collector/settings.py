@@ -4,7 +4,45 @@ from __future__ import annotations
 
 import msgspec
 
+from millrace.chain import address
 from millrace.collector import known
+from millrace.dex.rate import RATE_POOLS
+
+
+class RateSource(msgspec.Struct, frozen=True, kw_only=True):
+    """One contract that trades at a rate, and the views that tell it: none are known, so none are assumed."""
+
+    exchange: str
+    """`XOXNO`, `LXOXNO` or `Hatom`."""
+    kind: str
+    """`stake`, or of Hatom's markets `supply` or `redeem`."""
+    address: str
+    """The contract, bech32."""
+    tokens: tuple[str, str]
+    """What it takes and what it pays; the wrapped native token where it takes EGLD."""
+    native: bool = False
+    """Whether it takes EGLD itself."""
+    view: str
+    """A view without arguments that tells the rate over `base`."""
+    base: int = 10**18
+    """What the view's number is counted over."""
+    inverse: bool = False
+    """Whether the view tells what a unit paid costs, and not what a unit taken is paid."""
+    stock: int = 0
+    """Most units it can be trusted to pay, where `stock_view` does not tell."""
+    stock_view: str = ""
+    """A view without arguments that tells how many units it can pay."""
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for what no rate could be read of."""
+        if (self.exchange, self.kind) not in RATE_POOLS:
+            known = ", ".join(f"{exchange} {kind}" for exchange, kind in RATE_POOLS)
+            raise ValueError(f"rates: {self.exchange} {self.kind} is none of {known}")
+        address.decode(self.address)
+        if not self.view or self.base < 1:
+            raise ValueError(f"rates: {self.exchange} {self.kind} needs a view and a base of at least 1")
+        if not self.stock_view and self.stock < 1:
+            raise ValueError(f"rates: {self.exchange} {self.kind} needs stock_view, or a stock of at least 1")
 
 
 class CollectorSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,5 +91,7 @@ class CollectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Addresses of JEX's pairs."""
     jex_stable_pools: tuple[str, ...] = known.JEX_STABLE_POOLS
     """Addresses of JEX's stable pools."""
+    rates: tuple[RateSource, ...] = ()
+    """Liquid staking and money markets; without any, nothing is traded at a rate."""
     jex_restricted: tuple[str, ...] = ()
     """JEX stable pools that serve only contracts on their own list; no view tells."""

@@ -15,6 +15,7 @@ from millrace.dex import entries, wire
 from millrace.dex.constant_product import OneDexPool
 from millrace.dex.entries import MAX_DECIMALS
 from millrace.dex.pool import Pool
+from millrace.dex.rate import RatePool
 from millrace.dex.steps import in_steps
 from millrace.dex.wire import DocumentError, TokenInfo
 
@@ -203,7 +204,7 @@ def _without_doubles(built: dict[int, Pool], pause: Callable[[], None], faults: 
         "id": lambda pool: pool.id,
         "lpToken": lambda pool: pool.lp_token or None,
         "pairId": lambda pool: pool.pair_id if isinstance(pool, OneDexPool) else None,
-        "address": lambda pool: None if isinstance(pool, OneDexPool) else pool.address,
+        "address": lambda pool: None if isinstance(pool, OneDexPool | RatePool) else pool.address,
     }
     doubles: dict[int, str] = {}
     for field, key in keys.items():

@@ -11,6 +11,7 @@ from millrace.chain.token import is_identifier
 from millrace.dex.constant_product import FeeDestination, JexPool, OneDexPool, TrustedPair, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.pool import Pool
+from millrace.dex.rate import RATE_POOLS
 from millrace.dex.stable import AshStablePool, JexStablePool
 from millrace.dex.stableswap import UNIT, liquidity_fee
 from millrace.dex.wire import (
@@ -23,6 +24,7 @@ from millrace.dex.wire import (
     JexStableEntry,
     Number,
     OneDexEntry,
+    RateEntry,
     Share,
     XExchangeEntry,
     parse,
@@ -421,6 +423,14 @@ def _ash_crypto(fields: _Fields) -> Pool:
     )
 
 
+def _rate(fields: _Fields) -> Pool:
+    entry: RateEntry = fields.entry
+    made = RATE_POOLS[entry.exchange, entry.kind]
+    paid = fields.number("rate.num", entry.rate.num, least=1)
+    taken = fields.number("rate.den", entry.rate.den, least=1)
+    return made(**fields.common((2, 2)), rate=(paid, taken), native=entry.native)
+
+
 _Form = tuple[msgspec.json.Decoder[Any], Callable[[_Fields], Pool]]
 
 _FORMS: Final[dict[tuple[str, str], _Form]] = {
@@ -430,4 +440,5 @@ _FORMS: Final[dict[tuple[str, str], _Form]] = {
     ("AshSwap", "stable"): (msgspec.json.Decoder(AshStableEntry), _ash_stable),
     ("Jex", "stable"): (msgspec.json.Decoder(JexStableEntry), _jex_stable),
     ("AshSwap", "crypto"): (msgspec.json.Decoder(AshCryptoEntry), _ash_crypto),
+    **{venue: (msgspec.json.Decoder(RateEntry), _rate) for venue in RATE_POOLS},
 }

@@ -7,6 +7,7 @@ from typing import Protocol
 from millrace.dex.aggregator_contract import WRAPPER
 from millrace.dex.constant_product import OneDexPool, XExchangePool
 from millrace.dex.pool import Pool
+from millrace.dex.rate import RatePool
 
 
 class Market(Protocol):
@@ -31,6 +32,9 @@ class Market(Protocol):
 
     def onedex_lp(self, lp_token: str) -> Pool | None:
         """The OneDex pair that issues that LP token."""
+
+    def rated(self, exchange: str, kind: str, token: str) -> Pool | None:
+        """The contract of that kind that takes a token at a rate."""
 
     def at(self, address: bytes) -> Pool | None:
         """The pool whose contract has that address (not for OneDex)."""
@@ -71,6 +75,9 @@ class DictMarket:
     def onedex_lp(self, lp_token: str) -> Pool | None:
         return self._find(("OneDex", lp_token))
 
+    def rated(self, exchange: str, kind: str, token: str) -> Pool | None:
+        return self._find((exchange, kind, token))
+
     def at(self, address: bytes) -> Pool | None:
         return self._find(address)
 
@@ -95,4 +102,7 @@ def _keys(pool: Pool) -> tuple[object, ...]:
         return ("OneDex", pair), ("OneDex", pool.pair_id), ("OneDex", pool.lp_token)
     if isinstance(pool, XExchangePool):
         return ("XExchange", pair), pool.address
+    if isinstance(pool, RatePool):
+        # A market's contract may be two pools, one of each direction: none of them is found by its address.
+        return ((pool.exchange, pool.kind, pool.tokens[0]),)
     return (pool.address,)

@@ -10,6 +10,7 @@ from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import Action, Instruction
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.pool import Pool, PoolError, Slice
+from millrace.dex.rate import RatePool
 from millrace.dex.run import Asset, Balancing, Run, Step, VaultError, sell_slices
 from millrace.dex.zap import FeeModel, search
 
@@ -262,9 +263,28 @@ def _wrapper(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
     return Step(action, DEX[action], "", run.market.wrapper, None, (asset,), (paid,))
 
 
-def _unavailable(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
-    raise VaultError(f"{ACTIONS[instruction.action].name}: no such market here")
+def _at_a_rate(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
+    """Liquid staking and money markets. Those that take EGLD take no wrapped EGLD, and the other way round."""
+    action, asset = instruction.action, assets[0]
+    native = asset.token == NATIVE_IN_TRANSFERS
+    pool = run.market.rated(*RATED[action], run.market.wrapped if native else asset.token)
+    if len(assets) != 1 or not isinstance(pool, RatePool) or pool.native != native:
+        raise VaultError(f"{ACTIONS[action].name}: no such market here")
+    if action in contract.NAMES_OUTPUT and run.token(instruction.b1) != pool.tokens[1]:
+        raise VaultError(f"{ACTIONS[action].name}: {pool.id} pays {pool.tokens[1]}")
+    pool = run.current(pool)
+    swap = pool.swap(0, 1, asset.amount)
+    return _record(run, instruction, swap.pool, assets, (Asset(pool.tokens[1], swap.amount_out),))
 
+
+RATED: Final[dict[int, tuple[str, str]]] = {
+    Action.XOXNO_STAKE: ("XOXNO", "stake"),
+    Action.LXOXNO_STAKE: ("LXOXNO", "stake"),
+    Action.HATOM_STAKE: ("Hatom", "stake"),
+    Action.HATOM_REDEEM: ("Hatom", "redeem"),
+    Action.HATOM_SUPPLY: ("Hatom", "supply"),
+}
+"""Exchange and kind of the pool behind an action that trades at a rate."""
 
 Handler = Callable[[Run, Instruction, list[Asset]], Step]
 
@@ -289,11 +309,11 @@ HANDLERS: Final[dict[int, Handler]] = {
     Action.JEX_STABLE_REMOVE: _remove,
     Action.WRAP: _wrapper,
     Action.UNWRAP: _wrapper,
-    Action.XOXNO_STAKE: _unavailable,
-    Action.LXOXNO_STAKE: _unavailable,
-    Action.HATOM_STAKE: _unavailable,
-    Action.HATOM_REDEEM: _unavailable,
-    Action.HATOM_SUPPLY: _unavailable,
+    Action.XOXNO_STAKE: _at_a_rate,
+    Action.LXOXNO_STAKE: _at_a_rate,
+    Action.HATOM_STAKE: _at_a_rate,
+    Action.HATOM_REDEEM: _at_a_rate,
+    Action.HATOM_SUPPLY: _at_a_rate,
 }
 
 ZAPPED: Final = frozenset({Action.XEXCHANGE_ADD, Action.ONEDEX_ADD, Action.JEX_ADD})

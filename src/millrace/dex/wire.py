@@ -14,6 +14,7 @@ from millrace.chain import address
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.pool import Pool, PoolState
+from millrace.dex.rate import RatePool
 from millrace.dex.stable import AshStablePool, JexStablePool
 
 MAX_DIGITS: Final = 78
@@ -136,6 +137,11 @@ class AshCryptoEntry(Entry, kw_only=True):
     future_a_gamma_time: Number = "0"
 
 
+class RateEntry(Entry, kw_only=True):
+    rate: Share
+    native: bool = False
+
+
 T = TypeVar("T")
 
 
@@ -211,6 +217,8 @@ def write(pool: Pool) -> Entry:
             fee_base=str(pool.fee_base),
             token_id_keys=pool.token_id_keys,
         )
+    if isinstance(pool, RatePool):
+        return RateEntry(**common, rate=Share(*_texts(pool.rate)), native=pool.native)
     return _write_curved(pool, common)
 
 

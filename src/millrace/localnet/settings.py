@@ -36,6 +36,8 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     tokens: Annotated[int, Meta(ge=10)] = 600
     """Tokens they trade."""
 
+    rate_pools: bool = False
+    """Liquid staking and a money market beside the pools, with tokens of their own."""
     mispricing_ppm: Annotated[int, Meta(ge=0, le=100_000)] = 1500
     """How far a pool's price may be off, in millionths; beyond the fees (3000) there is arbitrage from the start."""
 

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from millrace.dex.constant_product import FeeUse, XExchangePool
 from millrace.dex.pool import Pool
+from millrace.dex.rate import RATE_POOLS, RatePool
 
 GAS_PER_TRANSACTION: Final = 600_000_000  # gas schedule and economics of mainnet
 CALLS_PER_TRANSACTION: Final = 100  # `MaxBuiltInCallsPerTx` in gas schedules V1 to V9
@@ -137,6 +138,8 @@ ROWS: Final[dict[str, Row]] = {
     "ash_crypto_swap": Row(3, 3, 20, 0, 15 * M, 40_000, ESTIMATED),
     "ash_crypto_deposit": Row(3, 3, 20, 0, 18 * M, 40_000, ESTIMATED),
     "ash_crypto_withdraw": Row(3, 3, 10, 0, 14 * M, 40_000, ESTIMATED),
+    # Liquid staking and money markets: a transfer in, a mint or burn, a transfer out, with one in reserve.
+    "rate_swap": Row(4, 3, 20, 0, 20 * M, 40_000, ESTIMATED),
 }
 
 NAMES: Final = {
@@ -146,6 +149,7 @@ NAMES: Final = {
     ("Jex", "stable"): "jex_stable",
     ("AshSwap", "stable"): "ash_stable",
     ("AshSwap", "crypto"): "ash_crypto",
+    **dict.fromkeys(RATE_POOLS, "rate"),
 }
 """What the rows of an exchange's kind of pool begin with."""
 
@@ -192,7 +196,10 @@ class Table:
 
     def swap(self, pool: Pool, *, again: bool = False) -> Cost:
         """A swap in a pool."""
-        return self._of_pool("swap", NAMES[pool.exchange, pool.kind], len(pool.tokens), _fees(pool), again)
+        cost = self._of_pool("swap", NAMES[pool.exchange, pool.kind], len(pool.tokens), _fees(pool), again)
+        if isinstance(pool, RatePool) and pool.native:
+            return cost.plus(self.cost("unwrap", again=again))
+        return cost
 
     def deposit(self, pool: Pool, *, again: bool = False) -> Cost:
         """A deposit into a pool, with the swap that balances it where there is one, and what it leaves over."""

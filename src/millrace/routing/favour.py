@@ -15,6 +15,7 @@ import numpy as np
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.pool import precision
+from millrace.dex.rate import RatePool
 from millrace.dex.stable import JexStablePool, StablePool
 from millrace.dex.stableswap import UNIT
 from millrace.dex.steps import in_steps
@@ -41,7 +42,7 @@ _NO_FAVOUR = Favour(0.0, 0.0)
 def favour(trade: Trade) -> Favour:
     """The favour of one trade."""
     pool = trade.pool
-    if isinstance(pool, XExchangePool):
+    if isinstance(pool, XExchangePool | RatePool):
         return _NO_FAVOUR
     if isinstance(pool, OneDexPool):
         fee = pool.total_fee / pool.fee_base

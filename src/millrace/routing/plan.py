@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar, cast, overload
+
+import msgspec
 
 from millrace.chain.token import NATIVE
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import Action, Instruction, Program
 from millrace.dex.constant_product import OneDexPool
+from millrace.dex.operations import RATED
 from millrace.dex.pool import Pool
+from millrace.dex.rate import RatePool
 from millrace.dex.run import Step
 from millrace.routing.costs import Cost, Table, total
 from millrace.routing.venue import Trade
@@ -32,6 +36,7 @@ ACTIONS = {
     ("Jex", "stable"): Action.JEX_STABLE_SWAP,
     ("AshSwap", "stable"): Action.ASH_STABLE_SWAP,
     ("AshSwap", "crypto"): Action.ASH_CRYPTO_SWAP,
+    **{venue: Action(action) for action, venue in RATED.items()},
 }
 
 
@@ -223,6 +228,22 @@ def cost_of(legs: Sequence[AnyLeg], table: Table) -> Cost:
     return total(costs)
 
 
+def unwraps(leg: AnyLeg) -> bool:
+    """Whether the leg is two instructions: what the vault holds is unwrapped first."""
+    return isinstance(leg, Leg) and isinstance(leg.trade.pool, RatePool) and leg.trade.pool.native
+
+
+def leg_steps(legs: Iterable[AnyLeg], steps: Iterable[Step]) -> list[Step]:
+    """One executed step for each leg; of one that unwraps first, the two together."""
+    left, found = iter(steps), []
+    for leg in legs:
+        step = next(left)
+        if unwraps(leg):
+            step = msgspec.structs.replace(next(left), inputs=step.inputs)
+        found.append(step)
+    return found
+
+
 def leg_fills(leg: AnyLeg, step: Step) -> list[Fill]:
     """What an executed step did, one entry per pair of tokens; LP units are divided evenly over the pool's tokens."""
     sold, bought = step.inputs, step.outputs
@@ -283,6 +304,9 @@ class _Builder:
         token_out = tokens.setdefault(trade.token_out, len(tokens))
         if mode != contract.ALL:
             mode = self.mode(mode, value)
+        if unwraps(leg):
+            self.instructions.append(contract.swap(Action.UNWRAP, token_in, contract.EGLD_INDEX, mode))
+            token_in, mode = contract.EGLD_INDEX, contract.PREVIOUS
         self.instructions.append(contract.swap(action, token_in, token_out, mode, w))
 
     def add_liquidity(self, leg: LpLeg) -> None:

@@ -15,6 +15,7 @@ from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.market import DictMarket
 from millrace.dex.operations import MIN_OUTPUT, MIN_OUTPUT_JEX_STABLE
 from millrace.dex.pool import Pool, PoolError, PoolState
+from millrace.dex.rate import RatePool
 from millrace.dex.stable import JexStablePool, StablePool
 from millrace.dex.steps import in_steps
 from millrace.routing.costs import NOTHING, Cost, Table
@@ -24,6 +25,7 @@ from millrace.routing.outlets import enough
 
 DUST_UNITS = 10_000  # smallest units of a token; with less, rounding decides what a trade pays
 FEW = 10  # … and the largest reserve of the token is this many times more
+STRAIGHT = 1e9  # what rounding costs where amounts are that large
 DUST_PART = 10**7  # a pool with less than this part of the largest reserve of a token is dust
 
 
@@ -258,9 +260,19 @@ class Shape(NamedTuple):
 
 def shape_of(pool: Pool, i: int, j: int, known: CurveCache) -> Shape:
     """The edge of one direction of a pool. Raises `NoCurve`."""
+    if isinstance(pool, RatePool):
+        return _of_rate(pool, i)
     if pool.kind == "constant_product":
         return Shape(*constant_product_curve(pool, i, j))
     return _of_curve(known.of(pool, i, j))
+
+
+def _of_rate(pool: RatePool, i: int) -> Shape:
+    """A line, as the beginning of a curve so deep that amounts the pool can pay lose less than a part in `STRAIGHT`."""
+    if i != 0:
+        raise NoCurve(f"pool {pool.id} takes {pool.tokens[0]} only")
+    bought = float(pool.reserves[1]) * STRAIGHT
+    return Shape(bought * (pool.rate[1] / pool.rate[0]), bought)
 
 
 def _of_curve(knots: Knots) -> Shape:

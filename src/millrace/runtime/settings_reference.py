@@ -72,6 +72,8 @@ def _type(shape: shapes.Type) -> str:
             return f"[{', '.join(map(_type, items))}]"
         case shapes.DictType(value_type=value):
             return f"table of {_type(value)}"
+        case shapes.StructType(fields=fields):
+            return f"table of {', '.join(field.name for field in fields)}"
         case shapes.LiteralType(values=values):
             return " or ".join(f"`{value}`" for value in values)
         case shapes.UnionType(types=types):

@@ -415,7 +415,7 @@ export interface components {
          */
         PoolFee: {
             /**
-             * @description Exchange: xExchange, OneDex, AshSwap, JEX, or wrapper.
+             * @description xExchange, OneDex, AshSwap, JEX, XOXNO, LXOXNO, Hatom, or wrapper.
              * @example xExchange
              */
             dex: string;
@@ -500,7 +500,7 @@ export interface components {
          */
         SwapHop: {
             /**
-             * @description Exchange: xExchange, OneDex, AshSwap, JEX, or wrapper.
+             * @description xExchange, OneDex, AshSwap, JEX, XOXNO, LXOXNO, Hatom, or wrapper.
              * @example xExchange
              */
             dex: string;
@@ -1259,7 +1259,7 @@ export interface components {
              */
             id: string;
             /**
-             * @description Exchange: xExchange, OneDex, AshSwap, JEX, or wrapper.
+             * @description xExchange, OneDex, AshSwap, JEX, XOXNO, LXOXNO, Hatom, or wrapper.
              * @example xExchange
              */
             dex: string;

@@ -65,6 +65,7 @@ class Chain:
             pools=settings.pools,
             tokens=settings.tokens,
             mispricing_ppm=settings.mispricing_ppm,
+            rate_pools=settings.rate_pools,
         )
         self.home = self.network.shard_of(self.market.addresses.aggregator)
         self.shards = {shard: self._make_shard(shard) for shard in range(self.network.shards)}

@@ -12,7 +12,7 @@ from millrace.chain.token import NATIVE, NATIVE_IN_TRANSFERS
 from millrace.dex.aggregator_contract import ENDPOINT, Action, decode_arguments
 from millrace.dex.constant_product import XExchangePool
 from millrace.dex.market import Market
-from millrace.dex.operations import ZAPPED
+from millrace.dex.operations import RATED, ZAPPED
 from millrace.dex.pool import Pool, Swap
 from millrace.dex.run import Forwarded
 from millrace.dex.vault import Asset, Referral, Step, VaultResult, execute
@@ -20,6 +20,7 @@ from millrace.localnet.contracts import gas
 from millrace.localnet.contracts.events import log_liquidity, log_onedex_swap, log_swap
 from millrace.localnet.contracts.frame import Contract, Frame, State
 from millrace.localnet.contracts.pools import forward
+from millrace.localnet.contracts.rates import TRADE
 from millrace.localnet.contracts.wrapper import Wrapper
 
 REFERRAL: Final = "referral"
@@ -31,6 +32,7 @@ SWAP_FUNCTION: Final[dict[Action, str]] = {
     Action.JEX_STABLE_SWAP: "swap",
     Action.ASH_STABLE_SWAP: "exchange",
     Action.ASH_CRYPTO_SWAP: "exchange",
+    **{Action(action): TRADE for action in RATED},
 }
 """The exchange's function behind each swap, which is its events' identifier."""
 
@@ -69,7 +71,7 @@ class Aggregator(Contract):
             return
         pool = frame.ledger.pool(step.pool_id)
         if step.action in SWAP_FUNCTION:
-            gas.swap(meter, pool, *step.inputs[0])
+            gas.swap(meter, pool, *_in_pool(pool, step.inputs[0]))
         elif step.outputs[0].token == pool.lp_token:
             gas.deposit(meter, pool, len(step.inputs), step.balancing)
         else:
@@ -138,10 +140,11 @@ class Settlement:
 
     def _exchange(self, step: Step) -> None:
         frame, pool = self.frame, self.before[step.pool_id]
-        frame.pay(self.contract.address, pool.address, *step.inputs)
-        self._hold(step.inputs, -1)
-        self._owe(step.pool_id, step.inputs, 1)
-        for asset in step.inputs:
+        inputs = [Asset(_account_token(token), amount) for token, amount in step.inputs]
+        frame.pay(self.contract.address, pool.address, *inputs)
+        self._hold(inputs, -1)
+        self._owe(step.pool_id, inputs, 1)
+        for asset in inputs:
             if asset.token == pool.lp_token:
                 frame.burn(pool.address, asset.token, asset.amount)
                 self.issued[pool.id] -= asset.amount
@@ -175,7 +178,7 @@ class Settlement:
         if function is None:
             self._log_liquidity(step, pool)
             return
-        me, (sold,), (paid,) = self.contract.address, step.inputs, step.outputs
+        me, sold, (paid,) = self.contract.address, _in_pool(pool, step.inputs[0]), step.outputs
         before = self.running.get(pool.id)
         if before is None:  # after a deposit or withdrawal only the state at the end is known
             after = self.result.pools[pool.id]
@@ -240,6 +243,11 @@ class Settlement:
         due = self.due[pool_id]
         for token, amount in assets:
             due[token] = due.get(token, 0) + sign * amount
+
+
+def _in_pool(pool: Pool, asset: Asset) -> Asset:
+    """What is sold, by the pool's name for it: the wrapped token where the contract takes EGLD."""
+    return Asset(pool.tokens[0], asset.amount) if asset.token == NATIVE_IN_TRANSFERS else asset
 
 
 def referral_of(state: State, contract: bytes, referral_id: int) -> Referral | None:

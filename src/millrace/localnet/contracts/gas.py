@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from millrace.dex.aggregator_contract import XEXCHANGE_ROUTER
 from millrace.dex.constant_product import OneDexPool, XExchangePool
 from millrace.dex.pool import Pool
+from millrace.dex.rate import RATE_POOLS
 from millrace.dex.run import Balancing
 from millrace.localnet.contracts import special_fee
 from millrace.localnet.contracts.meter import Keys, Meter
@@ -74,6 +75,8 @@ JEX_STABLE: Final = _exchange(26_000, _pool_keys(4, 13, 3, 0), (2_270 * K, 2_700
 # Estimated: two transfers a swap, 17 keys as JEX's stable pools; 11 M for a swap in a stable, 13 M in a crypto pool.
 ASH_STABLE: Final = _exchange(40_000, _pool_keys(6, 11, 3, 0), (4_400 * K, 5_000 * K, 4_000 * K), 3)
 ASH_CRYPTO: Final = _exchange(40_000, _pool_keys(6, 11, 3, 0), (6_400 * K, 7_000 * K, 4_000 * K), 3)
+# Estimated: two transfers and a mint or burn, 20 keys; 16 M for a trade.
+RATE: Final = _exchange(40_000, _pool_keys(6, 14, 0, 0), (9_000 * K, 0, 0), 3)._replace(fee_sends=1)
 
 CODE: Final[dict[tuple[str, str], PoolCode]] = {
     ("XExchange", "constant_product"): XEXCHANGE,
@@ -82,6 +85,7 @@ CODE: Final[dict[tuple[str, str], PoolCode]] = {
     ("Jex", "stable"): JEX_STABLE,
     ("AshSwap", "stable"): ASH_STABLE,
     ("AshSwap", "crypto"): ASH_CRYPTO,
+    **dict.fromkeys(RATE_POOLS, RATE),
 }
 """By a pool's exchange and kind."""
 

@@ -18,6 +18,7 @@ from millrace.dex.constant_product import OneDexPool
 from millrace.dex.document import Block, PoolDocument, TokenInfo
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
+from millrace.dex.rate import RATE_POOLS, RatePool
 from millrace.dex.stable import JexStablePool
 from millrace.dex.vault import Referral
 from millrace.localnet.contracts import views
@@ -28,9 +29,10 @@ from millrace.localnet.contracts.jex import JexPair, JexStable
 from millrace.localnet.contracts.ledger import Ledger
 from millrace.localnet.contracts.onedex import OneDexRouter
 from millrace.localnet.contracts.pools import PoolContract
+from millrace.localnet.contracts.rates import RateContract
 from millrace.localnet.contracts.wrapper import Wrapper
 from millrace.localnet.contracts.xexchange import XExchangePair, XExchangeRouter
-from millrace.localnet.market import founding
+from millrace.localnet.market import founding, rates
 from millrace.localnet.market.dice import CONTEXT, Dice
 from millrace.localnet.market.founding import ATTO, Ground, Token
 from millrace.localnet.market.listing import MAIN_PAIR_TOKENS, TOKENS
@@ -82,12 +84,14 @@ def generate(
     pools: int = 1000,
     tokens: int = 600,
     mispricing_ppm: int = 1500,
+    *,
+    rate_pools: bool = False,
 ) -> Market:
     """A market of so many tokens (LP tokens not counted) and pools, every token connected.
 
     `mispricing_ppm` is how far a pool's price may be off, in millionths; up to 1500 almost no arbitrage is
-    left within the fees. All contracts are in the aggregator contract's shard under any profile. Raises
-    `ValueError` when the numbers do not fit each other.
+    left within the fees. All contracts are in the aggregator contract's shard under any profile. `rate_pools` adds
+    liquid staking and a money market. Raises `ValueError` when the numbers do not fit each other.
     """
     if tokens < LEAST_TOKENS:
         raise ValueError(f"a market has at least {LEAST_TOKENS} tokens")
@@ -115,6 +119,12 @@ def generate(
         built.append(pool if site.needed else founding.blemish(pool, dice))
         infos.append(_info(lp_token, pool.lp_decimals, pool.id))
     settled = founding.with_fee_setups(built, addresses.fee_receivers["XExchange"])
+    if rate_pools:
+        added = rates.rate_pools(listed, next_address)
+        listed, settled, infos = (*listed, *added.tokens), (*settled, *added.pools), [*infos, *added.infos]
+        built = [*built, *added.pools]
+        receivers = {pool.exchange: addresses.provider for pool in added.pools if isinstance(pool, RatePool)}
+        addresses = msgspec.structs.replace(addresses, fee_receivers=addresses.fee_receivers | receivers)
     return Market(
         seed,
         listed,
@@ -122,7 +132,7 @@ def generate(
         addresses,
         tuple(infos),
         {info.identifier: info.decimals for info in infos},
-        {pool.lp_token: pool.id for pool in built},
+        {pool.lp_token: pool.id for pool in built if pool.lp_token},
     )
 
 
@@ -213,7 +223,8 @@ def install(market: Market, ledger: Ledger, is_local: Callable[[bytes], bool]) -
         for token, reserve in zip(pool.tokens, pool.reserves, strict=True):
             ledger.credit(pool.address, token, reserve)
             wrapped += reserve if token == WRAPPED else 0
-        ledger.credit(market.addresses.provider, pool.lp_token, pool.lp_supply)
+        if pool.lp_token:
+            ledger.credit(market.addresses.provider, pool.lp_token, pool.lp_supply)
     ledger.credit(market.addresses.wrapper, NATIVE, wrapped)
     state = State(ledger, _contracts(market, ledger), is_local)
     for referral in REFERRALS:
@@ -240,7 +251,7 @@ def _contracts(market: Market, ledger: Ledger) -> dict[bytes, Contract]:
             at.fee_receivers["OneDex"],
         ),
         XExchangeRouter(at.xexchange_router, tuple(p.id for p in market.pools if p.exchange == "XExchange")),
-        *(Contract(receiver) for receiver in (*at.fee_receivers.values(), at.provider)),
+        *(Contract(receiver) for receiver in dict.fromkeys((*at.fee_receivers.values(), at.provider))),
     ]
     for pool in market.pools:
         code = _CODE.get((pool.exchange, pool.kind))
@@ -255,6 +266,7 @@ _CODE: Final[dict[tuple[str, str], type[PoolContract]]] = {
     ("Jex", "stable"): JexStable,
     ("AshSwap", "stable"): AshStable,
     ("AshSwap", "crypto"): AshCrypto,
+    **dict.fromkeys(RATE_POOLS, RateContract),
 }
 
 
