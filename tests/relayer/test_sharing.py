@@ -47,9 +47,9 @@ class Relayer:
     async def die(self) -> None:
         """What a process that is killed leaves: its seat, and whatever it had not told."""
         sharing = self.service.sharing
-        assert sharing is not None and sharing._seats is not None
+        assert sharing is not None
 
-        def unheard(*_: Any) -> Any:
+        async def unheard(*_: Any) -> Any:
             raise Unavailable("it is dead")
 
         for word in ("claim", "renew", "leave"):

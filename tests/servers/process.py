@@ -25,6 +25,12 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_ports(1)[0]
 
+    @property
+    def pid(self) -> int:
+        """Of the running server."""
+        assert self._process is not None
+        return self._process.pid
+
     def command(self) -> list[str]:
         """What to run; subclasses say."""
         raise NotImplementedError

@@ -410,7 +410,8 @@ class Service:
         """Why nothing may be sponsored now."""
         if self.signer is None:
             return None
-        return self.keys.why_not() or self.safe_start.why_not()
+        claims = None if self.sharing is None else self.sharing.lost or self.sharing.failed
+        return self.keys.why_not() or self.safe_start.why_not() or claims
 
     async def rotate(self) -> None:
         """Read the key files again in a new signing process; if they cannot be used the old keys stay."""
@@ -568,6 +569,7 @@ class Service:
             http_doors=self.http_doors,
             is_ready=self.readiness.is_ready,
             leases=self.leases,
+            sharing=self.sharing,
             simulator=self.simulator,
             signers=self.signers,
             edges=self.edges,

@@ -17,6 +17,7 @@ from millrace.relayer.gateway.shared import Shared
 from millrace.relayer.journal.fates import Fates
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.lease_keeper import LeaseKeeper
+from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.ledger.accounts import AccountBook
 from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.network.account_source import AccountSource
@@ -59,6 +60,7 @@ class Measured:
     http_doors: Doors
     is_ready: Callable[[], bool]
     leases: LeaseKeeper
+    sharing: Sharing | None
     simulator: Simulator | None
     signers: Signers | None = None
     """Of an edge: those it forwards to."""
@@ -163,6 +165,11 @@ COUNTERS = (
     _counter("account_failures", "questions the chain API did not answer", lambda p: p.accounts.failures),
     _counter("hub_reconnects", "connections to the hub tried again", lambda p: p.hub.reconnects),
     _counter("lease_failures", "renewals of the keys' leases that did not come through", lambda p: p.leases.failures),
+    _counter(
+        "claims_failures",
+        "questions that the claims' server did not answer in time",
+        lambda p: p.sharing.failures if p.sharing else 0,
+    ),
     _counter("signer_restarts", "signing processes lost", _restarts),
     _counter("forwarded", "transactions forwarded to relayers that sign", _of_signers(lambda s: s.forwarded)),
     _counter(
@@ -215,6 +222,8 @@ GAUGES = (
     ),
     _gauge("hub_ids", "ids of handled events that are kept; 8192 of each shard at most", lambda p: p.hub.ids_kept),
     _gauge("hub_connected", "1 while events are read from the hub", lambda p: int(p.hub.connected)),
+    _gauge("claims_waiting", "claims not answered yet", lambda p: p.sharing.waiting if p.sharing else 0),
+    _gauge("claims_open", "claims of our seat that are not over", lambda p: p.sharing.open if p.sharing else 0),
     _gauge("lease_seconds_left", "for how long keys may sign without a renewal", lambda p: p.leases.seconds_left),
     _gauge("signer_running", "1 while the signing process answers; 0 without keys", _signer_running),
     _gauge("policy_rejected", "1 while the policy file is not the policy in force", lambda p: int(p.policy_rejected())),

@@ -1,4 +1,4 @@
-"""PostgreSQL for a thread that may wait: one connection behind plain calls.
+"""PostgreSQL for a thread that may wait: one connection behind plain calls; or for an event loop.
 
 Services keep databases off their event loop, in threads. Such a thread has here an event loop of its own, for
 asyncpg, which runs only while a call waits.
@@ -72,7 +72,8 @@ class Postgres:
         self._seconds = seconds
         self._session = {**_SESSION, "application_name": application}
         self._on_connect = on_connect
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Ours, where no other one runs."""
         self._connection: Connection | None = None
         self.place = _place(url)
         """`host:port/database`, for messages: no user, no password."""
@@ -83,8 +84,14 @@ class Postgres:
         Raises `Unavailable`, or `Refused`. After `Unavailable` the connection is gone, and what `work` had begun
         is undone by the server, except for a commit under way, which may have come through.
         """
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(self.ask(work))
+
+    async def ask(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """The same in an event loop that runs, always the same one; not twice at once. End with `leave`."""
         try:
-            return self._loop.run_until_complete(self._run(work))
+            return await self._run(work)
         except _PASSING as error:
             if isinstance(error, Unavailable | Refused):
                 raise
@@ -130,14 +137,18 @@ class Postgres:
 
     def close(self) -> None:
         """Say goodbye if the server listens, and end."""
-        if self._loop.is_closed():
+        if self._loop is None or self._loop.is_closed():
             return
-        if self._connection is not None:
-            with contextlib.suppress(*_PASSING, asyncpg.PostgresError):
-                self._loop.run_until_complete(self._connection.close(timeout=1.0))
-        self._drop()
+        self._loop.run_until_complete(self.leave())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+    async def leave(self) -> None:
+        """The same for who used `ask`."""
+        if self._connection is not None:
+            with contextlib.suppress(*_PASSING, asyncpg.PostgresError):
+                await self._connection.close(timeout=1.0)
+        self._drop()
 
 
 async def take_lock(connection: Connection, name: str) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,9 +20,13 @@ from millrace.relayer.journal import audit, checkpoints, versions
 from millrace.relayer.journal.checkpoints import Checkpoints
 from millrace.relayer.journal.identity import IdentityError
 from millrace.relayer.journal.journal import Journal, _connect
+from millrace.relayer.journal.seats import Seats
+from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.submissions import Record, origin_text
 from millrace.relayer.journal.writer import JournalError, NonceTaken
 from millrace.relayer.rules.stages import cosigned, hash_of
+from millrace.runtime.settings import Secret
+from servers.postgres import Postgres
 
 ALICE = wallet(1)
 
@@ -43,14 +47,42 @@ def folder(tmp_path: Path) -> Path:
     return with_identity(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """A server for this module."""
+    server = Postgres()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
 @pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+async def alone(tmp_path: Path) -> AsyncIterator[Journal]:
+    """Of a relayer that shares its keys with nobody."""
     made = Journal(tmp_path / "data" / "journal.sqlite")
     made.open()
     try:
         yield made
     finally:
         await made.close()
+
+
+@pytest.fixture(params=["alone", "shared"])
+async def journal(request: pytest.FixtureRequest, alone: Journal, tmp_path: Path) -> AsyncIterator[Journal]:
+    """The same, and one whose claims lie on a server that others use."""
+    if request.param == "alone":
+        yield alone
+        return
+    seats = Seats(Secret(request.getfixturevalue("postgres").url), tmp_path.name, 1, 60.0)
+    alone.sharing = Sharing(seats, "a" * 32, "here", alone.reservations)
+    await alone.sharing.sit()
+    alone.sharing.start()
+    try:
+        yield alone
+    finally:
+        await alone.sharing.close()
 
 
 async def test_append_is_committed_when_it_returns(journal: Journal) -> None:
@@ -92,20 +124,20 @@ SIGNATURE = b"s" * 64
     ],
 )
 async def test_only_what_we_never_signed_gives_way(
-    journal: Journal, changes: dict[str, Any], signed: bool, gives_way: bool
+    alone: Journal, changes: dict[str, Any], signed: bool, gives_way: bool
 ) -> None:
     """A row our key may have signed keeps its nonce also when it is over, and a refusal is no failure of the disk."""
-    await journal.append([row(1, **changes)])
+    await alone.append([row(1, **changes)])
     if signed:
-        journal.cosigned([(row(1).sender, 1, SIGNATURE)])
+        alone.cosigned([(row(1).sender, 1, SIGNATURE)])
     if gives_way:
-        await journal.append([row(1, b"other")])
-        (found,) = journal.open_records()
+        await alone.append([row(1, b"other")])
+        (found,) = alone.open_records()
         assert found.client_hash == row(1, b"other").client_hash
     else:
         with pytest.raises(NonceTaken):
-            await journal.append([row(1, b"other")])
-        assert journal.failed is None
+            await alone.append([row(1, b"other")])
+        assert alone.failed is None
 
 
 async def test_what_a_known_person_spent_in_a_day_stays(journal: Journal) -> None:
@@ -137,22 +169,36 @@ def end(record: Record, state: str) -> tuple[bytes, int, bytes, str, str | None,
     return record.sender, record.nonce, record.client_hash, state, "0", 5000
 
 
-async def test_an_end_finds_the_row_that_goes_in_with_it(journal: Journal) -> None:
+async def test_an_end_finds_the_row_that_goes_in_with_it(alone: Journal) -> None:
     """A nonce that passes while its row is being written ends the row; another payload finds it over, or refuses."""
-    first, second = asyncio.ensure_future(journal.append([row(1)])), asyncio.ensure_future(journal.append([row(2)]))
+    first, second = asyncio.ensure_future(alone.append([row(1)])), asyncio.ensure_future(alone.append([row(2)]))
     await asyncio.sleep(0)
-    journal.ended([end(row(1), "superseded"), end(row(2), "superseded")], [])
-    third = asyncio.ensure_future(journal.append([row(2, b"other"), row(3)]))
+    alone.ended([end(row(1), "superseded"), end(row(2), "superseded")], [])
+    third = asyncio.ensure_future(alone.append([row(2, b"other"), row(3)]))
     await asyncio.sleep(0)
-    journal.ended([end(row(3), "dropped"), end(row(4), "dropped")], [])
+    alone.ended([end(row(3), "dropped"), end(row(4), "dropped")], [])
     await asyncio.gather(first, second, third)
-    await journal.flush()
-    states = journal.read("SELECT nonce, state, client_hash FROM submissions ORDER BY nonce")
+    await alone.flush()
+    states = alone.read("SELECT nonce, state, client_hash FROM submissions ORDER BY nonce")
     assert states == [
         (1, "superseded", row(1).client_hash),
         (2, "journalled", row(2, b"other").client_hash),
         (3, "dropped", row(3).client_hash),
     ]
+
+
+async def test_an_end_finds_the_row_that_is_being_claimed(journal: Journal) -> None:
+    """A nonce that passes while its row is claimed or written ends the row, here and for whoever shares."""
+    first = asyncio.ensure_future(journal.append([row(1)]))
+    await asyncio.sleep(0)
+    line: audit.Line = (2000, "refund", row(1).relayer or b"", ALICE.public, 1, row(1).client_hash, 10)
+    journal.ended([end(row(1), "superseded")], [line])
+    await first
+    await journal.flush()
+    assert journal.read("SELECT state FROM submissions") == [("superseded",)]
+    assert journal.read("SELECT event FROM audit ORDER BY id") == [("reserve",), ("refund",)]
+    if journal.sharing is not None:
+        assert journal.sharing.open == 0
 
 
 async def test_reopened_file_has_everything(tmp_path: Path) -> None:

@@ -54,18 +54,14 @@ def place_of(data_dir: Path) -> str:
 
 def sharing_of(settings: RelayerSettings, identity: Identity, journal: Journal) -> Sharing:
     """The side of a running relayer that shares its claims."""
-    return Sharing(
-        lambda: Seats(
-            settings.claims_url,
-            settings.claims_schema,
-            settings.claims_seats,
-            settings.lease_seconds,
-            needs_standby=settings.claims_standby,
-        ),
-        identity.id,
-        place_of(Path(settings.data_dir)),
-        journal.reservations,
+    seats = Seats(
+        settings.claims_url,
+        settings.claims_schema,
+        settings.claims_seats,
+        settings.lease_seconds,
+        needs_standby=settings.claims_standby,
     )
+    return Sharing(seats, identity.id, place_of(Path(settings.data_dir)), journal.reservations)
 
 
 def keeper_of(settings: RelayerSettings, identity: Identity, journal: Journal, shared: str = "") -> LeaseKeeper:

@@ -65,6 +65,8 @@ class Journal:
         """What `keep_cursor` wrote last."""
         self.sharing: Sharing | None = None
         """Where what our keys are to sign is claimed first, if others have the same keys."""
+        self._claiming: dict[bytes, list[tuple[Sequence[rows.End], Sequence[Write]]]] = {}
+        """By client hash what is being claimed, and what ended it meanwhile."""
         self.records = 0
 
     # ---- life
@@ -148,16 +150,16 @@ class Journal:
         another that may still run; then none of them is there. What others of our keys' relayers have: `Sharing.take`.
         """
         paid = [row for row in records if row.relayer is not None] if self.sharing is not None else []
-        if self.sharing is not None and paid:
-            await self.sharing.take(paid)
+        held = await self._claim(self.sharing, paid) if self.sharing is not None and paid else []
         lines: list[audit.Line] = [
             (row.created_ms, "reserve", row.relayer, row.sender, row.nonce, row.client_hash, row.fee)
             for row in records
             if row.relayer is not None
         ]
-        writes = [Rows(_insert, "submissions", records), Rows(audit.write, "audit", lines)]
+        writes: list[Write] = [Rows(_insert, "submissions", records), Rows(audit.write, "audit", lines)]
         if charges:
             writes.append(Rows(programmes.write, "programme_charges", charges))
+        writes += held
         self.records += len(records)
         try:
             await self._open_writer().commit(*writes)
@@ -176,9 +178,28 @@ class Journal:
 
     def ended(self, ends: Sequence[rows.End], lines: Sequence[audit.Line], *further: Write) -> None:
         """Keep how submissions ended, and what came of their fees, see `change`."""
+        writes = Rows(rows.end, "submissions", ends), Rows(audit.write, "audit", lines), *further
         if self.sharing is not None and lines:  # else nothing of it was claimed
+            claiming = next((item[2] for item in ends if item[2] in self._claiming), None)
+            if claiming is not None:
+                self._claiming[claiming].append((ends, writes))
+                return
             self.sharing.ended(ends)
-        self.change(Rows(rows.end, "submissions", ends), Rows(audit.write, "audit", lines), *further)
+        self.change(*writes)
+
+    async def _claim(self, sharing: Sharing, records: Sequence[Record]) -> list[Write]:
+        """Claim rows before they are written; what ended of them meanwhile, to be written with them."""
+        for row in records:
+            self._claiming.setdefault(row.client_hash, [])
+        held: list[Write] = []
+        try:
+            await sharing.take(records)
+        finally:
+            for row in records:
+                for ends, writes in self._claiming.pop(row.client_hash, ()):
+                    sharing.ended(ends)
+                    held += writes
+        return held
 
     def unclaim(self, sender: bytes, nonce: int, client_hash: bytes) -> None:
         """What was refused by the signing process, and surely not signed, is nobody's claim."""

@@ -6,7 +6,6 @@ then, and what was spent within a day, as if it had made it itself. What follows
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -90,14 +89,9 @@ class _Reconciling:
 
     async def take_over(self, since_ms: int, open_since: int) -> None:
         """Have in our journal what the seat's holders claimed since then, and what of it is not over."""
-        loop = asyncio.get_running_loop()
+        await self._sharing.each_since(since_ms, open_since, self._take)
 
-        def take(page: list[Shared]) -> None:  # in the thread that reads
-            asyncio.run_coroutine_threadsafe(self._take(page), loop).result()
-
-        await self._sharing.each_since(since_ms, open_since, take)
-
-    async def _take(self, page: Sequence[Shared]) -> None:
+    async def _take(self, page: list[Shared]) -> None:
         known = {_name(item.record): item for item in self._journal.found([_name(item.record) for item in page])}
         missing: list[Shared] = []
         ends: list[tuple[Record, str, int, int]] = []

@@ -8,7 +8,7 @@ claim nothing, however late it wakes up; and a server that has forgotten commits
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -152,7 +152,7 @@ class Progress(msgspec.Struct):
 
 
 class Seats:
-    """The server's rows, for one thread at a time. Raises `Unavailable`, or `Refused` where waiting does not help."""
+    """The server's rows, for one task at a time. Raises `Unavailable`, or `Refused` where waiting does not help."""
 
     def __init__(self, url: Secret, schema: str, seats: int, seconds: float, *, needs_standby: bool = False) -> None:
         self.seconds = seconds
@@ -177,7 +177,7 @@ class Seats:
             await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         await connection.execute(f"SET search_path TO {schema}")
 
-    def open(self) -> str:
+    async def open(self) -> str:
         """Make what is missing; the id of all who share. Raises `Refused` for another number of seats."""
 
         async def work(connection: Connection) -> str:
@@ -202,9 +202,9 @@ class Seats:
                 )
             return str(row["id"])
 
-        return self._db.run(work)
+        return await self._db.ask(work)
 
-    def sit(self, folder: str, place: str) -> Seat | None:
+    async def sit(self, folder: str, place: str) -> Seat | None:
         """Take a seat that nobody has, the folder's last one if that is free; `None` while all are taken."""
 
         async def work(connection: Connection) -> Any:
@@ -215,7 +215,7 @@ class Seats:
                 self._word, place, self.seconds, folder,
             )  # fmt: skip
 
-        row = self._db.run(work)
+        row = await self._db.ask(work)
         if row is None:
             return None
         self.number = row["seat"]
@@ -224,11 +224,11 @@ class Seats:
             row["cursor_place"],
         )  # fmt: skip
 
-    def settle_in(self, folder: str, reservations: int) -> None:
+    async def settle_in(self, folder: str, reservations: int) -> None:
         """The folder knows all that the seat's holders before it claimed. Raises `SeatError`."""
-        self._own("folder = $3, reservations = $4", folder, reservations)
+        await self._own("folder = $3, reservations = $4", folder, reservations)
 
-    def renew(self, progress: Progress) -> None:
+    async def renew(self, progress: Progress) -> None:
         """Tell progress and go on holding the seat. Raises `SeatError` when another has it."""
 
         async def work(connection: Connection) -> str:
@@ -249,15 +249,15 @@ class Seats:
                     progress.cursor_place,
                 ))  # fmt: skip
 
-        if self._db.run(work) != "UPDATE 1":
+        if await self._db.ask(work) != "UPDATE 1":
             raise SeatError(f"seat {self.number} was taken over by another relayer")
 
-    def position(self) -> int:
+    async def position(self) -> int:
         """Commits of claims that the server remembers of our seat, which is renewed. Raises `SeatError`."""
-        return self._own("expires_at = clock_timestamp() + make_interval(secs => $3)", self.seconds)
+        return await self._own("expires_at = clock_timestamp() + make_interval(secs => $3)", self.seconds)
 
-    def _own(self, change: str, *values: object) -> int:
-        rows = self._db.fetch(
+    async def _own(self, change: str, *values: object) -> int:
+        rows = await self._fetch(
             f"UPDATE seats SET {change} WHERE seat = $1 AND word = $2 RETURNING position",
             self.number, self._word, *values,
         )  # fmt: skip
@@ -265,46 +265,49 @@ class Seats:
             raise SeatError(f"seat {self.number} was taken over by another relayer")
         return int(rows[0]["position"])
 
-    def claim(self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None] = ()) -> bool:
+    async def claim(self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None] = ()) -> bool:
         """Claim what nobody has claimed yet, in one commit; whether that was all. Raises `SeatError`.
 
         `position`: the seat's before, as far as we know. A seat that has run out and nobody has taken is renewed.
         """
-        new = self._insert(records, position, ended_ms)
+        new = await self._insert(records, position, ended_ms)
         if new is None:
-            known = self.position()
+            known = await self.position()
             if known != position:
                 raise SeatError(
                     f"{self._db.place} has {known} commits of seat {self.number} where {position} were acknowledged: "
                     "it has forgotten some, as a standby that was promoted and had not been waited for; see "
                     "docs/relayer-operating.md"
                 )
-            new = self._insert(records, position, ended_ms)
+            new = await self._insert(records, position, ended_ms)
         if new is None:
             raise SeatError(f"seat {self.number} was lost while it was renewed")
         return new == len(records)
 
-    def _insert(self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None]) -> int | None:
+    async def _insert(self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None]) -> int | None:
         """How many rows were new; `None` where the seat has run out, is not ours, or is elsewhere."""
         columns = _columns([_row(item) for item in records], 12)
         ended = list(ended_ms) or [None] * len(records)
-        held, new = self._db.fetch(_CLAIM, self.number, self._word, position, *columns, ended)[0]
+        (row,) = await self._fetch(_CLAIM, self.number, self._word, position, *columns, ended)
+        held, new = row
         return int(new) if held else None
 
-    def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
+    async def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
         """Who has these nonces, as far as anybody has."""
-        rows = self._db.fetch(_WHOSE, *_columns(names, 2))
+        rows = await self._fetch(_WHOSE, *_columns(names, 2))
         return {(row[0], row[1]): Claimed(*tuple(row)[2:]) for row in rows}
 
-    def elsewhere(self, sender: bytes, nonce: int) -> list[Record]:
+    async def elsewhere(self, sender: bytes, nonce: int) -> list[Record]:
         """What other seats claimed for a sender from a nonce on and may still run."""
-        rows = self._db.fetch(
+        rows = await self._fetch(
             f"SELECT {_COLUMNS} FROM claims WHERE sender = $1 AND nonce >= $2 AND state = 'journalled' AND seat <> $3",
             sender, nonce, self.number,
         )  # fmt: skip
         return [_shared(row).record for row in rows]
 
-    def each_since(self, created_ms: int, open_since: int, take: Callable[[list[Shared]], None]) -> None:
+    async def each_since(
+        self, created_ms: int, open_since: int, take: Callable[[list[Shared]], Awaitable[None]]
+    ) -> None:
         """Claims of our seat made since a time, and older ones that are not over, about in the order of being made."""
 
         async def work(connection: Connection) -> None:
@@ -320,28 +323,32 @@ class Seats:
                     self.number, created_ms, open_since,
                 )  # fmt: skip
                 while page := await rows.fetch(ROWS_AT_ONCE):
-                    take([_shared(row) for row in page])
+                    await take([_shared(row) for row in page])
                 await connection.execute(
                     "UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $2) WHERE seat = $1",
                     self.number, self.seconds,
                 )  # fmt: skip
 
-        self._db.run(work)
+        await self._db.ask(work)
 
-    def forget(self, before_ms: int) -> None:
+    async def forget(self, before_ms: int) -> None:
         """Forget claims of our seat that were over before a time."""
-        self._db.fetch(
+        await self._fetch(
             "DELETE FROM claims WHERE seat = $1 AND created_ms < $2 AND ended_ms < $2", self.number, before_ms
         )
 
-    def leave(self) -> None:
+    async def _fetch(self, query: str, *values: object) -> list[Any]:
+        rows: list[Any] = await self._db.ask(lambda connection: connection.fetch(query, *values))
+        return rows
+
+    async def leave(self) -> None:
         """Have the seat free for others."""
         if self.number >= 0:
-            self._own("expires_at = '-infinity', word = ''")
+            await self._own("expires_at = '-infinity', word = ''")
             self.number = -1
 
-    def close(self) -> None:
-        self._db.close()
+    async def close(self) -> None:
+        await self._db.leave()
 
 
 def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:

@@ -11,8 +11,7 @@ import contextlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -53,20 +52,20 @@ class _Waiting(NamedTuple):
 class Sharing:
     """`sit` first, then `settle_in`, then `start`; `run` tells of the end, `close` when nothing is signed any more."""
 
-    def __init__(self, seats: Callable[[], Seats], folder: str, place: str, reservations: Callable[[], int]) -> None:
-        """`seats` is called in a thread of its own, which alone uses what it makes."""
-        self._make = seats
-        self._seats: Seats | None = None
+    def __init__(self, seats: Seats, folder: str, place: str, reservations: Callable[[], int]) -> None:
+        self._seats = seats
+        self._one = asyncio.Lock()
+        """There is one connection."""
         self._folder = folder
         self._place = place
         self._reservations = reservations
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="claims")
         self._position = 0
         self.seat: Seat | None = None
         """Ours, as its last holder left it."""
         self._queue: list[_Waiting] = []
         self._more = asyncio.Event()
         self._progress = Progress()
+        self._forget_before = 0
         self._open: OrderedDict[tuple[bytes, int], int] = OrderedDict()
         """When claims that are not over were made, oldest first."""
         self._flushed: list[asyncio.Future[None]] = []
@@ -78,6 +77,11 @@ class Sharing:
         self._work: asyncio.Task[None] | None = None
         self.lost: str | None = None
         """Why nothing is claimed any more, for good."""
+
+    @property
+    def open(self) -> int:
+        """Claims of ours that are not over."""
+        return len(self._open)
 
     # ---- the seat
 
@@ -174,8 +178,10 @@ class Sharing:
         """Who has these nonces, as far as anybody has. Raises `JournalError`."""
         return await self._sure(lambda seats: seats.whose(names))
 
-    async def each_since(self, created_ms: int, open_since: int, take: Callable[[list[Shared]], None]) -> None:
-        """See `Seats.each_since`; `take` is called in the thread. Raises `JournalError`."""
+    async def each_since(
+        self, created_ms: int, open_since: int, take: Callable[[list[Shared]], Awaitable[None]]
+    ) -> None:
+        """See `Seats.each_since`; `take` may ask for nothing else here. Raises `JournalError`."""
         try:
             await self._call(lambda seats: seats.each_since(created_ms, open_since, take))
         except (OSError, SeatError) as error:
@@ -198,13 +204,8 @@ class Sharing:
             self._open[item.sender, item.nonce] = item.created_ms
 
     def forget(self, before_ms: int) -> None:
-        """Have forgotten what was over before a time, some time."""
-        self._thread.submit(self._forget, before_ms)
-
-    def _forget(self, before_ms: int) -> None:
-        with contextlib.suppress(OSError):
-            assert self._seats is not None
-            self._seats.forget(before_ms)
+        """Have forgotten what was over before a time, with what is told next."""
+        self._forget_before = before_ms
 
     # ---- the work
 
@@ -222,14 +223,12 @@ class Sharing:
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
-        if self._seats is not None:
-            with contextlib.suppress(OSError, SeatError):
-                if self.lost is None and self._work is not None:
-                    progress = self._take_progress()
-                    await self._call(lambda seats: seats.renew(progress))
-                await self._call(lambda seats: seats.leave())
-            await self._call(lambda seats: seats.close())
-        self._thread.shutdown()
+        with contextlib.suppress(OSError, SeatError, JournalError):
+            if self.lost is None and self._work is not None:
+                progress = self._take_progress()
+                await self._call(lambda seats: seats.renew(progress))
+            await self._call(lambda seats: seats.leave())
+        await self._call(lambda seats: seats.close())
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -325,6 +324,11 @@ class Sharing:
         progress = self._take_progress()
         try:
             await self._sure(lambda seats: seats.renew(progress))
+            if self._forget_before:
+                before_ms, self._forget_before = self._forget_before, 0
+                await self._call(lambda seats: seats.forget(before_ms))
+        except Unavailable as error:
+            self._note(error)
         except BaseException:
             for done in flushed:
                 _settle(done, JournalError("the relayer stops"))
@@ -339,7 +343,7 @@ class Sharing:
         progress.reservations = self._reservations()
         return progress
 
-    async def _sure(self, work: Callable[[Seats], T]) -> T:
+    async def _sure(self, work: Callable[[Seats], Awaitable[T]]) -> T:
         """Ask what may be asked twice until it is answered. Raises `JournalError` where that will not help."""
         while True:
             try:
@@ -361,13 +365,9 @@ class Sharing:
             log.error("the claims' server does not answer: nothing is accepted", extra={"error": str(error)})
         self.failed = str(error)
 
-    async def _call(self, work: Callable[[Seats], T]) -> T:
-        def run() -> T:
-            if self._seats is None:
-                self._seats = self._make()
-            return work(self._seats)
-
-        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+    async def _call(self, work: Callable[[Seats], Awaitable[T]]) -> T:
+        async with self._one:
+            return await work(self._seats)
 
 
 def _name(item: Record) -> tuple[bytes, int]:

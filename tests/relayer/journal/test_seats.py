@@ -1,0 +1,238 @@
+"""Seats and claims on a PostgreSQL server: who lost a seat claims nothing, and a server that forgot is found out."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from relayer_support import transfer, wallet
+
+from millrace.chain.transaction import client_hash, to_proto
+from millrace.relayer.journal.seats import Progress, SeatError, Seats
+from millrace.relayer.journal.sharing import Sharing, TakenElsewhere
+from millrace.relayer.journal.submissions import Record
+from millrace.relayer.journal.writer import JournalError
+from millrace.runtime.postgres import Refused, Unavailable
+from millrace.runtime.settings import Secret
+from servers.postgres import Postgres
+
+ALICE = wallet(1)
+A, B, C = "a" * 32, "b" * 32, "c" * 32
+LONG, SHORT = 60.0, 0.05
+"""Of leases: no test lasts so long; over at once."""
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """A server for this module, which tests may kill."""
+    server = Postgres()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+Open = Callable[..., Seats]
+
+
+@pytest.fixture
+async def opened(postgres: Postgres) -> AsyncIterator[Open]:
+    """Opens connections to the same claims, as relayers of their own would."""
+    postgres.ensure()
+    made: list[Seats] = []
+    schema = secrets.token_hex(4)
+
+    def open_(seats: int = 2, seconds: float = LONG, **more: bool) -> Seats:
+        made.append(Seats(Secret(postgres.url), schema, seats, seconds, **more))
+        return made[-1]
+
+    try:
+        yield open_
+    finally:
+        for seats in made:
+            await seats.close()
+
+
+def row(nonce: int, data: bytes = b"") -> Record:
+    tx = transfer(ALICE, nonce, data=data)
+    return Record(
+        tx.sender, nonce, client_hash(tx), None, to_proto(tx),
+        "relay", tx.relayer, 10, None, "ip", 1000 + nonce, "journalled", True,
+    )  # fmt: skip
+
+
+async def sat(seats: Seats, folder: str) -> int:
+    """Take a seat; its position."""
+    await seats.open()
+    seat = await seats.sit(folder, f"host:/{folder[0]}")
+    assert seat is not None
+    return seat.position
+
+
+async def eventually(ask: Callable[[], Awaitable[object]]) -> object:
+    """The first answer that is one: leases end by the server's clock."""
+    async with asyncio.timeout(10):
+        while (answer := await ask()) is None:
+            await asyncio.sleep(0.01)
+    return answer
+
+
+async def test_as_many_have_seats_as_there_are(opened: Open) -> None:
+    """A further one stands by until a seat is left; a folder gets its own back; another number of seats is refused."""
+    one, two, three = opened(), opened(), opened()
+    await sat(one, A)
+    await sat(two, B)
+    await one.settle_in(A, 5)
+    await three.open()
+    assert await three.sit(C, "host:/c") is None
+    await one.leave()
+    await two.leave()
+    again = opened()
+    await again.open()
+    seat = await again.sit(A, "host:/a")
+    assert seat is not None and (seat.folder, seat.reservations) == (A, 5)
+    with pytest.raises(Refused, match="claims_seats"):
+        await opened(seats=3).open()
+    with pytest.raises(Refused, match="synchronous_standby_names"):
+        await opened(needs_standby=True).open()
+
+
+async def test_a_nonce_has_one_owner(opened: Open) -> None:
+    """Of two payloads, and of two seats, the first one has it for good; the server says who."""
+    one, two = opened(), opened()
+    await sat(one, A)
+    await sat(two, B)
+    assert await one.claim([row(1), row(2)], 0)
+    assert not await two.claim([row(2, b"other"), row(3)], 0)
+    whose = await two.whose([(ALICE.public, nonce) for nonce in (1, 2, 3, 4)])
+    assert {nonce: (claimed.client_hash, claimed.seat) for (_, nonce), claimed in whose.items()} == {
+        1: (row(1).client_hash, one.number),
+        2: (row(2).client_hash, one.number),
+        3: (row(3).client_hash, two.number),
+    }
+    assert [item.nonce for item in await two.elsewhere(ALICE.public, 2)] == [2]
+
+
+async def test_who_lost_its_seat_claims_and_tells_nothing(opened: Open) -> None:
+    """A lease that ran out while nobody wanted it goes on; once another has the seat the first one changes nothing."""
+    frozen, other = opened(seats=1, seconds=SHORT), opened(seats=1)
+    await sat(frozen, A)
+    await other.open()
+    assert await frozen.claim([row(1)], 0)
+    await eventually(lambda: other.sit(B, "host:/b"))
+    for late in (
+        frozen.claim([row(2)], 1),
+        frozen.renew(Progress(ends=[(ALICE.public, 1, row(1).client_hash, "finished", "1", 1)])),
+        frozen.each_since(0, 0, lambda _: asyncio.sleep(0)),
+        frozen.settle_in(A, 1),
+    ):
+        with pytest.raises(SeatError, match="taken over"):
+            await late
+    assert list(await other.whose([(ALICE.public, 2)])) == []
+    (claimed,) = (await other.whose([(ALICE.public, 1)])).values()
+    assert claimed.state == "journalled"
+
+
+async def test_a_server_that_forgot_is_found_out(opened: Open, postgres: Postgres) -> None:
+    """Claims that were acknowledged and are gone, as on a promoted standby that was behind, end the relayer."""
+    seats = opened(seats=1)
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    await sharing.take([row(1)])
+    postgres.sql(f'DELETE FROM "{seats._schema}".claims', f'UPDATE "{seats._schema}".seats SET position = 0')
+    with pytest.raises(JournalError, match="forgotten"):
+        await sharing.take([row(1, b"other")])
+    with pytest.raises(OSError, match="claims no more"):
+        await sharing.run()
+    with pytest.raises(JournalError, match="claims no more"):
+        await sharing.take([row(2)])
+    await sharing.close()
+
+
+async def test_what_was_asked_while_the_server_died_is_answered_by_the_next_one(
+    opened: Open, postgres: Postgres
+) -> None:
+    """A claim whose answer was lost is asked again until it is known; what comes meanwhile is refused."""
+    sharing = Sharing(opened(), A, "host:/a", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    await sharing.take([row(1)])
+    postgres.kill()
+    asked = asyncio.ensure_future(sharing.take([row(2)]))
+    async with asyncio.timeout(10):
+        while sharing.failed is None:
+            await asyncio.sleep(0.01)
+    with pytest.raises(JournalError):
+        await sharing.take([row(3)])
+    assert not asked.done()
+    await postgres.restart()
+    await asked
+    await sharing.take([row(3)])
+    await sharing.take([row(2)])  # the same again: it is ours
+    with pytest.raises(TakenElsewhere) as caught:
+        await sharing.take([row(2, b"other")])
+    assert caught.value.claimed.client_hash == row(2).client_hash
+    await sharing.close()
+
+
+async def test_an_answer_that_was_lost_counts(opened: Open) -> None:
+    """A commit that came through although nobody heard of it is neither taken for lost nor made twice."""
+    seats = opened(seats=1)
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    heard = seats._insert
+
+    async def unheard(*args: Any) -> int | None:
+        seats._insert = heard  # type: ignore[method-assign]
+        await heard(*args)
+        raise Unavailable("the connection was lost behind the commit")
+
+    seats._insert = unheard  # type: ignore[method-assign, assignment]
+    sharing.start()
+    await sharing.take([row(1)])
+    await sharing.take([row(2)])
+    assert await seats.position() == 3, "once for the first, once for its being asked again, once for the second"
+    await sharing.close()
+
+
+async def test_two_relayers_that_claim_the_same_nonces_at_once(opened: Open) -> None:
+    """Whatever the order of what they are asked, each nonce has one owner, who is told so, and the other too."""
+    both = [Sharing(opened(), folder, "here", lambda: 0) for folder in (A, B)]
+    for sharing in both:
+        await sharing.sit()
+        sharing.start()
+    for start in range(0, 100, 10):
+        asked = [
+            (sharing, [row(nonce, data) for nonce in order])
+            for sharing, data in zip(both, (b"one", b"two"), strict=True)
+            for order in (range(start, start + 5), range(start + 9, start + 4, -1))
+        ]
+        results = await asyncio.gather(
+            *(sharing.take([item]) for sharing, rows in asked for item in rows), return_exceptions=True
+        )
+        assert sum(result is None for result in results) == 10
+        assert all(result is None or isinstance(result, TakenElsewhere) for result in results)
+    for sharing in both:
+        await sharing.close()
+
+
+async def test_what_was_refused_before_it_was_signed_is_free_again(opened: Open) -> None:
+    """A claim that did not get into its own journal is nobody's, and another payload may have the nonce."""
+    seats = opened(seats=1)
+    position = await sat(seats, A)
+    assert await seats.claim([row(1)], position)
+    await seats.renew(Progress(void=[(ALICE.public, 1, row(1).client_hash)]))
+    assert await seats.claim([row(1, b"other")], position + 1)
+    ended = msgspec.structs.replace(row(1, b"other"), state="finished")
+    await seats.renew(Progress(ends=[(ALICE.public, 1, ended.client_hash, "finished", "7", 2000)]))
+    await seats.renew(Progress(void=[(ALICE.public, 1, ended.client_hash)]))
+    (claimed,) = (await seats.whose([(ALICE.public, 1)])).values()
+    assert (claimed.state, claimed.cost) == ("finished", "7"), "what ended is not undone"
+    await seats.forget(3000)
+    assert not await seats.whose([(ALICE.public, 1)])

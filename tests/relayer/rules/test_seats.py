@@ -1,0 +1,34 @@
+"""A relayer's part of a policy whose keys several use: all parts together are no more than the whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from millrace.relayer.rules.policy import PolicyError, loads
+from millrace.relayer.rules.seats import part_of
+
+
+@pytest.mark.parametrize("seats", [1, 2, 3, 7])
+def test_parts_are_no_more_than_the_whole(seats: int) -> None:
+    """Every sum is divided, rounded down; who is alone has all of it."""
+    whole = loads("[budget]\nper_minute = 100\nat_risk = 10\n[people.alice]\nper_day = 20\n")
+    part = part_of(whole, seats, 60.0)
+    for sums, of_part in (
+        (whole.budget, part.budget),
+        (whole.quotas, part.quotas),
+        (whole.people["alice"], part.people["alice"]),
+    ):
+        for name in ("per_minute", "per_hour", "per_day", "at_risk", "loss_per_hour", "sender_per_hour", "ip_per_hour"):
+            if hasattr(sums, name):
+                assert getattr(of_part, name) == getattr(sums, name) // seats
+    assert part.caps == whole.caps and part.lists == whole.lists
+    others = (seats - 1) * (10 // seats + 2 * (100 // seats))
+    assert part.budget.floor_balance == others, "what the others may have signed, and sign before it is heard of"
+
+
+def test_programmes_are_not_divided() -> None:
+    """What a programme paid is known to no part alone: such a policy is refused, but for who is alone."""
+    whole = loads('[programmes.p]\nuntil = 2030-01-01T00:00:00Z\nbudget = 1\nper_user = 1\nfunctions = ["swap"]\n')
+    assert part_of(whole, 1, 60.0) is whole
+    with pytest.raises(PolicyError, match="programmes"):
+        part_of(whole, 2, 60.0)
