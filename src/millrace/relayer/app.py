@@ -45,7 +45,6 @@ from millrace.relayer.network.gossip_peer import Peer
 from millrace.relayer.network.key_balances import KeyBalances
 from millrace.relayer.network.simulator import Simulator
 from millrace.relayer.ports import Ports
-from millrace.relayer.protocol import topics
 from millrace.relayer.readiness import Readiness
 from millrace.relayer.rules import policy
 from millrace.relayer.rules.policy_file import PolicyFile
@@ -265,8 +264,7 @@ class Service:
             self.tidier.run(),
             self._keep_history(),
             self.statistics.run(
-                self.shared.audiences[topics.GAS_STATS],
-                self.shared.audiences[topics.NETWORK_STATS],
+                self.shared.audiences,
                 lambda: len(self.shared.stats_sessions),
             ),
             self.gateway.run(),
