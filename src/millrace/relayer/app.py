@@ -121,6 +121,7 @@ class Service:
         self._background: set[asyncio.Task[None]] = set()
         self._started = contextlib.AsyncExitStack()
         """How each part that was started is stopped, the last one first."""
+        self.port = self.http_port = self.metrics_port = 0
         self._run = new_run()
         self.signers: Signers | None = None
         """Of an edge: those it forwards to."""
@@ -160,7 +161,8 @@ class Service:
         self._started.push_async_callback(self._end_background)
         self._started.push_async_callback(self.keys.stop)
         self.keys.own(self.identity.id, self.leases)
-        await self.keys.load()
+        if not settings.forward_to:
+            await self.keys.load()
         self.lifecycle.is_blind = not settings.hub_url
         self.key_balances = KeyBalances(self.api, self.lifecycle.sponsor, lambda: self.relayers().by_shard)
         self.lifecycle.sponsor.balances.watch(self.relayers().by_shard)
