@@ -10,6 +10,7 @@ import pytest
 from millrace_client import Missed, Refused, Relayer, SlowReader
 from millrace_client.mailbox import Mailbox
 from millrace_client.messages import AccountDelta, NetworkStats
+from millrace_client.moves import Places
 from servers.fake_relayer import FakeRelayer, usual
 
 WAIT = 20.0
@@ -131,3 +132,57 @@ async def test_what_was_missed_does_not_pile_up() -> None:
         assert {part for span in spans for part in span.why.split(" and ")} >= {"connection lost"}
         assert min(span.since for span in spans if span.since is not None) == 0.0
         assert max(span.until for span in spans if span.until is not None) == 49.5
+
+
+async def other_relayer() -> FakeRelayer:
+    other = FakeRelayer()
+    await other.start()
+    return other
+
+
+async def test_a_service_that_ends_sends_its_clients_elsewhere(service: FakeRelayer, relayer: Relayer) -> None:
+    """At its moment, and when what it asked is answered, a client goes where it is sent and subscribes again."""
+    other = await other_relayer()
+
+    def withheld(request: dict[str, Any]) -> dict[str, Any] | None:
+        return None if request["action"] == "relay" else usual(request)
+
+    try:
+        async with await relayer.account("erd1a") as account:
+            service.answer = withheld
+            asked = asyncio.create_task(relayer._link().request({"action": "relay", "tx": {}}))
+            await service.until(lambda: service.requests[-1]["action"] == "relay")
+            moves = [f"ftp://{other.ws_url}", other.ws_url.removesuffix("/ws")]
+            await service.push({"type": "serverShutdown", "moveTo": moves, "afterMs": 1})
+            name = service.requests[-1]["requestId"]
+            await service.push({"action": "relay", "status": "completed", "requestId": name})
+            assert (await asked).request_id == name
+            missed = await account.next(WAIT)
+            assert isinstance(missed, Missed) and missed.why == "connection lost"
+            assert other.topics() == ["address/erd1a"] and service.topics() == ["address/erd1a"]
+            await other.push(delta(9))
+            heard = await account.next(WAIT)
+            assert isinstance(heard, AccountDelta) and heard.data.nonce == 9
+    finally:
+        await other.stop()
+
+
+async def test_a_place_that_is_gone_is_left_for_the_next(service: FakeRelayer, relayer: Relayer) -> None:
+    """Where nobody is at the place that was named, the next one is tried, and in the end the client's own address."""
+    other = await other_relayer()
+    gone = other.ws_url.removesuffix("/ws")
+    await other.stop()
+    async with await relayer.account("erd1a") as account:
+        await service.push({"type": "serverShutdown", "moveTo": [gone]})
+        service.abort()
+        assert isinstance(await account.next(WAIT), Missed)
+        assert service.topics() == ["address/erd1a"] * 2
+
+
+def test_an_encrypted_connection_stays_so() -> None:
+    """A service that says so cannot send a client of `wss` to an address in the clear."""
+    places = Places("wss://one.example/ws/stats")
+    places.send_to(["ws://two.example", "wss://three.example/"])
+    assert places.url == "wss://three.example/ws/stats"
+    places.failed()
+    assert places.url == "wss://one.example/ws/stats"

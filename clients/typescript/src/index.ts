@@ -8,7 +8,7 @@ export {
 export { ConnectionLost, MillraceError, OutcomeUnknown, QueueFull, Refused } from "./errors.js";
 export { type Final, type FinalOptions, TransactionHandle, type TransactionState } from "./handle.js";
 export type { CallOptions, HttpOptions } from "./http.js";
-export type { AccountMessage, GasStatsMessage, MessageOf, NetworkStatsMessage, StatusMessage } from "./live.js";
+export type { AccountMessage, AllGasStatsMessage, GasStatsMessage, MessageOf, NetworkStatsMessage, StatusMessage } from "./live.js";
 export * from "./millrace.js";
 export type { Missed, Overflow, QueueOptions } from "./queue.js";
 export * from "./relayer.js";

@@ -4,7 +4,7 @@ import { toJson } from "./bytes.js";
 import { ConnectionLost, Refused } from "./errors.js";
 import type { components } from "./generated/messages.js";
 import { type Missed, Queue, type QueueOptions } from "./queue.js";
-import { Socket, type SocketOptions } from "./socket.js";
+import { type Shutdown, Socket, type SocketOptions } from "./socket.js";
 import { Pauses, type Patience, TIMEOUT_MS } from "./wait.js";
 
 type Schemas = components["schemas"];
@@ -12,12 +12,14 @@ export type StatusMessage = Schemas["StatusMessage"];
 export type AccountMessage = Schemas["AccountMessage"];
 export type GasStatsMessage = Schemas["GasStatsMessage"];
 export type NetworkStatsMessage = Schemas["NetworkStatsMessage"];
-type Push = StatusMessage | AccountMessage | GasStatsMessage | NetworkStatsMessage;
+export type AllGasStatsMessage = Schemas["AllGasStatsMessage"];
+type Push = StatusMessage | AccountMessage | GasStatsMessage | AllGasStatsMessage | NetworkStatsMessage;
 
 /** What comes on a topic. */
 export type MessageOf<Topic extends string> = Topic extends `tx-status/${string}` ? StatusMessage
   : Topic extends `address/${string}` | "accounts" ? AccountMessage
   : Topic extends "gasStats" ? GasStatsMessage
+  : Topic extends "gasStats/all" ? AllGasStatsMessage
   : Topic extends "networkStats" ? NetworkStatsMessage
   : Push;
 
@@ -279,6 +281,7 @@ export class Live {
     }
     this.#socket?.works();
     if (message.action !== undefined) this.#reply(message);
+    else if (message.type === "serverShutdown") this.#socket?.move(message as Shutdown, () => this.#pending.size === 0);
     else if (message.type !== undefined) {
       for (const name of topicsOf(message.type, message.data ?? {})) this.#deliver(name, message);
     }

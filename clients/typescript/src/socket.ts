@@ -29,7 +29,16 @@ export interface SocketEvents {
   down(reason: string): void;
 }
 
+/** A service is about to end: where to go, and when (absent: it closes now). */
+export interface Shutdown {
+  moveTo?: string[];
+  afterMs?: number;
+}
+
 const OPEN = 1;
+const MAX_PLACES = 16;
+const LAST_REPLIES_MS = 5_000;
+const LOOK_MS = 20;
 const CONNECT_MS = 10_000;
 
 declare const process: { versions?: { node?: string } } | undefined;
@@ -54,8 +63,13 @@ export class Socket {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #attempt = 0;
   #closed = false;
+  /** Where to connect, in the order of trying; the client's own address is the last. */
+  #places: string[];
+  #leaving: ReturnType<typeof setTimeout> | undefined;
+  #moved = false;
 
   constructor(readonly url: string, readonly events: SocketEvents, readonly options: SocketOptions = {}) {
+    this.#places = [url];
     void this.#connect();
   }
 
@@ -83,9 +97,30 @@ export class Socket {
     socket.close(); // its closing handshake may never end: nobody waits for it
   }
 
+  /** Goes where it is sent at its moment, as soon as `idle()`; an encrypted connection stays so. */
+  move({ moveTo = [], afterMs }: Shutdown, idle: () => boolean = () => true): void {
+    const path = new URL(this.url).pathname.endsWith("/ws/stats") ? "/ws/stats" : "/ws";
+    const allowed = this.url.startsWith("wss:") ? /^wss:/ : /^wss?:/;
+    const bases = moveTo.slice(0, MAX_PLACES).filter((base) => allowed.test(base));
+    this.#places = [...bases.map((base) => base.replace(/\/+$/, "") + path), this.url];
+    this.#moved = true;
+    const socket = this.#socket;
+    if (afterMs === undefined || !socket || this.#leaving !== undefined) return;
+    const leave = (until: number): void => {
+      if (this.#socket === socket && !idle() && Date.now() < until) {
+        this.#leaving = setTimeout(() => leave(until), LOOK_MS);
+        return;
+      }
+      this.#leaving = undefined;
+      if (this.#socket === socket) this.renew("sent elsewhere");
+    };
+    this.#leaving = setTimeout(() => leave(Date.now() + LAST_REPLIES_MS), afterMs);
+  }
+
   close(): void {
     this.#closed = true;
     clearTimeout(this.#timer);
+    clearTimeout(this.#leaving);
     const socket = this.#socket;
     this.#socket = undefined;
     socket?.close(1000);
@@ -93,11 +128,13 @@ export class Socket {
 
   async #connect(): Promise<void> {
     let socket: SocketLike;
+    let stood = false;
+    const url = this.#places[0] as string;
     try {
       const Class = await socketClass(this.options);
       if (this.#closed) return;
       const headers = this.options.headers;
-      socket = headers && Object.keys(headers).length ? new Class(this.url, [], { headers }) : new Class(this.url);
+      socket = headers && Object.keys(headers).length ? new Class(url, [], { headers }) : new Class(url);
     } catch (error) {
       this.#again(String(error));
       return;
@@ -107,6 +144,7 @@ export class Socket {
     const timer = setTimeout(() => this.renew("no connection within 10 s"), CONNECT_MS);
     socket.onopen = () => {
       clearTimeout(timer);
+      stood = true;
       if (this.#socket === socket) this.events.open();
     };
     socket.onmessage = ({ data }: { data: string | ArrayBuffer }) => {
@@ -115,6 +153,7 @@ export class Socket {
     socket.onerror = () => {}; // a close follows and says the same
     socket.onclose = ({ code, reason }: { code: number; reason: string }) => {
       clearTimeout(timer);
+      if (!stood && this.#places[0] === url) this.#places.push(this.#places.shift() as string); // the next one then
       this.#lost(socket, `closed with ${code}${reason ? `: ${reason}` : ""}`);
     };
   }
@@ -127,7 +166,9 @@ export class Socket {
 
   #again(reason: string): void {
     if (this.#closed) return;
-    this.#timer = setTimeout(() => void this.#connect(), pauseMs(++this.#attempt));
+    const pause = this.#moved ? 0 : pauseMs(++this.#attempt);
+    this.#moved = false;
+    this.#timer = setTimeout(() => void this.#connect(), pause);
     this.events.down(reason);
   }
 }

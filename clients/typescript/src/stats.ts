@@ -2,7 +2,7 @@
 
 import type { NetworkStatsMessage } from "./live.js";
 import { type Missed, Queue, type QueueOptions } from "./queue.js";
-import { Socket, type SocketOptions } from "./socket.js";
+import { type Shutdown, Socket, type SocketOptions } from "./socket.js";
 
 const SILENCE_MS = 3_000; // twelve messages
 const MAJOR = 1;
@@ -28,12 +28,13 @@ export function networkStats(
   };
   const message = (data: string | ArrayBuffer): void => {
     listen();
-    let read: NetworkStatsMessage;
+    let read: NetworkStatsMessage | ({ type: "serverShutdown" } & Shutdown);
     try {
-      read = JSON.parse(data as string) as NetworkStatsMessage;
+      read = JSON.parse(data as string) as typeof read;
     } catch {
       return; // no message of this interface
     }
+    if (read.type === "serverShutdown") return socket.move(read);
     if (read.type !== "networkStats") return;
     if (!warned && Number.parseInt(read.schemaVersion ?? "") > MAJOR) {
       warned = true;

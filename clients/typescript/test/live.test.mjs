@@ -135,3 +135,39 @@ test("an API key goes with the handshake in Node", async () => {
   assert.equal(service.sockets[0].headers.authorization, "Bearer k");
   known.close();
 });
+
+test("a service that ends sends its clients elsewhere, and readers are told what was missed", async () => {
+  const other = await new FakeSockets().start();
+  try {
+    const gas = await relayer.subscribe("gasStats");
+    service.control = ({ topic }) => (topic === "accounts" ? undefined : { status: "ok" });
+    const asked = relayer.subscribe("accounts");
+    await service.until(() => service.sent("subscribe", "accounts").length);
+    const [from, { requestId }] = [service.live, service.sent("subscribe", "accounts")[0]];
+    service.push({ type: "serverShutdown", moveTo: ["http://nowhere", other.url], afterMs: 1 }, from);
+    await new Promise((resolve) => setTimeout(resolve, 60));
+    assert.equal(from.readyState, 1, "it waits for its reply");
+    service.push({ action: "subscribe", topic: "accounts", requestId, status: "ok" }, from);
+    await asked;
+    const missed = await value(gas);
+    assert.deepEqual([missed.type, missed.reason], ["missed", "connection"]);
+    await other.until(() => other.sent("subscribe").length === 2);
+    assert.deepEqual(other.sent("subscribe").map(({ topic }) => topic), ["gasStats", "accounts"]);
+    other.push({ type: "gasStats", data: { shard: 1 } });
+    assert.equal((await value(gas)).data.shard, 1);
+    assert.equal(service.sent("subscribe", "gasStats").length, 1);
+  } finally {
+    await other.stop();
+  }
+});
+
+test("where nobody is at the named place, the client comes back to its own", async () => {
+  const gone = await new FakeSockets().start();
+  const { url } = gone;
+  await gone.stop();
+  const gas = await relayer.subscribe("gasStats");
+  service.push({ type: "serverShutdown", moveTo: [url], afterMs: 1 });
+  const missed = await value(gas);
+  assert.equal(missed.type, "missed");
+  assert.equal(service.sent("subscribe", "gasStats").length, 2);
+});

@@ -47,7 +47,6 @@ from millrace.relayer.network.gossip_peer import Peer
 from millrace.relayer.network.key_balances import KeyBalances
 from millrace.relayer.network.simulator import Simulator
 from millrace.relayer.ports import Ports
-from millrace.relayer.protocol import topics
 from millrace.relayer.readiness import Readiness
 from millrace.relayer.rules import policy
 from millrace.relayer.rules.policy_file import PolicyFile
@@ -127,6 +126,7 @@ class Service:
         self._background: set[asyncio.Task[None]] = set()
         self._started = contextlib.AsyncExitStack()
         """How each part that was started is stopped, the last one first."""
+        self.port = self.http_port = self.metrics_port = 0
         self._run = new_run()
         self.signers: Signers | None = None
         """Of an edge: those it forwards to."""
@@ -167,7 +167,8 @@ class Service:
         self._started.push_async_callback(self._end_background)
         self._started.push_async_callback(self.keys.stop)
         self.keys.own(self.identity.id, self.leases)
-        await self.keys.load()
+        if not settings.forward_to:
+            await self.keys.load()
         self.lifecycle.is_blind = not settings.hub_url
         self.key_balances = KeyBalances(self.api, self.lifecycle.sponsor, lambda: self.relayers().by_shard)
         self.lifecycle.sponsor.balances.watch(self.relayers().by_shard)
@@ -271,8 +272,7 @@ class Service:
             self.tidier.run(),
             self._keep_history(),
             self.statistics.run(
-                self.shared.audiences[topics.GAS_STATS],
-                self.shared.audiences[topics.NETWORK_STATS],
+                self.shared.audiences,
                 lambda: len(self.shared.stats_sessions),
             ),
             self.gateway.run(),

@@ -15,7 +15,7 @@ from relayer_support import RELAYERS, as_json, connected, settings, transfer, wa
 
 from millrace.chain import address
 from millrace.relayer.forwarding import signers as signers_module
-from millrace.relayer.forwarding import wire
+from millrace.relayer.forwarding import upstream, wire
 from millrace.relayer.forwarding.parts import Routed
 from millrace.relayer.forwarding.signers import Signers
 from millrace.relayer.forwarding.wire import Refusal
@@ -143,6 +143,22 @@ async def test_too_much_for_a_slow_relayer_is_refused(tmp_path: Path) -> None:
         await client.socket.send_json(relay(3, requestId="room"))
         assert len(await slow.wait(4)) == 4
         assert front.service is not None and front.service.shared.refused["relayer_busy"] == 1
+
+
+async def test_bytes_for_a_slow_relayer_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few transactions wait, messages that take too much room are refused, and answers make room."""
+    monkeypatch.setattr(upstream, "MAX_KEPT", 1_000)
+    slow = FakeSigner(KEYS, answers=False)
+    async with edge_before(tmp_path, slow) as front, connected(front.ws) as client:
+        large = relay(0, requestId="large")
+        large["tx"]["data"] = "QUFB" * 300
+        await client.socket.send_json(large)
+        await slow.wait(1)
+        assert (await client.ask(**relay(1, requestId="more")))["detail"] == signers_module.FULL.detail
+        slow.reply(slow.got[0])
+        assert (await client.reply())["requestId"] == "large"
+        await client.socket.send_json(relay(1))
+        await slow.wait(2)
 
 
 async def test_a_clients_going_is_told(tmp_path: Path) -> None:

@@ -126,6 +126,7 @@ PUSHES = {
     "tx-status": "StatusMessage",
     "accountDelta": "AccountMessage",
     "gasStats": "GasStatsMessage",
+    "gasStats/all": "AllGasStatsMessage",
     "networkStats": "NetworkStatsMessage",
     "serverShutdown": "ShutdownMessage",
 }

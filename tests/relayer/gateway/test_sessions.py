@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import zlib
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,7 @@ from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import TransactionJson, chain_hash, client_hash, from_json
 from millrace.relayer.gateway.limits import Connections
 from millrace.relayer.gateway.sessions import PublicSession
+from millrace.relayer.statistics import streams
 from millrace.runtime.websocket.frames import PONG, frame
 
 FRONTS = "relayer", "edge"
@@ -429,3 +431,53 @@ async def test_a_stream_subscribed_to_twice_has_one_snapshot(world: Any) -> None
             assert (await client.ask(action="subscribe", topic="networkStats"))["status"] == "ok"
         sequences = [(await client.push())["sequence"] for _ in range(4)]
         assert sequences == sorted(set(sequences))
+
+
+async def test_all_shards_in_one_message(world: Any) -> None:
+    """gasStats/all says of all shards in one message what gasStats says in three, packed where that is asked for."""
+    await world.start(key_files=())
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic="gasStats")
+        shards = [(await client.push())["data"] for _ in range(3)]
+        await client.ask(action="unsubscribe", topic="gasStats")
+        client.pushed.clear()
+        await client.ask(action="subscribe", topic="gasStats/all")
+        assert [await client.push() for _ in range(2)] == [{"type": "gasStats/all", "data": {"shards": shards}}] * 2
+        await client.ask(action="unsubscribe", topic="gasStats/all")
+        client.pushed.clear()
+        await client.ask(action="subscribe", topic="gasStats/all/deflate")
+        for _ in range(2):
+            packed = await asyncio.wait_for(client.socket.receive_bytes(), 10)
+            assert msgspec.json.decode(zlib.decompress(packed)) == {"type": "gasStats/all", "data": {"shards": shards}}
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic="networkStats/deflate")
+        first, second = [await asyncio.wait_for(client.socket.receive_bytes(), 10) for _ in range(2)]
+        assert msgspec.json.decode(zlib.decompress(first))["type"] == "networkStats"
+        assert msgspec.json.decode(zlib.decompress(second))["schemaVersion"] == "1.1.0"
+
+
+async def test_a_stream_is_made_once_for_all(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many hear a packed stream, it is packed once for each change, and the same bytes go to all."""
+    packed: list[bytes] = []
+    real = zlib.compress
+
+    def counting(data: bytes, level: int) -> bytes:
+        packed.append(data)
+        return real(data, level)
+
+    monkeypatch.setattr(streams.zlib, "compress", counting)
+    await world.start(key_files=())
+    topic = "gasStats/all/deflate"
+    async with connected(world.ws) as one, connected(world.ws) as two:
+        for client in (one, two):
+            await client.ask(action="subscribe", topic=topic)
+        for client in (one, two, one, two):
+            await asyncio.wait_for(client.socket.receive_bytes(), 10)
+        before = len(packed)
+        statistics = world.gate.statistics
+        statistics.gas.add(1, [(10**9, 20)], statistics._clock())
+        async with asyncio.timeout(10):
+            for client in (one, two):
+                while b"1000000000" not in zlib.decompress(await client.socket.receive_bytes()):
+                    pass
+    assert before == 1 and len(packed) == 2

@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from millrace_client.errors import ClientError, Refused, Unreachable
-from millrace_client.messages import AccountDelta, FailedItem, GasStats, NetworkStats, Push, ResultItem, TxStatus
+from millrace_client.messages import (
+    AccountDelta,
+    AllGasStats,
+    FailedItem,
+    GasStats,
+    NetworkStats,
+    Push,
+    ResultItem,
+    Shutdown,
+    TxStatus,
+)
+from millrace_client.moves import Places
 from millrace_client.reading import read, read_by
 
 if TYPE_CHECKING:
@@ -27,6 +38,8 @@ _WINDOW, _MAX_CONTROL = 5.0, 60  # seconds, and control messages in them
 _HEARTBEAT = 15.0  # seconds between pings; a dead connection is noticed after one and a half of them
 _MAX_MESSAGE = 4 * 1024 * 1024
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_LAST_REPLIES, _LOOK = 5.0, 0.02
+"""Seconds that replies may take before a connection leaves a service that ends, and between two looks for them."""
 _QUIET_ACKNOWLEDGEMENT = 2.0  # seconds; the interface promises no answer to `subscribe`, so none is taken for a yes
 _TURN = 0.001  # seconds: the message leaves, nobody answers it
 
@@ -92,6 +105,9 @@ class Link:
         self, session: Callable[[], aiohttp.ClientSession], url: str, timeout: float, *, subscribes: bool = True
     ) -> None:
         self._session, self.url, self._timeout, self._subscribes = session, url, timeout, subscribes
+        self._places = Places(url)
+        self._leaving: asyncio.Task[None] | None = None
+        """Waits for the moment at which the service wants us to go elsewhere."""
         self.topics: dict[str, list[Listener]] = {}
         self._held: set[str] = set()
         """Topics that the service has acknowledged: those that a new connection needs again."""
@@ -230,15 +246,18 @@ class Link:
             while True:
                 try:
                     async with self._session().ws_connect(
-                        self.url, heartbeat=_HEARTBEAT, max_msg_size=_MAX_MESSAGE
+                        self._places.url, heartbeat=_HEARTBEAT, max_msg_size=_MAX_MESSAGE
                     ) as socket:
                         begun = time.monotonic()
                         await self._hold(socket)
                         self._why = f"closed with {socket.close_code}"
                         if time.monotonic() - begun > _LONGEST_PAUSE:  # one that ends at once is no success
                             pause = _FIRST_PAUSE
+                    if self._places.has_moved():
+                        continue
                 except (aiohttp.ClientError, TimeoutError, OSError) as error:
                     self._why = str(error) or type(error).__name__
+                    self._places.failed()
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
@@ -252,8 +271,11 @@ class Link:
         try:
             await self._read(socket)
         finally:
-            again.cancel()
-            await asyncio.wait([again])
+            ends = [again] if self._leaving is None else [again, self._leaving]
+            self._leaving = None
+            for task in ends:
+                task.cancel()
+            await asyncio.wait(ends)
             self._lose()
 
     def _lose(self) -> None:
@@ -302,9 +324,25 @@ class Link:
                 self._reply(str(envelope.request_id), Unreadable(f"{self.url} answers what is not understood: {error}"))
             return
         message = read_by(_pushes, text)
+        if isinstance(message, Shutdown):
+            self._sent_away(message)
         for topic in topics_of(message):
             for listener in list(self.topics.get(topic, ())):
                 listener.heard(message)
+
+    def _sent_away(self, word: Shutdown) -> None:
+        self._places.send_to(word.move_to)
+        if word.after_ms is not None and self._leaving is None and self._socket is not None:
+            self._leaving = asyncio.create_task(self._leave(self._socket, word.after_ms / 1000))
+
+    async def _leave(self, socket: aiohttp.ClientWebSocketResponse, seconds: float) -> None:
+        """Go at our moment, when what was asked is answered: the service goes on until then."""
+        await asyncio.sleep(seconds)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_REPLIES):
+                while self._waiting:
+                    await asyncio.sleep(_LOOK)
+        await socket.close()
 
     def _reply(self, request_id: str, reply: Reply | Unreadable) -> None:
         waiting = self._waiting.get(request_id)
@@ -325,6 +363,8 @@ def topics_of(message: Push) -> tuple[str, ...]:
             return (f"address/{message.data.address}", "accounts")
         case GasStats():
             return ("gasStats",)
+        case AllGasStats():
+            return ("gasStats/all",)
         case NetworkStats():
             return ("networkStats",)
     return ()

@@ -228,6 +228,18 @@ class GasStats(_Value, frozen=True, tag_field="type", tag="gasStats"):
     data: GasData
 
 
+class AllGasData(_Value, frozen=True):
+    """Those of every shard, in their order."""
+
+    shards: list[GasData]
+
+
+class AllGasStats(_Value, frozen=True, tag_field="type", tag="gasStats/all"):
+    """Told to `gasStats/all`, of all shards at once every 50 ms."""
+
+    data: AllGasData
+
+
 class Network(_Value, frozen=True):
     """Rates and peers."""
 
@@ -311,10 +323,15 @@ class NetworkStats(_Value, frozen=True, kw_only=True, tag_field="type", tag="net
 
 
 class Shutdown(_Value, frozen=True, tag_field="type", tag="serverShutdown"):
-    """The service stops; the connection ends, and is made again."""
+    """The service is about to end. The connection leaves by itself and says what was missed meanwhile."""
+
+    move_to: list[str] = []
+    """Where to go, best first; none: to the address it has."""
+    after_ms: int | None = None
+    """When to go; absent: it is closed now."""
 
 
-Push = TxStatus | AccountDelta | GasStats | NetworkStats | Shutdown
+Push = TxStatus | AccountDelta | GasStats | AllGasStats | NetworkStats | Shutdown
 
 
 class Missed(msgspec.Struct, frozen=True, kw_only=True):

@@ -222,6 +222,22 @@ export interface components {
             bucketAvg: number | null;
         };
         /**
+         * AllGasStatsMessage
+         * @description Pushed to subscribers of gasStats/all, and packed to those of gasStats/all/deflate.
+         */
+        AllGasStatsMessage: {
+            /** @enum {unknown} */
+            type: "gasStats/all";
+            data: components["schemas"]["AllGasStatsData"];
+        };
+        /**
+         * AllGasStatsData
+         * @description Every shard's, in their order.
+         */
+        AllGasStatsData: {
+            shards: components["schemas"]["GasStatsData"][];
+        };
+        /**
          * NetworkStatsMessage
          * @description Pushed to /ws/stats and to subscribers of networkStats.
          */
@@ -321,11 +337,13 @@ export interface components {
         };
         /**
          * ShutdownMessage
-         * @description The last message before the service closes a connection because it stops.
+         * @description The service is about to end. With `afterMs` it serves on until then; else the connection is closed at once.
          */
         ShutdownMessage: {
             /** @enum {unknown} */
             type: "serverShutdown";
+            moveTo?: string[];
+            afterMs?: number;
         };
         /**
          * TransactionJson

@@ -23,6 +23,8 @@ PING_SECONDS = 3.0
 """A relayer that says nothing for so long is asked, and given up when it stays silent as long again."""
 MAX_BUFFERED = 16 * 1024 * 1024
 """Bytes that may wait to be read by a relayer: four of the largest messages."""
+MAX_KEPT = 128 * 1024 * 1024
+"""Bytes of messages that are kept until a relayer has answered them; 20,000 transactions are some 12 MB."""
 
 
 class Owner(Protocol):
@@ -105,7 +107,9 @@ class Upstream:
         self.waiting: dict[int, Pending] = {}
         """What it is to answer, by number, in the order of arrival."""
         self.transactions = 0
-        """Of them."""
+        """Of them, …"""
+        self.bytes = 0
+        """… and what they take."""
         self.losses = 0
         """Connections lost since the start."""
         self._events, self._clock = events, clock
@@ -124,13 +128,13 @@ class Upstream:
 
     @property
     def is_full(self) -> bool:
-        """Whether it reads more slowly than it is sent to."""
-        return self._link is not None and self._link.buffered > MAX_BUFFERED
+        """Whether it reads, or answers, more slowly than it is sent to."""
+        return self.bytes > MAX_KEPT or (self._link is not None and self._link.buffered > MAX_BUFFERED)
 
     @property
     def http_base(self) -> str | None:
         """Where its REST interface is, once it has said so."""
-        if self.said is None:
+        if self.said is None or not self.said.http_port:
             return None
         parts = urlsplit(self.url)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
@@ -158,6 +162,7 @@ class Upstream:
         if pending.number not in self.waiting:
             self.waiting[pending.number] = pending
             self.transactions += len(pending.items)
+            self.bytes += len(pending.body)
         link = self._link
         if link is None:
             pending.since = self._clock() if pending.since is None else pending.since
@@ -175,6 +180,7 @@ class Upstream:
         pending = self.waiting.pop(number, None)
         if pending is not None:
             self.transactions -= len(pending.items)
+            self.bytes -= len(pending.body)
         return pending
 
     def left(self, channel: int) -> None:

@@ -41,7 +41,7 @@ class Hello(msgspec.Struct, frozen=True, rename="camel"):
     relayers: dict[int, str]
     """Whom it pays with, by shard."""
     http_port: int
-    """Of its REST interface, at the host of its WebSocket."""
+    """Of its REST interface, at the host of its WebSocket; 0 until it listens there."""
 
 
 class Refusal(msgspec.Struct, frozen=True):

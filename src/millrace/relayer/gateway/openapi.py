@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from millrace.chain.transaction import TransactionJson
 from millrace.relayer.protocol import messages, wallets
-from millrace.relayer.statistics.gas import GasStatsMessage
+from millrace.relayer.statistics.gas import AllGasStatsMessage, GasStatsMessage
 from millrace.relayer.statistics.network import LatestBlocks, NetworkStatsMessage
 
 _REQUESTS: tuple[Any, ...] = (messages.Subscribe, messages.Unsubscribe, messages.Relay, messages.Broadcast)
@@ -19,6 +19,7 @@ _PUSHES: tuple[Any, ...] = (
     messages.StatusMessage,
     messages.AccountMessage,
     GasStatsMessage,
+    AllGasStatsMessage,
     NetworkStatsMessage,
     messages.ShutdownMessage,
 )

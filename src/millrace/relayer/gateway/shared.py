@@ -73,7 +73,7 @@ class Shared:
         self.refused: dict[str, int] = {}
         self.answers = Timings(ANSWER_BUCKETS)
         """From a submission's arrival to its reply."""
-        self.audiences = {name: Audience(self.egress) for name in (topics.GAS_STATS, topics.NETWORK_STATS)}
+        self.audiences = {name: Audience(self.egress) for name in topics.STREAMS}
         """Who hears each stream of statistics, by its topic."""
         self.forward: Callable[[Any], Lane] | None = None
         """Of an edge: makes the lane of a session, whose submissions others sign."""

@@ -12,6 +12,12 @@ from millrace.relayer.protocol.reasons import Refused
 GAS_STATS = "gasStats"
 NETWORK_STATS = "networkStats"
 ACCOUNTS = "accounts"
+ALL_GAS_STATS = "gasStats/all"
+"""All shards in one message each time, instead of one message for each."""
+DEFLATED_GAS_STATS, DEFLATED_NETWORK_STATS = "gasStats/all/deflate", "networkStats/deflate"
+"""The same, and `networkStats`, as a binary message: the JSON text in zlib's format (RFC 1950)."""
+STREAMS = GAS_STATS, NETWORK_STATS, ALL_GAS_STATS, DEFLATED_GAS_STATS, DEFLATED_NETWORK_STATS
+"""Streams of statistics."""
 _ADDRESS = "address/"
 _TX_STATUS = "tx-status/"
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -40,7 +46,7 @@ Topic = TxStatusTopic | AddressTopic | StreamTopic
 
 def parse(text: str) -> Topic:
     """The topic a client names. Raises `Refused`."""
-    if text in (GAS_STATS, NETWORK_STATS, ACCOUNTS):
+    if text in STREAMS or text == ACCOUNTS:
         return StreamTopic(text)
     if text.startswith(_ADDRESS):
         try:
@@ -51,7 +57,7 @@ def parse(text: str) -> Topic:
         if not _HASH.fullmatch(text, len(_TX_STATUS)):
             raise Refused(reasons.INVALID_TOPIC_HASH.but("a hash is 64 lower-case hex digits"))
         return TxStatusTopic(bytes.fromhex(text[len(_TX_STATUS) :]))
-    known = f"{GAS_STATS}, {NETWORK_STATS}, {ACCOUNTS}, address/{{bech32}}, tx-status/{{hash}}"
+    known = f"{', '.join(STREAMS)}, {ACCOUNTS}, address/{{bech32}}, tx-status/{{hash}}"
     raise Refused(reasons.UNKNOWN_TOPIC.but(f"known topics are {known}"))
 
 

@@ -51,6 +51,18 @@ class GasStatsMessage(msgspec.Struct, frozen=True, tag_field="type", tag="gasSta
     data: GasStatsData
 
 
+class AllGasStatsData(msgspec.Struct, frozen=True):
+    """Every shard's, in their order."""
+
+    shards: list[GasStatsData]
+
+
+class AllGasStatsMessage(msgspec.Struct, frozen=True, tag_field="type", tag="gasStats/all"):
+    """Pushed to subscribers of gasStats/all, and packed to those of gasStats/all/deflate."""
+
+    data: AllGasStatsData
+
+
 class _Series:
     """Weighted values in buckets of time."""
 

@@ -6,7 +6,9 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -17,7 +19,7 @@ from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
 from millrace.relayer.blocks.facts import BlockFacts
 from millrace.relayer.protocol import messages, topics
-from millrace.relayer.statistics.gas import WINDOW_SECONDS, GasStats
+from millrace.relayer.statistics.gas import WINDOW_SECONDS, AllGasStatsData, AllGasStatsMessage, GasStats
 from millrace.relayer.statistics.network import (
     SCHEMA_VERSION,
     NetworkStats,
@@ -25,7 +27,7 @@ from millrace.relayer.statistics.network import (
     PeerNumbers,
 )
 from millrace.runtime.measures import ANSWER_BUCKETS, Timings
-from millrace.runtime.websocket import text_frame
+from millrace.runtime.websocket import binary_frame, text_frame
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +35,13 @@ log = logging.getLogger(__name__)
 class Audience(Protocol):
     """Whoever hears one of the streams."""
 
+    def __len__(self) -> int: ...
+
     async def send(self, frames: bytes) -> None: ...
 
 
+GAS_STREAMS = topics.GAS_STATS, topics.ALL_GAS_STATS, topics.DEFLATED_GAS_STATS
+NETWORK_STREAMS = topics.NETWORK_STATS, topics.DEFLATED_NETWORK_STATS
 GAS_SECONDS, NETWORK_SECONDS = 0.05, 0.25
 """Cadences of the public interface."""
 SHORTEST_TRANSACTION = 128
@@ -46,16 +52,23 @@ class Statistics:
     """Observer of blocks and gossip, and sender of gasStats and networkStats."""
 
     def __init__(self, network: NetworkProfile, clock: Callable[[], float] = time.monotonic) -> None:
-        self._network = network
+        self._shards = network.shards
         self._clock = clock
         self.gas = GasStats(network.shards)
         self.numbers = NetworkStats(network.shards, clock())
         self.fanout = Timings(ANSWER_BUCKETS)
         """From a block's arrival to the end of its fan-out."""
         self.sequence = 0
-        self._gas_frames = b""
-        self._gas_version = -1
-        self._network_frame = b""
+        self._network = b""
+        self._frames: dict[str, tuple[int, bytes]] = {}
+        """What each stream sends, and of which version of its numbers: made once for all, when somebody listens."""
+        self._makers: dict[str, Callable[[], bytes]] = {
+            topics.GAS_STATS: self._gas,
+            topics.ALL_GAS_STATS: lambda: text_frame(self._all_gas()),
+            topics.DEFLATED_GAS_STATS: lambda: _deflated(self._all_gas()),
+            topics.NETWORK_STATS: lambda: text_frame(self._network) if self._network else b"",
+            topics.DEFLATED_NETWORK_STATS: lambda: _deflated(self._network) if self._network else b"",
+        }
         self._heartbeats = {
             network.heartbeat_topic(shard): "meta" if shard == METACHAIN else str(shard)
             for shard in (*range(network.shards), METACHAIN)
@@ -122,18 +135,23 @@ class Statistics:
 
     def snapshots(self) -> dict[str, Callable[[], bytes]]:
         """What a new subscriber gets at once."""
-        return {topics.GAS_STATS: self._gas, topics.NETWORK_STATS: lambda: self._network_frame}
+        return {topic: partial(self._frame, topic) for topic in topics.STREAMS}
 
-    async def run(self, gas: Audience, network: Audience, subscribers: Callable[[], int]) -> None:
-        """Send both streams, each at its own cadence; `subscribers` of the second say how many there are."""
+    async def run(self, audiences: Mapping[str, Audience], subscribers: Callable[[], int]) -> None:
+        """Send all streams, each at its own cadence; `subscribers` of /ws/stats say how many there are."""
+
+        async def send(names: Sequence[str]) -> None:
+            for name in names:
+                if len(audiences[name]):
+                    await audiences[name].send(self._frame(name))
 
         async def send_gas() -> None:
-            await gas.send(self._gas())
+            await send(GAS_STREAMS)
 
         async def send_network() -> None:
             self.gas.forget(self._clock())
             self._next_network(subscribers())
-            await network.send(self._network_frame)
+            await send(NETWORK_STREAMS)
 
         await asyncio.gather(self._every(GAS_SECONDS, send_gas), self._every(NETWORK_SECONDS, send_network))
 
@@ -145,12 +163,22 @@ class Statistics:
             await asyncio.sleep(max(0.0, due - self._clock()))
             await send()
 
+    def _frame(self, topic: str) -> bytes:
+        """What a stream sends now, built again only when a number changed."""
+        version = self.gas.version if topic in GAS_STREAMS else self.sequence
+        known = self._frames.get(topic)
+        if known is None or known[0] != version:
+            known = self._frames[topic] = version, self._makers[topic]()
+        return known[1]
+
     def _gas(self) -> bytes:
-        """The frames of all shards, built again only when a number changed."""
-        if self._gas_version != self.gas.version:
-            frames = [text_frame(messages.encode(self.gas.message(shard))) for shard in range(self._network.shards)]
-            self._gas_frames, self._gas_version = b"".join(frames), self.gas.version
-        return self._gas_frames
+        """The frames of all shards."""
+        return b"".join(text_frame(messages.encode(self.gas.message(shard))) for shard in range(self._shards))
+
+    def _all_gas(self) -> bytes:
+        """All shards in one message."""
+        shards = [self.gas.message(shard).data for shard in range(self._shards)]
+        return messages.encode(AllGasStatsMessage(AllGasStatsData(shards)))
 
     def _next_network(self, stream_subscribers: int) -> None:
         self.sequence += 1
@@ -160,4 +188,9 @@ class Statistics:
             time.time_ns() // 1_000_000,
             self.numbers.data(self._clock(), stream_subscribers),
         )
-        self._network_frame = text_frame(messages.encode(message))
+        self._network = messages.encode(message)
+
+
+def _deflated(payload: bytes) -> bytes:
+    """A message packed as well as it can be: that is done once, and sent to all."""
+    return binary_frame(zlib.compress(payload, 9))

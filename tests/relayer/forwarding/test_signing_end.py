@@ -1,0 +1,107 @@
+"""Edges as the relayer sees them: who is greeted with what, and how many clients they may have."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import msgspec
+from relayer_support import as_json, start, transfer, wallet
+
+from millrace.relayer.forwarding import wire
+from millrace.relayer.ledger.inflight import Entry
+
+ALICE = wallet(1)
+HERE = ("127.0.0.0/8",)
+
+
+class Socket:
+    """An edge by hand."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._records: list[bytes] = []
+
+    async def next(self) -> bytes:
+        """The next record."""
+        while not self._records:
+            self._records = list(wire.records(await asyncio.wait_for(self._socket.receive_bytes(), 10)))
+        return self._records.pop(0)
+
+    async def submit(self, channel: int, number: int, body: dict[str, Any], client: str = "1.2.3.4") -> None:
+        """A submission in a message of its own."""
+        data = msgspec.json.encode(body | {"requestId": number})
+        record = wire.submit(channel, number, 10, client, "", data)
+        await self._socket.send_bytes(len(record).to_bytes(4, "big") + record)
+
+    async def reply(self) -> tuple[int, int, Any]:
+        """The next reply: channel, number and what it says."""
+        while not (record := await self.next()).startswith(wire.REPLY):
+            pass
+        channel, number, body = wire.read_reply(record)
+        return channel, number, msgspec.json.decode(body)
+
+
+def url_of(world: Any) -> str:
+    return f"ws://127.0.0.1:{world.service.port}{wire.PATH}"
+
+
+def never(number: int) -> Entry:
+    """Something accepted that nobody will sign."""
+    return Entry(transfer(ALICE, number), b"", bytes([number + 1]) * 32, "relay", 1, 1, 0, 0)
+
+
+async def test_refusals_are_told_again_to_who_missed_them(world: Any) -> None:
+    """An edge that comes again hears what it has not heard of this run; a new one, or one of another run, nothing."""
+    await start(world, edges=HERE, hub_url="")
+    edges = world.service.edges
+    for number in range(3):
+        edges.tell_refused(never(number))
+    async with aiohttp.ClientSession() as http:
+        async with http.ws_connect(url_of(world)) as new:
+            run = wire.read_hello(await Socket(new).next()).run
+        for heard, missed in ((f"{run}:1", [2, 3]), (f"{run}:3", []), ("other:1", []), (f"{run}:x", [])):
+            async with http.ws_connect(url_of(world), headers={wire.HEARD: heard}) as socket:
+                edge = Socket(socket)
+                assert wire.read_hello(await edge.next()).run == run
+                await edge.submit(1, 7, {"action": "relay"})  # answered after what was missed
+                told = []
+                while (record := await edge.next()).startswith(wire.REFUSED):
+                    told.append(wire.read_refused(record).number)
+                assert told == missed
+
+
+async def test_clients_of_edges_are_bounded(world: Any) -> None:
+    """One client too many is refused, in as many words; who leaves makes room; what edges do not forward is refused."""
+    await start(world, edges=HERE, hub_url="", max_connections=2)
+    async with aiohttp.ClientSession() as http, http.ws_connect(url_of(world)) as socket:
+        edge, tx = Socket(socket), as_json(transfer(ALICE))
+        for channel, status in ((1, "completed"), (2, "completed"), (3, "fail")):
+            await edge.submit(channel, channel, {"action": "relay", "tx": tx})
+            found, number, reply = await edge.reply()
+            assert (found, number, reply["status"]) == (channel, channel, status) and "requestId" not in reply
+        assert (reply["reason"], reply["detail"]) == ("relayer busy", "too many clients of edges")
+        assert world.service.edges.clients == 2
+        left = wire.left(1)
+        await socket.send_bytes(len(left).to_bytes(4, "big") + left)
+        await edge.submit(3, 4, {"action": "relay", "tx": tx})
+        assert (await edge.reply())[2]["status"] == "completed"
+        await edge.submit(3, 5, {"action": "subscribe", "topic": "gasStats"})
+        _, number, reply = await edge.reply()
+        assert (number, reply["reason"]) == (5, "invalid message")
+    async with asyncio.timeout(10):
+        while world.service.edges.clients or len(world.service.edges):
+            await asyncio.sleep(0.005)
+
+
+async def test_bytes_of_a_client_are_paid_for_here_too(world: Any) -> None:
+    """What a client sends by edges counts against its rate of bytes at the relayer; another's does not."""
+    await start(world, edges=HERE, hub_url="", receive_rate=0.001, receive_burst=4_000.0, max_message_bytes=4_000)
+    async with aiohttp.ClientSession() as http, http.ws_connect(url_of(world)) as socket:
+        edge, tx = Socket(socket), as_json(transfer(ALICE))
+        found = []
+        for number, client in enumerate(["6.6.6.6"] * 4 + ["1.1.1.1"]):
+            await edge.submit(number, number, {"action": "relay", "tx": tx}, client)
+            found.append((await edge.reply())[2].get("detail"))
+        assert found[0] is None and found[3] == "too many bytes from this address" and found[4] is None
