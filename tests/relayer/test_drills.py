@@ -292,6 +292,9 @@ async def test_other_keys(world: Any) -> None:
         async with http.get(f"{world.http}/v1/relayers") as answer:
             named = {item["shard"]: item["address"] for item in (await answer.json())["relayers"]}
     assert named[1] == address.encode(new.public)
+    async with asyncio.timeout(20):  # nothing is paid for before it is known with what
+        while service.lifecycle.sponsor.standing_of(new.public).balance is None:
+            await asyncio.sleep(0.01)
     assert await submit(world, transfer(ALICE, 1)) == ["invalid relayer address"]
     assert await submit(world, transfer(ALICE, 1, relayer=new.public)) == ["ok"]
     signed = service.lifecycle.inflight.of_sender(ALICE.public)[0]
