@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from millrace.dex.constant_product import JexPool
 from millrace.dex.document import Block, DocumentError, PoolDocument, TokenInfo, decode, encode
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import InsufficientLiquidity, InvalidAmount, PoolError, PoolState, SwapsDisabled, Unsupported
 from millrace.dex.rate import RATE_POOLS, HatomSupply, RatePool
+from millrace.routing.venue import without_dust
 
 TOKENS = ("WEGLD-bd4d79", "SEGLD-3ad2d0")
 
@@ -82,6 +84,13 @@ def test_a_rate_that_is_none_is_named(rate: dict[str, str]) -> None:
     data["pools"][0]["rate"] = rate
     with pytest.raises(DocumentError, match=r"rate"):
         decode(msgspec.json.encode(data))
+
+
+def test_what_it_holds_makes_no_other_pool_dust() -> None:
+    """Stocks are no depth to measure other pools by, nor is one left out for a small one."""
+    small = JexPool(id="j", address=b"\2" * 32, tokens=TOKENS, reserves=(10**12, 10**12), lp_fee=20, platform_fee=10)
+    pools = [small, made(reserves=(10**30, 10**30)), made(id="s", reserves=(5, 5))]
+    assert without_dust(pools) == pools
 
 
 def test_no_amount_is_an_error_of_its_own() -> None:

@@ -355,12 +355,13 @@ class Reader:
         if rate == 0 or stock == 0:
             raise NoPool("no rate" if rate == 0 else "nothing to pay out")
         await self._learn(source.tokens)
+        num, den = (source.base, rate) if source.inverse else (rate, source.base)
         return RATE_POOLS[source.exchange, source.kind](
             id=_rate_id(source),
             address=contract,
             tokens=source.tokens,
-            reserves=(stock, stock),
-            rate=(source.base, rate) if source.inverse else (rate, source.base),
+            reserves=(max(stock * den // num, 1), stock),
+            rate=(num, den),
             native=source.native,
         )
 

@@ -1,7 +1,8 @@
 """Contracts that take one token for another at a rate, whatever the amount: liquid staking, and money markets.
 
 One direction only: who stakes cannot take it back at once, and supplying and redeeming are two pools. What comes in is
-staked or lent; what can be paid out is the second reserve, which nothing here replenishes.
+staked or lent; what can be paid out is the second reserve, which nothing here replenishes. The first one only says
+what all of it costs.
 """
 
 from typing import ClassVar, Final

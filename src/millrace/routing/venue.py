@@ -159,7 +159,8 @@ def without_dust(pools: Sequence[Pool], pause: Callable[[], None] = lambda: None
     the rates they promise would lead the search, which goes by rates first, astray.
     """
     most: dict[str, int] = {}
-    for pool in in_steps(pools, pause):
+    holding = [pool for pool in pools if not isinstance(pool, RatePool)]  # of those it matters little what they hold
+    for pool in in_steps(holding, pause):
         for token, reserve in zip(pool.tokens, pool.reserves, strict=True):
             if reserve > most.get(token, 0):
                 most[token] = reserve
@@ -168,7 +169,7 @@ def without_dust(pools: Sequence[Pool], pause: Callable[[], None] = lambda: None
     least = {token: max(min(DUST_UNITS, -(-whole // FEW)), -(-whole // DUST_PART)) for token, whole in most.items()}
     dust = [
         pool
-        for pool in in_steps(pools, pause)
+        for pool in in_steps(holding, pause)
         if any(r < least[t] for t, r in zip(pool.tokens, pool.reserves, strict=True))
     ]
     if not dust:

@@ -75,8 +75,8 @@ JEX_STABLE: Final = _exchange(26_000, _pool_keys(4, 13, 3, 0), (2_270 * K, 2_700
 # Estimated: two transfers a swap, 17 keys as JEX's stable pools; 11 M for a swap in a stable, 13 M in a crypto pool.
 ASH_STABLE: Final = _exchange(40_000, _pool_keys(6, 11, 3, 0), (4_400 * K, 5_000 * K, 4_000 * K), 3)
 ASH_CRYPTO: Final = _exchange(40_000, _pool_keys(6, 11, 3, 0), (6_400 * K, 7_000 * K, 4_000 * K), 3)
-# Estimated: two transfers and a mint or burn, 20 keys; 16 M for a trade.
-RATE: Final = _exchange(40_000, _pool_keys(6, 14, 0, 0), (9_000 * K, 0, 0), 3)._replace(fee_sends=1)
+# Estimated: two transfers and a mint or burn, 20 keys; 16 M for a trade. There is nothing else to call.
+RATE: Final = _exchange(40_000, _pool_keys(6, 14, 0, 0), (9_000 * K, 9_000 * K, 9_000 * K), 3)._replace(fee_sends=1)
 
 CODE: Final[dict[tuple[str, str], PoolCode]] = {
     ("XExchange", "constant_product"): XEXCHANGE,

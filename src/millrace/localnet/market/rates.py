@@ -15,8 +15,8 @@ from millrace.dex.pool import Pool
 from millrace.dex.rate import RATE_POOLS
 from millrace.localnet.market.founding import Token
 
-STOCK: Final = 10**24
-"""Smallest units that each contract can pay out."""
+STOCK: Final = 10**23
+"""Smallest units that each contract can pay out; the first reserve is what all of it costs."""
 TRADED: Final = 10**22
 """Smallest units of what is paid out in the pair that trades it."""
 
@@ -69,7 +69,7 @@ def rate_pools(listed: tuple[Token, ...], next_address: Callable[[], bytes]) -> 
                 id=f"r:{address.encode(at)}:{sort.venue[1]}",
                 address=at,
                 tokens=(taken, paid),
-                reserves=(STOCK, STOCK),
+                reserves=(STOCK * den // num, STOCK),
                 rate=sort.rate,
                 native=sort.native,
             )
