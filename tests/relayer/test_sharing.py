@@ -20,7 +20,8 @@ from millrace.runtime.settings import Secret
 from servers.postgres import Postgres
 
 ALICE = wallet(1)
-SECONDS = 1.5
+SECONDS = 3.0
+"""Of leases: what tests wait for when one is to end."""
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ class Several:
         self.folder = folder
         self.values: dict[str, Any] = {
             "claims_url": Secret(url), "claims_schema": folder.name,
-            "lease_schema": f"{folder.name}_leases", "lease_seconds": SECONDS, "signer_timeout": 0.5,
+            "lease_schema": f"{folder.name}_leases", "lease_seconds": SECONDS, "signer_timeout": 1.0,
         }  # fmt: skip
         self.all: list[Relayer] = []
 
@@ -205,3 +206,24 @@ async def test_who_was_frozen_beyond_its_lease_ends(several: Several) -> None:
     with pytest.raises(OSError, match="taken over"):
         await one.running
     assert await submit(two, transfer(ALICE, 1, gas_limit=200_000)) == ["ok"]
+
+
+async def test_what_is_of_another_seat_is_left_to_it(several: Several) -> None:
+    """Who comes back to another seat forgets what it had in flight; who has the seat it was claimed for goes on."""
+    one = await several.start("one")
+    seat = one.service.sharing.seat.number
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+    await one.end()
+    two = await several.start("two")
+    three = await several.start("three")
+    by_seat = {relayer.service.sharing.seat.number: relayer for relayer in (two, three)}
+    other = by_seat[1 - seat]
+    await other.end()
+    one = await several.start("one")
+    assert one.service.sharing.seat.number == 1 - seat and not one.service.lifecycle.inflight.entries()
+    await by_seat[seat].end()
+    await one.end()
+    again = [await several.start("one"), await several.start("two")]
+    (found,) = [relayer for relayer in again if relayer.service.sharing.seat.number == seat]
+    (entry,) = found.service.lifecycle.inflight.entries()
+    assert entry.sending and entry.chain_hash
