@@ -124,7 +124,8 @@ async def two(folder: Path, around: Around, url: str) -> AsyncIterator[list[Rela
         for name in ("one", "two"):
             os.mkdir(folder / name)  # noqa: PTH102
             values = settings(folder / name, *around) | {
-                "claims_url": url, "claims_schema": folder.name, "claims_seats": 2
+                "claims_url": url, "claims_schema": folder.name, "lease_schema": f"{folder.name}_leases",
+                "claims_seats": 2,
             }  # fmt: skip
             running.append(await stack.enter_async_context(relayer(folder / name, **values)))
         yield running

@@ -11,13 +11,17 @@ import pytest
 from relayer_support import RELAYERS, BlockMaker, settings, submit, transfer, wallet, with_identity
 
 from millrace.relayer.app import Service
+from millrace.relayer.journal.writer import JournalError
+from millrace.relayer.rules.policy_file import seal
+from millrace.relayer.signing.handle import SignerError
 from millrace.runtime.postgres import Unavailable
 from millrace.runtime.process import wait_first
 from millrace.runtime.settings import Secret
 from servers.postgres import Postgres
 
 ALICE = wallet(1)
-SECONDS = 1.5
+SECONDS = 3.0
+"""Of leases: what tests wait for when one is to end."""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +68,8 @@ class Several:
         self.world = world
         self.folder = folder
         self.values: dict[str, Any] = {
-            "claims_url": Secret(url), "claims_schema": folder.name, "lease_seconds": SECONDS, "signer_timeout": 0.5,
+            "claims_url": Secret(url), "claims_schema": folder.name,
+            "lease_schema": f"{folder.name}_leases", "lease_seconds": SECONDS, "signer_timeout": 1.0,
         }  # fmt: skip
         self.all: list[Relayer] = []
 
@@ -151,3 +156,74 @@ async def test_who_takes_a_seat_finds_the_ends_of_what_was_accepted(several: Sev
     assert not again.service.lifecycle.inflight.entries()
     spent = again.service.lifecycle.sponsor.budgets.standing(RELAYERS[1].public, asyncio.get_running_loop().time())
     assert spent.spent_day == 3 * 50_000 * 10**9, "what blocks said of fees is known to the next one"
+
+
+async def test_together_they_keep_to_one_budget(several: Several) -> None:
+    """Of what may be at risk each has its part, and no further transaction gets beyond it."""
+    fee = 100_000 * 10**9
+    policy = several.folder / "policy.toml"
+    policy.write_text(
+        seal(f"[budget]\nat_risk = {5 * fee}\n[strangers]\naddress_percent = 100\nreceiver_percent = 100\n")
+    )
+    relayers = [await several.start(name, policy_file=str(policy)) for name in ("one", "two")]
+    for relayer, pair in zip(relayers, (wallet(1, 1), wallet(1, 2)), strict=True):
+        answers = await submit(relayer, *(transfer(pair, nonce) for nonce in range(3)))
+        assert answers == ["ok", "ok", "budget exhausted"]
+
+
+async def test_who_does_not_share_is_refused(several: Several) -> None:
+    """A relayer alone becomes one of several with what it signed; after that, and beside them, none is alone."""
+    alone = {"claims_url": Secret(), "lease_url": several.values["claims_url"]}
+    one = await several.start("one", **alone)
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+    with pytest.raises(SignerError, match="in use by"):
+        await several.start("two")
+    await one.end()
+    with pytest.raises(SignerError, match="another folder"):
+        await several.start("two")
+    one = await several.start("one")
+    two = await several.start("two")
+    assert await submit(two, transfer(ALICE, 0, gas_limit=200_000)) == ["conflicting transaction"]
+    assert await submit(two, transfer(ALICE, 1)) == ["ok"]
+    with pytest.raises(SignerError, match="in use by"):
+        await several.start("three", **alone)
+    await one.end()
+    with pytest.raises(JournalError, match="claims_url"):
+        await several.start("one", **alone)
+
+
+async def test_who_was_frozen_beyond_its_lease_ends(several: Several) -> None:
+    """Another has its seat: it signs nothing that it is asked when it wakes up, and ends."""
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+    sharing = one.service.sharing
+    assert sharing is not None
+    async with sharing._one:  # it asks the server for nothing meanwhile, as one that stands still
+        two = await several.start("two", claims_seats=1)
+        late = asyncio.ensure_future(submit(one, transfer(ALICE, 1)))
+        await asyncio.sleep(0)
+    assert await late == ["not ready"]
+    with pytest.raises(OSError, match="taken over"):
+        await one.running
+    assert await submit(two, transfer(ALICE, 1, gas_limit=200_000)) == ["ok"]
+
+
+async def test_what_is_of_another_seat_is_left_to_it(several: Several) -> None:
+    """Who comes back to another seat forgets what it had in flight; who has the seat it was claimed for goes on."""
+    one = await several.start("one")
+    seat = one.service.sharing.seat.number
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+    await one.end()
+    two = await several.start("two")
+    three = await several.start("three")
+    by_seat = {relayer.service.sharing.seat.number: relayer for relayer in (two, three)}
+    other = by_seat[1 - seat]
+    await other.end()
+    one = await several.start("one")
+    assert one.service.sharing.seat.number == 1 - seat and not one.service.lifecycle.inflight.entries()
+    await by_seat[seat].end()
+    await one.end()
+    again = [await several.start("one"), await several.start("two")]
+    (found,) = [relayer for relayer in again if relayer.service.sharing.seat.number == seat]
+    (entry,) = found.service.lifecycle.inflight.entries()
+    assert entry.sending and entry.chain_hash

@@ -69,8 +69,8 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     no more. At least three times `signer_timeout`."""
     claims_url: Secret = Secret()
     """PostgreSQL server that keeps the claims of all relayers with the same keys, of which there may be several then,
-    behind any load balancer; `lease_url` is not used. Empty: one relayer at a time has a key. See
-    docs/relayer-operating.md."""
+    behind any load balancer. Leases lie there, too, whatever `lease_url` says. Empty: one relayer at a time has a key.
+    See docs/relayer-operating.md."""
     claims_schema: str = "relayer_claims"
     """Schema of the claims there."""
     claims_seats: int = 2

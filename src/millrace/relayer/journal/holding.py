@@ -25,7 +25,7 @@ def store_of(settings: RelayerSettings, shared: str = "", folder: str = "") -> L
     """Where leases are kept; `shared`: by all together who share their claims under this id. Raises `LeaseError`."""
     if shared:
         return PostgresLeases(
-            settings.claims_url, settings.claims_schema, settings.lease_seconds, shared=shared, before=folder
+            settings.claims_url, settings.lease_schema, settings.lease_seconds, shared=shared, before=folder
         )
     if settings.lease_url:
         return PostgresLeases(settings.lease_url, settings.lease_schema, settings.lease_seconds)

@@ -290,6 +290,14 @@ class Journal:
             Rows(audit.write, "audit", lines),
         )
 
+    async def hand_over(self, records: Sequence[Record], lines: Sequence[audit.Line]) -> None:
+        """Forget rows that are claimed for another seat: who has that goes on with them. Raises `JournalError`."""
+        names = [(row.sender, row.nonce, row.client_hash) for row in records]
+        sql = "DELETE FROM submissions WHERE sender = ? AND nonce = ? AND client_hash = ?"
+        await self._open_writer().commit(
+            lambda connection: connection.executemany(sql, names), Rows(audit.write, "audit", lines)
+        )
+
     def submitted(self, *, only_open: bool = False) -> list[Shared]:
         """What our keys may have signed, as it is claimed; with `only_open` what may still run."""
         wanted = "AND state IN ('journalled', 'signed', 'expired')" if only_open else ""

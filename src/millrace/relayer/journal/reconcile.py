@@ -72,6 +72,7 @@ class _Reconciling:
             part = [item.record for item in own[start : start + AT_ONCE]]
             whose = await self._sharing.whose([_name(record) for record in part])
             ends: list[tuple[Record, str, int, int]] = []
+            others: list[Record] = []
             for record in part:
                 claimed = whose.get(_name(record))
                 if claimed is None:
@@ -81,11 +82,17 @@ class _Reconciling:
                     )
                 if claimed.client_hash != record.client_hash:
                     raise _contradiction(record)
-                if claimed.seat != self._seat:  # who has that seat now follows it
-                    ends.append((record, "superseded", record.fee, self._now_ms))
+                if claimed.seat != self._seat:  # who has that seat now follows it, and pays for it from its part
+                    others.append(record)
                 elif claimed.state not in OPEN and claimed.cost is not None:
                     ends.append((record, claimed.state, int(claimed.cost), claimed.ended_ms or self._now_ms))
             await self._end(ends)
+            if others:
+                lines: list[audit.Line] = [
+                    (self._now_ms, "refund", record.relayer or b"", *_name(record), record.client_hash, record.fee)
+                    for record in others
+                ]
+                await self._journal.hand_over(others, lines)
 
     async def take_over(self, since_ms: int, open_since: int) -> None:
         """Have in our journal what the seat's holders claimed since then, and what of it is not over."""
