@@ -1,7 +1,8 @@
 """What an edge adds to a relayed transaction, and whether two edges serve twice the clients at the same price.
 
 Goals: forwarding adds at most 2 ms to 99 of 100 replies and 60 us of CPU to a transaction, of edge and relayer together
-and against the same relayer asked directly, in turns in the same run; 20,000 clients of networkStats over two edges
+and against the same relayer asked directly, in turns in the same run (of 400 us on a quiet machine: 1.15 times as much,
+which is what can be judged on a busy one); 20,000 clients of networkStats over two edges
 cost, per message, at most 1.1 times what half of them cost on one. Services run on one core, clients on another.
 Needs a C compiler. Usage: `python benchmarks/edge.py [--quick]`.
 """
@@ -123,7 +124,8 @@ async def forwarding(report: Report, folder: Path, scale: Scale) -> None:
     report.add("relayed directly, CPU", median(way.cpu for way in direct), "us")
     report.add("relayed by an edge, CPU", median(way.cpu for way in by_edge), "us")
     report.add("CPU that the edge adds", median(two.cpu - one.cpu for one, two in pairs), "us", ("<=", 60.0))
-    report.add("CPU by an edge against directly", median(two.cpu / one.cpu for one, two in pairs), "times")
+    against = median(two.cpu / one.cpu for one, two in pairs)
+    report.add("CPU by an edge against directly", against, "times", ("<=", 1.15))
     report.add("reply directly, median", median(way.p50 for way in direct), "ms")
     report.add("reply directly, 99 of 100", median(way.p99 for way in direct), "ms")
     report.add("time that the edge adds, median", median(two.p50 - one.p50 for one, two in pairs), "ms")

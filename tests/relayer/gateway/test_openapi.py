@@ -148,7 +148,8 @@ async def test_everything_sent_is_as_described(world: Any) -> None:
     stopping: asyncio.Task[None] | None = None
     tx = transfer(alice, value=5)
     async with connected(world.ws) as client, connected(f"{world.ws}/stats") as stats:
-        await client.socket.send_json({"action": "subscribe", "topics": ["gasStats", "networkStats", "accounts", "x"]})
+        topics = ["gasStats", "gasStats/all", "networkStats", "accounts", "x"]
+        await client.socket.send_json({"action": "subscribe", "topics": topics})
         await client.socket.send_json({"action": "unsubscribe", "topic": "gasStats", "requestId": 5})
         await client.socket.send_json({"action": "relay", "requestId": "r", "tx": as_json(tx), "autoSubscribe": True})
         await client.socket.send_json({"action": "relay", "txs": [{}, as_json(transfer(alice, 9))]})
