@@ -303,6 +303,6 @@ def test_the_kernels_know_the_trades_by_the_order_of_the_net() -> None:
     found, _ = MARKETS["clean"]
     router = found.router
     search = KernelSearch(router._graph, router._trades, costs_of(router._trades, TABLE))
-    share = search.room(Limits(budget=PLENTY._replace(calls=100))).share
+    share = search.room(Limits(budget=PLENTY._replace(calls=100)), 0).share
     for trade, part in zip(search.trades, share.tolist(), strict=True):
         assert part == pytest.approx(max(trade.cost(TABLE).calls / 100, 1 / 64))
