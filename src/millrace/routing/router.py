@@ -43,7 +43,6 @@ from millrace.routing.widepath import WideSearch
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
 HASTY_LOOKS = 100  # trades evaluated exactly for a caller who must not wait
 MOST_OF_CYCLES, CYCLE_PARTS = 2, 30  # powers of two: times the deepest reserve, and how many less cycles are tried with
-FALLS = 3  # amounts in a row of which all was sold and earned less than the one before: still less earn less
 OFTEN = 0.01  # of the trades: with so many astray most questions are put to the whole market
 GAIN_ASTRAY = 1e-6  # of an answer: what edges astray must promise, a tenth of what anybody may lose by them
 SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
@@ -260,23 +259,22 @@ class Router(SpotGraph):
         """The most profitable cycles: beside the plan for all, those for amounts that are the same in every question.
 
         A larger amount has all of these to choose from that a smaller one has; of each as much is traded as there is.
+        The plan for all counts only if it sells all: else a larger amount could do the same, but would not look for it.
         """
         best: Route | None = None
-        upper, last, falls = math.inf, 0.0, 0
-        for part in self._parts(token, amount):
+        upper = math.inf
+        parts = self._parts(token, amount)
+        for k, part in enumerate(parts):
             if best is not None and time.monotonic() > deadline:
                 break
             with contextlib.suppress(NoRoute, PlanError):
                 found = self._forward(token, also, part, limits, algorithm, deadline, hurry)
                 if part >= amount:  # who has more can do the same and keep the rest
                     upper = min(upper, found.bound() - (part - amount))
-                earned = self._net(found, limits) - part
-                falls = falls + 1 if earned < last and _sold(found.execution.legs, token) == part else 0
-                last = earned
+                if k == 0 < len(parts) - 1 and _sold(found.execution.legs, token) < amount:
+                    continue
                 done = self._with_less(found.execution, token, amount)
                 best = Route(done, None) if best is None else self._better(best, Route(done, None), limits)
-            if falls == FALLS:
-                break
         if best is None or best.execution.amount_out <= amount:
             raise NoRoute("no profitable cycle")
         gap = _gap(best.execution.amount_out, upper)
