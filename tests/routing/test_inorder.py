@@ -44,7 +44,7 @@ def arranged(seed: int, pools: int, noise: float, curved: float = 0.0) -> Iterat
         if not router.connected(a, b):
             continue
         search = router.search(a, b, max(1, int(router.depth(a) * 10 ** rng.uniform(-6, 0.0))))
-        edges, _, _ = router._wide.quick(search, HOPS)
+        edges, _, _ = router._wide.quick(search, HOPS, router._kernels.room(Limits(), search.sink))
         if edges:
             path = np.array(edges, np.int32)
             yield Arranged(router, search, path, order, within, arrange(net, within, order, search, path, len(path)))

@@ -229,9 +229,9 @@ def test_one_pool_that_takes_much_costs_only_those_who_use_it(pools: int, noise:
             continue
         if all(leg.trade.pool.id != dear.id for leg in first.legs if isinstance(leg, Leg)):
             second = other.forward(token_in, token_out, 10**19, limits, "hybrid").execution
-            # Where cycles gain, paths are exchanged one by one: what is found hangs on what was tried before.
+            # Paths exchanged one by one among many cycles: what is found hangs on what was tried before.
             assert second.amount_out == first.amount_out or (
-                noise > 0.003 and second.amount_out > 0.99 * first.amount_out
+                pools == 500 and second.amount_out > 0.995 * first.amount_out
             )
             same += 1
     assert same >= 5
@@ -303,6 +303,6 @@ def test_the_kernels_know_the_trades_by_the_order_of_the_net() -> None:
     found, _ = MARKETS["clean"]
     router = found.router
     search = KernelSearch(router._graph, router._trades, costs_of(router._trades, TABLE))
-    share = search.room(Limits(budget=PLENTY._replace(calls=100))).share
+    share = search.room(Limits(budget=PLENTY._replace(calls=100)), 0).share
     for trade, part in zip(search.trades, share.tolist(), strict=True):
         assert part == pytest.approx(max(trade.cost(TABLE).calls / 100, 1 / 64))

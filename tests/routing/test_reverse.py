@@ -88,6 +88,7 @@ def test_plans_through_shared_pools_hold_no_unit_to_spare(
     planner = Planner(market.pools, book)
     done = planner.reverse(token_in, token_out, wanted, Limits(pools=30, paths=paths), "greedy").execution
     fixed = [k for k, leg in enumerate(done.legs) if isinstance(leg, Leg) and leg.mode == contract.FIXED]
+    assert fixed
     assert done.amount_out >= wanted
     for k in (None, *fixed):
         legs = list(done.legs)

@@ -64,20 +64,6 @@ def edge_gain(net: Net, e: int, before: float, d: float) -> float:
 
 
 @inlined
-def best_of_pair(net: Net, used: Floats, k: int, d: float) -> tuple[float, int, int]:
-    """The largest output for `d` among the edges of pair `k` after `used` of each, its edge, and edges looked at."""
-    best, choice, looked = 0.0, -1, 0
-    for e in range(net.pe0[k], net.pe1[k]):
-        if d * net.rate[e] <= best:
-            break
-        looked += 1
-        out = edge_gain(net, e, used[e], d)
-        if out > best:
-            best, choice = out, e
-    return best, choice, looked
-
-
-@inlined
 def curve_trade(net: Net, c: int, p: float, result: Floats) -> None:
     """The largest trade on curve `c` whose marginal rate is still `p`.
 

@@ -32,24 +32,29 @@ class NeedsTime(Exception):
 
 
 class Label(NamedTuple):
-    """An amount of a token, the edges that brought it, the tokens on the way, and the share of the transaction."""
+    """An amount of a token, the edges that brought it, the tokens on the way, the share of the transaction, the fee."""
 
     token: int
     amount: int
     path: tuple[int, ...]
     tokens: tuple[int, ...]
     taken: float = 0.0
+    fee: float = 0.0
 
 
 @kernel
 def _list_promising(
-    unit_rate: Floats, targets: Ints, worth: Floats, low: int, high: int, amount: float, best: float,
-    edges: Ints, most: Floats,
+    unit_rate: Floats, targets: Ints, worth: Floats, fees: Floats, toll: float, least: float, sink: int, low: int,
+    high: int, amount: float, best: float, edges: Ints, most: Floats,
 ) -> int:  # fmt: skip
-    """List those of the edges from `low` to `high` by which an amount could become more than `best`, and how much."""
+    """List those of the edges from `low` to `high` by which an amount could become more than `best`, and how much.
+
+    Less the fee of the edge at `toll`, and the `least` that is to come where it does not lead to the sink.
+    """
     count = 0
     for e in range(low, high):
-        could = (unit_rate[e] * amount + SPARE) * worth[targets[e]] + SPARE
+        fee = fees[e] * toll + (least if targets[e] != sink else 0.0)
+        could = (unit_rate[e] * amount + SPARE) * worth[targets[e]] + SPARE - fee
         if could > best:
             edges[count], most[count] = e, could
             count += 1
@@ -57,11 +62,11 @@ def _list_promising(
 
 
 class PathFinder:
-    """Searches one graph. It changes nothing, so any number of threads may use it."""
+    """Searches one graph. It changes nothing, so any number of threads may use it. `fees` is the gas of each edge."""
 
-    def __init__(self, graph: Graph, trades: Sequence[Trade]) -> None:
+    def __init__(self, graph: Graph, trades: Sequence[Trade], fees: Floats) -> None:
         net = graph.net
-        self._scale = graph.scale
+        self._scale, self._fees, self._least_fee = graph.scale, fees, float(fees.min(initial=math.inf))
         self._unit_rate = net.rate * self._scale[net.src] / self._scale[net.dst]
         regular = net.src.size - net.astray.size
         self._src, self._dst = net.src[:regular], net.dst[:regular]
@@ -77,14 +82,15 @@ class PathFinder:
         sink: int,
         amount: int,
         hops: int,
-        floor: int,
+        floor: float,
         behind: Floats,
+        toll: float,
         budget: int = BUDGET,
         *,
         allowed: int = BUDGET,
         share: Floats | None = None,
-    ) -> tuple[list[Trade], int] | None:
-        """The path of at most `hops` pools that pays most for `amount`, and what it pays; None up to `floor`.
+    ) -> list[Trade] | None:
+        """The path of at most `hops` pools that pays most for `amount`, less its fee at `toll`; None up to `floor`.
 
         `behind` are the best spot rates of all tokens to the sink (scaled). With `source == sink` it is the
         best cycle. No token and no pool is visited twice. It ends after `budget` trades (or, as a hub's trades are
@@ -92,9 +98,9 @@ class PathFinder:
         With the edges' `share` of a transaction, paths that take more than one are left out.
         """
         worth = behind * self._scale / self._scale[sink] * MARGIN  # of a smallest unit, in units of the sink
-        best, spent = floor, 0
+        best, spent = float(floor), 0
         found: tuple[int, ...] = ()
-        reached: dict[int, list[tuple[int, float]]] = {}
+        reached: dict[int, list[tuple[float, float]]] = {}
         least = None if share is None else self.least_shares(sink, share, hops)
         queue: list[tuple[float, int, Label]] = [(-math.inf, 0, Label(source, amount, (), (source,)))]
         room = np.empty(self._widest, np.int32), np.empty(self._widest)
@@ -104,7 +110,7 @@ class PathFinder:
                 break
             if spent > allowed:
                 raise NeedsTime
-            for e in self._promising(label, worth, best, *room)[: 2 * budget - spent]:
+            for e in self._promising(label, worth, toll, sink, best, *room)[: 2 * budget - spent]:
                 v = self._targets[e]
                 if self._visited(label, e, v, sink) or (v != sink and len(label.path) == hops - 1):
                     continue
@@ -115,14 +121,19 @@ class PathFinder:
                         continue
                 spent += 1
                 paid = self.trades[e].pays(label.amount)
+                fees = label.fee + float(self._fees[e]) * toll if toll > 0.0 else 0.0
                 if v == sink:
-                    if paid > best:
-                        best, found = paid, (*label.path, e)
+                    if paid > 0 and paid - fees > best:
+                        best, found = paid - fees, (*label.path, e)
                     continue
-                most = (paid + SPARE) * float(worth[v]) + SPARE
-                if most > best and _among_best(reached.setdefault(v, []), paid, taken):
-                    heapq.heappush(queue, (-most, spent, Label(v, paid, (*label.path, e), (*label.tokens, v), taken)))
-        return ([self.trades[e] for e in found], best) if found else None
+                if worth[v] == 0.0:  # nothing leads on
+                    continue
+                most = (paid + SPARE) * float(worth[v]) + SPARE - fees - toll * self._least_fee
+                left = paid - fees / float(worth[v]) if fees > 0.0 else paid
+                if most > best and _among_best(reached.setdefault(v, []), left, taken):
+                    following = Label(v, paid, (*label.path, e), (*label.tokens, v), taken, fees)
+                    heapq.heappush(queue, (-most, spent, following))
+        return [self.trades[e] for e in found] or None
 
     def least_shares(self, sink: int, share: Floats, hops: int) -> Floats:
         """By token: the least share that a path of at most `hops` pools to the sink takes; infinite without one.
@@ -141,14 +152,18 @@ class PathFinder:
                 break
         return least
 
-    def _promising(self, label: Label, worth: Floats, best: int, edges: Ints, most: Floats) -> list[int]:
+    def _promising(
+        self, label: Label, worth: Floats, toll: float, sink: int, best: float, edges: Ints, most: Floats
+    ) -> list[int]:
         """The edges by which an amount could become more than `best`, the most promising first.
 
         `edges` and `most` are room for as many as a token has.
         """
         low, high = self._starts[label.token], self._starts[label.token + 1]
         amount = float(label.amount + SPARE)
-        count = _list_promising(self._unit_rate, self._dst, worth, low, high, amount, float(best), edges, most)
+        tolls = self._fees, toll, toll * self._least_fee
+        known = best + label.fee
+        count = _list_promising(self._unit_rate, self._dst, worth, *tolls, sink, low, high, amount, known, edges, most)
         order = (-most[:count]).argsort(kind="stable") if count > 1 else slice(count)
         better: list[int] = edges[order].tolist()
         return better
@@ -161,7 +176,7 @@ class PathFinder:
         return (target == sink or len(pool.tokens) > 2) and any(self.trades[k].pool is pool for k in label.path)
 
 
-def _among_best(labels: list[tuple[int, float]], amount: int, taken: float) -> bool:
+def _among_best(labels: list[tuple[float, float]], amount: float, taken: float) -> bool:
     """Whether an amount is one of the largest to reach a token so far, of those that take no more."""
     if sum(known >= amount and less <= taken for known, less in labels) >= LABELS:
         return False

@@ -116,12 +116,13 @@ class KernelSearch:
         prices = np.zeros(self._net.core.size)
         return CyclePrices(prices, price_cycles(self._net, self._memory()[0], search, prices))
 
-    def exchange_wide(self, wide: WideWork, search: Search, path: Ints, limits: Limits) -> tuple[Split, float]:
-        """A few paths, the first of which was this one, exchanged one by one, and what they pay (scaled), less fees."""
+    def exchange_wide(
+        self, wide: WideWork, search: Search, first: Ints, second: Ints, limits: Limits
+    ) -> tuple[Split, float]:
+        """A few paths, exchanged one by one, and what they pay (scaled), less fees. They begin with one of two."""
         work = self._memory()[2]
-        work.single[: path.size] = path
         room, paths, hops = self._within(search, limits)
-        count, paid = exchange_wide(self._net, wide, work, search, room, hops, min(paths, FEW), path.size)
+        count, paid = exchange_wide(self._net, wide, work, search, room, hops, min(paths, FEW), first, second)
         return self._split(work, count, search), paid
 
     def _found(self, count: int, search: Search) -> Found:
@@ -163,9 +164,10 @@ class KernelSearch:
         """What edges astray might add to the flow found last (scaled)."""
         return float(self._report[ASTRAY])
 
-    def room(self, limits: Limits) -> Room:
-        """The room that limits leave in this graph."""
-        return self._rooms.of(limits)
+    def room(self, limits: Limits, sink: int) -> Room:
+        """The room that limits leave in this graph, with the price of fees at a token."""
+        room = self._rooms.of(limits)
+        return room._replace(price=limits.toll * self._scales[sink]) if limits.toll > 0.0 else room
 
     def narrow(self, limits: Limits) -> bool:
         """Whether a single path could be too long for the limits."""
@@ -173,10 +175,7 @@ class KernelSearch:
 
     def _within(self, search: Search, limits: Limits) -> tuple[Room, int, int]:
         """The room, with the price of fees at the sink, and the most paths, and pools on one path."""
-        room = self._rooms.of(limits)
-        if limits.toll > 0.0:
-            room = room._replace(price=limits.toll * self._scales[search.sink])
-        return room, limits.paths, path_hops(limits)
+        return self.room(limits, search.sink), limits.paths, path_hops(limits)
 
     def _memory(self) -> tuple[Work, Moves, PathWork]:
         if self._scratch is None:

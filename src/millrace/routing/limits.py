@@ -60,7 +60,7 @@ class Rooms:
 
     def __init__(self, costs: Floats) -> None:
         self._costs = costs
-        self._fees = costs[:, _LEGS] * FEE_PER_LEG + costs[:, _GAS] / PROCESSING_DISCOUNT
+        self._fees = fees_of(costs)
         self._known: OrderedDict[tuple[int, Cost], tuple[Room, float]] = OrderedDict()
         self._asked: Limits | None = None
         self._found = Room(np.zeros(0), False), 0.0
@@ -93,6 +93,11 @@ class Rooms:
             self._known.move_to_end(key)
         self._asked, self._found = limits, found
         return found
+
+
+def fees_of(costs: Floats) -> Floats:
+    """The gas that trades add to the fee, each."""
+    return costs[:, _LEGS] * FEE_PER_LEG + costs[:, _GAS] / PROCESSING_DISCOUNT
 
 
 def path_hops(limits: Limits) -> int:

@@ -17,6 +17,7 @@ from millrace.routing.attempt import Ask, Done, Plans, rounding
 from millrace.routing.kernelsearch import CyclePrices, KernelSearch
 from millrace.routing.limits import path_hops
 from millrace.routing.net import Floats
+from millrace.routing.shares import NOTHING
 from millrace.routing.widepath import WideSearch
 
 # With so many paths the best flow follows many orders at once: that of the market with all its cycles, those cancelled
@@ -66,13 +67,14 @@ class Mispricing:
         """The best plan that sells an amount for another token; None where the first look finds no path at all."""
         search, limits, better = ask.search, ask.limits, partial(self._plans.better, ask)
         hops = path_hops(limits)
-        edges, paid, complete = self._wide.quick(search, hops)
+        room = self._kernels.room(limits, search.sink)
+        edges, paid, complete = self._wide.quick(search, hops, room)
         if not edges:
             return None
         if ask.narrow and not self._plans.fits(limits, [self._kernels.trades[e] for e in edges]):
-            self._plans.too_long = int(paid / float(self._scale[search.sink]))
-            room = self._kernels.room(limits)._replace(strict=True)
-            edges = self._wide.best(search, hops, 0.0, room) or edges
+            fee = float(room.fee[edges].sum()) * room.price if room.price > 0.0 else 0.0
+            self._plans.too_long = int((paid + fee) / float(self._scale[search.sink]))
+            edges = self._wide.best(search, hops, NOTHING, room._replace(strict=True)) or edges
             paid, complete = float(self._wide.work.best[0]), True
         path = np.array(edges, np.int32)
         found = self._kernels.find_in_order(search, path, limits, self._nearly)
@@ -83,12 +85,16 @@ class Mispricing:
             plan = better(plan, self._plans.of_flow(ask, found.flow))
             upper = min(upper, found.upper)
         if not complete and (plan is None or time.monotonic() < deadline):
-            wider = self._wide.best(search, hops, paid)
+            wider = self._wide.best(search, hops, paid, room)
             if wider:
                 edges, paid = wider, float(self._wide.work.best[0])
                 path = np.array(edges, np.int32)
         if algorithm != "lagrangian" and limits.paths > 1 and (plan is None or time.monotonic() < deadline):
-            split, worth = self._kernels.exchange_wide(self._wide.work, search, path, limits)
+            second = path
+            if room.price > 0.0 and not ask.narrow:  # another start: a path may be worth its fee with others beside it
+                free, _, _ = self._wide.quick(search, hops, room._replace(price=0.0))
+                second = np.array(free or edges, np.int32)
+            split, worth = self._kernels.exchange_wide(self._wide.work, search, path, second, limits)
             if worth > max(self._scaled(ask, plan), paid) * self._nearly:
                 plan = better(plan, self._plans.of_paths(ask, *split, merge=True))
         if plan is not None and paid < self._scaled(ask, plan) * self._nearly:

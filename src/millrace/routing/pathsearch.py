@@ -13,14 +13,15 @@ import numpy as np
 
 from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
-from millrace.routing.edge import best_of_pair, edge_gain, edge_out
+from millrace.routing.edge import edge_gain, edge_out
 from millrace.routing.net import Bools, Floats, FloatTable, Ints, IntTable, Longs, Net
 from millrace.routing.parts import FEW, Parts, make_parts
-from millrace.routing.shares import WHOLE, Room, path_fee, path_share
+from millrace.routing.shares import NOTHING, WHOLE, Room, best_of_pair, path_fee, path_share
 from millrace.routing.work import MAX_EDGES, MAX_HOPS
 
 MAX_PATHS = 64
-BARELY_LESS = 1.0 - 1e-9
+BARELY = 1e-9
+BARELY_LESS = 1.0 - BARELY
 MOST_BETTER = 1.0 + 1e-9  # than the best spot rates say, where no cycle earns: the labels' precision
 BUDGET = 400_000  # edge evaluations per search; a search that hits it answers with the best so far
 
@@ -37,6 +38,7 @@ class PathWork(NamedTuple):
     """Scratch of the path search and its answer: `paths[k, :length[k]]` edges, `flow[k]` input."""
 
     amount: FloatTable  # (hop, token)
+    fees: FloatTable  # (hop, token): of the pools that brought the amount, in units of the sink
     by: IntTable  # (hop, token): edge that brought the amount
     taken: FloatTable  # (hop, token): share of the transaction that bringing it takes, where that may be too much
     reached: IntTable  # (hop, i): tokens reached with that many hops
@@ -63,6 +65,7 @@ def make_path_work(net: Net) -> PathWork:
     """Scratch for searches in a net."""
     levels, tokens, edges, pairs = MAX_HOPS + 1, net.core.size, net.src.size, net.pdst.size
     return PathWork(
+        np.zeros((levels, tokens)),
         np.zeros((levels, tokens)),
         np.zeros((levels, tokens), np.int32),
         np.zeros((levels, tokens)),
@@ -153,9 +156,10 @@ def best_path(
     path: Ints,
     price: float,
 ) -> int:
-    """The path of at most `hops` pools with the most output for `x`, if it beats `floor`; its length or 0.
+    """The path of at most `hops` pools with the most output for `x`, less fees, if it beats `floor`; its length or 0.
 
-    Of what an edge pays its fee is taken off, at `price`: of a token on the way what is worth as much at the sink.
+    The fee of an edge is taken at `price`. Of the paths to a token by so many pools the one is followed whose amount is
+    worth most at the best spot rates, less its fees.
 
     In a strict room it takes no more than the share `left` of the transaction: of the paths to a token by so many pools
     the one that brings most is followed, of those that leave something.
@@ -164,6 +168,7 @@ def best_path(
     for level in range(hops + 1):
         pw.fill[level] = 0
     pw.amount[0, source] = x
+    pw.fees[0, source] = 0.0
     pw.taken[0, source] = 0.0
     pw.reached[0, 0] = source
     pw.fill[0] = 1
@@ -171,33 +176,37 @@ def best_path(
     for level in range(hops):
         for i in range(pw.fill[level]):
             u = pw.reached[level, i]
-            have = pw.amount[level, u]
+            have, fees = pw.amount[level, u], pw.fees[level, u]
             for place in range(where.begin[u], where.end[u]):
                 k = where.pairs[place]
                 v = net.pdst[k]
                 ends = v == sink
                 if not ends and (k >= net.pcore[u] or v == source or level == hops - 1):
                     continue
-                if have * net.prate[k] * behind[v] <= best:
+                worth = 1.0 if ends else behind[v]
+                if worth == 0.0 or have * net.prate[k] * worth - fees <= best:
                     continue
-                out, edge, looked = 0.0, -1, 0
-                if price > 0.0:
-                    out, edge, looked = _best_after_fee(net, pw, room, k, have, price / (1.0 if ends else behind[v]))
-                else:
-                    out, edge, looked = best_of_pair(net, pw.used, k, have)
+                out, edge, paid, looked = best_of_pair(net, pw.used, room, k, have, price / worth)
                 pw.work[0] += looked
-                if room.strict and edge >= 0 and pw.taken[level, u] + room.share[edge] > left:
+                if edge < 0 or (room.strict and pw.taken[level, u] + room.share[edge] > left):
+                    continue
+                paid = fees + paid * worth
+                value = out * worth - paid
+                if value <= best:
                     continue
                 if ends:
-                    if out > best:
-                        best, found, last = out, level + 1, edge
+                    best, found, last = value, level + 1, edge
                     continue
-                if out * behind[v] <= best or out <= pw.amount[level + 1, v] or _revisits(net, pw, level, u, v):
+                known = pw.amount[level + 1, v]
+                if known > 0.0 and value <= known * worth - pw.fees[level + 1, v]:
                     continue
-                if pw.amount[level + 1, v] == 0.0:
+                if _revisits(net, pw, level, u, v):
+                    continue
+                if known == 0.0:
                     pw.reached[level + 1, pw.fill[level + 1]] = v
                     pw.fill[level + 1] += 1
                 pw.amount[level + 1, v] = out
+                pw.fees[level + 1, v] = paid
                 pw.by[level + 1, v] = edge
                 if room.strict:
                     pw.taken[level + 1, v] = pw.taken[level, u] + room.share[edge]
@@ -208,20 +217,6 @@ def best_path(
         for i in range(pw.fill[level]):
             pw.amount[level, pw.reached[level, i]] = 0.0
     return found
-
-
-@inlined
-def _best_after_fee(net: Net, pw: PathWork, room: Room, k: int, d: float, price: float) -> tuple[float, int, int]:
-    """`best_of_pair` with what is left after the fee of each edge, at `price` in the token bought."""
-    best, choice, looked = 0.0, -1, 0
-    for e in range(net.pe0[k], net.pe1[k]):
-        if d * net.rate[e] <= best:
-            break
-        looked += 1
-        out = edge_gain(net, e, pw.used[e], d) - room.fee[e] * price
-        if out > best:
-            best, choice = out, e
-    return best, choice, looked
 
 
 @inlined
@@ -279,16 +274,19 @@ def most_of_ends(net: Net, q: Search) -> float:
 
 @kernel
 def find_single(net: Net, pw: PathWork, q: Search, room: Room, hops: int, floor: float) -> int:
-    """Leave the best single path in `pw.single` if it pays more than `floor`, less its fee; its length or 0."""
+    """Leave the best single path in `pw.single` if it pays more than `floor`, less its fee; its length or 0.
+
+    With a floor of 0 nothing is known yet, and the best path is found whatever it leaves after its fee.
+    """
     source, amount = q.sources[0], q.amounts[0]
-    floor = max(floor, amount) if q.cycle else floor
+    floor = max(floor, amount) if q.cycle else floor if floor > 0.0 else NOTHING
     pw.work[0] = 0
     length = spot_path(net, source, q.sink, q.behind, hops, pw.single)
     if room.strict and path_share(room, pw.single, length) > WHOLE:
         length = 0
     if length > 0:  # what the spot path pays is where the search starts from
         paid = run_path(net, pw, pw.single, length, amount, False) - path_fee(room, pw.single, length)
-        floor = max(floor, paid * BARELY_LESS)
+        floor = max(floor, paid - abs(paid) * BARELY)
     return best_path(net, pw, pw.every, q, room, WHOLE, amount, hops, floor, pw.single, room.price)
 
 

@@ -27,24 +27,23 @@ from millrace.routing.find import LARGE as LARGE_NET
 from millrace.routing.flowwalk import FlowWalker
 from millrace.routing.kernelsearch import CyclePrices, Found, KernelSearch, Split
 from millrace.routing.limits import Limits as Limits  # callers know it from here
-from millrace.routing.limits import costs_of, path_hops
+from millrace.routing.limits import costs_of, fees_of, path_hops
 from millrace.routing.lpedges import lp_edges
 from millrace.routing.mispricing import Algorithm as Algorithm
 from millrace.routing.mispricing import Mispricing
 from millrace.routing.net import Graph
 from millrace.routing.outlets import find_outlets
 from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, cost_of
-from millrace.routing.shares import WHOLE, Room
+from millrace.routing.shares import NOTHING, WHOLE, Room
 from millrace.routing.spot import SpotGraph, scale_of
 from millrace.routing.tables import make_terms
 from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out, with_moved
 from millrace.routing.walk import Walker
-from millrace.routing.widepath import FREE, WideSearch
+from millrace.routing.widepath import WideSearch
 
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
 HASTY_LOOKS = 100  # trades evaluated exactly for a caller who must not wait
 MOST_OF_CYCLES, CYCLE_PARTS = 2, 30  # powers of two: times the deepest reserve, and how many less cycles are tried with
-FALLS = 3  # amounts in a row of which all was sold and earned less than the one before: still less earn less
 OFTEN = 0.01  # of the trades: with so many astray most questions are put to the whole market
 GAIN_ASTRAY = 1e-6  # of an answer: what edges astray must promise, a tenth of what anybody may lose by them
 SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
@@ -141,7 +140,7 @@ class Router(SpotGraph):
         """What is made of a graph once."""
         super().__init__(self.index, graph, trades)
         self._prices: CyclePrices | None = None
-        self._finder = PathFinder(graph, trades)
+        self._finder = PathFinder(graph, trades, fees_of(self._costs[graph.original]))
         pause()
         self._favours = None if self._favoured is None else Favours(graph, self._favoured)
         pause()
@@ -298,23 +297,22 @@ class Router(SpotGraph):
         """The most profitable cycles: beside the plan for all, those for amounts that are the same in every question.
 
         A larger amount has all of these to choose from that a smaller one has; of each as much is traded as there is.
+        The plan for all counts only if it sells all: else a larger amount could do the same, but would not look for it.
         """
         best: Route | None = None
-        upper, last, falls = math.inf, 0.0, 0
-        for part in self._parts(token, amount):
+        upper = math.inf
+        parts = self._parts(token, amount)
+        for k, part in enumerate(parts):
             if best is not None and time.monotonic() > deadline:
                 break
             with contextlib.suppress(NoRoute, PlanError):
                 found = self._forward(token, also, part, limits, algorithm, deadline, hurry)
                 if part >= amount:  # who has more can do the same and keep the rest
                     upper = min(upper, found.bound() - (part - amount))
-                earned = self._net(found, limits) - part
-                falls = falls + 1 if earned < last and _sold(found.execution.legs, token) == part else 0
-                last = earned
+                if k == 0 < len(parts) - 1 and _sold(found.execution.legs, token) < amount:
+                    continue
                 done = self._with_less(found.execution, token, amount)
                 best = Route(done, None) if best is None else self._better(best, Route(done, None), limits)
-            if falls == FALLS:
-                break
         if best is None or best.execution.amount_out <= amount:
             raise NoRoute("no profitable cycle")
         gap = _gap(best.execution.amount_out, upper)
@@ -390,8 +388,8 @@ class Router(SpotGraph):
             best, found, upper = None, None, self._bound(ask, self._kernels.bound())
         else:
             best, found, upper = self._by_flow(ask, split=algorithm == "hybrid")
-            if best is not None and best.amount_out + 1 > upper and rounding(best) <= NEGLIGIBLE:
-                return _proven(best, upper)  # no other plan can pay a unit more
+            if best is not None and _leaves_most(ask, best, found, upper):
+                return _proven(best, upper)
         path, split = self._paths(ask, best, found, split=algorithm != "lagrangian")
         # The best single path is the floor of every algorithm.
         may_pay = self._plans.may_pay
@@ -401,7 +399,8 @@ class Router(SpotGraph):
         if split.paths and (best is None or time.monotonic() < deadline) and may_pay(ask, split.paths, upper, best):
             best = self._plans.better(ask, best, self._plans.of_paths(ask, *split, single))
         if self.mispriced and (best is None or time.monotonic() < deadline):
-            best = self._plans.better(ask, best, self._by_wide_path(ask, best))
+            room = self._kernels.room(ask.limits, ask.search.sink)
+            best = self._plans.better(ask, best, self._by_wide_path(ask, best, room))
         budget = self._doubts(ask, best, single, upper) if path or best is None else 0
         if single is None and self._plans.too_long:
             budget = 0  # no doubt about what the best path pays: it is too long
@@ -461,7 +460,7 @@ class Router(SpotGraph):
         one = 0.0 if self._favours is None else self._favours.of_one(ask.search)
         return one * ask.limits.hops / done.amount_out
 
-    def _by_wide_path(self, ask: Ask, best: Done | None, room: Room = FREE) -> Done | None:
+    def _by_wide_path(self, ask: Ask, best: Done | None, room: Room) -> Done | None:
         """The best single path by a search that keeps many partial ones, if it pays more than `best`."""
         edges = self._wide.best(ask.search, path_hops(ask.limits), self._floor(ask, best), room)
         path = [self._finder.trades[e] for e in edges]
@@ -473,7 +472,7 @@ class Router(SpotGraph):
         Raises `NeedsTime`.
         """
         better = partial(self._plans.better, ask)
-        room = self._kernels.room(ask.limits)._replace(strict=True)
+        room = self._kernels.room(ask.limits, ask.search.sink)._replace(strict=True)
         path, split = self._kernels.paths(ask.search, ask.limits, 0.0, split=ask.limits.paths > 1, strict=True)
         found = self._plans.of_paths(ask, [path], [1.0]) if path else None
         if split.paths:
@@ -484,7 +483,7 @@ class Router(SpotGraph):
 
     def _floor(self, ask: Ask, best: Done | None) -> float:
         """What a path has to pay more than, scaled."""
-        floor = 0.0 if best is None else max(self._plans.net(ask, best), 0) * self._scales[ask.search.sink]
+        floor = NOTHING if best is None else self._plans.net(ask, best) * self._scales[ask.search.sink]
         return max(floor, float(ask.search.amounts[0])) if ask.search.cycle else floor
 
     def _doubts(self, ask: Ask, best: Done | None, single: Done | None, upper: float) -> int:
@@ -508,7 +507,7 @@ class Router(SpotGraph):
 
     def _by_exact_path(self, ask: Ask, best: Done | None, budget: int, allowed: int) -> Done | None:
         """The best single path in integers, if it pays more than `best`. Raises `NeedsTime`."""
-        floor = 0 if best is None else best.amount_out
+        floor = -math.inf if best is None else self._plans.net(ask, best)
         if ask.search.cycle:
             floor = max(floor, ask.amount_in)
         path = self.exact_path(ask.token_in, ask.token_out, ask.amount_in, ask.limits, floor, budget, allowed=allowed)
@@ -520,28 +519,31 @@ class Router(SpotGraph):
         token_out: str,
         amount: int,
         limits: Limits,
-        floor: int = 0,
+        floor: float = -math.inf,
         budget: int = BUDGET,
         *,
         allowed: int = BUDGET,
     ) -> list[Trade] | None:
         """The single path within the limits that pays most for `amount` in exact integers, if that is over `floor`.
 
+        What it pays is less its fee.
+
         Raises `NeedsTime` where more than `allowed` trades must be evaluated.
         """
         source, sink = self.index[token_in], self.index[token_out]
         behind = self.potential(sink, backward=True)
-        ask = partial(self._finder.best, source, sink, amount, path_hops(limits), floor, behind, allowed=allowed)
-        found = ask(budget)
-        if found is not None and self._kernels.narrow(limits) and not self._plans.fits(limits, found[0]):
-            found = ask(min(budget, COARSE_LOOKS), share=self._kernels.room(limits).share)
-        return None if found is None else found[0]
+        best = partial(self._finder.best, source, sink, amount, path_hops(limits), floor, behind, limits.toll)
+        found = best(budget, allowed=allowed)
+        if found is not None and self._kernels.narrow(limits) and not self._plans.fits(limits, found):
+            share = self._kernels.room(limits, sink).share
+            found = best(min(budget, COARSE_LOOKS), allowed=allowed, share=share)
+        return found
 
     def reaches(self, token_in: str, token_out: str, limits: Limits) -> bool:
         """Whether any path, whatever it pays, holds the limits."""
         source, sink = self.index[token_in], self.index[token_out]
         every = self.whole
-        least = every._finder.least_shares(sink, every._kernels.room(limits).share, path_hops(limits))
+        least = every._finder.least_shares(sink, every._kernels.room(limits, sink).share, path_hops(limits))
         return bool(least[source] <= WHOLE)
 
     def cheapest_path(self, token_in: str, token_out: str, wanted: int, guess: int, limits: Limits) -> Done | None:
@@ -553,7 +555,8 @@ class Router(SpotGraph):
         best: Done | None = None
         amount = guess
         for _ in range(_DESCENTS):
-            path = self.exact_path(token_in, token_out, amount, limits, 0 if best is None else wanted - 1)
+            floor = -math.inf if best is None else wanted - 1
+            path = self.exact_path(token_in, token_out, amount, limits._replace(toll=0.0), floor)
             if path is None:
                 break
             try:
@@ -608,6 +611,14 @@ class Router(SpotGraph):
 def _sold(legs: Iterable[AnyLeg], token: str) -> int:
     """How much of a token legs sell in fixed amounts."""
     return sum(leg.value for leg in legs if isinstance(leg, Leg) and leg.trade.token_in == token and leg.mode == FIXED)
+
+
+def _leaves_most(ask: Ask, flow: Done, found: Found, upper: float) -> bool:
+    """Whether no other plan can pay a unit more, nor a single path leave more after its fee."""
+    if flow.amount_out + 1 <= upper or rounding(flow) > NEGLIGIBLE:
+        return False
+    single = found.single if ask.limits.toll > 0.0 else []
+    return not single or (isinstance(flow, Walked) and flow.trades == single)
 
 
 def _proven(done: Done, upper: float) -> Route:

@@ -7,9 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from millrace.routing.compiled import inlined
-from millrace.routing.net import Floats, Ints
+from millrace.routing.edge import edge_gain
+from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.work import EDGES, HOLD, Work
 
+NOTHING = -1e300  # less than any path leaves after its fee
 WHOLE = 1.0 + 1e-10  # what shares may add up to: 1 and what adding may be off, far less than a unit of gas (1.7e-9)
 
 
@@ -60,6 +62,25 @@ def taken_by(w: Work, room: Room) -> float:
         if w.e_use[e]:
             total += share_of(w, room, e)
     return total
+
+
+@inlined
+def best_of_pair(net: Net, used: Floats, room: Room, k: int, d: float, price: float) -> tuple[float, int, float, int]:
+    """What `d` buys from that edge of pair `k` which leaves most after its fee; the edge, its fee, and edges looked at.
+
+    Each finds what it was `used` for before. The fee is in the token bought, at `price`; of an edge in use it is paid
+    already.
+    """
+    best, choice, fee, looked = NOTHING, -1, 0.0, 0
+    for e in range(net.pe0[k], net.pe1[k]):
+        if d * net.rate[e] <= best:
+            break
+        looked += 1
+        out = edge_gain(net, e, used[e], d)
+        paid = room.fee[e] * price if price > 0.0 and used[e] == 0.0 else 0.0
+        if out > 0.0 and out - paid > best:
+            best, choice, fee = out - paid, e, paid
+    return best + fee, choice, fee, looked
 
 
 @inlined

@@ -16,7 +16,6 @@ import numpy as np
 
 from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
-from millrace.routing.edge import best_of_pair
 from millrace.routing.exchange import (
     CLOSE,
     CLOSEST,
@@ -46,7 +45,7 @@ from millrace.routing.net import (
 from millrace.routing.parts import Parts, divide, forget, total_output
 from millrace.routing.pathsearch import PathWork, run_path
 from millrace.routing.potential import ROUNDS as LABEL_HOPS
-from millrace.routing.shares import WHOLE, Room, path_share
+from millrace.routing.shares import NOTHING, WHOLE, Room, best_of_pair, path_share
 from millrace.routing.work import MAX_HOPS
 
 FEWEST_LABELS, MOST_LABELS = 8, 64  # partial paths kept per token and number of hops
@@ -61,15 +60,17 @@ STILL_VALID = 0.9  # of what a chunk pays: what is known of the ways on holds fo
 MUCH_MORE = 6.0  # times what was known of the ways on: for so much more it is worth looking again
 EXCHANGES = 3  # times each path of a split is exchanged at most
 PROMISING = 0.999  # times what a new path must pay where the others stay as they are: the division is made anew
+NOBODY = -1  # no path
 IDLE = 1e-6  # of the amount: a path that sells less is none
 BETTER = 1.0 + 1e-9  # times what known paths pay, for a path to be a new one
-FREE = Room(np.zeros(1), False)  # for paths of any length; nobody looks at its shares
 
 
 class WideWork(NamedTuple):
     """Scratch of the search: labels by hop, token and slot, and how many there are."""
 
     amount: FloatBlock  # (hop, token, slot)
+    fees: FloatBlock  # (hop, token, slot): of the pools that brought it, in units of the sink
+    value: FloatBlock  # (hop, token, slot): what the amount is worth at the best spot rates, less these fees
     taken: FloatBlock  # (hop, token, slot): share of the transaction, in a strict room
     edge: IntBlock  # (hop, token, slot): the edge that brought the amount
     slot: IntBlock  # (hop, token, slot): the label it came from, at that edge's source
@@ -77,7 +78,7 @@ class WideWork(NamedTuple):
     fill: IntTable  # (hop, token): slots in use
     reached: IntTable  # (hop, i): tokens with labels
     listed: Ints  # (hop): how many of them
-    most: Floats  # (token): the last amount kept, 0 between uses
+    most: Floats  # (token): the last value kept, `NOTHING` between uses
     ahead: FloatTable  # (hops left, token): best rate to the sink
     first: IntTable  # (hops left, token): where that way goes first
     second: FloatTable  # (hops left, token): best rate by any other way
@@ -94,13 +95,15 @@ def make_wide_work(tokens: int, slots: int) -> WideWork:
     return WideWork(
         np.zeros(labels),
         np.zeros(labels),
+        np.zeros(labels),
+        np.zeros(labels),
         np.zeros(labels, np.int32),
         np.zeros(labels, np.int32),
         np.zeros(labels, np.uint64),
         np.zeros((levels, tokens), np.int32),
         np.zeros((levels, tokens), np.int32),
         np.zeros(levels, np.int32),
-        np.zeros(tokens),
+        np.full(tokens, NOTHING),
         np.zeros((levels, tokens)),
         np.zeros((levels, tokens), np.int32),
         np.zeros((levels, tokens)),
@@ -194,19 +197,20 @@ def _holds(net: Net, ww: WideWork, hop: int, token: int, slot: int, wanted: int)
 
 @inlined
 def _add(
-    ww: WideWork, slots: int, hop: int, token: int, amount: float, taken: float, edge: int, slot: int, held: np.uint64
-) -> bool:
+    ww: WideWork, slots: int, hop: int, token: int, amount: float, fees: float, value: float, taken: float,
+    edge: int, slot: int, held: np.uint64,
+) -> bool:  # fmt: skip
     """Keep a label if it is among the best of its token, once per set of tokens; True if one had no room."""
     used = ww.fill[hop, token]
-    place, least = -1, amount
+    place, least = -1, value
     for s in range(used):
         if ww.tokens[hop, token, s] == held:
-            if amount <= ww.amount[hop, token, s]:
+            if value <= ww.value[hop, token, s]:
                 return False
             place = s
             break
-        if used == slots and ww.amount[hop, token, s] < least:
-            place, least = s, ww.amount[hop, token, s]
+        if used == slots and ww.value[hop, token, s] < least:
+            place, least = s, ww.value[hop, token, s]
     if place < 0 and used == slots:
         return True
     dropped = place >= 0 and ww.tokens[hop, token, place] != held
@@ -217,6 +221,8 @@ def _add(
             ww.reached[hop, ww.listed[hop]] = token
             ww.listed[hop] += 1
     ww.amount[hop, token, place] = amount
+    ww.fees[hop, token, place] = fees
+    ww.value[hop, token, place] = value
     ww.taken[hop, token, place] = taken
     ww.edge[hop, token, place] = edge
     ww.slot[hop, token, place] = slot
@@ -229,8 +235,7 @@ def wide_round(
     net: Net,
     ww: WideWork,
     used: Floats,
-    source: int,
-    sink: int,
+    q: Search,
     x: float,
     hops: int,
     floor: float,
@@ -238,8 +243,9 @@ def wide_round(
     budget: int,
     room: Room,
     left: float,
+    price: float,
 ) -> tuple[int, bool]:
-    """The path with the most output for `x` on top of what the edges have `used`, if it beats `floor`.
+    """The path with the most output for `x`, less fees, on top of what the edges have `used`, if it beats `floor`.
 
     At most `slots` labels are kept to each token and number of hops; if that is one, it must hold more than those of
     fewer hops. Returns the path's length or 0, and whether no label was dropped:
@@ -247,9 +253,11 @@ def wide_round(
     so far after `budget` evaluated edges. In a strict room no path takes more than the share `left` of the transaction.
     `rates_by_hops` comes first.
     """
+    source, sink = q.sources[0], q.sink
     for h in range(hops + 1):
         ww.listed[h] = 0
     ww.amount[0, source, 0] = x
+    ww.fees[0, source, 0] = 0.0
     ww.taken[0, source, 0] = 0.0
     ww.tokens[0, source, 0] = _hash(source)
     ww.fill[0, source] = 1
@@ -261,7 +269,7 @@ def wide_round(
         for i in range(ww.listed[h]):
             u = ww.reached[h, i]
             for slot in range(ww.fill[h, u]):
-                have = ww.amount[h, u, slot]
+                have, fees = ww.amount[h, u, slot], ww.fees[h, u, slot]
                 for place in range(net.pptr[u], net.pcore[u] + (u == gate)):
                     k = place if place < net.pcore[u] else net.popp[net.pptr[sink]]
                     v = net.pdst[k]
@@ -270,24 +278,31 @@ def wide_round(
                         continue
                     after = hops - 1 - h
                     worth = ww.second[after, v] if ww.first[after, v] == u else ww.ahead[after, v]
-                    if have * net.prate[k] * worth <= best:
+                    if worth == 0.0 or have * net.prate[k] * worth - fees <= best:
                         continue
                     if not ends and _holds(net, ww, h, u, slot, v):
                         continue
-                    out, edge, looked = best_of_pair(net, used, k, have)
+                    out, edge, fee, looked = best_of_pair(net, used, room, k, have, price / worth)
                     work += looked
-                    taken = ww.taken[h, u, slot] + room.share[edge] if room.strict and edge >= 0 else 0.0
+                    if edge < 0:
+                        continue
+                    taken = ww.taken[h, u, slot] + room.share[edge] if room.strict else 0.0
                     if taken > left:
                         continue
+                    paid = fees + fee * worth
+                    value = out * worth - paid
+                    if value <= best:
+                        continue
                     if ends:
-                        if out > best:
-                            best, found, last, last_slot = out, h + 1, edge, slot
-                    elif out * worth > best and slots == 1 and out <= ww.most[v]:
+                        best, found, last, last_slot = value, h + 1, edge, slot
+                        continue
+                    value = out * q.behind[v] - paid
+                    if slots == 1 and value <= ww.most[v]:
                         complete = False
-                    elif out * worth > best:
-                        ww.most[v] = out
+                    else:
+                        ww.most[v] = value
                         held = ww.tokens[h, u, slot] ^ _hash(v)
-                        complete = not _add(ww, slots, h + 1, v, out, taken, edge, slot, held) and complete
+                        complete = not _add(ww, slots, h + 1, v, out, paid, value, taken, edge, slot, held) and complete
             if work > budget:
                 complete = False
                 break
@@ -295,7 +310,7 @@ def wide_round(
     for h in range(hops + 1):
         for i in range(ww.listed[h]):
             ww.fill[h, ww.reached[h, i]] = 0
-            ww.most[ww.reached[h, i]] = 0.0
+            ww.most[ww.reached[h, i]] = NOTHING
     ww.best[0] = best
     ww.work[0] = work
     return found, complete
@@ -317,16 +332,16 @@ def _read(net: Net, ww: WideWork, length: int, last: int, slot: int) -> None:
 def best_wide_path(
     net: Net, ww: WideWork, used: Floats, q: Search, room: Room, hops: int, floor: float, fewest: int, slots: int
 ) -> tuple[int, bool]:
-    """The path of at most `hops` pools with the most output, if it beats `floor`; its length or 0.
+    """The path of at most `hops` pools with the most output, less fees, if it beats `floor`; its length or 0.
 
     True: no path pays more. In rounds with more and more labels, from `fewest` to `slots`, each with what the ones
     before have found as its floor, until none is dropped. The path is left in `ww.path`, what it pays in `ww.best`.
     """
-    source, x = q.sources[0], q.amounts[0]
+    x = q.amounts[0]
     best, found, width = floor, 0, fewest
     while True:
-        rates_by_hops(net, ww, q, x, hops, best)
-        length, complete = wide_round(net, ww, used, source, q.sink, x, hops, best, width, BUDGET, room, WHOLE)
+        rates_by_hops(net, ww, q, x, hops, max(best, 0.0))
+        length, complete = wide_round(net, ww, used, q, x, hops, best, width, BUDGET, room, WHOLE, room.price)
         if length > 0:
             best, found = ww.best[0], length
         if complete or width >= slots:
@@ -336,21 +351,22 @@ def best_wide_path(
 
 @kernel
 def exchange_wide(
-    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, most: int, length: int
+    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, most: int, first: Ints, second: Ints
 ) -> tuple[int, float]:
     """Few paths of any order (at most `most`, up to `FEW`), exchanged one by one; how many, and what they pay.
 
-    They begin as what few, and then many, equal chunks of the amount go along, the first along `pw.single`, with its
-    `length`. Each in turn is left out, or makes room for the path that pays most beside the others, or one more is
-    added; the amount is divided anew, and what pays more, less the fees, is kept. Trades of several paths in one pool
-    count as one. They are left as `split_greedy` leaves its paths.
+    They begin as what few, and then many, equal chunks of the amount go along, with the path `first` among those and
+    `second` among these. Each in turn is left out, or makes room for the path that pays most beside the others, or one
+    more is added; the amount is divided anew, and what pays more, less the fees, is kept. Trades of several paths in
+    one pool count as one. They are left as `split_greedy` leaves its paths.
     """
     x, found, best = pw.parts, 0, 0.0
     for chunks in (FEW_CHUNKS, CHUNKS):
         paths = min(most, FEW_PATHS) if chunks == FEW_CHUNKS else most
-        count = _chunks(net, ww, pw, q, room, hops, paths, length, chunks)
+        start = first if chunks == FEW_CHUNKS else second
+        count = _chunks(net, ww, pw, q, room, hops, paths, start, chunks)
         count = _exchange(net, ww, pw, q, room, hops, paths, count)
-        fees, taken = _fees(pw, x, count, room)
+        fees, taken = _fees(pw, x, count, room, NOBODY)
         value = total_output(net, pw.used, x, count) - fees
         if taken <= WHOLE and value > best:
             best, found = value, count
@@ -366,7 +382,7 @@ def _exchange(net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops:
     """Exchange paths until none helps; how many there are then."""
     x, amount, known = pw.parts, q.amounts[0], ww.known
     value = divide(net, pw.used, x, count, amount, CLOSE, STEPS)
-    fees, taken = _fees(pw, x, count, room)
+    fees, taken = _fees(pw, x, count, room, NOBODY)
     value = value - fees if taken <= WHOLE else 0.0
     known[0], known[1] = 1e300, 0.0
     p, idle = count, 0
@@ -393,14 +409,17 @@ def _exchange(net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops:
 
 @inlined
 def _chunks(
-    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, most: int, length: int, chunks: int
+    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, most: int, start: Ints, chunks: int
 ) -> int:
-    """Send the amount in equal chunks, each along the path that is best by then; how many paths there are."""
+    """Send the amount in equal chunks, each along the path that is best by then; how many paths there are.
+
+    The first of them is `start`.
+    """
     x, chunk = pw.parts, q.amounts[0] / chunks
-    for h in range(length):
-        x.paths[0, h] = pw.single[h]
-    x.length[0], x.flow[0], count, known = length, 0.0, 1, 1e300
-    taken = path_share(room, pw.single, length)
+    for h in range(start.size):
+        x.paths[0, h] = start[h]
+    x.length[0], x.flow[0], count, known = start.size, 0.0, 1, 1e300
+    taken = path_share(room, start, start.size)
     for _ in range(chunks):
         choice, best = 0, 0.0
         for i in range(count):
@@ -411,8 +430,7 @@ def _chunks(
             if best < known:
                 known = best * STILL_VALID
                 rates_by_hops(net, ww, q, chunk, hops, known)
-            source, sink, floor = q.sources[0], q.sink, best * BETTER
-            found, _ = wide_round(net, ww, pw.used, source, sink, chunk, hops, floor, 1, SPLIT_BUDGET, room, WHOLE)
+            found, _ = wide_round(net, ww, pw.used, q, chunk, hops, best * BETTER, 1, SPLIT_BUDGET, room, WHOLE, 0.0)
             more = 0.0
             for h in range(found):
                 more += room.share[ww.path[h]] if pw.used[ww.path[h]] == 0.0 else 0.0
@@ -440,7 +458,7 @@ def _try_without(net: Net, pw: PathWork, q: Search, room: Room, p: int, count: i
     scale = amount / (amount - x.flow[p])
     for i in range(count):
         x.flow[i] = 0.0 if i == p else x.flow[i] * scale
-    fees, taken = _fees(pw, x, count, room)
+    fees, taken = _fees(pw, x, count, room, NOBODY)
     reached = total_output(net, pw.used, x, count) - fees
     if taken <= WHOLE and reached > value:
         for i in range(p, count - 1):
@@ -474,15 +492,15 @@ def _try_wide(
     x, amount = pw.parts, q.amounts[0]
     if p == 0 and count == 1:
         return 0.0
+    others, _ = _fees(pw, x, count, room, p)
     scale, paid = make_room(net, pw, count, p, amount, part)
     if scale < 0.0:
         return 0.0
-    floor = max(value - paid, 0.0) * PROMISING
+    floor = max(value - (paid - others), 0.0) * PROMISING
     if floor < known[0] or part > known[1] or floor > MUCH_MORE * known[0]:
         known[0], known[1] = floor * SMALLER * STILL_VALID, part
         rates_by_hops(net, ww, q, part, hops, known[0])
-    source, sink = q.sources[0], q.sink
-    found, _ = wide_round(net, ww, pw.used, source, sink, part, hops, floor, 1, SPLIT_BUDGET, room, WHOLE)
+    found, _ = wide_round(net, ww, pw.used, q, part, hops, floor, 1, SPLIT_BUDGET, room, WHOLE, room.price)
     forget(pw.used, x, count)
     for h in range(found):
         pw.other[h] = ww.path[h]
@@ -490,7 +508,7 @@ def _try_wide(
         return 0.0
     before = put_in(pw, x, count, p, found, part, scale)
     reached = divide(net, pw.used, x, max(count, p + 1), amount, CLOSE, STEPS)
-    fees, taken = _fees(pw, x, max(count, p + 1), room)
+    fees, taken = _fees(pw, x, max(count, p + 1), room, NOBODY)
     if taken <= WHOLE and reached - fees > value * (1.0 + HELPS):
         return reached - fees
     put_back(pw, x, count, p, before)
@@ -498,11 +516,14 @@ def _try_wide(
 
 
 @inlined
-def _fees(pw: PathWork, x: Parts, count: int, room: Room) -> tuple[float, float]:
-    """The fee of the trades of those paths that sell something, each pool once, and their share of the transaction."""
+def _fees(pw: PathWork, x: Parts, count: int, room: Room, without: int) -> tuple[float, float]:
+    """The fee of the trades of those paths that sell something, each pool once, and their share of the transaction.
+
+    Path number `without` does not count.
+    """
     fees, taken = 0.0, 0.0
     for i in range(count):
-        for h in range(x.length[i] if x.flow[i] > 0.0 else 0):
+        for h in range(x.length[i] if x.flow[i] > 0.0 and i != without else 0):
             e = x.paths[i, h]
             if pw.used[e] == 0.0:
                 pw.used[e] = 1.0
@@ -545,13 +566,16 @@ class WideSearch:
             self._work = make_wide_work(self.net.core.size, self._slots)
         return self._work
 
-    def best(self, search: Search, hops: int, floor: float, room: Room = FREE) -> list[int]:
-        """The edges of the best path found, empty unless it pays more than `floor` (scaled)."""
+    def best(self, search: Search, hops: int, floor: float, room: Room) -> list[int]:
+        """The edges of the best path found, empty unless it pays more than `floor` (scaled), less its fee."""
         return self._search(search, room, hops, floor, self._slots, self._slots)[0]
 
-    def quick(self, search: Search, hops: int) -> tuple[list[int], float, bool]:
-        """The edges of the best path found with few labels, what it pays (scaled), and whether no path pays more."""
-        edges, complete = self._search(search, FREE, hops, 0.0, 1, FEW_LABELS)
+    def quick(self, search: Search, hops: int, room: Room) -> tuple[list[int], float, bool]:
+        """The edges of the best path found with few labels, what it pays (scaled), less its fee.
+
+        Also whether no path pays more.
+        """
+        edges, complete = self._search(search, room, hops, NOTHING, 1, FEW_LABELS)
         return edges, float(self.work.best[0]), complete
 
     def _search(
