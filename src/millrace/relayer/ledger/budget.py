@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from millrace.relayer.ledger.fair_shares import Rule, Share, Shares
+from millrace.relayer.ledger.fair_shares import Limits, Share, Shares
 from millrace.relayer.ledger.windows import DAY, HOUR, MINUTE, Charge, Window, add_to_all, shrink_in_all
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
@@ -81,7 +81,7 @@ class _Purse(msgspec.Struct, eq=False, gc=False):
     sender: _Quota
     ip: _Quota | None
     charged: tuple[Window, ...]
-    """Where a charge counts: in the key's windows and in those of the quotas."""
+    """Where a charge counts: in the key's windows, and in those of the quotas and of the client's share."""
     key: bytes
     name: bytes
     """Of the sender."""
@@ -173,6 +173,9 @@ class Budgets:
         self._ips: _Table[str] = _Table(capacity)
         self._receivers: _Table[bytes] = _Table(capacity)
         self._shares = Shares(capacity)
+        self._limited: Budget | None = None
+        self._limits_of: dict[tuple[int, int], Limits] = {}
+        """What shares of that budget are, by percent and least, which are those of one policy."""
         self._latest: _Purse | None = None
         """From which was granted last: transactions of a batch usually take from the same one."""
 
@@ -198,18 +201,18 @@ class Budgets:
         _check_quotas(purse, receiver, fee, now, quotas, sign_only)
         if who.own is not None:
             person = self._shares.find((b"", who.person))
-            person.check(f"the budget of {who.person}", fee, now, Rule(who.own, 100, 0), sign_only)
+            person.check(f"the budget of {who.person}", fee, now, Limits.of(who.own), sign_only)
             return purse, receiver, person, None
         by_receiver = None if who.receiver is None else self._shares.find((who.key, who.receiver))
         by_function = None if who.call is None else self._shares.find((who.key, who.call))
         if who.strangers is not None:
             for whose, share, percent in (
-                ("this address", purse.share, who.strangers.address_percent),
-                ("this receiver", by_receiver, who.strangers.receiver_percent),
-                ("this function", by_function, who.strangers.function_percent),
+                ("the share of this address", purse.share, who.strangers.address_percent),
+                ("the share of this receiver", by_receiver, who.strangers.receiver_percent),
+                ("the share of this function", by_function, who.strangers.function_percent),
             ):
                 if share is not None and percent < 100:
-                    share.check(f"the share of {whose}", fee, now, Rule(budget, percent, who.least), sign_only)
+                    share.check(whose, fee, now, self._limits(budget, percent, who.least), sign_only)
         return purse, receiver, by_receiver, by_function
 
     def restore(self, who: Spender, fee: int, time: float, *, sign_only: bool) -> Reservation:
@@ -303,6 +306,14 @@ class Budgets:
             account = self._keys[key] = _KeyAccount()
         return account
 
+    def _limits(self, budget: Budget, percent: int, least: int) -> Limits:
+        if budget is not self._limited:
+            self._limited, self._limits_of = budget, {}
+        limits = self._limits_of.get((percent, least))
+        if limits is None:
+            limits = self._limits_of[percent, least] = Limits.of(budget, percent, least)
+        return limits
+
     def _purse_of(self, who: Spender) -> _Purse:
         """What a reservation for them takes from; quotas that are new are not remembered yet."""
         latest = self._latest
@@ -310,8 +321,12 @@ class Budgets:
             return latest
         account, sender = self._key(who.key), self._senders.find(who.sender)
         ip = None if who.ip is None else self._ips.find(who.ip)
-        charged = (*account.windows, sender.window) if ip is None else (*account.windows, sender.window, ip.window)
         share = None if who.ip is None else self._shares.find((who.key, who.ip))
+        charged: tuple[Window, ...] = (*account.windows, sender.window)
+        if ip is not None:
+            charged += (ip.window,)
+        if share is not None:
+            charged += share.windows
         return _Purse(account, sender, ip, charged, who.key, who.sender, who.ip, share)
 
     def _take(
@@ -334,10 +349,9 @@ class Budgets:
                     self._shares.use((purse.key, purse.address), purse.share)
             self._latest = purse
         charge, account = Charge(fee, now), purse.account
-        add_to_all(purse.charged, charge)
+        add_to_all(_windows(purse, receiver, by_receiver, by_function), charge)
         if who.receiver is not None and receiver is not None:
             self._receivers.use(who.receiver, receiver)
-            receiver.window.add(charge)
         if by_receiver is not None:
             owner = (who.key, who.receiver) if who.own is None and who.receiver is not None else (b"", who.person)
             self._shares.use(owner, by_receiver)
@@ -345,7 +359,7 @@ class Budgets:
             self._shares.use((who.key, who.call), by_function)
         for share in (purse.share, by_receiver, by_function):
             if share is not None:
-                share.take(charge, sign_only)
+                share.hold(fee, sign_only)
         account.at_risk += fee
         if sign_only:
             account.at_risk_sign_only += fee
@@ -365,13 +379,26 @@ class Budgets:
             purse.sender.at_risk_sign_only -= charge.amount
             if purse.ip is not None:
                 purse.ip.at_risk_sign_only -= charge.amount
-        shrink_in_all(purse.charged, charge, charge.amount - actual, now)
-        if reservation.receiver is not None:
-            reservation.receiver.window.shrink(charge, charge.amount - actual, now)
+        windows = _windows(purse, reservation.receiver, reservation.by_receiver, reservation.by_function)
+        shrink_in_all(windows, charge, charge.amount - actual, now)
         for share in (purse.share, reservation.by_receiver, reservation.by_function):
             if share is not None:
-                share.close(charge, actual, now, reservation.sign_only)
+                share.hold(-charge.amount, reservation.sign_only)
         charge.amount = actual
+
+
+def _windows(
+    purse: _Purse, receiver: _Quota | None, by_receiver: Share | None, by_function: Share | None
+) -> tuple[Window, ...]:
+    """Where a charge counts: one look at all of them takes less than one at each."""
+    windows = purse.charged
+    if receiver is not None:
+        windows += (receiver.window,)
+    if by_receiver is not None:
+        windows += by_receiver.windows
+    if by_function is not None:
+        windows += by_function.windows
+    return windows
 
 
 def _standing(account: _KeyAccount | Share, now: float) -> Standing:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 
 import msgspec
 
-from millrace.relayer.ledger.windows import DAY, HOUR, MINUTE, Charge, Window, add_to_all, shrink_in_all
+from millrace.relayer.ledger.windows import DAY, HOUR, MINUTE, Window
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules.policy import Budget, CallName
@@ -30,49 +30,48 @@ class Share:
         self.at_risk = 0
         self.at_risk_sign_only = 0
 
-    def take(self, charge: Charge, sign_only: bool) -> None:
-        """A reservation holds so much from now on."""
-        add_to_all(self.windows, charge)
-        self.at_risk += charge.amount
+    def hold(self, fee: int, sign_only: bool) -> None:
+        """A reservation, which counts in the windows, is at risk from now on; with a minus it is over."""
+        self.at_risk += fee
         if sign_only:
-            self.at_risk_sign_only += charge.amount
+            self.at_risk_sign_only += fee
 
-    def close(self, charge: Charge, actual: int, now: float, sign_only: bool) -> None:
-        """The reservation is over, and cost `actual`."""
-        shrink_in_all(self.windows, charge, charge.amount - actual, now)
-        self.at_risk -= charge.amount
-        if sign_only:
-            self.at_risk_sign_only -= charge.amount
-
-    def check(self, whose: str, fee: int, now: float, rule: Rule, sign_only: bool) -> None:
+    def check(self, whose: str, fee: int, now: float, limits: Limits, sign_only: bool) -> None:
         """Raise `Refused` unless it may hold so much more."""
-        budget = rule.budget
-        for window, pool in zip(self.windows, (budget.per_minute, budget.per_hour, budget.per_day), strict=True):
-            if window.sum(now) + fee > rule.of(pool):
+        for window, most in zip(self.windows, limits.spent, strict=True):
+            if now >= window.leaves:
+                window.drop(now)
+            if window.total + fee > most:
                 wait = max(1, int(window.wait(now) * 1000))
                 raise Refused(reasons.QUOTA_EXHAUSTED.but(f"{whose} is used up", wait))
-        if self.at_risk + fee > rule.of(budget.at_risk) or (
-            sign_only and self.at_risk_sign_only + fee > rule.of(budget.at_risk_sign_only)
+        if self.at_risk + fee > limits.at_risk or (
+            sign_only and self.at_risk_sign_only + fee > limits.at_risk_sign_only
         ):
             text = f"{whose} is signed and not yet executed"
             raise Refused(reasons.QUOTA_EXHAUSTED.but(text, 10_000))
-        if self.losses.sum(now) + self.at_risk + fee > rule.of(budget.loss_per_hour):
+        if self.losses.sum(now) + self.at_risk + fee > limits.lost:
             text = f"{whose} went to transactions that failed, or may"
             raise Refused(reasons.QUOTA_EXHAUSTED.but(text, 10_000))
 
 
-class Rule(msgspec.Struct, frozen=True):
+class Limits(msgspec.Struct, frozen=True):
     """How large a share is."""
 
-    budget: Budget
-    percent: int
-    """Of each pool; 100 is all of it."""
-    least: int
-    """And so much in any case: one transaction may always cost as much as the cap of fees says."""
+    spent: tuple[int, int, int]
+    """In a minute, an hour and a day."""
+    at_risk: int
+    at_risk_sign_only: int
+    lost: int
 
-    def of(self, pool: int) -> int:
-        """The share of a pool."""
-        return max(self.least, pool * self.percent // 100)
+    @classmethod
+    def of(cls, budget: Budget, percent: int = 100, least: int = 0) -> Limits:
+        """So many percent of each pool, and `least` in any case: what the cap of fees says one transaction may cost."""
+
+        def share(pool: int) -> int:
+            return max(least, pool * percent // 100)
+
+        spent = share(budget.per_minute), share(budget.per_hour), share(budget.per_day)
+        return cls(spent, share(budget.at_risk), share(budget.at_risk_sign_only), share(budget.loss_per_hour))
 
 
 class Shares:

@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 Kind = Literal["text", "binary"]
 
 _ABORT_AFTER = 0.2  # seconds for the close frame to leave before the socket is reset
+_MESSAGE = (WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION)
 _LINGER = 5.0  # seconds a graceful close may wait for the reader to take what was sent before
 _MAX_PINGS, _PING_WINDOW = 64, 5.0  # a peer's pings in so many seconds; more close with 1008
 
@@ -256,9 +257,12 @@ class Session(picows.WSListener):
     def on_ws_frame(self, transport: picows.WSTransport, frame: picows.WSFrame) -> None:
         if self._pieces is not None and self._pieces.early:
             self._pieces.taken(frame.payload_size)
-        kind = frame.msg_type
+        kind = frame.msg_type  # each look at it makes an object
         if frame.rsv1 or frame.rsv2 or frame.rsv3:  # they mean something only where that was agreed on
             self.close(PROTOCOL_ERROR, "reserved bits are set", abort=True)
+        elif kind in _MESSAGE:
+            if not self.closed:
+                self._assemble(frame, kind)
         elif kind == WSMsgType.PONG:
             self.awaiting_pong = False
             self.rested = 0.0
@@ -266,8 +270,6 @@ class Session(picows.WSListener):
             self._answer_ping(frame.get_payload_as_bytes())
         elif kind == WSMsgType.CLOSE:
             self._peer_closes(frame)
-        elif kind in (WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION) and not self.closed:
-            self._assemble(frame)
 
     def on_ws_disconnected(self, transport: picows.WSTransport) -> None:
         was_open = self._transport is not None
@@ -303,13 +305,13 @@ class Session(picows.WSListener):
         else:
             self.send_frames(frame(opcode, payload))
 
-    def _assemble(self, part: picows.WSFrame) -> None:
+    def _assemble(self, part: picows.WSFrame, kind: WSMsgType) -> None:
         data = part.get_payload_as_bytes()
-        if part.msg_type != WSMsgType.CONTINUATION:
+        if kind != WSMsgType.CONTINUATION:
             if self._parts_size or self._parts:
                 self.close(PROTOCOL_ERROR, "a new message began inside another", abort=True)
                 return
-            self._parts_kind = "text" if part.msg_type == WSMsgType.TEXT else "binary"
+            self._parts_kind = "text" if kind == WSMsgType.TEXT else "binary"
             if not part.fin and self._keeper is not None:
                 self._message_since = asyncio.get_running_loop().time()
                 self._keeper.message_began(self)
