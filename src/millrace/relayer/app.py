@@ -154,6 +154,7 @@ class Service:
         await self._open_fates()
         self.leases = keeper_of(settings, self.identity, self.journal, shared)
         self._started.push_async_callback(self.leases.close)
+        self.leases.on_return = self._sign_missed
         self.safe_start = recovery.SafeStart(self.journal, recovery.read(data_dir))
         self.lifecycle.approvals.safe_start = self.safe_start
         await self.safe_start.apply()
