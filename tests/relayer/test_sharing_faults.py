@@ -133,6 +133,14 @@ class Cluster(Torture):
         self.pause = time.monotonic() - lost
         await self._progress()
 
+    async def settled(self) -> None:
+        """A client takes a `TimeoutError` for a lost connection, and would ask for ever."""
+        try:
+            await super().settled()
+        except TimeoutError:
+            missing = [name for name in self.accepted.values() if bytes.fromhex(name) not in self.chain.pushed_at]
+            raise AssertionError(f"acknowledged and in no block: {missing}") from None
+
     def report(self) -> str:
         return f"seed {SEED}, blows {self.blows}, {self.pause:.1f} s without acknowledgement, {super().report()}"
 

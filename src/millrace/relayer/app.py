@@ -90,7 +90,8 @@ async def _run(service: Service, stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     try:
         try:
-            await service.start()
+            if not await _started(service, stop):
+                return
         except (SignerError, JournalError, identity.IdentityError, recovery.RecoveryError, ValueError) as error:
             raise OSError(str(error)) from error
         loop.add_signal_handler(signal.SIGHUP, service.keys_changed.set)
@@ -98,6 +99,21 @@ async def _run(service: Service, stop: asyncio.Event) -> None:
     finally:
         loop.remove_signal_handler(signal.SIGHUP)
         await service.stop()
+
+
+async def _started(service: Service, stop: asyncio.Event) -> bool:
+    """Start, unless that is to end before: who stands by waits for a seat as long as others have them all."""
+    starting, ending = asyncio.ensure_future(service.start()), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+            return True
+        return False
+    finally:
+        for task in (starting, ending):
+            task.cancel()
+        await asyncio.gather(starting, ending, return_exceptions=True)
 
 
 class Service:
@@ -150,6 +166,7 @@ class Service:
         await self._open_fates()
         self.leases = keeper_of(settings, self.identity, self.journal, shared)
         self._started.push_async_callback(self.leases.close)
+        self.leases.on_return = self._sign_missed
         self.safe_start = recovery.SafeStart(self.journal, recovery.read(data_dir))
         self.lifecycle.approvals.safe_start = self.safe_start
         await self.safe_start.apply()

@@ -58,6 +58,8 @@ class LeaseKeeper:
         self._valid_until = 0.0
         self.failures = 0
         """Renewals that did not come through."""
+        self.on_return: Callable[[], None] = lambda: None
+        """Told when a renewal came through again: what was journalled meanwhile is not signed yet."""
 
     @property
     def seconds_left(self) -> float:
@@ -115,6 +117,8 @@ class LeaseKeeper:
                 continue
             try:
                 await self._renew()
+                if failed:
+                    self.on_return()
                 failed = ""
             except LeaseError as error:
                 self._valid_until = 0.0

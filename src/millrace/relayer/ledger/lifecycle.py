@@ -231,9 +231,11 @@ class Lifecycle:
         and their fee counts as spent.
         """
         for entry in [item for at, item in self.inflight.of_sender(sender).items() if at < nonce]:
-            if not entry.chain_hash:
+            # What was taken over and is not signed here may have been signed, sent and run by who claimed it.
+            is_unsure = self._journal.sharing is not None and not entry.chain_hash and entry.handed_out
+            if not entry.chain_hash and not is_unsure:
                 entry.refusal = reasons.NONCE_TOO_LOW
-            self._end(entry, "superseded", 0 if entry.losses == self._losses else entry.fee)
+            self._end(entry, "superseded", 0 if entry.losses == self._losses and not is_unsure else entry.fee)
             if entry.refusal is not None:
                 self.on_refused(entry)
         for item in self.sponsor.nonce_used(sender, nonce, surely_another=not self._losses):
