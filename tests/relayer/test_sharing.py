@@ -273,3 +273,23 @@ async def test_who_was_away_for_long_starts_again(several: Several, monkeypatch:
     (entry,) = one.service.lifecycle.inflight.entries()
     claimed = await one.service.sharing.whose([(ALICE.public, 0)])
     assert [(item.client_hash, item.state) for item in claimed.values()] == [(entry.client_hash, "journalled")]
+
+
+async def test_who_stands_by_sends_what_it_only_had_to_broadcast(several: Several) -> None:
+    """Nobody claimed it, so who took the seat does not know it."""
+    api = several.world.api
+    one = await several.start("one", claims_seats=1)
+    await one.service.accounts.know(ALICE.public)  # known before the API is down
+    api.down = True
+    passed_on = transfer(ALICE, 0, relayed=False)
+    assert await submit(one, passed_on, kind="broadcast") == ["ok"]
+    await one.end()
+    await several.start("two", claims_seats=1)
+    api.down = False
+    again = asyncio.ensure_future(several.start("one", claims_seats=1))
+    try:
+        (sent,) = await api.wait_submitted(1)
+        assert sent["signature"] == passed_on.signature.hex() and not again.done()
+    finally:
+        again.cancel()
+        await asyncio.gather(again, return_exceptions=True)
