@@ -317,3 +317,23 @@ async def test_who_stands_still_in_the_middle_holds_nobody_up_for_long(opened: O
     words = await asyncio.to_thread(leases._db.fetch, "SHOW idle_in_transaction_session_timeout")
     await asyncio.to_thread(leases.close)
     assert text == words[0][0] == "5s"
+
+
+async def test_what_another_let_go_meanwhile_is_claimed_and_not_only_thought_ours(opened: Open) -> None:
+    """Between our claim, which it was in the way of, and our question whose it is, the nonce became free."""
+    other, seats = opened(), opened()
+    position = await sat(other, A)
+    assert await other.claim([row(1)], position)
+    sharing = Sharing(seats, B, "host:/b", lambda: 0)
+    await sharing.sit()
+    ask = seats.whose
+
+    async def late(names: Any) -> Any:
+        await other.renew(Progress(void=[(ALICE.public, 1, row(1).client_hash)]))
+        return await ask(names)
+
+    seats.whose = late  # type: ignore[method-assign]
+    sharing.start()
+    await sharing.take([row(1, b"other")])
+    assert not await other.claim([row(1)], position + 1), "else two payloads of the nonce are signed"
+    await sharing.close()

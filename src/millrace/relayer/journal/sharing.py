@@ -314,6 +314,17 @@ class Sharing:
         self, records: Sequence[Record], ended_ms: Sequence[int | None] = ()
     ) -> dict[tuple[bytes, int], Claimed]:
         """Claim these; who has those that did not become, or were not, ours. Raises `JournalError`."""
+        while not await self._claim_once(records, ended_ms):
+            whose = await self.whose([_name(item) for item in records])
+            if all(_name(item) in whose for item in records):
+                return {
+                    name: claimed for item in records if not self._is_ours(claimed := whose[name := _name(item)], item)
+                }
+            # Who was in the way has let go meanwhile: what nobody has is not ours either.
+        return {}
+
+    async def _claim_once(self, records: Sequence[Record], ended_ms: Sequence[int | None]) -> bool:
+        """Claim what nobody has; whether that was all. Raises `JournalError`."""
         while True:
             before = self._position
             try:
@@ -321,7 +332,7 @@ class Sharing:
                     partial(Seats.claim, records=records, position=before, ended_ms=ended_ms)
                 )
                 self._position += 1
-                break
+                return are_all_new
             except Unavailable as error:
                 self._note(error)
             except (Refused, SeatError) as error:
@@ -332,14 +343,6 @@ class Sharing:
                     f"the claims' server has {self._position} commits of ours where {before} were acknowledged: it has "
                     "forgotten some; see docs/relayer-operating.md"
                 )
-        if are_all_new:
-            return {}
-        whose = await self.whose([_name(item) for item in records])
-        return {
-            _name(item): claimed
-            for item in records
-            if (claimed := whose.get(_name(item))) is not None and not self._is_ours(claimed, item)
-        }
 
     def _is_ours(self, claimed: Claimed, item: Record) -> bool:
         assert self.seat is not None
