@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from relayer_support import RELAYERS, BlockMaker, settings, submit, transfer, wallet, with_identity
 
+from millrace.chain.transaction import client_hash
 from millrace.relayer.app import Service
+from millrace.relayer.journal import reconcile
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.rules.policy_file import seal
 from millrace.relayer.signing.handle import SignerError
@@ -227,3 +229,67 @@ async def test_what_is_of_another_seat_is_left_to_it(several: Several) -> None:
     (found,) = [relayer for relayer in again if relayer.service.sharing.seat.number == seat]
     (entry,) = found.service.lifecycle.inflight.entries()
     assert entry.sending and entry.chain_hash
+
+
+async def test_what_was_only_passed_on_does_not_keep_anybody_from_a_seat(several: Several) -> None:
+    """A relayer broadcast another payload of a nonce that the seat's holder signed: it follows the signed one."""
+    two = await several.start("two", claims_seats=1)
+    assert await submit(two, transfer(ALICE, 0, relayed=False), kind="broadcast") == ["ok"]
+    await two.end()
+    one = await several.start("one", claims_seats=1)
+    signed = transfer(ALICE, 0)
+    assert await submit(one, signed) == ["ok"]
+    await one.die()
+    two = await several.start("two", claims_seats=1)
+    (entry,) = two.service.lifecycle.inflight.entries()
+    assert entry.client_hash == client_hash(signed) and entry.sending
+
+
+async def test_who_was_away_for_long_starts_again(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it had in flight is over and forgotten by those who went on with it: that is not a server that forgot."""
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+    await one.die()
+    several.world.hub.subscribed.clear()
+    two = await several.start("two", claims_seats=1)
+    async with asyncio.timeout(10):
+        await several.world.hub.subscribed.wait()
+    maker = BlockMaker(1)
+    entries = [entry.tx for entry in two.service.lifecycle.inflight.entries()]
+    several.world.hub.save(maker.block(entries, accounts={ALICE.public: (1, 10**18)}))
+    await several.world.hub.acknowledged(2)
+    assert not two.service.lifecycle.inflight.entries()
+    sharing = two.service.sharing
+    assert sharing is not None
+    async with asyncio.timeout(10):
+        while await sharing.whose([(ALICE.public, 0)]):
+            sharing.forget(2**62)  # it forgets what is old by itself, too, which may be what it does next
+            await asyncio.sleep(0.01)
+    await two.end()
+    with pytest.raises(JournalError, match="forgotten"):  # a young one it must know
+        await several.start("one", claims_seats=1)
+    monkeypatch.setattr(reconcile, "BUDGET_MS", -1000)  # it is a day later
+    one = await several.start("one", claims_seats=1)
+    (entry,) = one.service.lifecycle.inflight.entries()
+    claimed = await one.service.sharing.whose([(ALICE.public, 0)])
+    assert [(item.client_hash, item.state) for item in claimed.values()] == [(entry.client_hash, "journalled")]
+
+
+async def test_who_stands_by_sends_what_it_only_had_to_broadcast(several: Several) -> None:
+    """Nobody claimed it, so who took the seat does not know it."""
+    api = several.world.api
+    one = await several.start("one", claims_seats=1)
+    await one.service.accounts.know(ALICE.public)  # known before the API is down
+    api.down = True
+    passed_on = transfer(ALICE, 0, relayed=False)
+    assert await submit(one, passed_on, kind="broadcast") == ["ok"]
+    await one.end()
+    await several.start("two", claims_seats=1)
+    api.down = False
+    again = asyncio.ensure_future(several.start("one", claims_seats=1))
+    try:
+        (sent,) = await api.wait_submitted(1)
+        assert sent["signature"] == passed_on.signature.hex() and not again.done()
+    finally:
+        again.cancel()
+        await asyncio.gather(again, return_exceptions=True)

@@ -133,16 +133,26 @@ class Cluster(Torture):
         self.pause = time.monotonic() - lost
         await self._progress()
 
+    @property
+    def missing(self) -> list[str]:
+        """What was acknowledged and is in no block."""
+        clients = {self.work(number).pair.public: number for number in range(CLIENTS)}
+        return [
+            f"nonce {nonce} of client {clients[sender]}"
+            for (sender, nonce), name in self.accepted.items()
+            if bytes.fromhex(name) not in self.chain.pushed_at
+        ]
+
     async def settled(self) -> None:
         """A client takes a `TimeoutError` for a lost connection, and would ask for ever."""
         try:
             await super().settled()
         except TimeoutError:
-            missing = [name for name in self.accepted.values() if bytes.fromhex(name) not in self.chain.pushed_at]
-            raise AssertionError(f"acknowledged and in no block: {missing}") from None
+            raise AssertionError(f"acknowledged and in no block: {self.missing}") from None
 
     def report(self) -> str:
-        return f"seed {SEED}, blows {self.blows}, {self.pause:.1f} s without acknowledgement, {super().report()}"
+        pause = f"{self.pause:.1f} s without acknowledgement"
+        return f"seed {SEED}, blows {self.blows}, {pause}, {super().report()}, in no block {self.missing}"
 
 
 @pytest.mark.timeout(600 + 30 * BLOWS)

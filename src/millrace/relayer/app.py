@@ -58,6 +58,7 @@ from millrace.relayer.statistics.history import History, flatten
 from millrace.relayer.statistics.history_store import Points, PostgresPoints, SqlitePoints
 from millrace.relayer.statistics.streams import Statistics
 from millrace.relayer.submission.cosigner import Cosigner
+from millrace.relayer.submission.passing_on import pass_on
 from millrace.relayer.submission.submitter import Submitter
 from millrace.relayer.upkeep import PolicyKeeper, Tidier
 from millrace.runtime import extras
@@ -162,6 +163,14 @@ class Service:
         identity.check_may_start(data_dir, self.identity)
         self._started.push_async_callback(self.journal.close)
         self.journal.open()
+        if settings.chain_api_url:
+            self.api = ChainApi(
+                settings.chain_api_url,
+                settings.chain_api_timeout,
+                settings.gossip_bootstrap_url,
+                private=settings.outgoing_private,
+            )
+            self._started.push_async_callback(self.api.close)
         shared = await self._share()
         await self._open_fates()
         self.leases = keeper_of(settings, self.identity, self.journal, shared)
@@ -171,14 +180,6 @@ class Service:
         self.lifecycle.approvals.safe_start = self.safe_start
         await self.safe_start.apply()
         self.lifecycle.sponsor.why_not = self._why_not
-        if settings.chain_api_url:
-            self.api = ChainApi(
-                settings.chain_api_url,
-                settings.chain_api_timeout,
-                settings.gossip_bootstrap_url,
-                private=settings.outgoing_private,
-            )
-            self._started.push_async_callback(self.api.close)
         self.history = History(self._history_store)
         self._started.push_async_callback(self.history.close)
         self._started.push_async_callback(self._end_background)
@@ -388,11 +389,20 @@ class Service:
             )
         self.sharing = sharing_of(self.settings, self.identity, self.journal)
         self._started.push_async_callback(self.sharing.close)
-        await self.sharing.sit()
+        meanwhile = asyncio.ensure_future(self._pass_on())
+        try:
+            await self.sharing.sit()
+        finally:
+            meanwhile.cancel()
+            await asyncio.gather(meanwhile, return_exceptions=True)
         await reconcile(self.journal, self.sharing, self.identity.id)
         self.sharing.start()
         self.journal.sharing = self.sharing
         return await self.sharing.id()
+
+    async def _pass_on(self) -> None:
+        if self.api is not None:
+            await pass_on(self.journal, self.api, self.settings.lifetime_seconds)
 
     async def _open_fates(self) -> None:
         """Know what became of earlier transactions; what a new file lacks is filled in while the service runs."""

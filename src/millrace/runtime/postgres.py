@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -25,6 +25,10 @@ Connection: TypeAlias = Any
 
 _CONNECT_SECONDS = 10.0
 _COMMAND_SECONDS = 60.0
+ANSWER_SECONDS = 3.0
+"""Where others wait meanwhile: a server that says nothing for so long is asked anew, maybe another one of the URL."""
+END_IDLE = "SET idle_in_transaction_session_timeout = '5s'"
+"""For who locks what others need: a process that stands still in a transaction must not hold them up."""
 _LOCK_SECONDS = 5.0  # a session whose client was killed may live on for a moment
 _LOCK_SPACE = 0x6D696C6C  # "mill": advisory locks of this project
 _SESSION = {
@@ -92,6 +96,9 @@ class Postgres:
         """The same in an event loop that runs, always the same one; not twice at once. End with `leave`."""
         try:
             return await self._run(work)
+        except asyncio.CancelledError:
+            self._drop()  # whatever is still under way there must not meet the next question
+            raise
         except _PASSING as error:
             if isinstance(error, Unavailable | Refused):
                 raise
@@ -149,6 +156,23 @@ class Postgres:
             with contextlib.suppress(*_PASSING, asyncpg.PostgresError):
                 await self._connection.close(timeout=1.0)
         self._drop()
+
+
+async def use_schema(connection: Connection, name: str) -> None:
+    """Have what follows on this connection in a schema, which is made when it is missing, also by several at once."""
+    schema = '"' + name.replace('"', '""') + '"'
+    if not await connection.fetchval("SELECT true FROM pg_namespace WHERE nspname = $1", name):
+        async with making(connection):
+            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    await connection.execute(f"SET search_path TO {schema}")
+
+
+@contextlib.asynccontextmanager
+async def making(connection: Connection) -> AsyncIterator[None]:
+    """A transaction that makes what is missing: IF NOT EXISTS alone fails for those who say it at the same time."""
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1, 0)", _LOCK_SPACE)
+        yield
 
 
 async def take_lock(connection: Connection, name: str) -> bool:

@@ -12,11 +12,13 @@ import pytest
 from relayer_support import transfer, wallet
 
 from millrace.chain.transaction import client_hash, to_proto
+from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.seats import Progress, SeatError, Seats
 from millrace.relayer.journal.sharing import Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError
-from millrace.runtime.postgres import Refused, Unavailable
+from millrace.runtime.postgres import Connection, Refused, Unavailable, making
+from millrace.runtime.postgres import Postgres as Database
 from millrace.runtime.settings import Secret
 from servers.postgres import Postgres
 
@@ -236,3 +238,102 @@ async def test_what_was_refused_before_it_was_signed_is_free_again(opened: Open)
     assert (claimed.state, claimed.cost) == ("finished", "7"), "what ended is not undone"
     await seats.forget(3000)
     assert not await seats.whose([(ALICE.public, 1)])
+
+
+async def test_what_is_claimed_again_before_its_end_is_told_stays_claimed(opened: Open) -> None:
+    """The same bytes may come again at once after they were refused: then their claim is neither deleted nor over."""
+    seats = opened(seats=1)
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    item = row(1)
+    await sharing.take([item])
+    sharing.ended([(ALICE.public, 1, item.client_hash, "superseded", "0", 2000)])
+    sharing.void([(ALICE.public, 1, item.client_hash)])
+    await sharing.take([item])
+    await sharing.close()  # tells everything
+    again = opened(seats=1)
+    await sat(again, A)
+    (claimed,) = (await again.whose([(ALICE.public, 1)])).values()
+    assert (claimed.client_hash, claimed.state, claimed.cost) == (item.client_hash, "journalled", None)
+
+
+async def test_a_claim_is_deleted_only_when_our_own_journal_knows(opened: Open) -> None:
+    """Who is killed before that has a row of it, and is not to find that nobody has claimed it."""
+    written = False
+
+    async def journal() -> None:
+        if not written:
+            raise JournalError("the disk fails")
+
+    sharing = Sharing(opened(seats=1), A, "host:/a", lambda: 0, journal)
+    await sharing.sit()
+    sharing.start()
+    await sharing.take([row(1), row(2)])
+    sharing.ended([(ALICE.public, nonce, row(nonce).client_hash, "superseded", "0", 2000) for nonce in (1, 2)])
+    sharing.void([(ALICE.public, 1, row(1).client_hash)])
+    names = [(ALICE.public, 1), (ALICE.public, 2)]
+
+    async def states() -> list[str]:
+        return [claimed.state for claimed in (await sharing.whose(names)).values()]
+
+    async def second_is_over() -> object:
+        return "superseded" in await states() or None
+
+    await eventually(second_is_over)
+    assert sorted(await states()) == ["journalled", "superseded"]
+    with pytest.raises(JournalError, match="not written"):
+        await sharing.take([row(1)])
+    written = True
+    await sharing.take([row(1, b"other")])
+    assert (await sharing.whose(names))[ALICE.public, 1].client_hash == row(1, b"other").client_hash
+    await sharing.close()
+
+
+async def test_two_that_begin_at_once(opened: Open, postgres: Postgres) -> None:
+    """Who comes while another makes the schema waits for it, and does not stumble over it."""
+    seats, first = opened(), Database(Secret(postgres.url), "test")
+
+    async def make(connection: Connection) -> asyncio.Future[str]:
+        async with making(connection):
+            await connection.execute(f'CREATE SCHEMA "{seats._schema}"')
+            second = asyncio.ensure_future(seats.open())
+            async with asyncio.timeout(10):
+                while not await connection.fetchval("SELECT true FROM pg_locks WHERE NOT granted"):
+                    await asyncio.sleep(0.01)
+            assert not second.done()
+            return second
+
+    assert await (await first.ask(make))
+    await first.leave()
+
+
+async def test_who_stands_still_in_the_middle_holds_nobody_up_for_long(opened: Open, postgres: Postgres) -> None:
+    """A transaction that nobody goes on with is ended by the server, and with it what it had locked."""
+    frozen = opened()
+    await sat(frozen, A)
+    text = await frozen._db.ask(lambda connection: connection.fetchval("SHOW idle_in_transaction_session_timeout"))
+    leases = PostgresLeases(Secret(postgres.url), frozen._schema, LONG)
+    words = await asyncio.to_thread(leases._db.fetch, "SHOW idle_in_transaction_session_timeout")
+    await asyncio.to_thread(leases.close)
+    assert text == words[0][0] == "5s"
+
+
+async def test_what_another_let_go_meanwhile_is_claimed_and_not_only_thought_ours(opened: Open) -> None:
+    """Between our claim, which it was in the way of, and our question whose it is, the nonce became free."""
+    other, seats = opened(), opened()
+    position = await sat(other, A)
+    assert await other.claim([row(1)], position)
+    sharing = Sharing(seats, B, "host:/b", lambda: 0)
+    await sharing.sit()
+    ask = seats.whose
+
+    async def late(names: Any) -> Any:
+        await other.renew(Progress(void=[(ALICE.public, 1, row(1).client_hash)]))
+        return await ask(names)
+
+    seats.whose = late  # type: ignore[method-assign]
+    sharing.start()
+    await sharing.take([row(1, b"other")])
+    assert not await other.claim([row(1)], position + 1), "else two payloads of the nonce are signed"
+    await sharing.close()

@@ -61,7 +61,7 @@ def sharing_of(settings: RelayerSettings, identity: Identity, journal: Journal) 
         settings.lease_seconds,
         needs_standby=settings.claims_standby,
     )
-    return Sharing(seats, identity.id, place_of(Path(settings.data_dir)), journal.reservations)
+    return Sharing(seats, identity.id, place_of(Path(settings.data_dir)), journal.reservations, journal.written)
 
 
 def keeper_of(settings: RelayerSettings, identity: Identity, journal: Journal, shared: str = "") -> LeaseKeeper:

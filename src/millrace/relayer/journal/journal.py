@@ -256,9 +256,13 @@ class Journal:
         if self.sharing is not None:
             self.sharing.forget(min(before_ms, day_ms))
 
-    async def flush(self) -> None:
+    async def written(self) -> None:
         """Return when all changes so far are on disk. Raises `JournalError`."""
         await self._open_writer().commit(lambda _: None)
+
+    async def flush(self) -> None:
+        """The same, and the server knows of them, too, that has our claims. Raises `JournalError`."""
+        await self.written()
         if self.sharing is not None:
             await self.sharing.flush()
 

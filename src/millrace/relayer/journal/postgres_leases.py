@@ -8,7 +8,7 @@ from typing import Any
 
 from millrace.chain import address
 from millrace.relayer.journal.leases import Held, LeaseError, LeaseHeld, check
-from millrace.runtime.postgres import Connection, Postgres
+from millrace.runtime.postgres import ANSWER_SECONDS, END_IDLE, Connection, Postgres, making, use_schema
 from millrace.runtime.settings import Secret
 
 _COLUMNS = "key, id, epoch, position, place, extract(epoch FROM held_at)::float8 * 1000 AS held_ms"
@@ -30,18 +30,17 @@ class PostgresLeases:
         self._before = before
         self._word = f"shared {shared}" if shared else secrets.token_hex(16)
         self._keys: set[bytes] = set()
-        self._db = Postgres(url, "millrace relayer leases", self._on_connect)
+        self._db = Postgres(url, "millrace relayer leases", self._on_connect, seconds=ANSWER_SECONDS)
 
     async def _on_connect(self, connection: Connection) -> None:
-        schema = '"' + self._schema.replace('"', '""') + '"'
-        if not await connection.fetchval("SELECT true FROM pg_namespace WHERE nspname = $1", self._schema):
-            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        await connection.execute(f"SET search_path TO {schema}")
-        await connection.execute(
-            "CREATE TABLE IF NOT EXISTS leases (key BYTEA PRIMARY KEY, id TEXT NOT NULL, epoch BIGINT NOT NULL,"
-            " position BIGINT NOT NULL, place TEXT NOT NULL, word TEXT NOT NULL, held_at TIMESTAMPTZ NOT NULL,"
-            " expires_at TIMESTAMPTZ NOT NULL)"
-        )
+        await connection.execute(END_IDLE)
+        await use_schema(connection, self._schema)
+        async with making(connection):
+            await connection.execute(
+                "CREATE TABLE IF NOT EXISTS leases (key BYTEA PRIMARY KEY, id TEXT NOT NULL, epoch BIGINT NOT NULL,"
+                " position BIGINT NOT NULL, place TEXT NOT NULL, word TEXT NOT NULL, held_at TIMESTAMPTZ NOT NULL,"
+                " expires_at TIMESTAMPTZ NOT NULL)"
+            )
 
     def remembered(self, keys: Collection[bytes]) -> dict[bytes, Held]:
         rows = self._db.fetch(f"SELECT {_COLUMNS} FROM leases WHERE key = ANY($1::bytea[])", list(keys))

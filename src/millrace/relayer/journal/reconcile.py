@@ -52,6 +52,7 @@ async def _bring(journal: Journal, sharing: Sharing) -> None:
     for start in range(0, len(rows), AT_ONCE):
         part = sorted(rows[start : start + AT_ONCE], key=lambda item: (item.record.sender, item.record.nonce))
         await sharing.bring([item.record for item in part], [item.ended_ms for item in part])
+    sharing.follows([item.record for item in rows if item.record.state in OPEN])
 
 
 class _Reconciling:
@@ -73,8 +74,12 @@ class _Reconciling:
             whose = await self._sharing.whose([_name(record) for record in part])
             ends: list[tuple[Record, str, int, int]] = []
             others: list[Record] = []
+            forgotten: list[Record] = []
             for record in part:
                 claimed = whose.get(_name(record))
+                if claimed is None and record.created_ms < self._now_ms - BUDGET_MS:
+                    forgotten.append(record)  # who had the seat after us saw its end, or it may still run
+                    continue
                 if claimed is None:
                     raise JournalError(
                         f"the claims' server does not know {_words(record)}, which this folder claimed there: it has "
@@ -87,6 +92,10 @@ class _Reconciling:
                 elif claimed.state not in OPEN and claimed.cost is not None:
                     ends.append((record, claimed.state, int(claimed.cost), claimed.ended_ms or self._now_ms))
             await self._end(ends)
+            if forgotten:
+                forgotten.sort(key=_name)
+                await self._sharing.bring(forgotten, [None] * len(forgotten))
+                self._sharing.follows(forgotten)
             if others:
                 lines: list[audit.Line] = [
                     (self._now_ms, "refund", record.relayer or b"", *_name(record), record.client_hash, record.fee)
@@ -103,11 +112,14 @@ class _Reconciling:
         missing: list[Shared] = []
         ends: list[tuple[Record, str, int, int]] = []
         follows: list[Record] = []
+        passed_on: list[Record] = []
         for item in page:
             record, own = item.record, known.get(_name(item.record))
             is_open = record.state in OPEN
             if own is None or own.record.client_hash != record.client_hash:
                 missing.append(item)  # a row of ours that is in the way is told of when this is written
+                if own is not None and own.record.relayer is None:
+                    passed_on.append(own.record)  # another one was only broadcast here: our keys stand for the claim
             elif own.record.state in OPEN and not is_open:
                 ends.append((own.record, record.state, record.cost or 0, item.ended_ms or self._now_ms))
             elif own.record.state not in OPEN and is_open:
@@ -117,6 +129,8 @@ class _Reconciling:
                 continue
             if is_open:
                 follows.append(record)
+        if passed_on:
+            await self._journal.hand_over(passed_on, [])
         await self._write(missing)
         await self._end(ends)
         self._sharing.follows(follows)

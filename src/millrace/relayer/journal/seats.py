@@ -14,16 +14,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from millrace.relayer.journal.submissions import Record
-from millrace.runtime.postgres import Connection, Postgres, Refused
+from millrace.runtime.postgres import ANSWER_SECONDS, END_IDLE, Connection, Postgres, Refused, making, use_schema
 from millrace.runtime.settings import Secret
 
-ANSWER_SECONDS = 3.0
-"""A server that says nothing for so long is asked anew, maybe another one of the URL."""
 ROWS_AT_ONCE = 2_000
 """Claims read with one question."""
 _VERSION = 1
-_MAKING = 0x6D696C6D
-"""Advisory lock of who makes the tables."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sharing (
@@ -172,17 +168,14 @@ class Seats:
                 f"{self._db.place}: no standby is waited for: set synchronous_standby_names there, or claims_standby "
                 "to false here"
             )
-        schema = '"' + self._schema.replace('"', '""') + '"'
-        if not await connection.fetchval("SELECT true FROM pg_namespace WHERE nspname = $1", self._schema):
-            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        await connection.execute(f"SET search_path TO {schema}")
+        await connection.execute(END_IDLE)
+        await use_schema(connection, self._schema)
 
     async def open(self) -> str:
         """Make what is missing; the id of all who share. Raises `Refused` for another number of seats."""
 
         async def work(connection: Connection) -> str:
-            async with connection.transaction():
-                await connection.execute(f"SELECT pg_advisory_xact_lock({_MAKING})")
+            async with making(connection):
                 await connection.execute(_SCHEMA)
                 row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
                 if row is None:
@@ -226,7 +219,10 @@ class Seats:
 
     async def settle_in(self, folder: str, reservations: int) -> None:
         """The folder knows all that the seat's holders before it claimed. Raises `SeatError`."""
-        await self._own("folder = $3, reservations = $4", folder, reservations)
+        await self._own(
+            "folder = $3, reservations = $4, expires_at = clock_timestamp() + make_interval(secs => $5)",
+            folder, reservations, self.seconds,
+        )  # fmt: skip
 
     async def renew(self, progress: Progress) -> None:
         """Tell progress and go on holding the seat. Raises `SeatError` when another has it."""

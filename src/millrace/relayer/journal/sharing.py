@@ -28,12 +28,17 @@ T = TypeVar("T")
 RETRY_SECONDS = 0.2
 TELL_SECONDS = 1.0
 """How often the seat is renewed, and told how claims ended; a lease that ends is renewed five times in its time."""
+WRITE_SECONDS = 0.5
+"""Our own journal's disk is not waited for longer with the seat's renewal."""
 MAX_WAITING = 20_000
 """Claims that wait for the server; beyond it new ones are refused."""
 GROUP = 2_000
 """Claims of one statement."""
 SLACK_MS = 600_000
 """A claim is made later than its time says: it waits for its turn, and for a server that is away."""
+
+
+async def _nothing_to_write() -> None: ...
 
 
 class TakenElsewhere(NonceTaken):
@@ -52,19 +57,30 @@ class _Waiting(NamedTuple):
 class Sharing:
     """`sit` first, then `settle_in`, then `start`; `run` tells of the end, `close` when nothing is signed any more."""
 
-    def __init__(self, seats: Seats, folder: str, place: str, reservations: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        seats: Seats,
+        folder: str,
+        place: str,
+        reservations: Callable[[], int],
+        written: Callable[[], Awaitable[None]] = _nothing_to_write,
+    ) -> None:
+        """`reservations` and `written` are of our journal: how many it has, and to wait for what it was told so far."""
         self._seats = seats
         self._one = asyncio.Lock()
         """There is one connection."""
         self._folder = folder
         self._place = place
         self._reservations = reservations
+        self._written = written
         self._position = 0
         self.seat: Seat | None = None
         """Ours, as its last holder left it."""
         self._queue: list[_Waiting] = []
         self._more = asyncio.Event()
         self._progress = Progress()
+        self._untold: set[tuple[bytes, int]] = set()
+        """What `_progress` says is void or over."""
         self._forget_before = 0
         self._open: OrderedDict[tuple[bytes, int], int] = OrderedDict()
         """When claims that are not over were made, oldest first."""
@@ -136,6 +152,7 @@ class Sharing:
         """Nothing was signed for these, by sender, nonce and client hash, and nothing will be: they are free again."""
         for sender, nonce, _ in claims:
             self._open.pop((sender, nonce), None)
+            self._untold.add((sender, nonce))
         self._progress.void += claims
 
     def ended(self, ends: Sequence[End]) -> None:
@@ -143,6 +160,7 @@ class Sharing:
         for item in ends:
             if item[5] is not None:
                 self._open.pop((item[0], item[1]), None)
+            self._untold.add((item[0], item[1]))
         self._progress.ends += ends
 
     def written_off_is_over(self, sender: bytes, nonce: int, now_ms: int) -> None:
@@ -225,7 +243,7 @@ class Sharing:
             await asyncio.gather(self._work, return_exceptions=True)
         with contextlib.suppress(OSError, SeatError, JournalError):
             if self.lost is None and self._work is not None:
-                progress = self._take_progress()
+                progress = await self._take_progress()
                 await self._call(lambda seats: seats.renew(progress))
             await self._call(lambda seats: seats.leave())
         await self._call(lambda seats: seats.close())
@@ -270,6 +288,12 @@ class Sharing:
         # In one order for all relayers: else two that claim the same nonces would wait for each other.
         records = sorted((item for waiting in group for item in waiting.records), key=_name)
         try:
+            if not self._untold.isdisjoint(map(_name, records)):
+                # The same bytes once more: told of later, their earlier end would be taken for that of this claim.
+                await self._tell()
+                if not self._untold.isdisjoint(map(_name, records)):
+                    self._refuse(group, "the journal is not written")
+                    return
             taken = await self._claim(records)
         except BaseException as error:
             for waiting in group:
@@ -282,10 +306,25 @@ class Sharing:
             others = next((taken[_name(item)] for item in waiting.records if _name(item) in taken), None)
             _settle(waiting.done, None if others is None else TakenElsewhere(others))
 
+    def _refuse(self, group: list[_Waiting], why: str) -> None:
+        for waiting in group:
+            _settle(waiting.done, JournalError(why))
+
     async def _claim(
         self, records: Sequence[Record], ended_ms: Sequence[int | None] = ()
     ) -> dict[tuple[bytes, int], Claimed]:
         """Claim these; who has those that did not become, or were not, ours. Raises `JournalError`."""
+        while not await self._claim_once(records, ended_ms):
+            whose = await self.whose([_name(item) for item in records])
+            if all(_name(item) in whose for item in records):
+                return {
+                    name: claimed for item in records if not self._is_ours(claimed := whose[name := _name(item)], item)
+                }
+            # Who was in the way has let go meanwhile: what nobody has is not ours either.
+        return {}
+
+    async def _claim_once(self, records: Sequence[Record], ended_ms: Sequence[int | None]) -> bool:
+        """Claim what nobody has; whether that was all. Raises `JournalError`."""
         while True:
             before = self._position
             try:
@@ -293,7 +332,7 @@ class Sharing:
                     partial(Seats.claim, records=records, position=before, ended_ms=ended_ms)
                 )
                 self._position += 1
-                break
+                return are_all_new
             except Unavailable as error:
                 self._note(error)
             except (Refused, SeatError) as error:
@@ -304,14 +343,6 @@ class Sharing:
                     f"the claims' server has {self._position} commits of ours where {before} were acknowledged: it has "
                     "forgotten some; see docs/relayer-operating.md"
                 )
-        if are_all_new:
-            return {}
-        whose = await self.whose([_name(item) for item in records])
-        return {
-            _name(item): claimed
-            for item in records
-            if (claimed := whose.get(_name(item))) is not None and not self._is_ours(claimed, item)
-        }
 
     def _is_ours(self, claimed: Claimed, item: Record) -> bool:
         assert self.seat is not None
@@ -321,27 +352,50 @@ class Sharing:
     async def _tell(self) -> None:
         """Tell how claims ended and renew the seat. Raises `JournalError` when it is lost."""
         flushed, self._flushed = self._flushed, []
-        progress = self._take_progress()
         try:
+            progress = await self._take_progress()
             await self._sure(lambda seats: seats.renew(progress))
             if self._forget_before:
                 before_ms, self._forget_before = self._forget_before, 0
                 await self._call(lambda seats: seats.forget(before_ms))
         except Unavailable as error:
             self._note(error)
-        except BaseException:
+        except BaseException as error:
             for done in flushed:
                 _settle(done, JournalError("the relayer stops"))
+            if isinstance(error, Refused | SeatError):
+                raise JournalError(str(error)) from error
             raise
         for done in flushed:
             _settle(done, None)
 
-    def _take_progress(self) -> Progress:
+    async def _take_progress(self) -> Progress:
+        """What is to be told. Of what is void our own journal has to know first: who is killed in between would have
+        a row there that nobody has claimed."""
+        asked = len(self._progress.void)
+        written = asked if asked and await self._is_written() else 0
         progress, self._progress = self._progress, Progress()
+        self._untold.clear()
+        if later := progress.void[written:]:
+            del progress.void[written:]
+            # How these ended is told with that: a claim that is over is not deleted.
+            names = {(sender, nonce) for sender, nonce, _ in later}
+            self._progress.void = later
+            self._progress.ends = [item for item in progress.ends if item[:2] in names]
+            progress.ends = [item for item in progress.ends if item[:2] not in names]
+            self._untold |= names
         now = time.time_ns() // 1_000_000
         progress.open_since = next(iter(self._open.values()), now) - SLACK_MS
         progress.reservations = self._reservations()
         return progress
+
+    async def _is_written(self) -> bool:
+        try:
+            async with asyncio.timeout(WRITE_SECONDS):
+                await self._written()
+        except (JournalError, TimeoutError):
+            return False
+        return True
 
     async def _sure(self, work: Callable[[Seats], Awaitable[T]]) -> T:
         """Ask what may be asked twice until it is answered. Raises `JournalError` where that will not help."""
