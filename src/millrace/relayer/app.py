@@ -156,6 +156,8 @@ class Service:
         settings = self.settings
         if settings.forward_to and (settings.key_files or settings.key_env):
             raise ValueError("an edge has no keys: leave out forward_to, or key_files and key_env")
+        if settings.forward_to and settings.edges:
+            raise ValueError("an edge forwards for clients, not for other edges: leave out forward_to, or edges")
         self.policy_keeper.begin()
         data_dir = Path(settings.data_dir)
         self.identity = identity.read(data_dir)
