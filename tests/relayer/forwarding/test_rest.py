@@ -221,19 +221,6 @@ async def test_a_client_that_hangs_up_ends_the_question(setting: Setting, monkey
             await asyncio.sleep(0.005)
 
 
-@pytest.mark.parametrize("name", ["Authorization", "traceparent"])
-async def test_bytes_that_are_no_text_go_nowhere(setting: Setting, name: str) -> None:
-    """A header that is no UTF-8 is no reason for an error of the service: it goes along as what nobody has."""
-    head = f"GET /v1/transactions/{KNOWN} HTTP/1.1\r\nHost: edge\r\nConnection: close\r\n{name}: Bearer ".encode()
-    raw = head + b"\xff\r\n\r\n"
-    host, _, port = setting.front.http.removeprefix("http://").partition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(raw)
-    answer = await asyncio.wait_for(reader.read(), 10)
-    writer.close()
-    assert answer.startswith(b"HTTP/1.1 404 ")
-
-
 async def test_a_part_without_room_fails_alone(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is room for one part only, the other has failed in as many words: what was accepted is told."""
     monkeypatch.setattr(rest, "MAX_UNDER_WAY", 1)

@@ -210,8 +210,7 @@ class ForwardedRest:
         headers = {"X-Forwarded-For": self._rest.client(request).partition("/")[0]}
         for name in ("Authorization", "Content-Type", "traceparent"):
             if name in request.headers:
-                # Bytes that are no UTF-8 could not be sent again; a key has none.
-                headers[name] = request.headers[name].encode(errors="replace").decode()
+                headers[name] = request.headers[name]
         timeout = None if body is not None else aiohttp.ClientTimeout(total=LOOK_ANSWER_SECONDS)
         try:
             async with self._session.request(
