@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from millrace.aggregator import errors, quote
-from millrace.aggregator.answering import Answering, Lane
+from millrace.aggregator.answering import EVERYBODY, MOST_FOR_EVERYBODY, Answering, Lane
 from millrace.aggregator.clients import Clients
 from millrace.aggregator.errors import ApiError, Busy, OverShare
 from millrace.aggregator.pace import Pace
@@ -61,6 +61,27 @@ async def test_no_more_than_the_bound_wait(answering: Answering) -> None:
     gate.set()
     assert [await first, await second] == [True, "second"]
     assert (answering.waiting, answering.refused) == (0, 1)
+
+
+async def test_what_is_for_everybody_stands_in_no_queue(answering: Answering) -> None:
+    """While dear questions fill the queue what all ask for is still made; how often that may be is bounded, too."""
+    gate = threading.Event()
+
+    def made() -> Generator[None, None, str]:
+        yield
+        return "made"
+
+    jobs = [asyncio.ensure_future(answering.run(lambda _: gate.wait(30), client)) for client in "ab"]
+    await asyncio.sleep(0)
+    for _ in range(MOST_FOR_EVERYBODY):
+        jobs.append(asyncio.ensure_future(answering.run_in_turns(lambda _: made(), EVERYBODY)))
+        await asyncio.sleep(0)
+    for client in (EVERYBODY, "c"):
+        with pytest.raises(Busy):
+            await answering.run_in_turns(lambda _: made(), client)
+    gate.set()
+    assert await asyncio.gather(*jobs) == [True, True] + ["made"] * MOST_FOR_EVERYBODY
+    assert answering.waiting == 0
 
 
 async def test_a_client_does_not_wait_for_all_of_another_one(answering: Answering) -> None:

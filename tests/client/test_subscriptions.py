@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
@@ -177,6 +178,51 @@ async def test_a_place_that_is_gone_is_left_for_the_next(service: FakeRelayer, r
         service.abort()
         assert isinstance(await account.next(WAIT), Missed)
         assert service.topics() == ["address/erd1a"] * 2
+
+
+BAD_WORDS: list[dict[str, Any]] = [
+    {"moveTo": ["ws://[x", "ws://one:99999", "ws:", "ws://", "ws://a..b", "ws://one:0"]},
+    {"moveTo": ["ws://[x"], "afterMs": 10**400},
+    {"moveTo": [None, 7], "afterMs": "soon"},
+    {"moveTo": None, "afterMs": -(10**400)},
+]
+
+
+@pytest.mark.parametrize("word", BAD_WORDS)
+async def test_a_word_that_leads_nowhere_ends_no_client(
+    service: FakeRelayer, relayer: Relayer, word: dict[str, Any]
+) -> None:
+    """Whatever a service says of where to go and when: the client is back at its own address afterwards."""
+    async with await relayer.account("erd1a") as account:
+        await service.push({"type": "serverShutdown"} | word)
+        await service.push(delta(3))
+        heard = await account.next(WAIT)
+        if isinstance(heard, AccountDelta):  # it was not told to leave at once
+            service.abort()
+            heard = await account.next(WAIT)
+        assert isinstance(heard, Missed) and set(service.topics()) == {"address/erd1a"}
+
+
+async def test_a_service_that_sends_everybody_in_a_circle(
+    service: FakeRelayer, relayer: Relayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that sends its clients away as soon as they come is asked again after pauses."""
+    pauses: list[float] = []
+
+    def pause(low: float, _: float) -> float:
+        pauses.append(low)
+        return 0.0
+
+    async with await relayer.account("erd1a") as account:
+        monkeypatch.setattr(random, "uniform", pause)
+        for _ in range(3):
+            await service.push({"type": "serverShutdown", "moveTo": [service.ws_url.removesuffix("/ws")]})
+            await service.push(delta(3))
+            assert isinstance(await account.next(WAIT), AccountDelta)
+            service.sockets.clear()
+            service.abort()
+            assert isinstance(await account.next(WAIT), Missed)
+        assert len(pauses) == 3
 
 
 def test_an_encrypted_connection_stays_so() -> None:

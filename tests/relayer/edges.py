@@ -20,6 +20,8 @@ class FakeSigner:
     def __init__(self, relayers: dict[int, str], *, answers: bool = True, run: str = "r") -> None:
         self.hello = Hello(run, relayers, 1)
         self.answers = answers
+        self.greets = True
+        """Whether it takes edges for its own."""
         self.got: list[Submitted] = []
         self.left: list[int] = []
         self.heard: list[str] = []
@@ -79,6 +81,8 @@ class _FakeSession(websocket.Session):
 
     def on_open(self) -> None:
         self._signer.sessions.append(self)
+        if not self._signer.greets:
+            self.close(websocket.POLICY_VIOLATION, "not an edge of this relayer", abort=True)
         self.outbox.put(wire.hello(self._signer.hello))
 
     def on_close(self) -> None:

@@ -279,6 +279,7 @@ export class Live {
     } catch {
       return; // no message of this interface
     }
+    if (typeof message !== "object" || message === null) return;
     this.#socket?.works();
     if (message.action !== undefined) this.#reply(message);
     else if (message.type === "serverShutdown") this.#socket?.move(message as Shutdown, () => this.#pending.size === 0);

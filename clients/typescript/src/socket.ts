@@ -31,8 +31,8 @@ export interface SocketEvents {
 
 /** A service is about to end: where to go, and when (absent: it closes now). */
 export interface Shutdown {
-  moveTo?: string[];
-  afterMs?: number;
+  moveTo?: string[] | null;
+  afterMs?: number | null;
 }
 
 const OPEN = 1;
@@ -40,6 +40,16 @@ const MAX_PLACES = 16;
 const LAST_REPLIES_MS = 5_000;
 const LOOK_MS = 20;
 const CONNECT_MS = 10_000;
+const LATEST_MOVE_MS = 3_600_000; // a timer that is too long for the platform would be over at once
+const STOOD_MS = 5_000; // a connection that ended earlier is no reason to make the next one without a pause
+
+function isAddress(text: string): boolean {
+  try {
+    return Boolean(new URL(text));
+  } catch {
+    return false;
+  }
+}
 
 declare const process: { versions?: { node?: string } } | undefined;
 
@@ -67,6 +77,7 @@ export class Socket {
   #places: string[];
   #leaving: ReturnType<typeof setTimeout> | undefined;
   #moved = false;
+  #openedAt = Infinity;
 
   constructor(readonly url: string, readonly events: SocketEvents, readonly options: SocketOptions = {}) {
     this.#places = [url];
@@ -98,14 +109,15 @@ export class Socket {
   }
 
   /** Goes where it is sent at its moment, as soon as `idle()`; an encrypted connection stays so. */
-  move({ moveTo = [], afterMs }: Shutdown, idle: () => boolean = () => true): void {
+  move({ moveTo, afterMs }: Shutdown, idle: () => boolean = () => true): void {
     const path = new URL(this.url).pathname.endsWith("/ws/stats") ? "/ws/stats" : "/ws";
     const allowed = this.url.startsWith("wss:") ? /^wss:/ : /^wss?:/;
-    const bases = moveTo.slice(0, MAX_PLACES).filter((base) => allowed.test(base));
-    this.#places = [...bases.map((base) => base.replace(/\/+$/, "") + path), this.url];
+    const bases = (Array.isArray(moveTo) ? moveTo : []).slice(0, MAX_PLACES);
+    const named = bases.filter((base) => allowed.test(base)).map((base) => String(base).replace(/\/+$/, "") + path);
+    this.#places = [...named.filter(isAddress), this.url];
     this.#moved = true;
     const socket = this.#socket;
-    if (afterMs === undefined || !socket || this.#leaving !== undefined) return;
+    if (typeof afterMs !== "number" || !socket || this.#leaving !== undefined) return;
     const leave = (until: number): void => {
       if (this.#socket === socket && !idle() && Date.now() < until) {
         this.#leaving = setTimeout(() => leave(until), LOOK_MS);
@@ -114,7 +126,7 @@ export class Socket {
       this.#leaving = undefined;
       if (this.#socket === socket) this.renew("sent elsewhere");
     };
-    this.#leaving = setTimeout(() => leave(Date.now() + LAST_REPLIES_MS), afterMs);
+    this.#leaving = setTimeout(() => leave(Date.now() + LAST_REPLIES_MS), Math.min(afterMs, LATEST_MOVE_MS));
   }
 
   close(): void {
@@ -129,6 +141,7 @@ export class Socket {
   async #connect(): Promise<void> {
     let socket: SocketLike;
     let stood = false;
+    this.#openedAt = Infinity;
     const url = this.#places[0] as string;
     try {
       const Class = await socketClass(this.options);
@@ -136,6 +149,7 @@ export class Socket {
       const headers = this.options.headers;
       socket = headers && Object.keys(headers).length ? new Class(url, [], { headers }) : new Class(url);
     } catch (error) {
+      this.#failed(url);
       this.#again(String(error));
       return;
     }
@@ -145,6 +159,7 @@ export class Socket {
     socket.onopen = () => {
       clearTimeout(timer);
       stood = true;
+      this.#openedAt = Date.now();
       if (this.#socket === socket) this.events.open();
     };
     socket.onmessage = ({ data }: { data: string | ArrayBuffer }) => {
@@ -153,9 +168,14 @@ export class Socket {
     socket.onerror = () => {}; // a close follows and says the same
     socket.onclose = ({ code, reason }: { code: number; reason: string }) => {
       clearTimeout(timer);
-      if (!stood && this.#places[0] === url) this.#places.push(this.#places.shift() as string); // the next one then
+      if (!stood) this.#failed(url);
       this.#lost(socket, `closed with ${code}${reason ? `: ${reason}` : ""}`);
     };
+  }
+
+  /** Nobody is there: the next one then. */
+  #failed(url: string): void {
+    if (this.#places[0] === url) this.#places.push(this.#places.shift() as string);
   }
 
   #lost(socket: SocketLike, reason: string): void {
@@ -166,7 +186,8 @@ export class Socket {
 
   #again(reason: string): void {
     if (this.#closed) return;
-    const pause = this.#moved ? 0 : pauseMs(++this.#attempt);
+    const isSent = this.#moved && Date.now() - this.#openedAt > STOOD_MS;
+    const pause = isSent ? 0 : pauseMs(++this.#attempt);
     this.#moved = false;
     this.#timer = setTimeout(() => void this.#connect(), pause);
     this.events.down(reason);

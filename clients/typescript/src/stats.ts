@@ -34,6 +34,7 @@ export function networkStats(
     } catch {
       return; // no message of this interface
     }
+    if (typeof read !== "object" || read === null) return;
     if (read.type === "serverShutdown") return socket.move(read);
     if (read.type !== "networkStats") return;
     if (!warned && Number.parseInt(read.schemaVersion ?? "") > MAJOR) {

@@ -171,3 +171,43 @@ test("where nobody is at the named place, the client comes back to its own", asy
   assert.equal(missed.type, "missed");
   assert.equal(service.sent("subscribe", "gasStats").length, 2);
 });
+
+const BAD_WORDS = [
+  { moveTo: ["ws://[x", "ws://one:99999", "ws:", "ws://"], afterMs: 1 },
+  { moveTo: null, afterMs: 1 },
+  { moveTo: "ws://one", afterMs: 1 },
+  { moveTo: [null, 7, {}], afterMs: 1 },
+];
+for (const word of BAD_WORDS) {
+  test(`a word that leads nowhere ends no client: ${JSON.stringify(word)}`, async () => {
+    const gas = await relayer.subscribe("gasStats");
+    service.push(null);
+    service.push({ type: "serverShutdown", ...word });
+    assert.equal((await value(gas)).type, "missed");
+    assert.equal(service.sent("subscribe", "gasStats").length, 2);
+  });
+}
+
+test("a moment that is too far away, or none, is not now", async () => {
+  const gas = await relayer.subscribe("gasStats");
+  for (const afterMs of [2 ** 40, null, "soon"]) service.push({ type: "serverShutdown", afterMs });
+  for (let turn = 0; turn < 20; turn += 1) {
+    service.push({ type: "gasStats", data: { shard: turn } });
+    assert.equal((await value(gas)).data.shard, turn);
+  }
+  assert.equal(service.sent("subscribe", "gasStats").length, 1);
+});
+
+test("a service that sends everybody in a circle is asked again after a pause", async () => {
+  const gas = await relayer.subscribe("gasStats");
+  const pauses = [];
+  const real = globalThis.setTimeout;
+  globalThis.setTimeout = (call, ms, ...rest) => (pauses.push(ms), real(call, ms, ...rest));
+  try {
+    service.push({ type: "serverShutdown", moveTo: [service.url], afterMs: 1 });
+    assert.equal((await value(gas)).type, "missed");
+  } finally {
+    globalThis.setTimeout = real;
+  }
+  assert.ok(!pauses.includes(0));
+});

@@ -47,6 +47,11 @@ class Lane(Enum):
     """In the thread for all others."""
 
 
+EVERYBODY = ""
+"""The client that the catalogue's time is taken off: there is one a snapshot, whoever asks first."""
+MOST_FOR_EVERYBODY = 4
+"""Jobs for everybody that find room beside `max_waiting_quotes`, and may take their time: lists are asked for also
+while dear questions wait. More of them have fallen behind by so many snapshots, and wait like others."""
 THREADS = {Lane.QUICK: "quotes", Lane.LONG: "quotes-long"}
 
 
@@ -198,6 +203,8 @@ class Answering:
     def _admit(self, client: str) -> float:
         """By when a new job should be done. Raises `ApiError` when too many are waiting, or half of them this
         client's, or when its share of the time is used up."""
+        if client == EVERYBODY and self._of_client[client] < MOST_FOR_EVERYBODY:
+            return math.inf
         most = self._settings.max_waiting_quotes
         if self.waiting >= most:
             self.refused += 1

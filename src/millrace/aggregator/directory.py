@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from millrace.aggregator.answering import Answering
+from millrace.aggregator.answering import EVERYBODY, Answering
 from millrace.aggregator.breakdown import DEX_NAMES
 from millrace.aggregator.catalogue import Catalogue, PoolsResponse, PricesResponse, TokensResponse, make
 from millrace.aggregator.errors import ApiError, shown
@@ -32,8 +32,6 @@ LONGEST_PAGE = 1000
 MAX_OFFSET = 1_000_000
 MAX_PRICES = 100
 """Most tokens named in one question for prices; all of them need not be named."""
-EVERYBODY = ""
-"""The client that the catalogue's time is taken off: there is one a snapshot, whoever asks first."""
 
 
 class ConfigLimits(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):

@@ -157,6 +157,8 @@ class Service:
         settings = self.settings
         if settings.forward_to and (settings.key_files or settings.key_env):
             raise ValueError("an edge has no keys: leave out forward_to, or key_files and key_env")
+        if settings.forward_to and settings.edges:
+            raise ValueError("an edge forwards for clients, not for other edges: leave out forward_to, or edges")
         self.policy_keeper.begin()
         data_dir = Path(settings.data_dir)
         self.identity = identity.read(data_dir)
@@ -531,7 +533,10 @@ class Service:
 
     def _place(self) -> Place | None:
         """Where reading the events goes on."""
-        cursor, text = self.journal.cursor(), self.journal.cursor_place()
+        try:
+            cursor, text = self.journal.cursor(), self.journal.cursor_place()
+        except ValueError as error:
+            return self._unread_place(None, error)
         if cursor is None:
             return None
         try:
@@ -540,19 +545,20 @@ class Service:
             return self._unread_place(cursor, error)
         return place if place.after == cursor else Place(cursor)  # an earlier version wrote the cursor since
 
-    def _unread_place(self, cursor: int, error: ValueError) -> Place | None:
+    def _unread_place(self, cursor: int | None, error: ValueError) -> Place | None:
         """Another version wrote it in another form. The cursor beside it is enough where there is one notifier only."""
-        has_one = not self.settings.more_hub_urls
+        has_one = cursor is not None and not self.settings.more_hub_urls
         goes_on = (
             "reading goes on by the notifier's own sequence: nothing is lost as long as it is the same notifier"
             if has_one
-            else "reading begins at the newest event, as the sequence may be another notifier's: accounts are asked "
-            "for again, and whoever waits for a status asks GET /v1/transactions/HASH"
+            else "reading begins at the newest event, as the sequence is not known or another notifier's: accounts are "
+            "asked for again, and whoever waits for a status asks GET /v1/transactions/HASH"
         )
         log.error("where reading was cannot be read", extra={"error": str(error), "after": cursor, "now": goes_on})
-        if has_one:
+        if cursor is not None and has_one:
             return Place(cursor)
-        self.events.on_gap(cursor + 1, cursor + 1)
+        first = (cursor or 0) + 1
+        self.events.on_gap(first, first)
         return None
 
     async def _keep_keys(self) -> None:

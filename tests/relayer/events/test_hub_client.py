@@ -14,6 +14,7 @@ from millrace.chain.proto import hub_pb2
 from millrace.chain.transaction import TransactionJson, client_hash, from_json
 from millrace.relayer.events.handled import Place
 from millrace.relayer.events.hub_client import HubClient
+from millrace.relayer.journal.writer import JournalError
 
 ALICE = wallet(1)
 
@@ -80,6 +81,26 @@ async def test_an_unreadable_place(world: Any, caplog: pytest.LogCaptureFixture,
     assert "cannot be read" in caplog.text
     assert world.hub.resumed_after[-1] == (None if more else 7)
     assert service.events.gaps == bool(more)
+
+
+async def test_an_unreadable_cursor_and_pause(world: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """What was read and what was paused may be damaged: the start goes on with what is safe and says what it does:
+    events are said to be missing, and nobody is paid for until an operator says which shards are to stay paused."""
+    journal = (await world.start()).journal
+    await world.stop()
+    journal.open()
+    rows = [("cursor", "seven"), ("paused_shards", "0 one")]
+    journal.change(lambda c: c.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows))
+    await journal.flush()
+    with pytest.raises(JournalError, match="/control/pause"):
+        journal.paused_shards()
+    await journal.close()
+    service = await world.start()
+    assert world.hub.resumed_after[-1] is None and service.events.gaps == 1
+    assert service.lifecycle.sponsor.paused == {0, 1, 2}
+    assert "where reading was cannot be read" in caplog.text and "all shards are paused" in caplog.text
+    await service.lifecycle.pause(frozenset({1}))
+    assert service.journal.paused_shards() == {1}
 
 
 async def test_gap_is_not_silent(world: Any) -> None:

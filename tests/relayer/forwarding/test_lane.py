@@ -121,3 +121,15 @@ async def test_a_reply_that_is_none(before: Before) -> None:
             assert (await client.ask(action="subscribe", topic="accounts"))["status"] == "ok"
     finally:
         await other.kill()
+
+
+@pytest.mark.parametrize("said", [b"", b"{}", b"[1]", b'{"a":1', b'{"a":1} ', b'{"a":1}{"b":2}'])
+async def test_one_answer_that_is_none(before: Before, said: bytes) -> None:
+    """What a relayer says and is no object is `internal error` to the client, never bytes that it cannot read."""
+    await before.start()
+    async with connected(before.front.ws) as client:
+        await client.socket.send_json(relay(requestId=1))
+        await before.signer.wait(1)
+        before.signer.say(wire.reply(before.signer.got[0].channel, before.signer.got[0].number, said))
+        reply = await client.reply()
+        assert (reply["reason"], reply["requestId"]) == ("internal error", 1)

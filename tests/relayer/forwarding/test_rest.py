@@ -32,6 +32,8 @@ class Rest:
         self.asked: list[tuple[str, dict[str, str], Any]] = []
         self.knows = False
         self.breaks = False
+        self.garbles = False
+        """Whether its answers are not understood."""
         self.holds: asyncio.Event | None = None
         """Until this is set, nothing is answered."""
         self.left = False
@@ -68,6 +70,8 @@ class Rest:
         while self.holds is not None and not self.left and not self.holds.is_set():
             await asyncio.sleep(0.005)
             self.left = request.transport is None
+        if self.garbles:
+            return http.json_response({"results": [{"index": 77}]})
         if self.refuses is not None:
             return http.error_response(self.refuses[1], self.refuses[0], {"Retry-After": "2"})
         kind, items = request.match_info["kind"], body.get("transactions", [])
@@ -83,6 +87,8 @@ class Rest:
         return http.json_response({"hash": request.match_info["hash"], "state": "pending"})
 
     async def _relayers(self, _: web.Request) -> web.Response:
+        if self.garbles:
+            return http.json_response({"relayers": 7})
         items = [{"shard": s, "address": KEYS[s], "state": "ready", "maxGasPrice": 2} for s in self.shards]
         caps = {"gasPrice": 9, "gasLimit": 9, "fee": "1", "value": "1", "dataBytes": 9}
         gas = {"minGasPrice": 1, "minGasLimit": 1, "gasPerDataByte": 1, "extraGasRelayed": 1, "extraGasGuarded": 1}
@@ -213,3 +219,23 @@ async def test_a_client_that_hangs_up_ends_the_question(setting: Setting, monkey
             await asking
         while not setting.zero.left:
             await asyncio.sleep(0.005)
+
+
+async def test_a_part_without_room_fails_alone(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is room for one part only, the other has failed in as many words: what was accepted is told."""
+    monkeypatch.setattr(rest, "MAX_UNDER_WAY", 1)
+    status, told = await setting.ask("POST", "/v1/relay", {"transactions": BATCH})
+    assert (status, told["status"]) == (200, "partial")
+    assert {item["reason"] for item in told["failed"]} == {"relayer busy"}
+    assert len(told["failed"]) + len(told["hashes"]) == len(BATCH)
+
+
+async def test_answers_that_are_none(setting: Setting) -> None:
+    """What a relayer says and nobody understands is said as such: not known, over HTTP, of the whole."""
+    setting.zero.garbles = True
+    status, told = await setting.ask("POST", "/v1/relay", {"transactions": BATCH})
+    assert status == 503 and "not understood" in told["error"]
+    told = (await setting.ask("GET", "/v1/relayers"))[1]["relayers"]
+    assert [item["state"] for item in told] == ["not ready", "ready", "ready"]
+    setting.others.garbles = True
+    assert (await setting.ask("GET", "/v1/relayers"))[0] == 503

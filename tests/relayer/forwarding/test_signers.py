@@ -270,3 +270,38 @@ async def test_an_edge_has_no_keys(tmp_path: Path, kind: str) -> None:
     """A relayer that has keys does not forward: its start says which of the two to leave out."""
     with pytest.raises(ValueError, match="an edge has no keys"):
         await Front(tmp_path).start(["ws://127.0.0.1:1"], **{kind: ("x",)})
+
+
+async def test_an_edge_is_no_relayer_to_edges(tmp_path: Path) -> None:
+    """Edges that forwarded to each other would ask in a circle: the start says which setting to leave out."""
+    with pytest.raises(ValueError, match="not for other edges"):
+        await Front(tmp_path).start(["ws://127.0.0.1:1"], edges=("127.0.0.0/8",))
+
+
+async def test_an_answer_is_waited_for_with_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relayer that stands and never answers keeps nobody waiting for ever; what it says too late nobody hears."""
+    monkeypatch.setattr(signers_module, "ANSWER_SECONDS", 0.0)
+    silent = FakeSigner(KEYS, answers=False)
+    async with edge_before(tmp_path, silent) as front, connected(front.ws) as client:
+        late = await client.ask(**relay(requestId="late"))
+        assert (late["reason"], late["detail"]) == ("relayer busy", signers_module.SILENT.detail)
+        monkeypatch.undo()
+        silent.reply(silent.got[0])
+        silent.answers = True
+        assert (await client.ask(**relay(1, requestId="next")))["requestId"] == "next"
+        assert front.service is not None and front.service.signers is not None
+        assert front.service.signers.waiting == 0
+
+
+async def test_an_edge_that_is_not_wanted_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Who cannot reach its relayer finds why in the log, once for each reason however often it is tried."""
+    fake = FakeSigner(KEYS)
+    async with edge_before(tmp_path, fake) as front:
+        await fake.kill()
+        fake.greets = False
+        await fake.start()
+        async with asyncio.timeout(10):
+            while len(fake.heard) < 4:
+                await asyncio.sleep(0.005)
+        told = [record for record in caplog.records if "closed with 1008" in str(getattr(record, "error", ""))]
+        assert len(told) == 1 and front.service is not None

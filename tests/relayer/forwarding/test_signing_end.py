@@ -61,7 +61,9 @@ async def test_refusals_are_told_again_to_who_missed_them(world: Any) -> None:
     async with aiohttp.ClientSession() as http:
         async with http.ws_connect(url_of(world)) as new:
             run = wire.read_hello(await Socket(new).next()).run
-        for heard, missed in ((f"{run}:1", [2, 3]), (f"{run}:3", []), ("other:1", []), (f"{run}:x", [])):
+        none: list[int] = []
+        for number, missed in (("1", [2, 3]), ("3", none), ("x", none), ("²", none), ("other:1", none)):
+            heard = number if ":" in number else f"{run}:{number}"
             async with http.ws_connect(url_of(world), headers={wire.HEARD: heard}) as socket:
                 edge = Socket(socket)
                 assert wire.read_hello(await edge.next()).run == run
@@ -70,6 +72,29 @@ async def test_refusals_are_told_again_to_who_missed_them(world: Any) -> None:
                 while (record := await edge.next()).startswith(wire.REFUSED):
                     told.append(wire.read_refused(record).number)
                 assert told == missed
+
+
+async def test_nobody_comes_in_through_a_proxy(world: Any) -> None:
+    """A proxy may stand in the edges' network: whom it speaks for counts, and who only says so is nobody."""
+    await start(world, edges=HERE, hub_url="")
+    async with aiohttp.ClientSession() as http:
+        for forwarded in ("6.6.6.6", "127.0.0.9, 6.6.6.6", "6.6.6.6, 127.0.0.9", "", "?"):
+            async with http.ws_connect(url_of(world), headers={"X-Forwarded-For": forwarded}) as socket:
+                assert (await asyncio.wait_for(socket.receive(), 10)).data == 1008
+        async with http.ws_connect(url_of(world), headers={"X-Forwarded-For": "127.0.0.9"}) as socket:
+            assert (await Socket(socket).next()).startswith(wire.HELLO)
+    assert world.service.edges.turned_away == 5
+
+
+async def test_a_large_message_that_is_not_taken_is_answered(world: Any) -> None:
+    """What a relayer that ends reads no more is refused under its number, however large: nobody waits for it."""
+    await start(world, edges=HERE, hub_url="")
+    async with aiohttp.ClientSession() as http, http.ws_connect(url_of(world)) as socket:
+        edge, tx = Socket(socket), as_json(transfer(ALICE))
+        world.service.shared.stopping = True
+        await edge.submit(1, 5, {"action": "relay", "tx": tx | {"data": "QUFB" * 30_000}})
+        _, number, reply = await edge.reply()
+    assert (number, reply["status"], reply["detail"]) == (5, "fail", "shutting down")
 
 
 async def test_clients_of_edges_are_bounded(world: Any) -> None:

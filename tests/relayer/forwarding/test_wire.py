@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -32,7 +34,7 @@ def test_the_others_come_back(channel: int, number: int, body: bytes, words: str
     assert wire.read_announce(wire.announce(channel, b"h" * 32)) == (channel, b"h" * 32)
     assert wire.read_rest(wire.rest(channel, 1.5)) == (channel, 1.5)
     assert wire.read_close(wire.close(channel, 1008, words)) == (channel, 1008, words)
-    said, refusal = Hello(words, {0: words, 2: "b"}, 8201), Refusal(number % 2**53, ["00"], words)
+    said, refusal = Hello(words, {0: words, 2: "b"}, 8201), Refusal(number % 2**53, ["0a" * 32], words)
     assert wire.read_hello(wire.hello(said)) == said
     assert wire.read_refused(wire.refused(refusal)) == refusal
 
@@ -50,6 +52,25 @@ def test_anything_else_is_refused(read: object, data: bytes) -> None:
     assert callable(read)
     with contextlib.suppress(WireError):
         read(data)
+
+
+NOBODY_SAYS = (
+    (wire.read_hello, wire.hello(Hello("r", {}, 65_536))),
+    (wire.read_hello, wire.hello(Hello("r", {}, -1))),
+    (wire.read_refused, wire.refused(Refusal(1, ["no hash"], ""))),
+    (wire.read_rest, wire.rest(1, math.inf)),
+    (wire.read_rest, wire.rest(1, math.nan)),
+    (wire.read_rest, wire.rest(1, -1.0)),
+    (wire.read_close, wire.close(1, 1006, "")),
+    (wire.read_close, wire.close(1, 7, "")),
+)
+
+
+@pytest.mark.parametrize(("read", "record"), NOBODY_SAYS)
+def test_what_could_not_be_done_is_refused(read: Callable[[bytes], object], record: bytes) -> None:
+    """A port, a hash, a rest or a code that there is not is refused where it is read, before anybody acts on it."""
+    with pytest.raises(WireError):
+        read(record)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=50), max_size=20))

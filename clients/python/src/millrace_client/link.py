@@ -38,8 +38,10 @@ _WINDOW, _MAX_CONTROL = 5.0, 60  # seconds, and control messages in them
 _HEARTBEAT = 15.0  # seconds between pings; a dead connection is noticed after one and a half of them
 _MAX_MESSAGE = 4 * 1024 * 1024
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_LAST_REPLIES, _LOOK = 5.0, 0.02
-"""Seconds that replies may take before a connection leaves a service that ends, and between two looks for them."""
+_LAST_REPLIES = 5.0
+"""Seconds that replies may take before a connection leaves a service that ends."""
+_LATEST_MOVE_MS = 3_600_000
+"""A service that names a later moment to leave is left at this one."""
 _QUIET_ACKNOWLEDGEMENT = 2.0  # seconds; the interface promises no answer to `subscribe`, so none is taken for a yes
 _TURN = 0.001  # seconds: the message leaves, nobody answers it
 
@@ -120,6 +122,9 @@ class Link:
         self._why = "not tried yet"
         self._ids = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
+        self._answered = asyncio.Event()
+        """Set while nothing is in `_waiting`."""
+        self._answered.set()
         self._control: deque[float] = deque()
         self._task = asyncio.create_task(self._run())
 
@@ -193,6 +198,7 @@ class Link:
         request_id = str(next(self._ids))
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = reply
+        self._answered.clear()
         try:
             socket = self._socket
             if socket is None:
@@ -205,6 +211,8 @@ class Link:
                 return await reply
         finally:
             del self._waiting[request_id]
+            if not self._waiting:
+                self._answered.set()
 
     async def _ask_control(self, action: str, topic: str) -> None:
         while True:
@@ -251,11 +259,12 @@ class Link:
                         begun = time.monotonic()
                         await self._hold(socket)
                         self._why = f"closed with {socket.close_code}"
-                        if time.monotonic() - begun > _LONGEST_PAUSE:  # one that ends at once is no success
-                            pause = _FIRST_PAUSE
-                    if self._places.has_moved():
-                        continue
-                except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                    has_moved = self._places.has_moved()
+                    if time.monotonic() - begun > _LONGEST_PAUSE:  # one that ends at once is no success
+                        pause = _FIRST_PAUSE
+                        if has_moved:
+                            continue
+                except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:  # the last: no such address
                     self._why = str(error) or type(error).__name__
                     self._places.failed()
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
@@ -333,15 +342,15 @@ class Link:
     def _sent_away(self, word: Shutdown) -> None:
         self._places.send_to(word.move_to)
         if word.after_ms is not None and self._leaving is None and self._socket is not None:
-            self._leaving = asyncio.create_task(self._leave(self._socket, word.after_ms / 1000))
+            seconds = max(0, min(word.after_ms, _LATEST_MOVE_MS)) / 1000
+            self._leaving = asyncio.create_task(self._leave(self._socket, seconds))
 
     async def _leave(self, socket: aiohttp.ClientWebSocketResponse, seconds: float) -> None:
         """Go at our moment, when what was asked is answered: the service goes on until then."""
         await asyncio.sleep(seconds)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_REPLIES):
-                while self._waiting:
-                    await asyncio.sleep(_LOOK)
+                await self._answered.wait()
         await socket.close()
 
     def _reply(self, request_id: str, reply: Reply | Unreadable) -> None:

@@ -26,7 +26,7 @@ class Places:
         """A service says where to go: bases without the path. A connection that is encrypted stays so."""
         path = "/ws/stats" if urlsplit(self._home).path.endswith("/ws/stats") else "/ws"
         allowed = ("wss",) if self._home.startswith("wss:") else ("ws", "wss")
-        moved = [base.rstrip("/") + path for base in bases[:MOST] if urlsplit(base).scheme in allowed]
+        moved = [base.rstrip("/") + path for base in bases[:MOST] if _is_place(base, allowed)]
         self._urls, self._at, self._moved = [*moved, self._home], 0, True
 
     def has_moved(self) -> bool:
@@ -37,3 +37,12 @@ class Places:
     def failed(self) -> None:
         """Nobody was there: the next one is tried."""
         self._at = (self._at + 1) % len(self._urls)
+
+
+def _is_place(base: str, allowed: tuple[str, ...]) -> bool:
+    """Whether a word that came over the network is an address that can be tried."""
+    try:
+        parts = urlsplit(base)
+        return parts.scheme in allowed and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

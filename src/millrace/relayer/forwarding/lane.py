@@ -194,11 +194,12 @@ class ForwardLane:
 
     def _reply(self, whole: _Whole) -> bytes:
         try:
-            body = whole.pieces[0].answer
             if len(whole.pieces) > 1:
                 body = parts.joined(whole.pieces, whole.action)
+            else:
+                body = parts.checked(whole.pieces[0].answer)
             return parts.with_refused_topics(body, self._refused_topics) if self._refused_topics else body
-        except (msgspec.DecodeError, IndexError, KeyError, TypeError) as error:
+        except parts.UNREADABLE as error:
             log.error("a relayer's answer is not understood", extra={"reason": str(error)})
             return messages.fail_reply(whole.action, reasons.INTERNAL)
 

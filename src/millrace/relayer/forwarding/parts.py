@@ -50,6 +50,9 @@ class Piece(NamedTuple):
 
 _parties = msgspec.json.Decoder(_Parties)
 _answers = msgspec.json.Decoder(Answer)
+_objects = msgspec.json.Decoder(dict[str, Raw])
+UNREADABLE = (ValueError, IndexError, KeyError, TypeError, msgspec.DecodeError)
+"""What reading an answer raises that no relayer gives."""
 
 
 def routed(raw: Raw) -> Routed:
@@ -74,10 +77,18 @@ def read_answer(body: bytes) -> Answer:
     return _answers.decode(body)
 
 
+def checked(body: bytes) -> bytes:
+    """The same, if it is an object that is not empty: the rest is between the relayer and the client. Raises
+    `UNREADABLE`."""
+    if not body.startswith(b"{") or not _objects.decode(body) or not body.endswith(b"}"):
+        raise ValueError("it is no answer")
+    return body
+
+
 def joined(pieces: Sequence[Piece], action: str | None) -> bytes:
     """One answer of several, by the positions in the whole; a part that was refused has failed item by item.
 
-    Raises `msgspec.DecodeError`.
+    Raises `UNREADABLE`.
     """
     done: list[tuple[int, dict[str, Any], str | None, Raw | None]] = []
     failed: list[dict[str, Any]] = []

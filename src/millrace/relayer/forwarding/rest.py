@@ -33,6 +33,11 @@ ANSWER_SECONDS = LONGEST_PATIENCE + 15.0
 """The longest wait that can be asked for, and what a relayer may take beside it."""
 LOOK_SECONDS, LOOK_ANSWER_SECONDS = 1.0, 5.0
 """Between two looks whether the client still waits; and for answers that nobody waits for at the relayer."""
+UNREAD = reasons.BUSY.but(
+    "a relayer that signs answered what is not understood, so whether all was accepted is not known: send the same"
+    " bytes again, or ask GET /v1/transactions/{hash}",
+    1_000,
+)
 _PASSED_ON = ("Content-Type", "Retry-After")
 
 
@@ -107,7 +112,11 @@ class ForwardedRest:
             Piece(positions, answer.body if answer.status == 200 else _as_refusal(answer))
             for positions, answer in zip(targets.values(), answers, strict=True)
         ]
-        return web.Response(body=parts.joined(pieces, action), content_type="application/json")
+        try:
+            return web.Response(body=parts.joined(pieces, action), content_type="application/json")
+        except parts.UNREADABLE as error:
+            log.error("a relayer's answer is not understood", extra={"error": str(error)[:200]})
+            return _response(_no_answer(self._rest.count(UNREAD)))
 
     async def _prepare(self, request: web.Request) -> web.Response:
         body, marked, client = await self._rest.read_body(request)
@@ -126,11 +135,13 @@ class ForwardedRest:
         return next((payer for payer in payers if payer), "")
 
     async def _post(self, request: web.Request, upstream: Upstream, body: bytes) -> _Answer:
-        """A relayer's answer, or in the error body why there is none."""
+        """A relayer's answer, or in the error body why there is none: other parts have answers of their own."""
         try:
             return await self._ask(request, upstream, body)
         except _Lost as lost:
             return _no_answer(self._rest.count(UNKNOWN if lost.sent else AWAY))
+        except Refused as refusal:
+            return _no_answer(self._rest.count(refusal.reason))
 
     # ---- questions
 
@@ -148,9 +159,10 @@ class ForwardedRest:
     async def _relayers(self, request: web.Request) -> web.Response:
         """Those of all relayers; of who is away what it said of itself, as not ready."""
         answers, _ = await self._ask_all(request)
-        replies = [msgspec.json.decode(answer.body, type=RelayersReply) for answer in answers if answer.status == 200]
+        replies = [reply for answer in answers if answer.status == 200 and (reply := _relayers_of(answer)) is not None]
         if not replies:
-            return _response(answers[0] if answers else _no_answer(self._rest.count(AWAY)))
+            refusals = [answer for answer in answers if answer.status != 200]
+            return _response(refusals[0] if refusals else _no_answer(self._rest.count(UNREAD if answers else AWAY)))
         found = {item.address: item for reply in replies for item in reply.relayers if item.state != "ready"}
         found |= {item.address: item for reply in replies for item in reply.relayers if item.state == "ready"}
         for each in self._signers.all:
@@ -220,6 +232,14 @@ class ForwardedRest:
 
 def _response(answer: _Answer) -> web.Response:
     return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
+
+
+def _relayers_of(answer: _Answer) -> RelayersReply | None:
+    try:
+        return msgspec.json.decode(answer.body, type=RelayersReply)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        log.error("a relayer's answer is not understood", extra={"error": str(error)[:200]})
+        return None
 
 
 def _no_answer(reason: Reason) -> _Answer:

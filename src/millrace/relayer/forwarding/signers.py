@@ -37,6 +37,14 @@ UNKNOWN = reasons.BUSY.but(
     1_000,
 )
 """Of what was sent."""
+SILENT = reasons.BUSY.but(
+    "the relayer that signs for it does not answer, so whether it was accepted is not known: send the same bytes again,"
+    " or ask GET /v1/transactions/{hash}",
+    1_000,
+)
+"""Of what a relayer has kept for too long."""
+ANSWER_SECONDS = 75.0
+"""A relayer answers within `max_wait` and `sign_wait`, in seconds. As long as over HTTP, where an end is waited for."""
 FULL = reasons.BUSY.but("too much waits for the relayer that signs for it", 500)
 
 
@@ -152,6 +160,7 @@ class Signers:
             self.refused += size
             return FULL
         self.forwarded += size
+        pending.until = self._clock() + ANSWER_SECONDS
         upstream.send(pending)
         return None
 
@@ -209,16 +218,18 @@ class Signers:
             self.give_up()
 
     def give_up(self) -> None:
-        """Answer what has waited too long for a connection: what is known of it, and what is not."""
-        before = self._clock() - self._patience
+        """Answer what has waited too long, for a connection or for its answer: what is known of it, and what is not."""
+        now = self._clock()
+        before = now - self._patience
         for upstream in self.all:
-            for pending in [each for each in upstream.waiting.values() if each.since is not None]:
-                if pending.since is None or pending.since > before:
+            for pending in list(upstream.waiting.values()):
+                is_away = pending.since is not None and pending.since <= before
+                if not is_away and now < pending.until:
                     continue
                 upstream.forget(pending.number)
                 self.refused += len(pending.items)
-                reason = UNKNOWN if pending.sent else AWAY
-                pending.owner.answered(pending, reason)
+                lost = UNKNOWN if is_away else SILENT
+                pending.owner.answered(pending, lost if pending.sent else AWAY)
 
 
 def _nearest(sender: str, among: Sequence[Upstream]) -> Upstream:

@@ -71,18 +71,24 @@ class Edges:
 
     def session(self, request: websocket.Request) -> EdgeSession:
         """What a connection to `/ws/edge` becomes."""
-        return EdgeSession(self, self._shared, request.headers.get(wire.HEARD, ""))
+        return EdgeSession(self, self._shared, request.headers)
 
-    def enter(self, session: EdgeSession, heard: str) -> bool:
+    def _is_ours(self, remote: str, forwarded: str | None) -> bool:
+        """Whether an edge is connected, and nobody else through a proxy that is where edges are."""
+        hops = forwarded.split(",") if forwarded is not None else ()
+        return all(self._networks.is_proxy(hop.strip()) for hop in (remote, *hops))
+
+    def enter(self, session: EdgeSession, heard: str, forwarded: str | None) -> bool:
         """Greet an edge, and tell it what was refused since it `heard` of something; False: it is none."""
-        if not self._networks.is_proxy(session.remote):
+        if not self._is_ours(session.remote, forwarded):
             self.turned_away += 1
-            log.warning("no edge of ours", extra={"client": session.remote})
+            level = logging.WARNING if self.turned_away == 1 else logging.DEBUG  # whoever likes can connect: no flood
+            log.log(level, "no edge of ours", extra={"client": session.remote, "forwarded": forwarded})
             return False
         said = self._hello()
         session.outbox.put(wire.hello(said))
         run, _, number = heard.rpartition(":")
-        last = int(number) if run == said.run and number.isdigit() else self._number
+        last = int(number) if run == said.run and number.isdecimal() and len(number) < 20 else self._number
         since = self._shared.clock() - STATUS_SECONDS
         for told in self._refusals:
             if told.number > last and told.at >= since:
@@ -124,16 +130,16 @@ class EdgeSession(websocket.Session):
 
     max_buffered = MUST_DELIVER_BYTES
 
-    def __init__(self, edges: Edges, shared: Shared, heard: str) -> None:
+    def __init__(self, edges: Edges, shared: Shared, headers: dict[str, str]) -> None:
         super().__init__()
         self.max_message_size = shared.settings.max_message_bytes + wire.HEAD_BYTES
         self.outbox = Outbox(self.send_binary)
         self.clients: dict[int, EdgeClient] = {}
         """By channel."""
-        self._edges, self._shared, self._heard = edges, shared, heard
+        self._edges, self._shared, self._headers = edges, shared, headers
 
     def on_open(self) -> None:
-        if not self._edges.enter(self, self._heard):
+        if not self._edges.enter(self, self._headers.get(wire.HEARD, ""), self._headers.get("x-forwarded-for")):
             self.close(websocket.POLICY_VIOLATION, "not an edge of this relayer: see its setting edges", abort=True)
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
@@ -202,7 +208,7 @@ class EdgeClient:
             self.refuse(None, reason, submitted.number)
             self.slow_down(wait)
         elif len(body) > large_messages.LARGE:
-            self._lane.read_later(body)
+            self._lane.read_later(body, submitted.number)
         else:
             try:
                 request = messages.decode_request(body, self._shared.settings.max_batch, marked)

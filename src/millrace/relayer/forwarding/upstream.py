@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable
 from typing import Protocol
@@ -40,7 +41,7 @@ class Owner(Protocol):
 class Pending:
     """A submission on its way: kept until it is answered, and sent again, the same bytes, when a connection is lost."""
 
-    __slots__ = ("body", "items", "marked", "number", "owner", "positions", "sent", "since")
+    __slots__ = ("body", "items", "marked", "number", "owner", "positions", "sent", "since", "until")
 
     def __init__(
         self, number: int, owner: Owner, items: list[Routed], positions: list[int], marked: int, body: bytes
@@ -51,6 +52,8 @@ class Pending:
         """Whether any relayer may have it."""
         self.since: float | None = None
         """When it began to wait for a connection."""
+        self.until = math.inf
+        """When its answer is waited for no more, whatever the reason."""
 
 
 class Events(Protocol):
@@ -75,6 +78,8 @@ class _Link(websocket.Session):
         super().__init__()
         self._upstream = upstream
         self.outbox = Outbox(self.send_binary)
+        self.is_greeted = False
+        """Whether the relayer has said who it is."""
         self.channels: set[int] = set()
         """Those the relayer has heard of on this connection."""
 
@@ -142,18 +147,21 @@ class Upstream:
 
     async def run(self) -> None:
         """Connect, and again when the connection ends."""
-        pause = FIRST_PAUSE
+        pause, why = FIRST_PAUSE, ""
         while True:
-            link = _Link(self)
+            link, before = _Link(self), why
             try:
                 headers = {wire.HEARD: self._heard} if self._heard else None
                 await websocket.connect(self.url + wire.PATH, link, headers=headers, ping_interval=PING_SECONDS)
                 await link.wait_closed()
+                why = _turned_away(link)
             except websocket.CONNECT_ERRORS as error:
-                log.debug("a relayer cannot be reached", extra={"url": self.url, "error": str(error)[:200]})
+                why = _turned_away(link) or (str(error) or type(error).__name__)[:200]
             except asyncio.CancelledError:
                 link.abort()
                 raise
+            if why and why != before:  # it is tried twenty times a second at first
+                log.warning("a relayer cannot be reached", extra={"url": self.url, "error": why})
             pause = FIRST_PAUSE if link.channels else min(2 * pause, LONGEST_PAUSE)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
 
@@ -201,7 +209,7 @@ class Upstream:
             self._heard = f"{said.run}:0"
         self.said, self.addresses = said, frozenset(said.relayers.values())
         if self._link is not link:
-            self._link, self.is_leaving = link, False
+            self._link, self.is_leaving, link.is_greeted = link, False, True
             log.info("a relayer is there", extra={"url": self.url, "shards": sorted(said.relayers)})
             self._events.found(self)
 
@@ -215,3 +223,10 @@ class Upstream:
             for pending in self.waiting.values():
                 pending.since = now
             self._events.lost(self)
+
+
+def _turned_away(link: _Link) -> str:
+    """Why a connection that ended had never been one; empty: it had, or there was none."""
+    return (
+        f"closed with {link.close_code}: see the relayer's setting edges" if link.used and not link.is_greeted else ""
+    )

@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
+
+from millrace.runtime.settings import MAX_PORT
 
 PATH = "/ws/edge"
 HEARD = "x-millrace-heard"
@@ -20,6 +23,10 @@ HEARD = "x-millrace-heard"
 SUBMIT, LEFT = b"S", b"L"
 HELLO, REPLY, ANNOUNCE, REST, CLOSE, REFUSED = b"H", b"R", b"A", b"W", b"C", b"F"
 HASH_BYTES = 32
+UNSENT = 1004, 1005, 1006, 1015
+"""Codes that no close frame may have (RFC 6455, 7.4.1)."""
+MAX_REST = 60.0
+"""Seconds; relayers ask for far fewer."""
 HEAD_BYTES = 64 * 1024
 """More than a record has beside the client's message: its envelope, an address and an `Authorization` header."""
 JOINED_BYTES = 256 * 1024
@@ -40,7 +47,7 @@ class Hello(msgspec.Struct, frozen=True, rename="camel"):
     """Another one each time it starts."""
     relayers: dict[int, str]
     """Whom it pays with, by shard."""
-    http_port: int
+    http_port: Annotated[int, Meta(ge=0, le=MAX_PORT)]
     """Of its REST interface, at the host of its WebSocket; 0 until it listens there."""
 
 
@@ -48,7 +55,7 @@ class Refusal(msgspec.Struct, frozen=True):
     """An accepted transaction will never run; `hashes` are those its client may know it by."""
 
     number: int
-    hashes: list[str]
+    hashes: list[Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]]
     reason: str
 
 
@@ -158,6 +165,8 @@ def read_rest(record: bytes) -> tuple[int, float]:
         _, channel, seconds = _REST.unpack(record)
     except struct.error as error:
         raise WireError(str(error)) from None
+    if not 0 <= seconds <= MAX_REST:
+        raise WireError("a rest of no length that there is")
     return channel, seconds
 
 
@@ -170,9 +179,12 @@ def read_close(record: bytes) -> tuple[int, int, str]:
     """Channel, code and reason. Raises `WireError`."""
     try:
         _, channel, code = _CLOSE.unpack_from(record)
-        return channel, code, record[_CLOSE.size :].decode()
+        reason = record[_CLOSE.size :].decode()
     except (struct.error, UnicodeDecodeError) as error:
         raise WireError(str(error)) from None
+    if not 1000 <= code <= 4999 or code in UNSENT:
+        raise WireError(f"a connection cannot be closed with {code}")
+    return channel, code, reason
 
 
 def refused(refusal: Refusal) -> bytes:

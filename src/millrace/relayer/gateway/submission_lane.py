@@ -63,9 +63,9 @@ class SubmissionLane:
         if self._has_room(_action(request), request.request_id) and self._admit(request):
             self._queue(request, len(messages.transactions_of(request)))
 
-    def read_later(self, data: bytes) -> None:
-        """Read a large message, whose bytes are paid for, in its turn, or refuse it."""
-        if self._has_room(None, None):
+    def read_later(self, data: bytes, request_id: messages.RequestId | None = None) -> None:
+        """Read a large message, whose bytes are paid for, in its turn, or refuse it by its id, if that is known."""
+        if self._has_room(None, request_id):
             self._queue(data, 0)
 
     def clear(self) -> None:

@@ -400,7 +400,7 @@ class Journal:
         return [row[0] for row in self.read("SELECT client_hash FROM write_offs")]
 
     def cursor(self) -> int | None:
-        """The last event that need not be read again, or `None` before the first."""
+        """The last event that need not be read again, or `None` before the first. Raises `ValueError` if it is none."""
         found = self.read("SELECT value FROM meta WHERE name = 'cursor'")
         return int(found[0][0]) if found else None
 
@@ -410,9 +410,15 @@ class Journal:
         return str(found[0][0]) if found else ""
 
     def paused_shards(self) -> frozenset[int]:
-        """What `keep_pause` wrote last."""
+        """What `keep_pause` wrote last. Raises `JournalError` where that cannot be read."""
         found = self.read("SELECT value FROM meta WHERE name = 'paused_shards'")
-        return frozenset(int(shard) for (text,) in found for shard in text.split())
+        try:
+            return frozenset(int(shard) for (text,) in found for shard in str(text).split())
+        except ValueError as error:
+            raise JournalError(
+                f"which shards an operator paused cannot be read ({error}): start the relayer, which then pauses all "
+                'of them, and say with POST /control/pause {"shards": […]} of its operators\' port which are to stay so'
+            ) from None
 
     def _open_writer(self) -> Writer:
         assert self._writer is not None, "open it first"

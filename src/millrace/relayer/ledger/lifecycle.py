@@ -6,6 +6,7 @@ and the reservation that follows from it nothing else can run, so no two can bot
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from millrace.relayer.blocks.facts import BlockFacts
 from millrace.relayer.journal import at_risk, programmes
 from millrace.relayer.journal.journal import Journal, drop_write_off, transaction_of
 from millrace.relayer.journal.submissions import Record, origin_of, origin_text
-from millrace.relayer.journal.writer import Write
+from millrace.relayer.journal.writer import JournalError, Write
 from millrace.relayer.ledger.approvals import Approvals
 from millrace.relayer.ledger.fates import FateBook
 from millrace.relayer.ledger.inflight import Entry, InFlight, next_step
@@ -26,6 +27,8 @@ from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.rules.policy import target_of
 from millrace.relayer.rules.stages import Approved
+
+log = logging.getLogger(__name__)
 
 _EVENTS_LOST = "events_lost_ms"
 """Entry of the journal's table `meta`: when events were lost last."""
@@ -297,7 +300,11 @@ class Lifecycle:
 
     def restore(self, records: Sequence[Record]) -> None:
         """Take over the entries that may still run, and what was written off and may."""
-        self.sponsor.paused = self._journal.paused_shards()
+        try:
+            self.sponsor.paused = self._journal.paused_shards()
+        except JournalError as error:
+            log.error("all shards are paused", extra={"reason": str(error)})
+            self.sponsor.pause_all()
         lost = self._journal.read("SELECT value FROM meta WHERE name = ?", (_EVENTS_LOST,))
         lost_ms = int(lost[0][0]) if lost else -1
         self._losses = len(lost)
