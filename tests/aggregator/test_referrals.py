@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from millrace.aggregator import referrals
+from millrace.aggregator.answering import Answer, Answering, Prepared
 from millrace.aggregator.query import ANY_REFERRAL
 from millrace.aggregator.referrals import PROBE, Referrals, parse_referral
 from millrace.aggregator.responses import Simulation, UnsignedTransaction
@@ -136,7 +138,7 @@ def test_an_id_is_a_number_of_64_bits(text: str) -> None:
 
 @pytest.fixture
 async def service() -> AsyncIterator[Any]:
-    """An aggregator whose gateway has one referral with a fee."""
+    """An aggregator whose gateway has two referrals with a fee."""
 
     async def account(_: web.Request) -> web.Response:
         return web.json_response({"data": {"account": {"nonce": 7}}, "error": ""})
@@ -145,7 +147,7 @@ async def service() -> AsyncIterator[Any]:
         asked = await request.json()
         if request.match_info["what"] == "cost":
             return web.json_response({"data": {"txGasUnits": 0, "returnMessage": ""}, "error": ""})
-        told = {"status": "fail", "failReason": says({7: 25}, asked["value"], asked["data"])}
+        told = {"status": "fail", "failReason": says({7: 25, 8: 40}, asked["value"], asked["data"])}
         return web.json_response({"data": {"result": told}, "error": ""})
 
     app = web.Application()
@@ -176,3 +178,47 @@ async def test_quotes_take_off_what_was_read(service: Any) -> None:
     assert (quote["feeBps"], int(quote["amountOut"])) == (25, gross - gross * 25 // 10_000)
     assert (await service.get("/api/v1/config"))[1]["referrals"] == {"7": 25}
     assert (await service.get("/api/v1/referrals/0"))[0] == 400
+
+
+async def test_an_answer_that_was_begun_before_the_fee_was_read_is_not_remembered(
+    service: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks the same afterwards has the fee taken off."""
+    done, known = asyncio.Event(), asyncio.Event()
+    plain = Answering.in_thread
+
+    async def late(self: Answering, asked: Prepared) -> Answer:
+        found = await plain(self, asked)
+        done.set()
+        await known.wait()
+        return found
+
+    monkeypatch.setattr(Answering, "in_thread", late)
+    question = {"from": "EGLD", "to": "USDC-c76f1f", "amountOut": "1000000", "referralId": "8"}
+    first = asyncio.create_task(service.get("/api/v1/quote", **question))
+    await done.wait()
+    async with asyncio.timeout(20):
+        while (await service.get("/api/v1/referrals/8"))[1]["source"] != "contract":
+            await asyncio.sleep(0.02)
+    known.set()
+    await first
+    _, again = await service.get("/api/v1/quote", **question)
+    assert again["feeBps"] == 40
+
+
+async def test_a_referral_that_costs_nothing_leaves_answers_remembered(service: Any) -> None:
+    """Whoever asks for any number of them makes nobody else's answer to be worked out again."""
+    await service.get("/api/v1/quote", **ASKED)
+    reused = await reuses(service)
+    async with asyncio.timeout(20):
+        while (await service.get("/api/v1/referrals/99"))[1]["source"] != "contract":
+            await asyncio.sleep(0.02)
+    await service.get("/api/v1/quote", **ASKED)
+    assert await reuses(service) == reused + 1
+
+
+async def reuses(service: Any) -> float:
+    """How many answers were remembered ones."""
+    async with service.session.get(service.operators + "/metrics") as answer:
+        text = await answer.text()
+    return float(re.search(r"^\S*reused\S* (\S+)$", text, re.MULTILINE)[1])  # type: ignore[index]

@@ -12,7 +12,7 @@ from millrace.dex.document import Block, DocumentError, PoolDocument, TokenInfo,
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import InsufficientLiquidity, InvalidAmount, PoolError, PoolState, SwapsDisabled, Unsupported
 from millrace.dex.rate import RATE_POOLS, HatomSupply, RatePool
-from millrace.routing.venue import without_dust
+from millrace.routing.venue import find_dust
 
 TOKENS = ("WEGLD-bd4d79", "SEGLD-3ad2d0")
 
@@ -90,7 +90,7 @@ def test_what_it_holds_makes_no_other_pool_dust() -> None:
     """Stocks are no depth to measure other pools by, nor is one left out for a small one."""
     small = JexPool(id="j", address=b"\2" * 32, tokens=TOKENS, reserves=(10**12, 10**12), lp_fee=20, platform_fee=10)
     pools = [small, made(reserves=(10**30, 10**30)), made(id="s", reserves=(5, 5))]
-    assert without_dust(pools) == pools
+    assert find_dust(pools) == set()
 
 
 def test_no_amount_is_an_error_of_its_own() -> None:

@@ -180,3 +180,32 @@ def test_a_pool_that_takes_no_trades_any_more_is_no_edge_of_a_moved_market() -> 
     pool = MARKET.pools[0]
     with pytest.raises(NoCurve):
         ROUTER.moved({pool.id: structs.replace(pool, state=PoolState.NO_SWAPS)})
+
+
+def test_a_pool_that_is_all_but_emptied_is_dust_in_the_moved_market_too() -> None:
+    """Answers and bounds are exactly those of a router made of the pools as they are by then."""
+    document = make_market(100, seed=5, noise=0.003)
+    pools = {}
+    for pool in document.pools[::25]:
+        pools[pool.id] = pool.swap(0, 1, pool.reserves[0] * 10**9).pool
+    book = DictMarket(document.pools, WRAPPED)
+    moved = Router(document.pools, book).moved(pools)
+    built = Router([pools.get(pool.id, pool) for pool in document.pools], book.left_by(pools))
+    rng = random.Random(5)
+    for _ in range(20):
+        token_in, token_out = rng.sample(sorted(moved.index), 2)
+        asked = token_in, token_out, max(moved.depth(token_in) // 1000, 1), Limits(), "hybrid"
+        ours, theirs = (each.forward(*asked) for each in (moved, built))  # type: ignore[arg-type]
+        assert (ours.execution.amount_out, ours.gap) == (theirs.execution.amount_out, theirs.gap)
+
+
+def test_a_pool_whose_units_are_traded_is_not_moved() -> None:
+    """Its deposits and withdrawals are edges, too: who moves it is told to build a new market."""
+    document = make_market(60, seed=5, traded_lp=6)
+    book = DictMarket(document.pools, WRAPPED)
+    router = Router(document.pools, book, liquidity=True)
+    assert router.has_liquidity
+    traded = {token for pool in document.pools for token in pool.tokens}
+    issuer = next(pool for pool in document.pools if pool.lp_token in traded)
+    with pytest.raises(NoCurve, match="LP units"):
+        router.moved({issuer.id: issuer.swap(0, 1, issuer.reserves[0] // 10).pool})

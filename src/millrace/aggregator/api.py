@@ -149,7 +149,12 @@ class Api:
             raise errors.rate_limited(wait)
 
     def _adopt(self, settings: AggregatorSettings) -> None:
-        """Answer by these settings, in which the fees of referrals are others; earlier answers count no more."""
+        """Answer by these settings, in which the fees of referrals are others; earlier answers count no more.
+
+        Where they are none, answers stay: anybody may ask for ids that cost nothing.
+        """
+        if settings.referrals == self._settings.referrals:
+            return
         self._settings = settings
         self.answering.adopt(settings)
         self.sharing.adopt(settings)
@@ -217,6 +222,7 @@ class Api:
         self, snapshot: Snapshot, question: QuoteRequest, client: str, asked: Prepared | None, text: str
     ) -> Json:
         """The answer to a question that takes long, or whose graph has to be built."""
+        settings = self._settings
         try:
             if asked is not None:
                 started = time.perf_counter()
@@ -228,7 +234,9 @@ class Api:
             self._require_fresh(snapshot, question)
         except ApiError as error:
             return self._refused(error)
-        return self._computed(snapshot, question, text, answer, started)
+        # With fees that have changed meanwhile it is no answer for whoever asks next.
+        lasting = answer._replace(whole=answer.whole and settings is self._settings)
+        return self._computed(snapshot, question, text, lasting, started)
 
     async def _quote_asking(
         self, snapshot: Snapshot, question: QuoteRequest, client: str, asked: Prepared | None

@@ -150,7 +150,7 @@ class Snapshot(Market):
         """A planner of the market with these pools, by id, as plans leave them."""
         market = self.market.left_by(pools)
         try:
-            return self.main.moved(pools, market)
+            return self.main.moved(pools, market, self._pause)
         except NoCurve:  # one that is as good as empty, say
             return Planner(market.pools.values(), market, CurveCache(), self._pause, self._table)
 

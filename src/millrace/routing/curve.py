@@ -12,6 +12,7 @@ import numpy as np
 from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.cryptoswap import A_MULTIPLIER
 from millrace.dex.pool import PoolError
+from millrace.dex.rate import BOUGHT, RatePool
 from millrace.dex.stable import StablePool
 from millrace.dex.stableswap import UNIT
 from millrace.routing.net import Floats, Knots
@@ -36,6 +37,11 @@ _POINTS = 193  # every second one is a knot, those between show how far the segm
 _STABLE_LEAST = 1e-5  # of the bought token's reserve
 _CRYPTO_LEAST = 0.01  # of D: the contract refuses trades that leave less
 _SURE = 2.0  # times what was seen between knots is what an error is taken to be at most
+
+
+_STRAIGHT = 1e9  # times what a pool at a rate can pay; by a part in so many its curve is off there
+_SPARED = 1.0 - 1e-5  # of what it can pay: plans are off by parts per million, and one unit too many is refused
+_BARELY = 1e-12
 
 
 class NoCurve(Exception):
@@ -76,6 +82,20 @@ def crypto_knots(pool: AshCryptoPool, i: int, j: int) -> Knots:
     amp, gamma = pool.ann / A_MULTIPLIER, pool.gamma / UNIT
     points = crypto_points(x, y, amp, gamma, fees, _CRYPTO_LEAST, _POINTS)
     return _through(points, 1.0 / rates[i], 1.0 / rates[j], 1.0)
+
+
+def rate_knots(pool: RatePool) -> Knots:
+    """The line of a pool at a rate up to what it can pay, as the beginning of a hyperbola that is next to straight."""
+    most = float(pool.reserves[BOUGHT] - 1) * _SPARED
+    if most <= 0.0:
+        raise NoCurve(f"pool {pool.id} has nothing to pay out")
+    rate = pool.rate[0] / pool.rate[1]
+    depth = most / rate
+    bent = 1.0 + 1.0 / _STRAIGHT
+    ends = np.array([0.0, depth]), np.array([0.0, most / bent]), np.array([rate, rate / (bent * bent)])
+    segment = np.full(2, depth * _STRAIGHT), np.zeros(2)
+    # Both the bend, and what it can pay past the end.
+    return Knots(*ends, *segment, np.array([0.0, bent / _SPARED - 1.0 + _BARELY]), np.zeros(2))
 
 
 def _through(points: Floats, into: float, out: float, stays: float) -> Knots:

@@ -39,7 +39,7 @@ class Label(NamedTuple):
     path: tuple[int, ...]
     tokens: tuple[int, ...]
     taken: float = 0.0
-    fee: float = 0.0
+    fee: float = 0
 
 
 @kernel
@@ -98,7 +98,7 @@ class PathFinder:
         With the edges' `share` of a transaction, paths that take more than one are left out.
         """
         worth = behind * self._scale / self._scale[sink] * MARGIN  # of a smallest unit, in units of the sink
-        best, spent = float(floor), 0
+        best, spent = floor, 0
         found: tuple[int, ...] = ()
         reached: dict[int, list[tuple[float, float]]] = {}
         least = None if share is None else self.least_shares(sink, share, hops)
@@ -121,7 +121,7 @@ class PathFinder:
                         continue
                 spent += 1
                 paid = self.trades[e].pays(label.amount)
-                fees = label.fee + float(self._fees[e]) * toll if toll > 0.0 else 0.0
+                fees = label.fee + float(self._fees[e]) * toll if toll > 0.0 else 0  # whole numbers stay whole
                 if v == sink:
                     if paid > 0 and paid - fees > best:
                         best, found = paid - fees, (*label.path, e)
@@ -162,7 +162,7 @@ class PathFinder:
         low, high = self._starts[label.token], self._starts[label.token + 1]
         amount = float(label.amount + SPARE)
         tolls = self._fees, toll, toll * self._least_fee
-        known = best + label.fee
+        known = float(best + label.fee)
         count = _list_promising(self._unit_rate, self._dst, worth, *tolls, sink, low, high, amount, known, edges, most)
         order = (-most[:count]).argsort(kind="stable") if count > 1 else slice(count)
         better: list[int] = edges[order].tolist()

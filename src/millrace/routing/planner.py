@@ -50,13 +50,13 @@ class Planner:
         other._between = other.router if self._between is self.router else self._between.twin()
         return other
 
-    def moved(self, pools: Mapping[str, Pool], market: DictMarket) -> Planner:
+    def moved(self, pools: Mapping[str, Pool], market: DictMarket, pause: Callable[[], None] = lambda: None) -> Planner:
         """The same market with these pools, by id, as a plan leaves them, which is `market`; no LP units in between.
 
-        Raises `NoCurve` where one of them takes no trades any more.
+        Raises `NoCurve` where one of them takes no trades any more. `pause` is called in between.
         """
         other = copy.copy(self)
-        other.router = other._between = self.router.moved(pools)
+        other.router = other._between = self.router.moved(pools, pause)
         other._issuers = self._issuers.moved(market)
         return other
 

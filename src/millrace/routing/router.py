@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -31,13 +31,13 @@ from millrace.routing.limits import costs_of, fees_of, path_hops
 from millrace.routing.lpedges import lp_edges
 from millrace.routing.mispricing import Algorithm as Algorithm
 from millrace.routing.mispricing import Mispricing
-from millrace.routing.net import Graph
+from millrace.routing.net import Bools, Graph
 from millrace.routing.outlets import find_outlets
 from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, cost_of
 from millrace.routing.shares import NOTHING, WHOLE, Room
 from millrace.routing.spot import SpotGraph, scale_of
 from millrace.routing.tables import make_terms
-from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out, with_moved
+from millrace.routing.venue import CurveCache, Trade, find_dust, list_edges, sort_out, with_moved
 from millrace.routing.walk import Walker
 from millrace.routing.widepath import WideSearch
 
@@ -94,10 +94,10 @@ class Router(SpotGraph):
         self.has_liquidity = bool(more)
         pause()
         clean, dust = sort_out(chosen, market, pause)
-        self._edges, trades = list_edges([*clean, *dust], index, curves or CurveCache(), more, pause)
+        self._usable = [*clean, *dust]
+        self._edges, trades = list_edges(self._usable, index, curves or CurveCache(), more, pause)
         pause()
-        of_dust = {pool.id for pool in dust}
-        self._dust = np.array([trade.pool.id in of_dust for trade in trades], np.bool_)
+        self._dust = _trades_with(trades, {pool.id for pool in dust})
         self._numbers: dict[str, list[int]] = {}  # of each pool's trades
         for number, trade in enumerate(trades):
             self._numbers.setdefault(trade.pool.id, []).append(number)
@@ -148,23 +148,28 @@ class Router(SpotGraph):
         pause()
         self._scratch()
 
-    def moved(self, pools: Mapping[str, Pool]) -> Router:
+    def moved(self, pools: Mapping[str, Pool], pause: Callable[[], None] = lambda: None) -> Router:
         """The same market with these pools, by id, as a plan leaves them.
 
-        Only what they change is made anew. Raises `NoCurve` where one takes no trades any more.
+        Only what they change is made anew. Raises `NoCurve` where one takes no trades any more, or LP units of it are
+        traded: those who meet it build a new one. `pause` is called in between.
         """
         other = copy.copy(self)
         other._edges, changed = with_moved(self._edges, self._trades_with(pools), pools)
         trades = [*self._trades]
         for number, trade in changed.items():
             trades[number] = trade
+        other._usable = [pools.get(pool.id, pool) for pool in self._usable]
+        other._dust = _trades_with(trades, find_dust(other._usable, pause))
+        pause()
         other.outlets = self.outlets.moved(pools)
         sellers = [name for name, buyers in other.outlets.of.items() if any(pool.id in pools for pool in buyers)]
         other._terms = self._terms.moved(self._trades_with(sellers) | changed, other.outlets)
         if self._favoured is not None:
             other._favoured = self._favoured.copy()
             other._favoured[[*changed]] = list_favours(changed.values())
-        other._lay_out(trades, lambda: None)
+        pause()
+        other._lay_out(trades, pause)
         return other
 
     def _scratch(self) -> None:
@@ -606,6 +611,11 @@ class Router(SpotGraph):
         if flow.trades and longest(flow.trades) > limits.hops:
             return [], []
         return flow.trades, flow.inputs.tolist()
+
+
+def _trades_with(trades: Sequence[Trade], pools: Container[str]) -> Bools:
+    """Which of the trades are with one of these pools."""
+    return np.array([trade.pool.id in pools for trade in trades], np.bool_)
 
 
 def _sold(legs: Iterable[AnyLeg], token: str) -> int:

@@ -71,7 +71,7 @@ def best_of_pair(net: Net, used: Floats, room: Room, k: int, d: float, price: fl
     Each finds what it was `used` for before. The fee is in the token bought, at `price`; of an edge in use it is paid
     already.
     """
-    best, choice, fee, looked = NOTHING, -1, 0.0, 0
+    best, bought, choice, fee, looked = NOTHING, 0.0, -1, 0.0, 0
     for e in range(net.pe0[k], net.pe1[k]):
         if d * net.rate[e] <= best:
             break
@@ -79,8 +79,8 @@ def best_of_pair(net: Net, used: Floats, room: Room, k: int, d: float, price: fl
         out = edge_gain(net, e, used[e], d)
         paid = room.fee[e] * price if price > 0.0 and used[e] == 0.0 else 0.0
         if out > 0.0 and out - paid > best:
-            best, choice, fee = out - paid, e, paid
-    return best + fee, choice, fee, looked
+            best, bought, choice, fee = out - paid, out, e, paid
+    return bought, choice, fee, looked  # not the sum of what is left and the fee: a large fee would swallow it
 
 
 @inlined

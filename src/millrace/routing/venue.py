@@ -15,17 +15,16 @@ from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.market import DictMarket
 from millrace.dex.operations import MIN_OUTPUT, MIN_OUTPUT_JEX_STABLE
 from millrace.dex.pool import Pool, PoolError, PoolState
-from millrace.dex.rate import RatePool
+from millrace.dex.rate import SOLD, RatePool
 from millrace.dex.stable import JexStablePool, StablePool
 from millrace.dex.steps import in_steps
 from millrace.routing.costs import NOTHING, Cost, Table
-from millrace.routing.curve import NoCurve, crypto_knots, stable_knots
+from millrace.routing.curve import NoCurve, crypto_knots, rate_knots, stable_knots
 from millrace.routing.net import Edges, Knots
 from millrace.routing.outlets import enough
 
 DUST_UNITS = 10_000  # smallest units of a token; with less, rounding decides what a trade pays
 FEW = 10  # … and the largest reserve of the token is this many times more
-STRAIGHT = 1e9  # what rounding costs where amounts are that large
 DUST_PART = 10**7  # a pool with less than this part of the largest reserve of a token is dust
 
 
@@ -145,15 +144,12 @@ def sort_out(
     `pause` is called at every step.
     """
     usable = [pool for pool in in_steps(pools, pause) if tradable(pool) and market.reaches(pool)]
-    clean = without_dust(usable, pause)
-    if len(clean) == len(usable):
-        return usable, []
-    kept = {pool.id for pool in clean}
-    return clean, [pool for pool in usable if pool.id not in kept]
+    dust = find_dust(usable, pause)
+    return [pool for pool in usable if pool.id not in dust], [pool for pool in usable if pool.id in dust]
 
 
-def without_dust(pools: Sequence[Pool], pause: Callable[[], None] = lambda: None) -> list[Pool]:
-    """The pools without those that hold next to nothing, unless they alone connect two parts of the market.
+def find_dust(pools: Sequence[Pool], pause: Callable[[], None] = lambda: None) -> set[str]:
+    """The ids of those pools that hold next to nothing, unless they alone connect two parts of the market.
 
     Such pools exist on every chain, with prices off by orders of magnitude. They could not carry a trade, but
     the rates they promise would lead the search, which goes by rates first, astray.
@@ -173,7 +169,7 @@ def without_dust(pools: Sequence[Pool], pause: Callable[[], None] = lambda: None
         if any(r < least[t] for t, r in zip(pool.tokens, pool.reserves, strict=True))
     ]
     if not dust:
-        return list(pools)
+        return set()
 
     def part(pool: Pool) -> float:
         """The smallest part that one of the pool's reserves is of the largest one of that token."""
@@ -182,7 +178,7 @@ def without_dust(pools: Sequence[Pool], pause: Callable[[], None] = lambda: None
     left_out = {pool.id for pool in dust}
     market = _Parts(pool.tokens for pool in pools if pool.id not in left_out)
     left_out -= {pool.id for pool in sorted(dust, key=part, reverse=True) if market.join(pool.tokens)}
-    return [pool for pool in pools if pool.id not in left_out]
+    return left_out
 
 
 class _Parts:
@@ -261,19 +257,9 @@ class Shape(NamedTuple):
 
 def shape_of(pool: Pool, i: int, j: int, known: CurveCache) -> Shape:
     """The edge of one direction of a pool. Raises `NoCurve`."""
-    if isinstance(pool, RatePool):
-        return _of_rate(pool, i)
     if pool.kind == "constant_product":
         return Shape(*constant_product_curve(pool, i, j))
     return _of_curve(known.of(pool, i, j))
-
-
-def _of_rate(pool: RatePool, i: int) -> Shape:
-    """A line, as the beginning of a curve so deep that amounts the pool can pay lose less than a part in `STRAIGHT`."""
-    if i != 0:
-        raise NoCurve(f"pool {pool.id} takes {pool.tokens[0]} only")
-    bought = float(pool.reserves[1]) * STRAIGHT
-    return Shape(bought * (pool.rate[1] / pool.rate[0]), bought)
 
 
 def _of_curve(knots: Knots) -> Shape:
@@ -284,7 +270,7 @@ def _of_curve(knots: Knots) -> Shape:
 def with_moved(edges: Edges, trades: Mapping[int, Trade], pools: Mapping[str, Pool]) -> tuple[Edges, dict[int, Trade]]:
     """The edges, and these trades by number, which are all with `pools`, by id, as those are by now.
 
-    Raises `NoCurve` where a pool takes no trades any more.
+    Raises `NoCurve` where a pool takes no trades any more, and where its LP units are traded: see `lpedges.py`.
     """
     a, r, curves, known = edges.a.copy(), edges.r.copy(), dict(edges.curves), CurveCache()
     now = {}
@@ -292,6 +278,8 @@ def with_moved(edges: Edges, trades: Mapping[int, Trade], pools: Mapping[str, Po
         pool = pools[trade.pool.id]
         if not tradable(pool):
             raise NoCurve(f"pool {pool.id} takes no trades any more")
+        if trade.i < 0:
+            raise NoCurve(f"the LP units of pool {pool.id} have to be looked at anew")
         a[number], r[number], _, knots = shape_of(pool, trade.i, trade.j, known)
         if knots is not None:
             curves[number] = knots
@@ -312,7 +300,7 @@ class CurveCache:
         self._known: dict[tuple[str, int, int], tuple[Pool, Knots]] = {}
 
     def of(self, pool: Pool, i: int, j: int) -> Knots:
-        """The knots of one direction of a stable or crypto pool. Raises `NoCurve`."""
+        """The knots of one direction of a stable or crypto pool, or of one at a rate. Raises `NoCurve`."""
         key = (pool.id, i, j)
         with self._lock:
             found = self._known.get(key)
@@ -322,8 +310,10 @@ class CurveCache:
             knots = stable_knots(pool, i, j)
         elif isinstance(pool, AshCryptoPool):
             knots = crypto_knots(pool, i, j)
+        elif isinstance(pool, RatePool) and i == SOLD:
+            knots = rate_knots(pool)
         else:
-            raise NoCurve(f"pools of kind {pool.kind} have no curve")
+            raise NoCurve(f"pool {pool.id} has no curve from {pool.tokens[i]} to {pool.tokens[j]}")
         with self._lock:
             self._known[key] = (pool, knots)
         return knots

@@ -1,0 +1,78 @@
+"""Pools at a rate as edges: used up to what they can pay and no further, with bounds that hold."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from millrace.chain.call import TokenPayment
+from millrace.dex.constant_product import XExchangePool
+from millrace.dex.market import DictMarket
+from millrace.dex.pool import Pool
+from millrace.dex.rate import HatomRedeem, LxoxnoStaking, RatePool, XoxnoStaking
+from millrace.dex.vault import execute
+from millrace.routing.curve import NoCurve, rate_knots
+from millrace.routing.plan import Ends, make_program
+from millrace.routing.router import Algorithm, Limits, Route, Router
+
+A, B = "WEGLD-bd4d79", "SEGLD-3ad2d0"
+UNIT = 10**18
+
+
+def rated(kind: type[RatePool] = HatomRedeem, rate: tuple[int, int] = (1, 1), stock: int = 10**9 * UNIT) -> RatePool:
+    reserves = (max(stock * rate[1] // rate[0], 1), stock)
+    return kind(
+        id=kind.__name__, address=kind.__name__.encode().ljust(32, b"."), tokens=(A, B), reserves=reserves, rate=rate
+    )
+
+
+PAIR = XExchangePool(
+    id="x:1", address=b"\5" * 32, tokens=(A, B), reserves=(10**6 * UNIT, 10**6 * UNIT), total_fee=300, special_fee=50
+)
+
+
+def ask(pools: list[Pool], amount: int, algorithm: Algorithm = "hybrid") -> Route:
+    """The answer, which the contract pays to the unit."""
+    book = DictMarket(pools, A)
+    route = Router(pools, book).forward(A, B, amount, Limits(), algorithm)
+    program = make_program(route.execution.legs, Ends(A, B), A, 0, 0)
+    assert execute(program, [TokenPayment(A, 0, amount)], book).amount_out == route.execution.amount_out
+    return route
+
+
+@pytest.mark.parametrize("algorithm", ["hybrid", "lagrangian"])
+def test_what_a_stock_cannot_pay_goes_elsewhere(algorithm: Algorithm) -> None:
+    """An amount of a few times the stock is paid it and what the pair pays for the rest, but for 1e-4 of it."""
+    stock = 1_000 * UNIT
+    for amount in (900 * UNIT, 1_000 * UNIT, 1_100 * UNIT, 5_000 * UNIT):
+        rest = max(amount - stock, 0)
+        best = min(amount, stock) + (PAIR.amount_out(0, 1, rest) if rest else 0)
+        route = ask([PAIR, rated(stock=stock)], amount, algorithm)
+        assert best * (1 - 1e-4) <= route.execution.amount_out <= route.bound() * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("part", [0.01, 0.5, 0.99, 0.999999])
+@pytest.mark.parametrize("rate", [(1, 1), (19, 20), (10**12, 7), (3, 10**12)])
+def test_no_plan_pays_more_than_the_bound(part: float, rate: tuple[int, int]) -> None:
+    """Up to the whole stock, at any rate: where the curve is nearly a line the bound is not below the line."""
+    pool = rated(rate=rate)
+    amount = int(part * pool.reserves[0])
+    assert pool.amount_out(0, 1, amount) <= ask([pool], amount).bound()
+
+
+def test_a_better_rate_by_a_unit_is_found() -> None:
+    """Whole numbers decide: of two rates that are the same in floating point the better one is taken, in any order."""
+    one, more = rated(XoxnoStaking, (10**24, 10**24)), rated(LxoxnoStaking, (10**24 + 1, 10**24))
+    for pools in ([one, more], [more, one]):
+        router = Router(pools, DictMarket(pools, A))
+        path = router.exact_path(A, B, 10**24, Limits())
+        assert path is not None
+        assert path[0].pays(10**24) == 10**24 + 1
+
+
+def test_a_stock_of_a_unit_is_no_edge() -> None:
+    """The contract keeps one unit: with no more there is nothing to pay out, and the router says so."""
+    with pytest.raises(NoCurve):
+        rate_knots(rated(stock=1))
+    empty = structs.replace(rated(), reserves=(1, 1))
+    assert ask([PAIR, empty], UNIT).execution.amount_out == PAIR.amount_out(0, 1, UNIT)
