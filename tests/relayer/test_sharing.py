@@ -107,7 +107,7 @@ async def several(world: Any, tmp_path: Path, postgres: Postgres) -> AsyncIterat
             await relayer.end()
 
 
-async def test_two_relayers_sign_one_payload_for_a_nonce(several: Several) -> None:
+async def test_row_10_two_relayers_sign_one_payload_for_a_nonce(several: Several) -> None:
     """Both are asked for each of two payloads at the same moment: one wins, and both say so ever after."""
     one, two = await several.start("one"), await several.start("two")
     for nonce in range(8):

@@ -104,7 +104,7 @@ async def test_as_many_have_seats_as_there_are(opened: Open) -> None:
         await opened(needs_standby=True).open()
 
 
-async def test_a_nonce_has_one_owner(opened: Open) -> None:
+async def test_row_10_a_nonce_has_one_owner(opened: Open) -> None:
     """Of two payloads, and of two seats, the first one has it for good; the server says who."""
     one, two = opened(), opened()
     await sat(one, A)
