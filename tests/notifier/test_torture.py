@@ -111,6 +111,8 @@ class Torture:
         self.kills = 0
         self.progress = asyncio.Event()
         self.finished = asyncio.Event()
+        self.undisturbed = asyncio.Event()
+        """Nobody is killed any more."""
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["millrace.notifier.app"])
         self.port = free_ports(1)[0]
@@ -213,6 +215,7 @@ class Torture:
                 await asyncio.to_thread(kill)
                 kill = self.start()
                 self.kills += 1
+            self.undisturbed.set()
             await self.finished.wait()
             await asyncio.sleep(3600)
         finally:
@@ -235,6 +238,7 @@ async def torment(run: Torture) -> tuple[dict[int, list[Step]], list[dict[int, b
     nodes = [run.tell(tales[shard], random.Random(10 * SEED + n)) for shard in SHARDS for n in range(2)]
     try:
         await asyncio.gather(*nodes)
+        await asyncio.wait_for(run.undisturbed.wait(), 3 * WAIT)
         run.finished.set()
         last_word = await run.connect(Node, "/save")  # wakes the consumers, who wait for one more event
         await last_word.tell(outport.SETTINGS, pb.OutportConfig(shardID=1))
