@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 from relayer_support import RELAYERS, BlockMaker, settings, submit, transfer, wallet, with_identity
 
 from millrace.chain.transaction import client_hash
 from millrace.relayer.app import Service
 from millrace.relayer.journal import reconcile
 from millrace.relayer.journal.writer import JournalError
+from millrace.relayer.metrics import make_registry
+from millrace.relayer.rules.policy import PolicyError
 from millrace.relayer.rules.policy_file import seal
 from millrace.relayer.signing.handle import SignerError
 from millrace.runtime.postgres import Unavailable
@@ -171,6 +174,26 @@ async def test_together_they_keep_to_one_budget(several: Several) -> None:
     for relayer, pair in zip(relayers, (wallet(1, 1), wallet(1, 2)), strict=True):
         answers = await submit(relayer, *(transfer(pair, nonce) for nonce in range(3)))
         assert answers == ["ok", "ok", "budget exhausted"]
+
+
+async def test_a_policy_that_cannot_be_divided_is_not_taken_over(several: Several) -> None:
+    """The last good one holds, also over a restart, and the metric of the alarm says so until the file is mended."""
+    file, good = several.folder / "policy.toml", "[budget]\nat_risk = 1000\n"
+    file.write_text(seal(good))
+    one = await several.start("one", policy_file=str(file))
+    programme = '[programmes.p]\nuntil = 2030-01-01T00:00:00Z\nbudget = 1\nper_user = 1\nfunctions = ["swap"]\n'
+    file.write_text(seal(good + programme))
+    with pytest.raises(PolicyError, match="claims_seats"):
+        one.service.policy_keeper.read()
+    assert one.service.policy_keeper.rejected and one.service.lifecycle.sponsor.policy.budget.at_risk == 500
+    assert b"relayer_policy_rejected 1.0" in generate_latest(make_registry(one.service.measured()))
+    await one.end()
+    again = await several.start("one", policy_file=str(file))
+    assert again.service.policy_keeper.rejected and again.service.lifecycle.sponsor.policy.budget.at_risk == 500
+    file.write_text(seal("[budget]\nat_risk = 600\n"))
+    again.service.policy_keeper.read()
+    assert not again.service.policy_keeper.rejected
+    assert again.service.lifecycle.sponsor.policy.budget.at_risk == 300
 
 
 async def test_who_does_not_share_is_refused(several: Several) -> None:

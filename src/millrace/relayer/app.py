@@ -136,7 +136,7 @@ class Service:
         self.tracker = Tracker()
         self.book = AccountBook()
         kept = Path(settings.data_dir) / policy.KEPT
-        file = PolicyFile(settings.policy_file, kept, keeps=True)
+        file = PolicyFile(settings.policy_file, kept, keeps=True, check=self._part_of)
         self.policy_keeper = PolicyKeeper(file, settings.policy_file, self.lifecycle, self.journal, self._part_of)
         self.sharing: Sharing | None = None
         """The claims of all relayers with the same keys, where there are several."""
@@ -396,7 +396,8 @@ class Service:
             await self.sharing.sit()
         finally:
             meanwhile.cancel()
-            await asyncio.gather(meanwhile, return_exceptions=True)
+            with contextlib.suppress(asyncio.CancelledError):
+                await meanwhile  # what it could not read or do ends the start: it is owed to clients
         await reconcile(self.journal, self.sharing, self.identity.id)
         self.sharing.start()
         self.journal.sharing = self.sharing

@@ -92,10 +92,7 @@ class PolicyKeeper:
             except PolicyError as refused:
                 failure = str(refused)
             if self._taken is not self._file.policy:
-                try:
-                    self._take()
-                except PolicyError as refused:
-                    log.error("the policy file is not used: the policy before it holds", extra={"error": str(refused)})
+                self._take()
             elif failure and failure != wrong:
                 log.error("the policy file is not used: the last good one holds", extra={"error": failure})
             wrong = failure
