@@ -33,7 +33,7 @@ from _report import Report
 from millrace.chain import address, outport
 from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.notifier.journal.sqlite_store import Store
+from millrace.notifier.journal.file_store import Store
 from millrace.runtime import websocket
 from millrace.system.ports import free_ports
 
@@ -228,7 +228,7 @@ async def send_all(nodes: list[Node], payloads: Iterator[bytes]) -> tuple[int, i
 def floor(payloads: list[bytes]) -> float:
     """CPU seconds a block of decoding, encoding and committing, nothing else, one block per commit."""
     with tempfile.TemporaryDirectory() as directory:
-        store = Store(Path(directory), writer=True)
+        store = Store(Path(directory))
         began = time.process_time()
         for payload in payloads:
             message = pb.OutportBlock.FromString(payload)

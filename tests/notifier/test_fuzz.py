@@ -19,8 +19,8 @@ from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.proto.hub_pb2 import SubscribeEvent
 from millrace.notifier.journal.dead_letters import DeadLetters
+from millrace.notifier.journal.file_store import Store
 from millrace.notifier.journal.processor import Arrival, Processor
-from millrace.notifier.journal.sqlite_store import Store
 from millrace.notifier.metrics import Metrics
 from millrace.notifier.rules.block_events import BlockEvents
 from millrace.notifier.rules.dedup import Observer
@@ -82,7 +82,7 @@ def rounds() -> Iterator[random.Random]:
 @pytest.mark.timeout(900 + 2 * SECONDS)
 def test_payloads(tmp_path: Path) -> None:
     """No payload raises or hits a defect; what gets through can be read, filtered and reduced."""
-    store, dead = Store(tmp_path, writer=True), DeadLetters(tmp_path, 10**8)
+    store, dead = Store(tmp_path), DeadLetters(tmp_path, 10**8)
     processor = Processor(store, dead, Metrics())
     good = samples()
     observers = [Observer(store.next_sequence) for _ in range(3)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,10 @@ import pytest
 from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.proto.hub_pb2 import Gap
-from millrace.notifier.journal.sqlite_store import FILE_NAME
 from millrace.runtime import websocket
 
 from .helpers import WAIT, Consumer, add_log, block_hash, event, notifier, peers, save_block
-from .journal.test_store import corrupt
+from .journal_files import damage
 from .rules.test_filters import accepts  # the rule in its plainest form
 
 ALICE, BOB = b"\x01" * 32, b"\x02" * 32
@@ -167,9 +165,7 @@ async def test_damaged_event_is_a_gap(tmp_path: Path) -> None:
         for nonce in range(300):
             await node.save(save_block(0, nonce))
         first = running.journal.oldest
-    db = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
-    db.execute(corrupt(first + 1))
-    db.close()
+    damage(tmp_path, first + 1)
     async with notifier(tmp_path) as running, peers(running) as connect:
         consumer = await connect.consumer()
         await consumer.subscribe(resume_after=first - 1)

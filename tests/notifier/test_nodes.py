@@ -14,7 +14,7 @@ import pytest
 from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.app import Notifier
-from millrace.notifier.journal.sqlite_store import Store
+from millrace.notifier.journal.file_store import Store
 from millrace.runtime import websocket
 
 from .helpers import WAIT, event, notifier, peers, save_block
@@ -131,8 +131,9 @@ class ServingNode(websocket.Session):
             self.send_binary(outport.payload_envelope(SAVE, payload, counter))
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
-        self.acked.put_nowait(outport.decode_envelope(data).counter)
-        if self.acked.qsize() == len(self.blocks):
+        counter = outport.decode_envelope(data).counter
+        self.acked.put_nowait(counter)
+        if counter == len(self.blocks):
             self.close()
 
 

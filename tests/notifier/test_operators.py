@@ -17,13 +17,14 @@ from millrace.chain.shard import METACHAIN
 from millrace.notifier import app
 from millrace.notifier.app import Notifier
 from millrace.notifier.journal.dead_letters import DeadLetters
-from millrace.notifier.journal.sqlite_store import JournalUnusable
+from millrace.notifier.journal.rows import JournalUnusable
 from millrace.notifier.metrics import Metrics
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime import websocket
 from millrace.runtime.settings import Secret
 
 from .helpers import event, notifier, peers, save_block
+from .journal_files import log_files
 
 
 async def get(running: Notifier, path: str, *, public: bool = False) -> tuple[int, Any]:
@@ -89,6 +90,7 @@ async def test_metrics(tmp_path: Path) -> None:
             "notifier_dead_letters_total": 1,
             "notifier_unknown_topics_total": 1,
             "notifier_journal_head": running.journal.head,
+            "notifier_journal_disk_bytes": sum(file.stat().st_size for file in log_files(tmp_path)),
             "notifier_hub_consumers": 1,
             "notifier_hub_frames_total": 4,
             "notifier_hub_lag_events": 0,
@@ -162,7 +164,7 @@ async def test_real_limit_of_the_file_system(tmp_path: Path, monkeypatch: pytest
         await consumer.subscribe()
         big = event(b"\1" * 32, "big", data=b"x" * 200_000)
         await node.save(save_block(0, 1, events=[big]))
-        size = (tmp_path / "journal.sqlite3-wal").stat().st_size
+        size = log_files(tmp_path)[-1].stat().st_size
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100_000, hard))
         try:

@@ -15,7 +15,6 @@ import functools
 import multiprocessing
 import os
 import random
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,13 +25,13 @@ from millrace.chain import outport
 from millrace.chain.headers import read_header
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier import app
-from millrace.notifier.journal.sqlite_store import FILE_NAME
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime import websocket
 from millrace.runtime.process import run_service
 from millrace.system.ports import free_ports
 
 from .helpers import WAIT, Consumer, Node, event, finalized, proposal, ran, save_block
+from .journal_files import entries
 
 ROUNDS = int(os.environ.get("MILLRACE_TORTURE_ROUNDS", "20"))
 SEED = int(os.environ.get("MILLRACE_TORTURE_SEED", "1"))
@@ -257,12 +256,8 @@ async def torment(run: Torture) -> tuple[dict[int, list[Step]], list[dict[int, b
 
 
 def rows_of(directory: Path) -> list[tuple[Any, ...]]:
-    """Sequence, topic, shard, message id and payload of every event in the file."""
-    db = sqlite3.connect(directory / FILE_NAME)
-    assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    rows = db.execute("SELECT sequence, topic, shard, message_id, payload FROM events ORDER BY sequence").fetchall()
-    db.close()
-    return rows
+    """Sequence, topic, shard, message id and payload of every event in the files."""
+    return [(e.sequence, e.topic, e.shard, e.message_id, e.payload) for e in entries(directory)]
 
 
 def check(rows: list[tuple[Any, ...]], tales: dict[int, list[Step]], kept: list[dict[int, bytes]]) -> None:

@@ -62,6 +62,7 @@ class Metrics:
         self.head = gauge("journal_head", "newest sequence")
         self.oldest = gauge("journal_oldest", "oldest sequence")
         self.journal_bytes = gauge("journal_bytes", "payload bytes in the journal")
+        self.journal_disk = gauge("journal_disk_bytes", "bytes of the journal's log on disk; 0 with PostgreSQL")
         self.failing = gauge("journal_failing", "1 while the journal cannot be written")
         self.disk_free = gauge("disk_free_bytes", "room on the disk of the data directory")
         self.pruned = counter("journal_pruned", "events that left the journal by age or size")

@@ -197,6 +197,7 @@ class Operators:
         metrics = self._metrics
         metrics.head.set(self._journal.head)
         metrics.oldest.set(self._journal.oldest)
+        metrics.journal_disk.set(self._journal.disk_bytes)
         metrics.nodes.set(len(self._ingest.nodes))
         metrics.failing.set(bool(self._journal.failing))
         metrics.disk_free.set(free_bytes(self._settings.data_dir))

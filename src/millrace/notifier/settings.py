@@ -42,7 +42,7 @@ class NotifierSettings(TracingSettings, frozen=True, forbid_unknown_fields=True)
     """Directory of the journal and the dead letters. One notifier owns it at a time."""
 
     journal_url: Secret = Secret()
-    """PostgreSQL server of the journal, `postgresql://user:password@host:port/database`; empty: a file in `data_dir`.
+    """PostgreSQL server of the journal, `postgresql://user:password@host:port/database`; empty: files in `data_dir`.
     The password may also stand in a file that the URL names: `?passfile=/etc/millrace/pgpass`."""
     journal_schema: str = "notifier"
     """Schema of the journal in that database. One notifier owns it at a time."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import multiprocessing
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +21,6 @@ from millrace.notifier import app
 from millrace.notifier.app import Notifier
 from millrace.notifier.brokers.cursor_file import CursorUnusable
 from millrace.notifier.journal.journal import Journal
-from millrace.notifier.journal.sqlite_store import FILE_NAME
 from millrace.notifier.rules.entry import Entry
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime.process import run_service
@@ -31,6 +29,7 @@ from millrace.system.ports import free_ports
 from servers.rabbitmq import Broker
 
 from ..helpers import WAIT, Node, event, notifier, peers, save_block
+from ..journal_files import entries
 from ..test_operators import get
 from ..test_torture import Torture
 
@@ -58,12 +57,7 @@ class Row(NamedTuple):
 
 def journal(directory: Path) -> list[Row]:
     """Every event of the journal, in order."""
-    db = sqlite3.connect(directory / FILE_NAME)
-    try:
-        rows = db.execute("SELECT sequence, topic, shard, message_id, payload FROM events ORDER BY sequence")
-        return [Row(*row) for row in rows]
-    finally:
-        db.close()
+    return [Row(e.sequence, e.topic, e.shard, e.message_id, e.payload) for e in entries(directory)]
 
 
 @asynccontextmanager

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,12 +22,12 @@ from azure.servicebus.exceptions import ServiceBusError
 
 from millrace.notifier.brokers.bus_messages import BusMessage, messages
 from millrace.notifier.brokers.item import Item
-from millrace.notifier.journal.sqlite_store import FILE_NAME
 from millrace.notifier.settings import EVENT
 from millrace.runtime.settings import Secret
 from servers.service_bus import Bus
 
 from ..helpers import WAIT
+from ..journal_files import entries
 from ..test_torture import FINAL, REVERT, ROUNDS, SAVE, SEED, SHARDS, Step, Torture, tale
 from .bus_helpers import Received, receive_all, received_from
 
@@ -115,7 +114,7 @@ async def test_torture(tmp_path: Path, bus: Bus) -> None:
                 await asyncio.sleep(rng.random() * 0.2)
                 await bus.restart()
             await telling
-        expected = expectation(tmp_path / FILE_NAME)
+        expected = expectation(tmp_path)
         await until(lambda: {one.message_id for one in bus.accepted()} >= {one.message_id for one in expected})
     finally:
         if kill is not None:
@@ -148,13 +147,10 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-def expectation(journal: Path) -> list[BusMessage]:
+def expectation(directory: Path) -> list[BusMessage]:
     """What the journal's events are on the bus."""
-    db = sqlite3.connect(journal)
-    rows = db.execute("SELECT sequence, topic, shard, marks, message_id, payload FROM events ORDER BY sequence")
-    expected = [message for row in rows for message in messages(Item(*row), TOPICS)]
-    db.close()
-    return expected
+    items = [Item(e.sequence, e.topic, e.shard, e.marks, e.message_id, e.payload) for e in entries(directory)]
+    return [message for item in items for message in messages(item, TOPICS)]
 
 
 def check_accepted(bus: Bus, expected: list[BusMessage]) -> None:

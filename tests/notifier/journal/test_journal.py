@@ -1,9 +1,8 @@
-"""The journal's housekeeping: the write-ahead log moves into the file, old events leave, defects surface."""
+"""The journal's housekeeping: files of the log come and go, old events leave, defects surface."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sqlite3
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,29 +12,36 @@ import pytest
 from millrace.chain import outport
 from millrace.notifier.app import Notifier
 from millrace.notifier.journal import journal as journal_module
+from millrace.notifier.journal.file_store import Store
 from millrace.notifier.journal.rows import JournalUnusable
-from millrace.notifier.journal.sqlite_store import FILE_NAME, Store
 from millrace.notifier.settings import NotifierSettings
 
 from ..helpers import event, notifier, peers, save_block
+from ..journal_files import damage, log_files
 
 
-@pytest.mark.parametrize("bound", ["_WAL_SOFT", "_WAL_HARD"])
-async def test_write_ahead_log_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
-    """Beyond either bound the write-ahead log is moved into the database while events keep coming."""
-    monkeypatch.setattr(journal_module, bound, 100_000)
-    monkeypatch.setattr(journal_module, "_CHECKPOINT_EVERY", 0.01)
-    async with notifier(tmp_path) as running, peers(running) as connect:
+async def test_files_of_the_log_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While events keep coming the log begins new files and old ones go, and consumers get all that is kept."""
+    monkeypatch.setattr("millrace.notifier.journal.log.SEGMENT_BYTES", 200_000)
+    monkeypatch.setattr(journal_module, "_PRUNE_EVERY", 0.01)
+    async with notifier(tmp_path, retention_bytes=1_000_000, tail_bytes=1) as running, peers(running) as connect:
         node = await connect.node()
         big = event(b"\1" * 32, "big", data=b"x" * 50_000)
-        nonce = 0
-        while (tmp_path / FILE_NAME).stat().st_size < 1_000_000:
+        nonce, first = 0, log_files(tmp_path)[0]
+        while first.exists():
             await node.save(save_block(0, nonce, events=[big]))
             nonce += 1
-        assert nonce < 200, "one checkpoint per second or so, not none"
+        assert 20 <= nonce < 400
+        while running.journal.head - running.journal.oldest > 18:  # what a million bytes hold
+            await asyncio.sleep(0.01)
         consumer = await connect.consumer()
-        await consumer.subscribe(resume_after=0)
-        assert len(await consumer.events(nonce)) == nonce
+        await consumer.subscribe(resume_after=running.journal.oldest - 1)
+        kept = running.journal.head - running.journal.oldest + 1
+        assert len(await consumer.events(kept)) == kept >= 10
+        disk = sum(file.stat().st_size for file in log_files(tmp_path))
+    assert disk < 8_000_000, "the events of a start, up to 4 MiB, stay a little longer"
+    async with notifier(tmp_path) as running:
+        assert running.journal.head - running.journal.oldest + 1 == kept
 
 
 async def test_retention_goes_on_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,9 +66,7 @@ async def test_a_long_damaged_stretch_hides_nothing(tmp_path: Path) -> None:
         for counter in counters:
             await node.acked(counter)
         first, head = running.journal.oldest, running.journal.head
-        with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
-            db.execute("UPDATE events SET payload = 'damage' WHERE sequence < ?", (head - 1,))
-            db.commit()
+        damage(tmp_path, *range(first, head - 1))
         entries = await running.journal.read(first - 1, 10**6)
         assert [entry.sequence for entry in entries] == [head - 1, head]
         assert await running.journal.read(head, 10**6) == []

@@ -1,6 +1,6 @@
 """The stores of the journal: what is committed stays, what is damaged is noticed, what is old leaves.
 
-Every test here runs against both, the SQLite file and the PostgreSQL server.
+Every test here runs against both, the files and the PostgreSQL server.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millrace.notifier.journal import postgres_store, rows, sqlite_store
+from millrace.notifier.journal import file_store, memories, postgres_store, rows
+from millrace.notifier.journal.file_store import Store
+from millrace.notifier.journal.memories import FILE_NAME
 from millrace.notifier.journal.postgres_store import PostgresStore
-from millrace.notifier.journal.rows import JournalStore, JournalUnusable
-from millrace.notifier.journal.sqlite_store import FILE_NAME, Store
+from millrace.notifier.journal.rows import JournalReader, JournalStore, JournalUnusable
 from millrace.notifier.rules.dedup import Block, State
 from millrace.runtime.settings import Secret
 from servers.postgres import Postgres
 
 from ..helpers import unique_name
+from ..journal_files import damage
 
 
 class Place:
@@ -31,24 +33,33 @@ class Place:
         self._directory = directory
         self._postgres = postgres
         self._schema = unique_name()
-        self.bytes_type = "BLOB" if postgres is None else "BYTEA"
-        self._opened: list[JournalStore] = []
+        self._opened: list[JournalStore | JournalReader] = []
 
-    def open(self, *, writer: bool = True) -> JournalStore:
+    def open(self) -> JournalStore:
         store: JournalStore
         if self._postgres is None:
-            store = Store(self._directory, writer=writer)
+            store = Store(self._directory)
         else:
-            store = PostgresStore(Secret(self._postgres.url), self._schema, writer=writer)
+            store = PostgresStore(Secret(self._postgres.url), self._schema, writer=True)
         self._opened.append(store)
         return store
+
+    def reader_of(self, store: JournalStore) -> JournalReader:
+        reader: JournalReader
+        if isinstance(store, Store):
+            reader = store.reader()
+        else:
+            assert self._postgres is not None
+            reader = PostgresStore(Secret(self._postgres.url), self._schema, writer=False)
+        self._opened.append(reader)
+        return reader
 
     def close(self) -> None:
         while self._opened:
             self._opened.pop().close()
 
     def sql(self, *statements: str) -> None:
-        """Statements that both databases understand; `events` and so on mean this journal's."""
+        """Statements that both databases understand; `facts` and so on mean this journal's."""
         if self._postgres is not None:
             self._postgres.sql(f"SET search_path TO {self._schema}", *statements)
             return
@@ -56,6 +67,13 @@ class Place:
         for statement in statements:
             db.execute(statement)
         db.close()
+
+    def damage(self, sequence: int) -> None:
+        """Change an event's payload, below the checksums' sight."""
+        if self._postgres is None:
+            damage(self._directory, sequence)
+        else:
+            self.sql(f"UPDATE events SET payload = cast('damage' AS BYTEA) WHERE sequence = {sequence}")
 
     def foreign(self) -> None:
         """As if something else had made the tables."""
@@ -71,7 +89,7 @@ class Place:
             self.sql(f"COMMENT ON SCHEMA {self._schema} IS 'millrace notifier journal, format 9'")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["files", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A place for a journal, of either kind."""
     postgres = request.getfixturevalue("postgres") if request.param == "postgresql" else None
@@ -92,7 +110,7 @@ def test_newest_are_bounded_in_events_and_in_bytes(
     place: Place, monkeypatch: pytest.MonkeyPatch, bytes_bound: int, count: int
 ) -> None:
     """A start reads the newest events, oldest first, and ends with the one that reaches the bound of bytes."""
-    for module in (postgres_store, rows, sqlite_store):
+    for module in (postgres_store, rows, file_store):
         monkeypatch.setattr(module, "NEWEST_EVENTS", 7, raising=False)
         monkeypatch.setattr(module, "NEWEST_BYTES", bytes_bound, raising=False)
     store = place.open()
@@ -102,18 +120,13 @@ def test_newest_are_bounded_in_events_and_in_bytes(
     assert [entry.sequence for entry in place.open().newest] == list(range(head - count, head))
 
 
-def corrupt(sequence: int, bytes_type: str = "BLOB") -> str:
-    """A statement that changes one event's payload, below the checksums' sight."""
-    return f"UPDATE events SET payload = cast('damage' AS {bytes_type}) WHERE sequence = {sequence}"
-
-
 def test_damage_at_the_end_refuses_to_start(place: Place) -> None:
     """A newest event that fails its checksum refuses the start and says what to do."""
     store = place.open()
     fill(store, 5)
     newest = store.next_sequence - 1
     place.close()
-    place.sql(corrupt(newest, place.bytes_type))
+    place.damage(newest)
     with pytest.raises(JournalUnusable, match=f"event {newest} fails its checksum.*[Rr]estore it from a backup"):
         place.open()
 
@@ -124,7 +137,7 @@ def test_damage_further_back_is_reported(place: Place) -> None:
     fill(store, 300)
     first = store.oldest
     place.close()
-    place.sql(corrupt(first + 3, place.bytes_type))
+    place.damage(first + 3)
     entries, damaged = place.open().read(first - 1, 10**6, max_rows=10)
     assert damaged == [first + 3] and [e.sequence - first for e in entries] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
 
@@ -133,7 +146,7 @@ UNUSABLE = {
     "something else": Place.foreign,
     "format 9": Place.of_format_9,
     "fact": lambda place: place.sql("DELETE FROM facts"),
-    "damaged": lambda place: place.sql("DROP TABLE events"),
+    "damaged": lambda place: place.sql("DROP TABLE blocks"),
 }
 
 
@@ -253,10 +266,10 @@ STEPS = st.one_of(
 def test_both_stores_agree(
     postgres: Postgres, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple], recent: int, era: int
 ) -> None:
-    """Whatever is done, in whatever transactions, the server remembers what the file remembers, in rows or tables."""
+    """Whatever is done, in whatever transactions, server and files remember the same, in the log or in tables."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlite_store, "_MAX_RECENT", recent)
-        patch.setattr(sqlite_store, "ERA_BITS", era)
+        patch.setattr(file_store, "_MAX_RECENT", recent)
+        patch.setattr(memories, "ERA_BITS", era)
         patch.setattr("time.time_ns", lambda: ORIGIN * 1_000_000)  # both begin at one sequence
         places = [Place(tmp_path_factory.mktemp("journal"), None), Place(Path(), postgres)]
         try:
@@ -307,7 +320,8 @@ def replay(place: Place, steps: list[tuple]) -> list[object]:
 
 def test_a_reader_knows_blocks_as_committed(place: Place) -> None:
     """Asked for many at once it answers with those that are remembered, as they are now."""
-    store, reader = place.open(), place.open(writer=False)
+    store = place.open()
+    reader = place.reader_of(store)
     keys = [(shard, bytes((number,)) * 32) for shard in (0, 0xFFFFFFFF) for number in range(3)]
     blocks = {key: Block(1, State.SAVED, number, b"digest", 100 + number) for number, key in enumerate(keys)}
     for key, block in blocks.items():

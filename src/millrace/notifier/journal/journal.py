@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import functools
 import logging
@@ -24,9 +25,9 @@ from typing import NamedTuple, TypeVar
 from millrace.chain import outport, outport_json
 from millrace.notifier.journal.changes import BlockKey
 from millrace.notifier.journal.dead_letters import DeadLetters
+from millrace.notifier.journal.file_store import Store
 from millrace.notifier.journal.processor import Arrival, Processor
-from millrace.notifier.journal.rows import JournalStore, JournalUnusable
-from millrace.notifier.journal.sqlite_store import Store
+from millrace.notifier.journal.rows import JournalReader, JournalStore, JournalUnusable
 from millrace.notifier.metrics import Metrics
 from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.rules.dedup import Block
@@ -41,11 +42,6 @@ T = TypeVar("T")
 _MAX_BATCH = 256  # messages in one commit
 _TICK = 0.25  # seconds between looks at what is overdue, while no message comes
 _PRUNE_EVERY = 1.0  # seconds
-_CHECKPOINT_EVERY = 1.0  # seconds
-# Bytes of write-ahead log from which it is moved into the file: rarely, as it costs commits, but the next start reads
-# the whole log once more (64 MiB in 40 ms).
-_WAL_SOFT = 16 * 1024 * 1024
-_WAL_HARD = 512 * 1024 * 1024  # bytes from which the writer itself waits until it is moved
 _RETRY = 0.5, 5.0  # seconds between attempts while the disk refuses: first, longest
 
 
@@ -89,6 +85,11 @@ class Journal:
         self._warmed = self._readers.submit(self._processor.remember_newest)
         self._thread.start()
 
+    @property
+    def disk_bytes(self) -> int:
+        """How long the files of events are; 0 with a database elsewhere."""
+        return self._store.disk_bytes
+
     async def warmed(self) -> None:
         """Return once the newest blocks are remembered; nodes may send before, and are answered then."""
         await asyncio.wrap_future(self._warmed)
@@ -116,11 +117,12 @@ class Journal:
         self.origin = self._store.origin
         self.head, self.oldest = self._store.next_sequence - 1, self._store.oldest
 
-    def _open_stores(self, directory: Path) -> tuple[JournalStore, JournalStore]:
-        """The writer's and the reader's connection."""
+    def _open_stores(self, directory: Path) -> tuple[JournalStore, JournalReader]:
+        """The writer's and the reader's view."""
         url, schema = self._settings.journal_url, self._settings.journal_schema
         if not url:
-            return Store(directory, writer=True), Store(directory, writer=False)
+            store = Store(directory)
+            return store, store.reader()
         from millrace.notifier.journal.postgres_store import PostgresStore  # with its client library
         from millrace.runtime.postgres import Unavailable
 
@@ -140,9 +142,6 @@ class Journal:
     def _close(self) -> None:
         self._reader.close()
         self._dead.close()
-        if isinstance(self._store, Store):
-            with contextlib.suppress(sqlite3.Error):
-                self._store.checkpoint("TRUNCATE")
         self._store.close()
         self._lock.close()
 
@@ -213,16 +212,13 @@ class Journal:
 
     def _write_until_stopped(self) -> None:
         self._warmed.result()
-        pruned = checkpointed = time.monotonic()
+        pruned = time.monotonic()
         while True:
             batch, last = self._collect()
             self._commit(batch)
             now = time.monotonic()
             if now - pruned >= _PRUNE_EVERY:
                 pruned = now if self._prune() == 0 else pruned
-            if now - checkpointed >= _CHECKPOINT_EVERY:
-                checkpointed = now
-                self._schedule_checkpoint()
             if last:
                 return
 
@@ -257,6 +253,8 @@ class Journal:
                 self._metrics.commit_failures.inc()
                 self.failing = str(error)
                 log.error("the disk refuses; nodes are not answered until it takes events", extra={"why": self.failing})
+                if _is_full(error):
+                    self._make_room()
                 if self._stopping.wait(delay):
                     return  # never answered, so the nodes send it all again
                 delay = min(2 * delay, _RETRY[1])
@@ -310,6 +308,13 @@ class Journal:
         with contextlib.suppress(OSError):  # then half a line may stay in the file
             self._dead.undo()
 
+    def _make_room(self) -> None:
+        """Let go of what retention does not keep any more, up to a whole file."""
+        before = self._store.disk_bytes
+        while self._prune() and self._store.disk_bytes >= before and not self._stopping.is_set():
+            pass
+        self._prune()  # deletes what the one before gave up
+
     def _prune(self) -> int:
         settings = self._settings
         try:
@@ -331,24 +336,6 @@ class Journal:
     def _set_oldest(self, oldest: int) -> None:
         self.oldest = oldest
 
-    def _schedule_checkpoint(self) -> None:
-        """Keep SQLite's write-ahead log short without making commits wait, unless it grows without end."""
-        if not isinstance(self._store, Store):
-            return
-        try:
-            size = Path(f"{self._store.path}-wal").stat().st_size
-            if size > _WAL_HARD:
-                self._store.checkpoint("TRUNCATE")
-            elif size > _WAL_SOFT:
-                self._readers.submit(self._checkpoint)
-        except (OSError, sqlite3.OperationalError) as error:
-            log.warning("the write-ahead log could not be moved", extra={"why": str(error)})
-
-    def _checkpoint(self) -> None:
-        if isinstance(self._reader, Store):
-            with contextlib.suppress(sqlite3.OperationalError):
-                self._reader.checkpoint("PASSIVE")
-
     # Back on the loop.
 
     def _committed(self, batch: list[_Job], entries: list[Entry]) -> None:
@@ -365,3 +352,11 @@ class Journal:
                 log.exception("an acknowledgement could not be sent")
         if entries:
             self._on_committed(entries)
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether room would help."""
+    return (
+        getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    )

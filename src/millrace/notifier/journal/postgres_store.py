@@ -73,6 +73,8 @@ _PUT_BLOCK = f"""INSERT INTO blocks (shard, hash, {_BLOCK}) VALUES ($1,$2,$3,$4,
 class PostgresStore:
     """One connection to the journal in the schema `schema`. The writer's is also the memory of the rules."""
 
+    disk_bytes = 0
+
     def __init__(self, url: Secret, schema: str, *, writer: bool) -> None:
         self._schema = schema
         self._aside = f'rename the schema "{schema}" out of the'

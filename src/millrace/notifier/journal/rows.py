@@ -30,6 +30,18 @@ class JournalUnusable(OSError):
         )
 
 
+class JournalReader(Protocol):
+    """What a thread that only reads sees of a journal: all that is committed."""
+
+    def close(self) -> None: ...
+
+    def read(self, after: int, max_bytes: int, max_rows: int = 1024) -> tuple[list[Entry], list[int]]:
+        """Events beyond the sequence `after`, at least one if there is one; and the sequences found corrupt."""
+
+    def blocks(self, keys: Sequence[BlockKey]) -> dict[BlockKey, Block]:
+        """Those of these blocks that are remembered, as of the latest commit."""
+
+
 class JournalStore(Index, Protocol):
     """Where the journal is kept, and the memory of the rules with it: in one transaction."""
 
@@ -41,6 +53,10 @@ class JournalStore(Index, Protocol):
 
     @property
     def place(self) -> str: ...
+    @property
+    def disk_bytes(self) -> int:
+        """How long the files of events are; 0 when they are not here."""
+
     def close(self) -> None: ...
 
     def begin(self) -> None: ...
@@ -63,13 +79,10 @@ class JournalStore(Index, Protocol):
         """Events beyond the sequence `after`, at least one if there is one; and the sequences found corrupt."""
 
     def prune(self, before_ms: int, max_bytes: int, dedup_window: int) -> int:
-        """Delete some of the oldest events and memories beyond the bounds; return how many events went.
+        """Give up some of the oldest events and memories beyond the bounds; return how many events go.
 
         It has a transaction of its own.
         """
-
-    def blocks(self, keys: Sequence[BlockKey]) -> dict[BlockKey, Block]:
-        """Those of these blocks that are remembered, as of the latest commit; for a reader."""
 
     def shards(self) -> dict[int, tuple[int, int]]:
         """Shard -> nonce of its newest block, and when (ms) that came."""
