@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import secrets
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ edges = _shared("edges")
 damage = _shared("damage", "journal")
 
 from millrace.relayer.app import Service  # noqa: E402
+from millrace.runtime.settings import Secret  # noqa: E402
+from servers.postgres import Postgres  # noqa: E402
 
 
 class World:
@@ -128,6 +131,19 @@ class EdgeWorld(World):
         return self.front.http
 
 
+class SharingWorld(World):
+    """The same, with its claims on PostgreSQL: the only one of those who share."""
+
+    def __init__(self, folder: Path, server: Postgres) -> None:
+        super().__init__(folder)
+        name = f"claims_{secrets.token_hex(8)}"
+        url = Secret(server.url)
+        self._ours = {"claims_url": url, "claims_schema": name, "lease_schema": f"{name}_leases", "claims_seats": 1}
+
+    async def start(self, **changes: Any) -> Service:
+        return await super().start(**(self._ours | changes))
+
+
 KEPT_TO_THE_RELAYER = "key_", "data_dir", "lease_", "policy_", "mark_path", "edges"
 
 
@@ -179,16 +195,31 @@ class Front:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A module that names `FRONTS` runs the tests of its `world` before each: the relayer itself, an edge."""
+    """A module that names `FRONTS` runs the tests of its `world` before each: a relayer, an edge, one that shares."""
     fronts = getattr(metafunc.module, "FRONTS", ())
     if fronts and "world" in metafunc.fixturenames:
         metafunc.parametrize("world", fronts, indirect=True)
 
 
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server for each module, which its tests may kill; what they keep there has schemas of its own."""
+    server = Postgres()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
 @pytest.fixture
 async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """Surroundings of a relayer; tests start it with their settings."""
-    made = EdgeWorld(tmp_path) if getattr(request, "param", "relayer") == "edge" else World(tmp_path)
+    front = getattr(request, "param", "relayer")
+    if front == "sharing":
+        made: World = SharingWorld(tmp_path, request.getfixturevalue("postgres"))
+    else:
+        made = EdgeWorld(tmp_path) if front == "edge" else World(tmp_path)
     try:
         yield made
     finally:

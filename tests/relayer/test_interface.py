@@ -23,7 +23,7 @@ from millrace.relayer.gateway import limits, subscriptions
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.statistics import gas, streams
 
-FRONTS = "relayer", "edge"
+FRONTS = "relayer", "edge", "sharing"
 """Clients come to the relayer itself, and to an edge before it."""
 ALICE, BOB = wallet(1), wallet(1, 3)
 

@@ -10,7 +10,6 @@ the nightly form.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sqlite3
 from collections import deque
 from pathlib import Path
@@ -22,23 +21,10 @@ from relayer_support import NETWORK
 from millrace.gossip import GossipHandle, GossipSettings, PeerSettings
 from relayer.torture import AT_RISK, CLIENTS, CUTS, KILLS, PER_MINUTE, Line, Torture
 from relayer.torture_chain import Chain
+from servers.tasks import background
 
 SLACK_MS = 20
 """Lines of the log carry wall-clock times rounded to a millisecond; windows are of another clock."""
-
-
-@contextlib.asynccontextmanager
-async def background(*work: Any) -> Any:
-    """Work that goes on meanwhile and is ended after; a failure of it shows at the end."""
-    tasks = [asyncio.ensure_future(item) for item in work]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        for ended in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(ended, Exception):
-                raise ended
 
 
 @pytest.mark.timeout(900 + 6 * KILLS)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client import generate_latest
-from relayer_support import RELAYERS, BlockMaker, settings, submit, transfer, wallet, with_identity
+from relayer_support import RELAYERS, BlockMaker, raw, settings, submit, transfer, wallet, with_identity
 
-from millrace.chain.transaction import client_hash
+from millrace.chain.transaction import client_hash, signing_message
 from millrace.relayer.app import Service
 from millrace.relayer.journal import reconcile
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.metrics import make_registry
+from millrace.relayer.protocol import reasons
 from millrace.relayer.rules.policy import PolicyError
 from millrace.relayer.rules.policy_file import seal
+from millrace.relayer.rules.stages import Origin
 from millrace.relayer.signing.handle import SignerError
+from millrace.relayer.submission.batch import Accepted
 from millrace.runtime.postgres import Unavailable
 from millrace.runtime.process import wait_first
 from millrace.runtime.settings import Secret
@@ -27,17 +31,6 @@ from servers.postgres import Postgres
 ALICE = wallet(1)
 SECONDS = 3.0
 """Of leases: what tests wait for when one is to end."""
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    """A server for this module."""
-    server = Postgres()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
 
 
 class Relayer:
@@ -176,6 +169,64 @@ async def test_together_they_keep_to_one_budget(several: Several) -> None:
         assert answers == ["ok", "ok", "budget exhausted"]
 
 
+async def only_signed(relayer: Relayer, tx: Any) -> Any:
+    """What a relayer answers to who asks for its signature."""
+    batch = await relayer.service.submitter.take(Origin("sign", "ip"), [raw(tx)])
+    (result,) = await relayer.service.submitter.finish(batch)
+    return result
+
+
+async def once_told(relayer: Relayer, tx: Any) -> Any:
+    """The same, once it knows what another one signed."""
+    async with asyncio.timeout(20):
+        while not isinstance(answer := await only_signed(relayer, tx), Accepted):
+            assert answer.code == reasons.SIGNER_UNAVAILABLE.code and answer.retry_after_ms
+            await asyncio.sleep(0.05)
+    return answer
+
+
+async def test_what_one_signed_any_of_them_tells(several: Several) -> None:
+    """The same bytes get the same signature from another relayer as soon as it knows that; others are refused."""
+    one, two = await several.start("one"), await several.start("two")
+    tx = transfer(ALICE, 0)
+    first, again = await only_signed(one, tx), await once_told(two, tx)
+    assert again == first and again.tx.relayer_signature
+    assert not two.service.lifecycle.inflight.entries(), "who signed it follows it, and pays from its part"
+    assert await submit(two, transfer(ALICE, 0, gas_limit=200_000), kind="sign") == ["conflicting transaction"]
+
+
+async def test_a_signature_is_told_by_who_was_killed_before_it_could(several: Several) -> None:
+    """It lies in the journal: after the next start any relayer knows it, and nobody asks for it in vain for ever."""
+    one, two = await several.start("one"), await several.start("two")
+    assert one.service.sharing is not None
+    one.service.sharing.signed = lambda *_: None  # type: ignore[method-assign]
+    tx = transfer(ALICE, 0)
+    first = await only_signed(one, tx)
+    await one.die()
+    await several.start("one")
+    assert await once_told(two, tx) == first
+
+
+async def test_a_budget_moves_to_who_needs_it(several: Several) -> None:
+    """One gets nearly all of what the other leaves idle, within seconds; both together never more than there is."""
+    fee = 100_000 * 10**9
+    policy = several.folder / "policy.toml"
+    policy.write_text(
+        seal(f"[budget]\nat_risk = {20 * fee}\n[strangers]\naddress_percent = 100\nreceiver_percent = 100\n")
+    )
+    one, two = [await several.start(name, policy_file=str(policy)) for name in ("one", "two")]
+    busy, idle = wallet(1, 1), wallet(1, 2)
+    taken = 0
+    async with asyncio.timeout(30):
+        while taken < 16:
+            taken += await submit(one, transfer(busy, taken)) == ["ok"]
+            await asyncio.sleep(0.01)
+    answers = await submit(two, *(transfer(idle, nonce) for nonce in range(20)))
+    assert 0 < answers.count("ok") <= 20 - taken
+    sums = [relayer.service.lifecycle.sponsor.budgets.at_risk(RELAYERS[1].public) for relayer in (one, two)]
+    assert sum(sums) <= 20 * fee
+
+
 async def test_a_policy_that_cannot_be_divided_is_not_taken_over(several: Several) -> None:
     """The last good one holds, also over a restart, and the metric of the alarm says so until the file is mended."""
     file, good = several.folder / "policy.toml", "[budget]\nat_risk = 1000\n"
@@ -233,6 +284,27 @@ async def test_who_was_frozen_beyond_its_lease_ends(several: Several) -> None:
     assert await submit(two, transfer(ALICE, 1, gas_limit=200_000)) == ["ok"]
 
 
+async def test_what_ran_by_another_is_not_told_as_failed(several: Several) -> None:
+    """Its claim waits while another signs the same bytes and a block has them: whoever listens hears no failure."""
+    one, two = await several.start("one"), await several.start("two")
+    failed: list[Any] = []
+    one.service.lifecycle.on_refused = failed.append
+    sharing, tx = one.service.sharing, transfer(ALICE, 0)
+    assert sharing is not None
+    async with asyncio.timeout(20):
+        async with sharing._one:  # as one that is cut off from the server
+            late = asyncio.ensure_future(submit(one, tx))
+            while not one.service.lifecycle.inflight.entries():
+                await asyncio.sleep(0.005)
+            assert await submit(two, tx) == ["ok"]
+            (entry,) = two.service.lifecycle.inflight.entries()
+            several.world.hub.save(BlockMaker(1).block([entry.tx], accounts={ALICE.public: (1, 10**18)}))
+            while one.service.lifecycle.inflight.entries():
+                await asyncio.sleep(0.005)
+        await late
+    assert failed == []
+
+
 async def test_what_is_of_another_seat_is_left_to_it(several: Several) -> None:
     """Who comes back to another seat forgets what it had in flight; who has the seat it was claimed for goes on."""
     one = await several.start("one")
@@ -266,6 +338,31 @@ async def test_what_was_only_passed_on_does_not_keep_anybody_from_a_seat(several
     two = await several.start("two", claims_seats=1)
     (entry,) = two.service.lifecycle.inflight.entries()
     assert entry.client_hash == client_hash(signed) and entry.sending
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_what_was_passed_on_is_paid_for_by_who_takes_the_seat(several: Several, is_over: bool) -> None:
+    """A relayer broadcast the bytes that the seat's holder signed: with the seat it takes the claim and its end."""
+    tx = transfer(ALICE, 0)
+    whole = msgspec.structs.replace(tx, relayer_signature=RELAYERS[1].sign(signing_message(tx)))
+    two = await several.start("two", claims_seats=1)
+    assert await submit(two, whole, kind="broadcast") == ["ok"]
+    await two.end()
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, tx) == ["ok"]
+    if is_over:
+        block = BlockMaker(1).block([whole], accounts={ALICE.public: (1, 10**18)})
+        several.world.hub.save(block)
+        await several.world.hub.acknowledged(1)
+        await one.end()
+    else:
+        await one.die()
+    two = await several.start("two", claims_seats=1)
+    entries = two.service.lifecycle.inflight.entries()
+    standing = two.service.lifecycle.sponsor.budgets.standing(RELAYERS[1].public, asyncio.get_running_loop().time())
+    assert [entry.sending for entry in entries] == ([] if is_over else [True])
+    assert standing.at_risk == sum(entry.fee for entry in entries)
+    assert standing.spent_day >= 50_000 * 10**9
 
 
 async def test_who_was_away_for_long_starts_again(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,3 +413,21 @@ async def test_who_stands_by_sends_what_it_only_had_to_broadcast(several: Severa
     finally:
         again.cancel()
         await asyncio.gather(again, return_exceptions=True)
+
+
+async def test_what_may_have_run_elsewhere_is_not_told_to_have_failed(several: Several) -> None:
+    """The same bytes may have come to another relayer, or who took our seat had them: only the chain knows."""
+    one = await several.start("one")
+    sharing, lifecycle = one.service.sharing, one.service.lifecycle
+    assert sharing is not None
+    told: list[Any] = []
+    lifecycle.on_refused = told.append
+    tx = transfer(ALICE, 0)
+    async with sharing._one:  # its claim is asked for and not answered
+        late = asyncio.ensure_future(submit(one, tx))
+        async with asyncio.timeout(10):
+            while not lifecycle.inflight.entries():
+                await asyncio.sleep(0)
+        lifecycle.nonce_moved(ALICE.public, 1)
+    assert await late == ["nonce too low"]
+    assert not told and await lifecycle.fates.find(client_hash(tx)) is None

@@ -51,6 +51,8 @@ def servers() -> Iterator[tuple[Postgres, Standby]]:
 class Cluster(Torture):
     """Several relayer processes; each client's connection is to any of them."""
 
+    holds_broadcasts = False
+
     def __init__(self, folder: Path, servers: tuple[Postgres, Standby]) -> None:
         super().__init__(folder)
         self.chance = random.Random(SEED)

@@ -99,6 +99,9 @@ class Line:
 class Torture:
     """One relayer process, killed again and again, and everything around it."""
 
+    holds_broadcasts = True
+    """Whether a nonce that was only broadcast is held: relayers that share claim only what they sign."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.hub, self.api = FakeHub(), ChainApi()
@@ -268,7 +271,8 @@ class Work:
         try:
             answer = await self.submit(line, self.payload(self.choice))
         except ConnectionError:
-            self.choice = chance.randrange(2)  # nobody knows what became of it
+            if self.relayed or self.torture.holds_broadcasts:
+                self.choice = chance.randrange(2)  # nobody knows what became of it
             raise
         if answer.accepted:
             if chance.random() < 0.2:

@@ -53,6 +53,11 @@ class Postgres(Server):
 
     def start(self) -> None:
         """Make the database at the first time; then return once it answers."""
+        self.prepare()
+        super().start()
+
+    def prepare(self) -> None:
+        """Make the database, unless it is there."""
         if not self._data.exists():
             password = self._directory / "password"
             password.write_text(self.password)
@@ -60,7 +65,6 @@ class Postgres(Server):
             login = ["-U", "millrace", "-A", "scram-sha-256", f"--pwfile={password}"]
             make = [str(self._bin / "initdb"), "-D", str(self._data), *login, "--no-sync", "--no-locale", "-E", "UTF8"]
             subprocess.run([*self._prefix, *make], check=True, stdout=subprocess.DEVNULL, cwd=self._directory)
-        super().start()
 
     def sql(self, *statements: str) -> str:
         """Run statements behind everybody's back; returns what they print, without decoration."""
@@ -84,25 +88,21 @@ class Postgres(Server):
 class Standby(Postgres):
     """A copy of a running server that follows it, until it is promoted."""
 
-    def __init__(self, primary: Postgres) -> None:
+    def __init__(self, primary: Postgres, through: int | None = None) -> None:
+        """`through`: the port by which it reaches the other, if that is not its own."""
         super().__init__()
         self._primary = primary
+        self._through = through
         self.password = primary.password
 
-    def start(self) -> None:
-        if not self._data.exists():
-            copy = [
-                str(self._bin / "pg_basebackup"),
-                "-d",
-                self._primary.url,
-                "-D",
-                str(self._data),
-                "-R",
-                "-c",
-                "fast",
-            ]
-            subprocess.run([*self._prefix, *copy], check=True, stdout=subprocess.DEVNULL, cwd=self._directory)
-        super().start()
+    def prepare(self) -> None:
+        """Take over all that the other has, unless that was done."""
+        if self._data.exists():
+            return
+        login = f"postgresql://millrace:{self.password}@127.0.0.1:{self._through or self._primary.port}/postgres"
+        program = str(self._bin / "pg_basebackup")
+        copy = [program, "-d", login, "-D", str(self._data), "-R", "-c", "fast"]
+        subprocess.run([*self._prefix, *copy], check=True, stdout=subprocess.DEVNULL, cwd=self._directory)
 
     def promote(self) -> None:
         """It is the primary from now on."""

@@ -31,6 +31,7 @@ from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.fates import Fates
 from millrace.relayer.journal.holding import keeper_of, sharing_of
 from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.reconcile import reconcile
 from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.writer import JournalError
@@ -193,6 +194,8 @@ class Service:
         self.key_balances = KeyBalances(self.api, self.lifecycle.sponsor, lambda: self.relayers().by_shard)
         self.lifecycle.sponsor.balances.watch(self.relayers().by_shard)
         self._restore()
+        if self.sharing is not None:
+            self.sharing.portions.need = self._need  # not before all that was used is known
         self.accounts = AccountSource(self.book, self.api)
         self.accounts.on_nonce = self.lifecycle.nonce_heard
         self.absent_accounts = AbsentAccounts(self.accounts)
@@ -367,7 +370,14 @@ class Service:
     def _part_of(self, whole: policy.Policy) -> policy.Policy:
         """What of a policy is ours."""
         settings = self.settings
-        return part_of(whole, settings.claims_seats, settings.stale_seconds) if settings.claims_url else whole
+        if not settings.claims_url:
+            return whole
+        held = PORTIONS if self.sharing is None else self.sharing.portions.held
+        return part_of(whole, settings.claims_seats, settings.stale_seconds, held, PORTIONS * settings.claims_seats)
+
+    def _need(self) -> Need:
+        """How much of all budgets covers what was used here."""
+        return self.lifecycle.sponsor.need(self.policy_keeper.whole, PORTIONS * self.settings.claims_seats)
 
     async def _share(self) -> str:
         """Wait for a seat among those with our keys, and take over what it claimed; the id of all, empty if alone.
@@ -391,6 +401,7 @@ class Service:
             )
         self.sharing = sharing_of(self.settings, self.identity, self.journal)
         self._started.push_async_callback(self.sharing.close)
+        self.sharing.portions.on_change = self.policy_keeper.again
         meanwhile = asyncio.ensure_future(self._pass_on())
         try:
             await self.sharing.sit()

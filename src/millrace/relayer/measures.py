@@ -17,6 +17,7 @@ from millrace.relayer.gateway.shared import Shared
 from millrace.relayer.journal.fates import Fates
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.lease_keeper import LeaseKeeper
+from millrace.relayer.journal.portions import PORTIONS
 from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.ledger.accounts import AccountBook
 from millrace.relayer.ledger.lifecycle import Lifecycle
@@ -222,6 +223,11 @@ GAUGES = (
     ),
     _gauge("hub_ids", "ids of handled events that are kept; 8192 of each shard at most", lambda p: p.hub.ids_kept),
     _gauge("hub_connected", "1 while events are read from the hub", lambda p: int(p.hub.connected)),
+    _gauge(
+        "budget_portions",
+        f"portions of all budgets that this relayer has; {PORTIONS} for each seat that shares them",
+        lambda p: p.sharing.portions.held if p.sharing else 0,
+    ),
     _gauge("claims_waiting", "claims not answered yet", lambda p: p.sharing.waiting if p.sharing else 0),
     _gauge("claims_open", "claims of our seat that are not over", lambda p: p.sharing.open if p.sharing else 0),
     _gauge("lease_seconds_left", "for how long keys may sign without a renewal", lambda p: p.leases.seconds_left),

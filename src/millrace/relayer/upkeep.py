@@ -51,6 +51,15 @@ class PolicyKeeper:
         """Why the file as it is now is not the policy, if so."""
         return self._file.rejected
 
+    @property
+    def whole(self) -> Policy:
+        """All of the policy that is in force, of which ours may be a part."""
+        return self._file.policy
+
+    def again(self) -> None:
+        """Our part of the policy is another one now."""
+        self._lifecycle.sponsor.policy = self._part_of(self._file.policy)
+
     def begin(self) -> None:
         """The policy of the file, or the last good one where that cannot be used. Raises `PolicyError` without one."""
         self._file.begin()
@@ -99,7 +108,7 @@ class PolicyKeeper:
 
     def _take(self) -> None:
         self._taken = self._file.policy
-        self._lifecycle.sponsor.policy = self._part_of(self._file.policy)
+        self.again()
         if self._name:
             log.info("policy read", extra={"file": self._name, "rejected": self._file.rejected})
 

@@ -33,6 +33,8 @@ _LOCK_SECONDS = 5.0  # a session whose client was killed may live on for a momen
 _LOCK_SPACE = 0x6D696C6C  # "mill": advisory locks of this project
 _SESSION = {
     "synchronous_commit": "on",
+    # Who waited for a lock has to see what its holder wrote, whatever the server's default is.
+    "default_transaction_isolation": "read committed",
     # A session of a vanished host would hold its lock for hours.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",

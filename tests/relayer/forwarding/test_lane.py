@@ -12,7 +12,7 @@ from relayer_support import RELAYERS, as_json, connected, transfer, wallet
 
 from millrace.chain import address
 from millrace.relayer.forwarding import wire
-from millrace.relayer.gateway import submission_lane
+from millrace.relayer.gateway.submitting import MAX_WAITING
 from relayer.conftest import Front
 
 ALICE = wallet(1)
@@ -50,15 +50,15 @@ async def test_submissions_under_way_are_bounded(before: Before) -> None:
     """A connection has so many submissions under way; one more is refused, an answered one makes room."""
     await before.start()
     async with connected(before.front.ws) as client:
-        for number in range(submission_lane.MAX_WAITING):
+        for number in range(MAX_WAITING):
             await client.socket.send_json(relay(number, requestId=number))
-        await before.signer.wait(submission_lane.MAX_WAITING)
+        await before.signer.wait(MAX_WAITING)
         refused = await client.ask(**relay(99, requestId="more"))
         assert (refused["requestId"], refused["detail"]) == ("more", "wait for earlier replies")
         before.signer.reply(before.signer.got[0])
         assert (await client.reply())["requestId"] == 0
         await client.socket.send_json(relay(99))
-        await before.signer.wait(submission_lane.MAX_WAITING + 1)
+        await before.signer.wait(MAX_WAITING + 1)
 
 
 async def test_a_rate_of_an_address_is_kept_at_the_edge_first(before: Before) -> None:

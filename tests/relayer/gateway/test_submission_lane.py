@@ -11,7 +11,8 @@ import pytest
 from relayer_support import as_json, transfer, wallet
 
 from millrace.relayer.gateway.limits import GONE
-from millrace.relayer.gateway.submission_lane import MAX_WAITING, SubmissionLane
+from millrace.relayer.gateway.submission_lane import SubmissionLane
+from millrace.relayer.gateway.submitting import MAX_WAITING
 from millrace.relayer.protocol import messages, reasons
 from millrace.relayer.protocol.messages import Relay
 from millrace.relayer.protocol.reasons import Reason

@@ -109,11 +109,17 @@ class Damage(NamedTuple):
     do: Callable[[Path], None]
 
 
-def whole_files(older: Path) -> Iterator[Damage]:
-    """Each file deleted, emptied, turned into a folder, put back from an older copy; the journal with its log, too."""
-    for name in sorted(path.name for path in older.iterdir()):
+def deleted_and_emptied(folder: Path) -> Iterator[Damage]:
+    """Each file deleted, and emptied."""
+    for name in sorted(path.name for path in folder.iterdir()):
         yield Damage(f"{name} deleted", partial(_delete, names=(name,)))
         yield Damage(f"{name} emptied", partial(_put, name=name, data=b""))
+
+
+def whole_files(older: Path) -> Iterator[Damage]:
+    """Each file deleted, emptied, turned into a folder, put back from an older copy; the journal with its log, too."""
+    yield from deleted_and_emptied(older)
+    for name in sorted(path.name for path in older.iterdir()):
         yield Damage(f"{name} a folder", partial(_into_folder, name=name))
         yield Damage(f"{name} older", partial(_put_back, older=older, names=(name,)))
     journal = ("journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm")

@@ -68,7 +68,7 @@ def test_the_beginning_of_a_span_is_found_without_reading_what_is_before() -> No
         return found
 
     assert len(audit.spent_since(read, 19_940 * 60_000)) == 60
-    assert rows < 60 + 60 + 20
+    assert rows < 60 + 60 + 22
     connection.close()
 
 
@@ -82,6 +82,26 @@ def test_a_clock_set_back_by_an_hour_hides_nothing() -> None:
     found = audit.spent_since(lambda sql, values: connection.execute(sql, values).fetchall(), since)
     assert [item.client_hash for item in found] == [b"hash 0"]
     connection.close()
+
+
+def test_a_clock_that_began_in_the_past_hides_nothing() -> None:
+    """A machine that wrote with a clock of long ago until it was set: what was reserved before that boot counts on.
+
+    Lines of a clock that was ahead by days make nobody look further back.
+    """
+    since = 1_000_000 * HOUR_MS
+    older, ahead = since - 2 * HOUR_MS, since + 100 * HOUR_MS
+    for times, expected in (
+        ([older] * 9 + [since + 1] * 20 + [5] * 300 + [since + 2] * 10, {*range(9, 29), *range(329, 339)}),
+        ([older] * 9 + [since + 1] * 20 + [5] * 30, {*range(9, 29)}),
+        ([ahead] * 5 + [older] * 300 + [since + 2] * 10, {*range(305, 315)}),
+    ):
+        connection = sqlite3.connect(":memory:")
+        connection.executescript(audit.SCHEMA)
+        audit.write(connection, [line(time_ms, "reserve", number, 1) for number, time_ms in enumerate(times)])
+        found = audit.spent_since(lambda sql, values: connection.execute(sql, values).fetchall(), since)  # noqa: B023
+        assert {item.client_hash for item in found} == {b"hash %d" % number for number in expected}
+        connection.close()
 
 
 def test_bytes_reserved_again_after_they_were_given_back() -> None:

@@ -9,16 +9,34 @@ import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from relayer_damage import LATER, OPEN, OVER, Damage, Folders, contents, cuts, flips, make, row, whole_files
+from relayer_damage import (
+    LATER,
+    OPEN,
+    OVER,
+    Damage,
+    Folders,
+    contents,
+    cuts,
+    deleted_and_emptied,
+    flips,
+    make,
+    row,
+    whole_files,
+)  # fmt: skip
+from relayer_support import transfer, wallet
 
+from millrace.chain.keys import KeyPair
+from millrace.chain.transaction import client_hash, to_proto
 from millrace.relayer.journal.identity import IdentityError
 from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError, NonceTaken
 
+KEPT = Path(__file__).parents[1] / "kept"
 FLIPS = int(os.environ.get("MILLRACE_DAMAGE", "60"))
 SEED = int(os.environ.get("MILLRACE_DAMAGE_SEED", str(random.randrange(10**6))))
 
@@ -38,7 +56,13 @@ async def folders(tmp_path: Path) -> Folders:
     return await make(tmp_path)
 
 
-async def told(folder: Path, before: list[list[object]], mark_path: str = "") -> str:
+PROMISED = [row(nonce, b"other") for nonce in (*OPEN, *OVER, *LATER)]
+"""Second payloads of the nonces that `make` signed."""
+
+
+async def told(
+    folder: Path, before: list[list[object]], mark_path: str = "", promised: Sequence[Record] = PROMISED
+) -> str:
     """What the start says of a folder, empty if it starts: then it must be as it was, and keep its nonces."""
     journal = Journal(folder / "journal.sqlite", mark_path)
     try:
@@ -47,9 +71,9 @@ async def told(folder: Path, before: list[list[object]], mark_path: str = "") ->
         return str(error)
     try:
         assert contents(folder) == before
-        for nonce in (*OPEN, *OVER, *LATER):
+        for second in promised:
             with pytest.raises(NonceTaken):
-                await journal.append([row(nonce, b"other")])
+                await journal.append([second])
     finally:
         await journal.close()
     return ""
@@ -100,6 +124,42 @@ async def test_row_53_single_bits(folders: Folders, tmp_path: Path) -> None:
     counts = Counter((name.split()[0], bool(text)) for name, text in results.items())
     assert counts["identity", False] == 0, counts
     assert sum(count for (_, is_told), count in counts.items() if is_told) > 0, counts
+
+
+async def test_row_53_a_folder_of_an_earlier_version(tmp_path: Path) -> None:
+    """What was lost or changed before an upgrade is told by it, or a reader sees what it makes of the whole folder."""
+    print(f"MILLRACE_DAMAGE_SEED={SEED}")
+    kept, whole, scratch = tmp_path / "kept", tmp_path / "whole", tmp_path / "scratch"
+    shutil.unpack_archive(KEPT / "schema-4.zip", kept)
+    shutil.copytree(kept, whole)
+    promised = [second(wallet(shard), nonce) for shard, nonce in ((1, 0), (1, 1), (2, 0), (0, 0))]
+    assert await told(whole, await upgraded(whole), promised=promised) == ""
+    before, results = contents(whole), {}
+    for damage in (*deleted_and_emptied(kept), *cuts(kept), *flips(kept, FLIPS // 3, SEED)):
+        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.copytree(kept, scratch)
+        damage.do(scratch)
+        try:
+            results[damage.name] = await told(scratch, before, promised=promised)
+        except AssertionError as error:
+            raise AssertionError(f"{damage.name} is not told (seed {SEED})") from error
+    silent = {name for name, text in results.items() if not text}
+    assert not [name for name in silent if " bit " not in name and not name.startswith("fates")], silent
+    assert not [name for name in silent if name.startswith("identity")], silent
+
+
+async def upgraded(folder: Path) -> list[list[object]]:
+    """What a reader sees of a folder once it was brought up to date."""
+    journal = Journal(folder / "journal.sqlite")
+    journal.open()
+    await journal.close()
+    return contents(folder)
+
+
+def second(pair: KeyPair, nonce: int) -> Record:
+    """Another payload of a nonce than what the kept folder has of it."""
+    tx = transfer(pair, nonce, gas_limit=123_456)
+    return row(nonce, sender=tx.sender, client_hash=client_hash(tx), tx=to_proto(tx), relayer=tx.relayer)
 
 
 async def test_row_53_the_folder_put_back_as_a_whole(tmp_path: Path) -> None:

@@ -82,6 +82,75 @@ async def main():
 asyncio.run(main())
 """
 
+AT_EACH_PAGE = """
+import asyncio, json, logging, shutil, sys
+from pathlib import Path
+from millrace.chain.transaction import Transaction, client_hash, to_proto
+from millrace.relayer.journal import identity
+from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.submissions import Record
+from millrace.relayer.journal.writer import JournalError
+
+logging.disable()
+disk, relayer, sender = Path(sys.argv[1]), b"R" * 32, b"s" * 32
+data, filler = disk / "data", disk / "filler"
+
+def row(nonce):
+    tx = Transaction(
+        nonce, 0, b"r" * 32, sender, 10**9, 50000, "1", data=b"x" * 900, signature=b"g" * 64, relayer=relayer
+    )
+    names = (sender, nonce, client_hash(tx), None, to_proto(tx))
+    return Record(*names, "relay", relayer, 9, None, "ip", 1, "journalled", True)
+
+def fill(keep):
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            file.truncate(max(0, file.tell() - keep))
+
+async def until_full(journal):
+    acknowledged = []
+    try:
+        while True:
+            nonce = len(acknowledged)
+            await journal.append([row(nonce)])
+            acknowledged.append(nonce)
+            journal.cosigned([(sender, nonce, b"%064d" % nonce)])
+            if nonce >= 2:
+                done = row(nonce - 2)
+                line = (5000, "settle", relayer, sender, done.nonce, done.client_hash, 7)
+                journal.ended([(sender, done.nonce, done.client_hash, "finished", "7", 5000)], [line])
+    except JournalError:
+        return acknowledged
+
+async def once(keep, room_before_the_end):
+    shutil.rmtree(data, ignore_errors=True)
+    identity.make(data)
+    journal = Journal(data / "journal.sqlite")
+    journal.open()
+    fill(keep)
+    acknowledged = await until_full(journal)
+    if room_before_the_end:
+        filler.unlink()
+    await journal.close()
+    filler.unlink(missing_ok=True)
+    journal = Journal(data / "journal.sqlite")
+    journal.open()
+    kept = [nonce for (nonce,) in journal.read("SELECT nonce FROM submissions ORDER BY nonce")]
+    signed = journal.read("SELECT count(*) FROM signatures")[0][0]
+    ended = journal.read("SELECT count(*) FROM submissions WHERE state = 'finished'")[0][0]
+    await journal.close()
+    lost = len(acknowledged) - signed, max(0, len(acknowledged) - 2) - ended
+    return {"keep": keep, "acknowledged": acknowledged, "kept": kept, "lost": lost if room_before_the_end else (0, 0)}
+
+async def main():
+    print(json.dumps([await once(4096 * pages, room) for pages in range(24) for room in (True, False)]))
+
+asyncio.run(main())
+"""
+
 FOREIGN = """
 import asyncio, json, os, sys
 from pathlib import Path
@@ -127,6 +196,15 @@ def test_row_48_a_disk_that_is_really_full(tmp_path: Path) -> None:
     assert said["acknowledged"] and said["refused"]
     assert said["kept"] == said["acknowledged"]
     assert "Make room" in said["start"] and "where they are" in said["start"]
+
+
+def test_row_48_a_disk_that_fills_up_at_each_page(tmp_path: Path) -> None:
+    """Whichever write is the first without room: what was acknowledged is there, and what ended, once there is some."""
+    rounds = on_a_small_disk(tmp_path, AT_EACH_PAGE)
+    assert len({len(item["acknowledged"]) for item in rounds}) > 3
+    for item in rounds:
+        assert item["kept"] == item["acknowledged"], item
+        assert item["lost"] == [0, 0], item
 
 
 @pytest.fixture

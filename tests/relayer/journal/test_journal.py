@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +26,6 @@ from millrace.relayer.journal.submissions import Record, origin_text
 from millrace.relayer.journal.writer import JournalError, NonceTaken
 from millrace.relayer.rules.stages import cosigned, hash_of
 from millrace.runtime.settings import Secret
-from servers.postgres import Postgres
 
 ALICE = wallet(1)
 
@@ -45,17 +44,6 @@ def folder(tmp_path: Path) -> Path:
     """A data directory that was just made."""
     with_identity(tmp_path / "data")
     return with_identity(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    """A server for this module."""
-    server = Postgres()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
 
 
 @pytest.fixture

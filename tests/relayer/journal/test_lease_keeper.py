@@ -146,6 +146,30 @@ async def test_a_store_that_is_away_is_asked_again() -> None:
     assert [what for what, _ in store.asked][-2:] == ["give back", "close"]
 
 
+async def test_keys_have_returned_when_they_may_sign_again() -> None:
+    """A renewal that took longer than the lease it renewed returns nothing: who asked keys then is refused again."""
+    store, clock = Store(0.05), Clock()
+
+    def answers() -> Iterator[Exception | None]:
+        for seconds in (0.0, 1.0, 1.0, 0.0, 0.0):
+            clock.now += seconds
+            yield None
+
+    returns: list[int] = []
+    async with kept(store, clock, iter(range(100))) as keeper:
+        await keeper.take([KEY])
+        keeper.on_return = lambda: returns.append(len(store.asked)) if keeper.why_not([KEY]) is None else None
+        store.answers = answers()
+        running = asyncio.create_task(keeper.run())
+        async with asyncio.timeout(10):
+            while len(store.asked) < 7:
+                store.called.clear()
+                await store.called.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert returns == [5], "of take and five renewals, after the first that was quick again"
+
+
 async def test_who_lost_a_lease_ends() -> None:
     """Another has taken it over: nothing may be signed from that moment, and the service ends."""
     store = Store(0.05)

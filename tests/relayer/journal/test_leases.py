@@ -11,7 +11,8 @@ import pytest
 
 from millrace.relayer.journal.leases import FileLeases, Held, LeaseError, LeaseHeld, LeaseStore, default_folder
 from millrace.relayer.journal.postgres_leases import PostgresLeases
-from millrace.runtime.postgres import Unavailable
+from millrace.runtime.postgres import _LOCK_SPACE, Unavailable
+from millrace.runtime.postgres import Postgres as Database
 from millrace.runtime.settings import Secret
 from servers.postgres import Postgres
 
@@ -20,17 +21,6 @@ A, B = "a" * 32, "b" * 32
 SECONDS = 60.0
 """Of a lease on the server: no test lasts so long."""
 OpenStore = Callable[..., LeaseStore]
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    """A server for this module, which a test may kill."""
-    server = Postgres()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
 
 
 @pytest.fixture(params=["files", "postgres"])
@@ -178,6 +168,22 @@ def test_a_server_that_is_away_gives_no_lease(tmp_path: Path) -> None:
         store.close()
     finally:
         server.close()
+
+
+def test_who_stands_still_while_it_makes_tables_holds_nobody_up(tmp_path: Path, postgres: Postgres) -> None:
+    """Once the table is there a new connection renews, though another process is in the middle of making things."""
+    url = Secret(postgres.url)
+    store, other = PostgresLeases(url, tmp_path.name, SECONDS), Database(url, "a process that stands still")
+    try:
+        store.take([K1], held())
+        other.execute(f"BEGIN; SELECT pg_advisory_xact_lock({_LOCK_SPACE}, 0)")
+        store._db.close()
+        store._db._loop = None
+        store.renew(held(position=5))
+        assert store.remembered([K1])[K1].position == 5
+    finally:
+        other.close()
+        store.close()
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

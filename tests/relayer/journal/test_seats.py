@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ import pytest
 from relayer_support import transfer, wallet
 
 from millrace.chain.transaction import client_hash, to_proto
+from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.seats import Progress, SeatError, Seats
 from millrace.relayer.journal.sharing import Sharing, TakenElsewhere
@@ -26,17 +28,6 @@ ALICE = wallet(1)
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 LONG, SHORT = 60.0, 0.05
 """Of leases: no test lasts so long; over at once."""
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    """A server for this module, which tests may kill."""
-    server = Postgres()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
 
 
 Open = Callable[..., Seats]
@@ -104,6 +95,36 @@ async def test_as_many_have_seats_as_there_are(opened: Open) -> None:
         await opened(needs_standby=True).open()
 
 
+async def test_claims_of_the_version_before_are_brought_up_to_date(opened: Open, postgres: Postgres) -> None:
+    """Not beside a relayer of that version; what was claimed stays, and each seat needs all it may have spent."""
+    old, new = opened(seconds=SHORT), opened()
+    position = await sat(old, A)
+    assert await old.claim([row(1)], position)
+    schema = f'"{old._schema}"'
+    postgres.sql(
+        f"ALTER TABLE {schema}.seats DROP portions, DROP needed, DROP wants",
+        f"ALTER TABLE {schema}.claims DROP signature",
+        f"UPDATE {schema}.sharing SET version = 1",
+        f"UPDATE {schema}.seats SET expires_at = now() + interval '1 h' WHERE seat = {old.number}",
+    )
+    with pytest.raises(Refused, match=r"host:/a holds a seat.*stop all relayers"):
+        await new.open()
+    postgres.sql(f"UPDATE {schema}.seats SET expires_at = now()")
+    await new.open()
+    seat = await new.sit(A, "host:/a")
+    assert seat is not None and (seat.number, seat.position, seat.portions) == (old.number, 1, PORTIONS)
+    other = opened()
+    await sat(other, B)
+    await new.leave()
+    assert await portions_of(other, wants=True, may_vacate=True) == (PORTIONS, False), "who left it may have spent all"
+    assert await other.whose([(ALICE.public, 1)])
+    with pytest.raises(SeatError):
+        await old.position()
+    postgres.sql(f"UPDATE {schema}.sharing SET version = 3")
+    with pytest.raises(Refused, match="start that version"):
+        await opened().open()
+
+
 async def test_row_10_a_nonce_has_one_owner(opened: Open) -> None:
     """Of two payloads, and of two seats, the first one has it for good; the server says who."""
     one, two = opened(), opened()
@@ -154,6 +175,21 @@ async def test_a_server_that_forgot_is_found_out(opened: Open, postgres: Postgre
         await sharing.run()
     with pytest.raises(JournalError, match="claims no more"):
         await sharing.take([row(2)])
+    await sharing.close()
+
+
+async def test_one_forgotten_claim_is_found_out_by_who_takes_portions(opened: Open, postgres: Postgres) -> None:
+    """To take some moves the seat on, too: that must not make up for a commit of a claim that is gone."""
+    seats = opened(seats=1)
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    await sharing.take([row(1)])
+    sharing.portions.need = lambda: Need(PORTIONS, 1)  # it has none left
+    postgres.sql(f'DELETE FROM "{seats._schema}".claims', f'UPDATE "{seats._schema}".seats SET position = position - 1')
+    async with asyncio.timeout(10):
+        with pytest.raises(OSError, match="forgotten"):
+            await sharing.run()
     await sharing.close()
 
 
@@ -337,3 +373,145 @@ async def test_what_another_let_go_meanwhile_is_claimed_and_not_only_thought_our
     await sharing.take([row(1, b"other")])
     assert not await other.claim([row(1)], position + 1), "else two payloads of the nonce are signed"
     await sharing.close()
+
+
+async def test_a_seat_is_not_taken_in_the_middle_of_what_its_holder_tells(opened: Open) -> None:
+    """Who takes it signs what it finds claimed: nothing of that may be deleted in a commit that comes behind."""
+    late, other = opened(seats=1, seconds=SHORT), opened(seats=1)
+    position = await sat(late, A)
+    assert await late.claim([row(1)], position)
+    await other.open()
+    sat_meanwhile: list[object] = []
+
+    class Between:
+        """The connection, with somebody else's try to sit behind each of its statements."""
+
+        def __init__(self, connection: Connection) -> None:
+            self._connection = connection
+            self.transaction = connection.transaction
+
+        async def execute(self, *args: Any) -> Any:
+            return await self._tried(self._connection.execute(*args))
+
+        async def fetchrow(self, *args: Any) -> Any:
+            return await self._tried(self._connection.fetchrow(*args))
+
+        async def _tried(self, work: Awaitable[Any]) -> Any:
+            answer = await work
+            await asyncio.sleep(2 * SHORT)  # the lease ends by the server's clock
+            sat_meanwhile.append(await other.sit(B, "host:/b"))
+            return answer
+
+    ask = late._db.ask
+
+    async def asked(work: Callable[[Connection], Awaitable[Any]]) -> Any:
+        return await ask(lambda connection: work(Between(connection)))
+
+    late._db.ask = asked  # type: ignore[method-assign]
+    with contextlib.suppress(SeatError):
+        await late.renew(Progress(void=[(ALICE.public, 1, row(1).client_hash)]))
+    there = await other.whose([(ALICE.public, 1)])
+    assert (sat_meanwhile, list(there)) == ([None, None], []), "deleted, and then nobody had the seat meanwhile"
+
+
+async def test_a_seat_is_taken_once_however_often_it_is_asked_for(opened: Open) -> None:
+    """Who did not hear the answer asks again, and does not keep another from the second seat."""
+    one, two = opened(), opened()
+    await one.open()
+    first, again = await one.sit(A, "host:/a"), await one.sit(A, "host:/a")
+    assert first is not None and again is not None and first.number == again.number
+    await sat(two, B)
+
+
+async def test_a_claim_that_comes_late_is_no_sign_of_a_server_that_forgot(opened: Open) -> None:
+    """A statement that was given up may reach the server after our question how far it is, and before the next one."""
+    seats = opened(seats=1)
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    heard, position = seats._insert, seats.position
+
+    async def given_up(*args: Any) -> int | None:
+        async def then() -> int:
+            known = await position()
+            seats.position = position  # type: ignore[method-assign]
+            await heard(*args)
+            return known
+
+        seats._insert, seats.position = heard, then  # type: ignore[method-assign]
+        raise Unavailable("no answer in time")
+
+    seats._insert = given_up  # type: ignore[method-assign, assignment]
+    sharing.start()
+    await sharing.take([row(1)])
+    await sharing.take([row(2)])
+    assert sharing.lost is None
+    await sharing.close()
+
+
+async def portions_of(seats: Seats, **progress: Any) -> tuple[int, bool]:
+    renewed = await seats.renew(Progress(**progress))
+    return renewed.portions, renewed.others_want
+
+
+async def test_portions_go_from_who_gives_to_who_wants(opened: Open, postgres: Postgres) -> None:
+    """All together are never more than there are, and who stops needing them hears that others want some."""
+    one, two = opened(), opened()
+    await sat(one, A)
+    await sat(two, B)
+    assert await portions_of(one, wants=True) == (PORTIONS, False), "nobody has given any"
+    assert await portions_of(two, needed=3) == (PORTIONS, True)
+    assert await portions_of(two, keeps=54, needed=3, wants=False) == (54, True)
+    assert await portions_of(one, wants=True) == (PORTIONS + 10, False)
+    assert await portions_of(two, wants=True) == (54, True)
+    await portions_of(one)
+    assert await portions_of(one, keeps=40) == (40, True)
+    both = await asyncio.gather(*(portions_of(seats, wants=True) for seats in (one, two)))
+    assert sum(portions for portions, _ in both) <= 2 * PORTIONS
+
+
+async def test_portions_are_taken_once_whatever_the_server_isolates_by_default(
+    opened: Open, postgres: Postgres
+) -> None:
+    """Two that want the same ones: the second counts what the first took, also where it began to ask before that."""
+    one, two, third = opened(seats=3), opened(seats=3), opened(seats=3)
+    postgres.sql("ALTER DATABASE postgres SET default_transaction_isolation = 'repeatable read'")
+    try:
+        for seats, folder in ((one, A), (two, B), (third, C)):
+            await sat(seats, folder)
+        await portions_of(third, keeps=PORTIONS - 16)
+        begun, go_on = asyncio.Event(), asyncio.Event()
+        more = two._more
+
+        async def later(connection: Connection, *, vacate: bool) -> Any:
+            begun.set()
+            await go_on.wait()
+            return await more(connection, vacate=vacate)
+
+        two._more = later  # type: ignore[method-assign]
+        second = asyncio.ensure_future(portions_of(two, wants=True))
+        await begun.wait()
+        first = await portions_of(one, wants=True)
+        go_on.set()
+        assert (first[0], (await second)[0]) == (PORTIONS + 16, PORTIONS)
+    finally:
+        postgres.sql("ALTER DATABASE postgres RESET default_transaction_isolation")
+
+
+async def test_what_a_lost_relayer_did_not_need_is_used_by_others(opened: Open, postgres: Postgres) -> None:
+    """Its last claim said what is needed; the rest is taken once it was not heard of for long, and it is out then."""
+    one, lost = opened(), opened()
+    await sat(one, A)
+    position = await sat(lost, B)
+    assert await lost.claim([row(1)], position, needed=60)
+    gone = f"UPDATE \"{lost._schema}\".seats SET expires_at = now() - interval '%s' WHERE seat = {lost.number}"
+    postgres.sql(gone % "50 s")
+    assert await portions_of(one, wants=True, may_vacate=True) == (PORTIONS, False)
+    postgres.sql(gone % "70 s")
+    assert await portions_of(one, wants=True) == (PORTIONS, False), "the server may have been away itself"
+    assert await portions_of(one, wants=True, may_vacate=True) == (PORTIONS + 4, False)
+    with pytest.raises(SeatError, match="taken over"):
+        await lost.claim([row(2)], position + 1)
+    third = opened()
+    await third.open()
+    seat = await third.sit(C, "host:/c")
+    assert seat is not None and seat.portions == 60

@@ -309,6 +309,24 @@ async def test_the_chain_api_ends_only_what_is_sent_no_more(world: Any) -> None:
     assert (await _audit(world))[-1] == ("settle", 100_000 * GAS_PRICE)
 
 
+async def test_an_unreadable_time_of_lost_events(world: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """What was in flight then may have run unseen: the start goes on, and what is superseded counts as paid."""
+    await start(world)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    journal = world.service.journal
+    await world.stop()
+    journal.open()
+    journal.change(lambda c: c.execute("INSERT OR REPLACE INTO meta VALUES ('events_lost_ms', 'seven')"))
+    await journal.flush()
+    await journal.close()
+    service = await world.start()
+    assert "when events were lost cannot be read" in caplog.text
+    assert await submit(world, transfer(ALICE, 1)) == ["ok"]
+    assert [entry.losses for entry in service.lifecycle.inflight.entries()] == [-1, 1]
+    service.lifecycle.nonce_moved(ALICE.public, 1)
+    assert (await _audit(world))[-1] == ("settle", 100_000 * GAS_PRICE)
+
+
 async def test_a_second_signature_changes_nothing(world: Any) -> None:
     """Whoever signs again what is signed adds nothing to its bytes, which decide its hash."""
     await start(world)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -134,6 +136,12 @@ def test_a_policy_file_is_read_when_it_is_another(tmp_path: Path) -> None:
     os.utime(other, ns=(6, 6))
     other.replace(file)
     assert rules.refresh() and not rules.refresh() and rules.policy.caps.fee == 44
+    changed = file.stat().st_ctime_ns
+    while file.stat().st_ctime_ns == changed:  # until the kernel's clock has gone on
+        write("[caps]\nfee = 55", 6)  # the same file, size and time, as copying tools keep it
+    assert rules.refresh() and not rules.refresh() and rules.policy.caps.fee == 55
+    write("[caps]\nfee = 44", 7)
+    assert rules.refresh()
     for content in (b"[caps]\nfee = -5", b"\xff\xfe"):
         file.write_bytes(content)
         for _ in range(2):
@@ -167,6 +175,36 @@ def test_policy_apply(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     result = CliRunner().invoke(cli.main, ["policy", "apply", str(target)])
     assert result.exit_code == 1 and "no policy_file is set" in result.output
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A folder on another file system, where this machine has one."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        yield Path(folder)
+
+
+def test_a_link_to_another_file_system(tmp_path: Path, elsewhere: Path) -> None:
+    """A link is followed: `policy apply` puts the file in the place it names, and a link that is turned is noticed."""
+    link, first, second = tmp_path / "policy.toml", elsewhere / "first.toml", elsewhere / "second.toml"
+    first.write_text("[caps]\nfee = 7")
+    link.symlink_to(first)
+    rules = PolicyFile(str(link))
+    assert rules.refresh() and rules.policy.caps.fee == 7
+    code, output = apply(tmp_path, "[caps]\nfee = 6")
+    assert code == 0, output
+    assert link.is_symlink() and policy_file.is_whole(first.read_text())
+    assert rules.refresh() and rules.policy.caps.fee == 6
+    second.write_text(seal("[caps]\nfee = 5"))
+    turned = tmp_path / "turned"
+    turned.symlink_to(second)
+    turned.replace(link)
+    assert rules.refresh() and rules.policy.caps.fee == 5
+    second.unlink()
+    with pytest.raises(PolicyError, match="cannot be read"):
+        rules.refresh()
+    assert rules.policy.caps.fee == 5, "the last good one"
+    assert [path.name for path in elsewhere.iterdir()] == ["first.toml"], "nothing is left over"
 
 
 def test_every_entry_has_a_direction() -> None:

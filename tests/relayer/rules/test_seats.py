@@ -12,7 +12,7 @@ from millrace.relayer.rules.seats import part_of
 def test_parts_are_no_more_than_the_whole(seats: int) -> None:
     """Every sum is divided, rounded down; who is alone has all of it."""
     whole = loads("[budget]\nper_minute = 100\nat_risk = 10\n[people.alice]\nper_day = 20\n")
-    part = part_of(whole, seats, 60.0)
+    part = part_of(whole, seats, 60.0, 8, 8 * seats)
     for sums, of_part in (
         (whole.budget, part.budget),
         (whole.quotas, part.quotas),
@@ -22,13 +22,24 @@ def test_parts_are_no_more_than_the_whole(seats: int) -> None:
             if hasattr(sums, name):
                 assert getattr(of_part, name) == getattr(sums, name) // seats
     assert part.caps == whole.caps and part.lists == whole.lists
-    others = (seats - 1) * (10 // seats + 2 * (100 // seats))
+    others = 10 - 10 // seats + 2 * (100 - 100 // seats)
     assert part.budget.floor_balance == others, "what the others may have signed, and sign before it is heard of"
+
+
+def test_budgets_follow_portions_and_quotas_do_not() -> None:
+    """Who holds three quarters has so much of every sum of a budget, and leaves what the other quarter may sign."""
+    whole = loads("[budget]\nper_minute = 100\nat_risk = 10\n[people.alice]\nper_day = 20\n")
+    large, small = (part_of(whole, 2, 60.0, held, 128) for held in (96, 32))
+    assert (large.budget.per_minute, small.budget.per_minute) == (75, 25)
+    assert (large.budget.at_risk, small.budget.at_risk) == (7, 2)
+    assert (large.people["alice"].per_day, small.people["alice"].per_day) == (15, 5)
+    assert large.quotas == small.quotas and large.quotas.sender_per_hour == whole.quotas.sender_per_hour // 2
+    assert large.budget.floor_balance == 10 - 7 + 2 * 25
 
 
 def test_programmes_are_not_divided() -> None:
     """What a programme paid is known to no part alone: such a policy is refused, but for who is alone."""
     whole = loads('[programmes.p]\nuntil = 2030-01-01T00:00:00Z\nbudget = 1\nper_user = 1\nfunctions = ["swap"]\n')
-    assert part_of(whole, 1, 60.0) is whole
+    assert part_of(whole, 1, 60.0, 64, 64) is whole
     with pytest.raises(PolicyError, match="programmes"):
-        part_of(whole, 2, 60.0)
+        part_of(whole, 2, 60.0, 64, 128)

@@ -29,17 +29,6 @@ from servers.postgres import Postgres
 START = 1_700_000_400  # divisible by 300, not by 3600
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    """A server for this module, which a test may kill."""
-    server = Postgres()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
-
-
 class Place:
     """Where one history is kept, of either kind."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -17,8 +16,8 @@ from millrace.relayer.forwarding.upstream import Pending, Upstream
 from millrace.relayer.forwarding.wire import HEAD_BYTES
 from millrace.relayer.gateway.limits import milliseconds
 from millrace.relayer.gateway.shared import Shared
-from millrace.relayer.gateway.submission_lane import MAX_WAITING, Submitting
-from millrace.relayer.protocol import large_messages, messages, reasons, strict_json
+from millrace.relayer.gateway.submitting import Submitting, has_room, read_large
+from millrace.relayer.protocol import messages, reasons, strict_json
 from millrace.relayer.protocol.messages import Broadcast, Relay
 from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.protocol.topics import TxStatusTopic
@@ -42,7 +41,7 @@ class _Whole:
     __slots__ = ("action", "left", "pieces", "request_id", "since", "size")
 
     def __init__(self, request: Relay | Broadcast, size: int, since: float) -> None:
-        self.action = "relay" if isinstance(request, Relay) else "broadcast"
+        self.action = messages.action_of(request)
         self.request_id = request.request_id
         self.size, self.since = size, since
         self.left = 0
@@ -69,7 +68,7 @@ class ForwardLane:
 
     def add(self, request: Relay | Broadcast) -> None:
         """Forward a submission in its turn, or refuse it."""
-        if not self._has_room(_action(request), request.request_id):
+        if not self._has_room(messages.action_of(request), request.request_id):
             return
         if self._reader is None:
             self._forward(request)
@@ -94,20 +93,14 @@ class ForwardLane:
     # ---- in
 
     def _has_room(self, action: str | None, request_id: messages.RequestId | None) -> bool:
-        reason = None
-        if self._shared.stopping:
-            reason = reasons.NOT_READY.but("shutting down", 1_000)
-        elif self._submissions + len(self._unread) >= MAX_WAITING:
-            reason = reasons.BUSY.but("wait for earlier replies", 100)
-        if reason is not None:
-            self._session.refuse(action, reason, request_id)
-        return reason is None
+        under_way = self._submissions + len(self._unread)
+        return has_room(self._session, self._shared, under_way, action, request_id)
 
     async def _read(self) -> None:
         try:
             while self._unread and not self._session.closed:
                 item = self._unread.popleft()
-                request = await self._decoded(item) if isinstance(item, bytes) else item
+                request = item if not isinstance(item, bytes) else await read_large(item, self._session, self._shared)
                 if request is not None and not self._session.closed:
                     self._forward(request)
         except Exception:
@@ -116,23 +109,6 @@ class ForwardLane:
         finally:
             self._reader = None
 
-    async def _decoded(self, data: bytes) -> Relay | Broadcast | None:
-        """The submission in a large message; anything else is answered here."""
-        marked = await large_messages.marks(data)
-        if not self._session.charge(strict_json.cost(b"", marked)):
-            return None
-        max_batch = self._shared.settings.max_batch
-        typed = partial(messages.typed_request, max_batch=max_batch)
-        try:
-            request = await large_messages.decode(data, marked, messages.max_marks(max_batch), typed)
-        except Refused as refusal:
-            self._session.refuse_unread(data, refusal.reason)
-            return None
-        if isinstance(request, Relay | Broadcast):
-            return request
-        self._session.control_message(request)
-        return None
-
     def _forward(self, request: Relay | Broadcast) -> None:
         """Send a submission to whoever signs for it; a batch that is for several relayers in parts."""
         transactions = messages.transactions_of(request)
@@ -140,7 +116,7 @@ class ForwardLane:
         wait = self._shared.submissions.take(self.client, size, self._shared.clock())
         if wait:
             reason = reasons.RATE_LIMIT.but("too many transactions from this address", milliseconds(wait))
-            self._session.refuse(_action(request), reason, request.request_id)
+            self._session.refuse(messages.action_of(request), reason, request.request_id)
             self._session.slow_down(wait)
             return
         items = [parts.routed(raw) for raw in transactions]
@@ -220,7 +196,3 @@ class ForwardLane:
     def close(self, code: int, reason: str) -> None:
         """The client keeps sending what is refused."""
         self._session.close(code, reason)
-
-
-def _action(request: Relay | Broadcast) -> str:
-    return "relay" if isinstance(request, Relay) else "broadcast"

@@ -8,13 +8,14 @@ import logging
 from collections import deque
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from millrace.relayer.gateway.limits import GONE, milliseconds, overloaded
 from millrace.relayer.gateway.replies import submission_reply, told_of
 from millrace.relayer.gateway.shared import Shared
+from millrace.relayer.gateway.submitting import Submitting, has_room, read_large
 from millrace.relayer.ledger.inflight import Entry
-from millrace.relayer.protocol import large_messages, messages, reasons, strict_json, topics
+from millrace.relayer.protocol import messages, reasons, topics
 from millrace.relayer.protocol.messages import Broadcast, Relay
 from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.protocol.topics import TxStatusTopic
@@ -23,27 +24,6 @@ from millrace.relayer.submission.batch import Batch
 from millrace.runtime.tracing import UNTRACED
 
 log = logging.getLogger(__name__)
-
-MAX_WAITING = 64
-"""Submissions of one connection that may be under way; further ones are refused."""
-
-
-class Submitting(Protocol):
-    """What a lane knows of the session it works for."""
-
-    client: str
-    authorization: str | None
-    closed: bool
-
-    def charge(self, cost: float) -> bool: ...
-    def control_message(self, request: messages.Request) -> None: ...
-    def refuse(self, action: str | None, reason: Reason, request_id: messages.RequestId | None) -> None: ...
-    def tell_refused(self, action: str | None, reason: Reason, request_id: messages.RequestId | None) -> None: ...
-    def refuse_unread(self, data: bytes, reason: Reason) -> None: ...
-    def slow_down(self, wait: float) -> None: ...
-    def subscribe(self, topic: topics.Topic) -> bool: ...
-    def answer(self, reply: messages.SubmissionReply) -> None: ...
-    def close(self, code: int = 1000, reason: str = "") -> None: ...
 
 
 class SubmissionLane:
@@ -60,7 +40,7 @@ class SubmissionLane:
 
     def add(self, request: Relay | Broadcast) -> None:
         """Take a submission in its turn, or refuse it."""
-        if self._has_room(_action(request), request.request_id) and self._admit(request):
+        if self._has_room(messages.action_of(request), request.request_id) and self._admit(request):
             self._queue(request, len(messages.transactions_of(request)))
 
     def read_later(self, data: bytes, request_id: messages.RequestId | None = None) -> None:
@@ -75,24 +55,12 @@ class SubmissionLane:
             self._done(size, size)
 
     async def _read(self, data: bytes) -> Relay | Broadcast | None:
-        """The submission in a large message; anything else is answered here."""
-        marked = await large_messages.marks(data)
-        if not self._session.charge(strict_json.cost(b"", marked)):
+        """The submission in a large message, let in; anything else is answered here."""
+        request = await read_large(data, self._session, self._shared)
+        if request is None or not self._admit(request):
             return None
-        max_batch = self._shared.settings.max_batch
-        typed = partial(messages.typed_request, max_batch=max_batch)
-        try:
-            request = await large_messages.decode(data, marked, messages.max_marks(max_batch), typed)
-        except Refused as refusal:
-            self._session.refuse_unread(data, refusal.reason)
-            return None
-        if isinstance(request, Relay | Broadcast):
-            if not self._admit(request):
-                return None
-            self._shared.submitter.admission.enter(self._session.client, len(messages.transactions_of(request)))
-            return request
-        self._session.control_message(request)
-        return None
+        self._shared.submitter.admission.enter(self._session.client, len(messages.transactions_of(request)))
+        return request
 
     def _admit(self, request: Relay | Broadcast) -> bool:
         """Take a submission from the client's rate.
@@ -102,30 +70,22 @@ class SubmissionLane:
         try:
             self._shared.submitter.person_of(self._session.authorization)
         except Refused as refusal:
-            self._session.refuse(_action(request), refusal.reason, request.request_id)
+            self._session.refuse(messages.action_of(request), refusal.reason, request.request_id)
             return False
         size = len(messages.transactions_of(request))
         wait = self._shared.submitter.admission.wait(self._session.client, size)
         if wait:  # its own doing or not: to ask is no offence
-            self._session.tell_refused(_action(request), overloaded(wait), request.request_id)
+            self._session.tell_refused(messages.action_of(request), overloaded(wait), request.request_id)
             return False
         wait = self._shared.submissions.take(self._session.client, size, self._shared.clock())
         if wait:
             reason = reasons.RATE_LIMIT.but("too many transactions from this address", milliseconds(wait))
-            self._session.refuse(_action(request), reason, request.request_id)
+            self._session.refuse(messages.action_of(request), reason, request.request_id)
             self._session.slow_down(wait)
         return not wait
 
     def _has_room(self, action: str | None, request_id: messages.RequestId | None) -> bool:
-        """Whether a submission may wait for its turn now; otherwise it is refused."""
-        reason = None
-        if self._shared.stopping:
-            reason = reasons.NOT_READY.but("shutting down", 1_000)
-        elif self._under_way >= MAX_WAITING:
-            reason = reasons.BUSY.but("wait for earlier replies", 100)
-        if reason is not None:
-            self._session.refuse(action, reason, request_id)
-        return reason is None
+        return has_room(self._session, self._shared, self._under_way, action, request_id)
 
     def _queue(self, item: Relay | Broadcast | bytes, size: int) -> None:
         """A submission of `size` transactions, or a large message to be read, waits for its turn on this connection."""
@@ -174,7 +134,7 @@ class SubmissionLane:
         person = ""
         with contextlib.suppress(Refused):  # its key was taken away since it was admitted
             person = self._shared.submitter.person_of(self._session.authorization)
-        action, transactions = _action(request), messages.transactions_of(request)
+        action, transactions = messages.action_of(request), messages.transactions_of(request)
         tracer, waited = self._shared.tracer, self._shared.clock() - since
         trace = tracer.begin(action, request.traceparents, waited=waited, sample=True) if tracer.on else None
         origin = Origin(action, self._session.client, person, trace=trace)
@@ -236,7 +196,3 @@ class SubmissionLane:
             into[tx_hash] = topics.text_of(topic)
         except Refused as refusal:
             into[tx_hash] = refusal.reason
-
-
-def _action(request: Relay | Broadcast) -> Literal["relay", "broadcast"]:
-    return "relay" if isinstance(request, Relay) else "broadcast"

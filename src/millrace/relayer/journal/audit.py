@@ -47,6 +47,11 @@ LINES_AT_ONCE = 32
 
 _CLOCK_SLACK_MS = 3_600_000
 """Lines are written in the order of ids; their times may be out of order by as much as the wall clock was set back."""
+_SPAN_MS = 86_400_000
+"""The longest span that is asked for: of a budget of a day."""
+_LINES_BEFORE = 20_000
+"""So many lines before the first of a span are looked at, too: a machine without a clock of its own begins at a time
+long past, until somebody sets it, and what it writes by then stands between lines of the span. Some 5 ms."""
 
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 Line = tuple[int, Event, bytes, bytes, int, bytes, int]
@@ -127,6 +132,22 @@ def replay(rows: Iterable[tuple[Event, bytes, bytes, bytes, int, str]]) -> Itera
 
 def _first_since(read: Read, time_ms: int) -> int:
     """An id before which all lines are older, found by halving: the log is kept for ever and has no index of times."""
+    first = _halved(read, time_ms)
+    newest = read("SELECT max(time_ms) FROM (SELECT time_ms FROM audit ORDER BY id DESC LIMIT 1)", ())[0][0] or 0
+    until = max(newest, time_ms + _SPAN_MS) + _CLOCK_SLACK_MS  # the newest line itself may be of such a clock
+    while True:  # behind lines of a clock that stood far too early there may be more of the span
+        before, is_within = read(
+            "SELECT min(id), max(time_ms BETWEEN ? AND ?) FROM "
+            "(SELECT id, time_ms FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?)",
+            (time_ms, until, first, _LINES_BEFORE),
+        )[0]
+        if not is_within:
+            return first
+        first = before
+
+
+def _halved(read: Read, time_ms: int) -> int:
+    """The same for lines in the order of their times."""
     low, high = 0, (read("SELECT max(id) FROM audit", ())[0][0] or 0) + 1
     while low < high:
         middle = (low + high) // 2

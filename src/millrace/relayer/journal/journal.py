@@ -25,7 +25,7 @@ from millrace.relayer.journal.chain import Chain, Chained, Link
 from millrace.relayer.journal.checkpoints import Checkpoints
 from millrace.relayer.journal.mark import Mark
 from millrace.relayer.journal.seats import Shared
-from millrace.relayer.journal.sharing import Sharing
+from millrace.relayer.journal.sharing import Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Cosigned, Record
 from millrace.relayer.journal.versions import UnknownVersion, bring_up_to_date
 from millrace.relayer.journal.writer import JournalError, NonceTaken, Rows, Write, Writer
@@ -164,8 +164,7 @@ class Journal:
         try:
             await self._open_writer().commit(*writes)
         except JournalError:
-            if self.sharing is not None:
-                self.sharing.void([(row.sender, row.nonce, row.client_hash) for row in paid])
+            self._let_go(paid)
             raise
 
     def change(self, *writes: Write) -> None:
@@ -194,12 +193,31 @@ class Journal:
         held: list[Write] = []
         try:
             await sharing.take(records)
+        except TakenElsewhere:
+            raise  # whatever of them is ours is claimed again, each alone
+        except JournalError:
+            self._let_go(records)  # what such an earlier try made ours
+            raise
         finally:
             for row in records:
                 for ends, writes in self._claiming.pop(row.client_hash, ()):
                     sharing.ended(ends)
                     held += writes
         return held
+
+    def _let_go(self, records: Sequence[Record]) -> None:
+        """These were not written: what of them is claimed for us is nobody's, unless it was written before."""
+        if self.sharing is not None:
+            ours = [row for row in records if self.sharing.has(row.sender, row.nonce) and not self._may_run(row)]
+            self.sharing.void([(row.sender, row.nonce, row.client_hash) for row in ours])
+
+    def _may_run(self, row: Record) -> bool:
+        """Whether these bytes may have been signed here; where that cannot be read they may."""
+        try:
+            found = self.find(row.sender, row.nonce, row.client_hash)
+        except JournalError:
+            return True
+        return found is not None and found.state in rows.OPEN
 
     def unclaim(self, sender: bytes, nonce: int, client_hash: bytes) -> None:
         """What was refused by the signing process, and surely not signed, is nobody's claim."""

@@ -56,10 +56,12 @@ class LeaseKeeper:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="leases")
         self._keys: set[bytes] = set()
         self._valid_until = 0.0
+        self._refused = False
+        """Keys may have been refused since all that was journalled was signed."""
         self.failures = 0
         """Renewals that did not come through."""
         self.on_return: Callable[[], None] = lambda: None
-        """Told when a renewal came through again: what was journalled meanwhile is not signed yet."""
+        """Told when keys may sign again: what was journalled meanwhile is not signed yet."""
 
     @property
     def seconds_left(self) -> float:
@@ -117,14 +119,17 @@ class LeaseKeeper:
                 continue
             try:
                 await self._renew()
-                if failed:
-                    self.on_return()
                 failed = ""
+                # A renewal that took longer than the lease came through, and is over already.
+                if self._refused and self.seconds_left > 0:
+                    self._refused = False
+                    self.on_return()
             except LeaseError as error:
                 self._valid_until = 0.0
                 raise OSError(f"{error}: this one signs no more") from error
             except OSError as error:
                 self.failures += 1
+                self._refused = True
                 if str(error) != failed:
                     log.error("the leases of the keys are not renewed", extra={"error": str(error)})
                 failed = str(error)
@@ -133,6 +138,7 @@ class LeaseKeeper:
         mine = self._mine()
         began = self._clock()
         await self._call(lambda store: store.renew(mine))
+        self._refused = self._refused or self.seconds_left <= 0
         self._valid_until = self._until(began)
 
     async def close(self) -> None:

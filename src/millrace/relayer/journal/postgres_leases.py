@@ -35,6 +35,8 @@ class PostgresLeases:
     async def _on_connect(self, connection: Connection) -> None:
         await connection.execute(END_IDLE)
         await use_schema(connection, self._schema)
+        if await connection.fetchval("SELECT to_regclass('leases') IS NOT NULL"):
+            return  # making waits for others, as long as one of them stands still while it does
         async with making(connection):
             await connection.execute(
                 "CREATE TABLE IF NOT EXISTS leases (key BYTEA PRIMARY KEY, id TEXT NOT NULL, epoch BIGINT NOT NULL,"

@@ -10,18 +10,19 @@ import logging
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from millrace.chain import address
 from millrace.relayer.journal import audit
 from millrace.relayer.journal.journal import BUDGET_MS, Journal
 from millrace.relayer.journal.seats import Shared
 from millrace.relayer.journal.sharing import Sharing
-from millrace.relayer.journal.submissions import End, Record
+from millrace.relayer.journal.submissions import OPEN, End, Record
 from millrace.relayer.journal.writer import JournalError
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 1_000
-OPEN = ("journalled", "signed", "expired")
 _Name = tuple[bytes, int]
 
 
@@ -115,11 +116,16 @@ class _Reconciling:
         passed_on: list[Record] = []
         for item in page:
             record, own = item.record, known.get(_name(item.record))
+            if own is not None and own.record.relayer is None:  # only broadcast here: our keys stand for the claim
+                passed_on.append(own.record)
+                if own.record.client_hash == record.client_hash and not record.broadcast:
+                    record = msgspec.structs.replace(record, broadcast=True)
+                    self._sharing.sent(*_name(record))
+                own = None
             is_open = record.state in OPEN
             if own is None or own.record.client_hash != record.client_hash:
-                missing.append(item)  # a row of ours that is in the way is told of when this is written
-                if own is not None and own.record.relayer is None:
-                    passed_on.append(own.record)  # another one was only broadcast here: our keys stand for the claim
+                # A row of ours that is in the way is told of when this is written.
+                missing.append(Shared(record, item.ended_ms))
             elif own.record.state in OPEN and not is_open:
                 ends.append((own.record, record.state, record.cost or 0, item.ended_ms or self._now_ms))
             elif own.record.state not in OPEN and is_open:

@@ -13,13 +13,25 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from millrace.relayer.journal.portions import AT_ONCE, PORTIONS
 from millrace.relayer.journal.submissions import Record
-from millrace.runtime.postgres import ANSWER_SECONDS, END_IDLE, Connection, Postgres, Refused, making, use_schema
+from millrace.runtime.postgres import (
+    ANSWER_SECONDS,
+    END_IDLE,
+    Connection,
+    Postgres,
+    Refused,
+    Unavailable,
+    making,
+    use_schema,
+)
 from millrace.runtime.settings import Secret
 
 ROWS_AT_ONCE = 2_000
 """Claims read with one question."""
-_VERSION = 1
+_VERSION = 2
+GONE_SECONDS = 60
+"""A seat whose lease has been over for so long is vacated when its portions are wanted."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sharing (
@@ -35,7 +47,10 @@ CREATE TABLE IF NOT EXISTS seats (
     position BIGINT NOT NULL,     -- commits of claims
     open_since BIGINT NOT NULL,   -- all claims made before, in ms, are over
     cursor BIGINT,                -- of the hub's events, and the same for any hub
-    cursor_place TEXT NOT NULL
+    cursor_place TEXT NOT NULL,
+    portions INTEGER NOT NULL,    -- of all budgets
+    needed INTEGER NOT NULL,      -- of these, at most, for what was claimed
+    wants BOOLEAN NOT NULL        -- whether its relayer has hardly any left
 ) WITH (fillfactor = 50);
 CREATE TABLE IF NOT EXISTS claims (
     sender BYTEA NOT NULL,
@@ -52,10 +67,19 @@ CREATE TABLE IF NOT EXISTS claims (
     broadcast BOOLEAN NOT NULL,
     cost TEXT,
     ended_ms BIGINT,
+    signature BYTEA,              -- of our key, where somebody else is to broadcast it
     PRIMARY KEY (sender, nonce)
 ) WITH (fillfactor = 80);
 CREATE INDEX IF NOT EXISTS claims_created ON claims USING brin (created_ms);
 """
+_FROM_1 = f"""
+ALTER TABLE seats ADD portions INTEGER NOT NULL DEFAULT {PORTIONS}, ADD needed INTEGER NOT NULL DEFAULT {PORTIONS},
+    ADD wants BOOLEAN NOT NULL DEFAULT false;
+ALTER TABLE claims ADD signature BYTEA;
+UPDATE seats SET word = '';
+UPDATE sharing SET version = {_VERSION};
+"""
+"""What is of version 1 as of this one; who had a seat may have spent all of an equal part, and is out."""
 
 _GIVEN = (
     "unnest($4::bytea[], $5::bigint[], $6::bytea[], $7::bytea[], $8::text[], $9::bytea[], $10::text[], $11::text[], "
@@ -64,7 +88,7 @@ _GIVEN = (
 )
 _CLAIM = f"""
 WITH held AS (
-    UPDATE seats SET position = position + 1
+    UPDATE seats SET position = position + 1, needed = coalesce($17, needed)
     WHERE seat = $1 AND word = $2 AND position = $3 AND expires_at > clock_timestamp() RETURNING seat
 ), new AS (
     INSERT INTO claims (seat, sender, nonce, client_hash, tx, kind, relayer, fee, ip, created_ms, state, broadcast,
@@ -74,26 +98,49 @@ WITH held AS (
 SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM new)
 """
 _WHOSE = """
-SELECT claims.sender, claims.nonce, client_hash, seat, kind, state, cost, ended_ms FROM claims
+SELECT claims.sender, claims.nonce, client_hash, seat, kind, state, cost, ended_ms, signature FROM claims
 JOIN unnest($1::bytea[], $2::bigint[]) AS asked (sender, nonce) USING (sender, nonce)
 """
 _END = """
 UPDATE claims SET state = ended.state, cost = coalesce(ended.cost, claims.cost), ended_ms = ended.ended_ms
-FROM unnest($3::bytea[], $4::bigint[], $5::bytea[], $6::text[], $7::text[], $8::bigint[])
-    AS ended (sender, nonce, client_hash, state, cost, ended_ms), seats
+FROM unnest($2::bytea[], $3::bigint[], $4::bytea[], $5::text[], $6::text[], $7::bigint[])
+    AS ended (sender, nonce, client_hash, state, cost, ended_ms)
 WHERE claims.sender = ended.sender AND claims.nonce = ended.nonce
-    AND claims.client_hash = coalesce(ended.client_hash, claims.client_hash)
-    AND claims.seat = $1 AND seats.seat = $1 AND seats.word = $2
+    AND claims.client_hash = coalesce(ended.client_hash, claims.client_hash) AND claims.seat = $1
 """
 _SENT = """
-UPDATE claims SET broadcast = true FROM unnest($3::bytea[], $4::bigint[]) AS sent (sender, nonce), seats
+UPDATE claims SET broadcast = true FROM unnest($2::bytea[], $3::bigint[]) AS sent (sender, nonce)
 WHERE claims.sender = sent.sender AND claims.nonce = sent.nonce AND claims.seat = $1
-    AND seats.seat = $1 AND seats.word = $2
+"""
+_SIGNED = """
+UPDATE claims SET signature = signed.signature FROM unnest($2::bytea[], $3::bigint[], $4::bytea[])
+    AS signed (sender, nonce, signature)
+WHERE claims.sender = signed.sender AND claims.nonce = signed.nonce AND claims.seat = $1
 """
 _VOID = """
-DELETE FROM claims USING unnest($3::bytea[], $4::bigint[], $5::bytea[]) AS void (sender, nonce, client_hash), seats
+DELETE FROM claims USING unnest($2::bytea[], $3::bigint[], $4::bytea[]) AS void (sender, nonce, client_hash)
 WHERE claims.sender = void.sender AND claims.nonce = void.nonce AND claims.client_hash = void.client_hash
-    AND claims.seat = $1 AND state = 'journalled' AND seats.seat = $1 AND seats.word = $2
+    AND claims.seat = $1 AND state = 'journalled'
+"""
+_RENEW = """
+UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $3), reservations = $4, open_since = $5,
+    cursor = coalesce($6, cursor), cursor_place = CASE WHEN $6::bigint IS NULL THEN cursor_place ELSE $7 END,
+    portions = least(portions, $8), needed = coalesce($9, needed), wants = $10
+WHERE seat = $1 AND word = $2
+RETURNING position, portions, EXISTS (
+    SELECT 1 FROM seats AS other WHERE other.seat <> $1 AND other.wants AND other.expires_at > clock_timestamp()
+)
+"""
+_VACATE = """
+UPDATE seats SET portions = needed, word = '', wants = false WHERE seat IN (
+    SELECT seat FROM seats WHERE expires_at < clock_timestamp() - make_interval(secs => $1) AND portions > needed
+    FOR UPDATE SKIP LOCKED
+)
+"""
+_TAKE = """
+UPDATE seats SET position = position + 1,
+    portions = portions + greatest(0, least($2, $3 - (SELECT sum(portions) FROM seats)))
+WHERE seat = $1 RETURNING position, portions
 """
 _COLUMNS = "sender, nonce, client_hash, tx, kind, relayer, fee, cost, ip, created_ms, state, broadcast, ended_ms"
 
@@ -112,6 +159,18 @@ class Seat(NamedTuple):
     open_since: int
     cursor: int | None
     cursor_place: str
+    portions: int
+
+
+class Renewed(NamedTuple):
+    """What the server says of a seat that was renewed."""
+
+    found: int
+    """Its position before: less than was acknowledged where the server has forgotten some."""
+    position: int
+    portions: int
+    others_want: bool
+    """Whether another relayer has hardly any portions left."""
 
 
 class Claimed(NamedTuple):
@@ -123,6 +182,8 @@ class Claimed(NamedTuple):
     state: str
     cost: str | None
     ended_ms: int | None
+    signature: bytes | None = None
+    """Of what is only to be signed, once its holder has told it."""
 
 
 class Shared(NamedTuple):
@@ -139,12 +200,22 @@ class Progress(msgspec.Struct):
     """Without a hash it is whatever has the nonce, without a cost that stays what it was."""
     sent: list[tuple[bytes, int]] = []
     """What was only signed, and is to be broadcast now."""
+    signed: list[tuple[bytes, int, bytes]] = []
+    """Signatures of what is only to be signed: it is never void."""
     void: list[tuple[bytes, int, bytes]] = []
     """What was claimed and did not get into the holder's own journal."""
     reservations: int = 0
     open_since: int = 0
     cursor: int | None = None
     cursor_place: str = ""
+    keeps: int | None = None
+    """Portions beyond these are given away."""
+    needed: int | None = None
+    """Of them, at most."""
+    wants: bool = False
+    """Whether to take more, as far as nobody has them."""
+    may_vacate: bool = False
+    """Whether who was not heard of for long may lose what it did not need: not while the server was away itself."""
 
 
 class Seats:
@@ -182,10 +253,14 @@ class Seats:
                     row = {"version": _VERSION, "id": secrets.token_hex(16), "seats": self._seats}
                     await connection.execute("INSERT INTO sharing VALUES ($1, $2, $3)", *row.values())
                     await connection.execute(
-                        "INSERT INTO seats SELECT number, '', 0, '', '', '-infinity', 0, 0, NULL, '' "
+                        "INSERT INTO seats SELECT number, '', 0, '', '', '-infinity', 0, 0, NULL, '', $2, 0, false "
                         "FROM generate_series(0, $1 - 1) AS number",
                         self._seats,
+                        PORTIONS,
                     )
+                elif row["version"] == 1:
+                    await self._bring_up_to_date(connection)
+                    row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
             if row["version"] != _VERSION:
                 raise Refused(f"{self._db.place}: the claims are of version {row['version']}: start that version")
             if row["seats"] != self._seats:
@@ -197,14 +272,27 @@ class Seats:
 
         return await self._db.ask(work)
 
+    async def _bring_up_to_date(self, connection: Connection) -> None:
+        """Raises `Refused` beside who would go on in its old way."""
+        place = await connection.fetchval("SELECT place FROM seats WHERE expires_at > clock_timestamp() LIMIT 1")
+        if place is not None:
+            raise Refused(
+                f"{self._db.place}: the claims are of an earlier version, and {place} holds a seat: stop all relayers "
+                "of that version before one of this version starts"
+            )
+        await connection.execute(_FROM_1)
+
     async def sit(self, folder: str, place: str) -> Seat | None:
-        """Take a seat that nobody has, the folder's last one if that is free; `None` while all are taken."""
+        """Take a seat that nobody has, the folder's last one if that is free; `None` while all are taken.
+
+        Asked again, as the answer was lost, it is the same one.
+        """
 
         async def work(connection: Connection) -> Any:
             return await connection.fetchrow(
                 "UPDATE seats SET word = $1, place = $2, expires_at = clock_timestamp() + make_interval(secs => $3) "
-                "WHERE seat = (SELECT seat FROM seats WHERE expires_at < clock_timestamp() "
-                "ORDER BY folder <> $4, folder <> '', seat LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING *",
+                "WHERE seat = (SELECT seat FROM seats WHERE word = $1 OR expires_at < clock_timestamp() "
+                "ORDER BY word <> $1, folder <> $4, folder <> '', seat LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING *",
                 self._word, place, self.seconds, folder,
             )  # fmt: skip
 
@@ -214,7 +302,7 @@ class Seats:
         self.number = row["seat"]
         return Seat(
             row["seat"], row["folder"], row["reservations"], row["position"], row["open_since"], row["cursor"],
-            row["cursor_place"],
+            row["cursor_place"], row["portions"],
         )  # fmt: skip
 
     async def settle_in(self, folder: str, reservations: int) -> None:
@@ -224,29 +312,42 @@ class Seats:
             folder, reservations, self.seconds,
         )  # fmt: skip
 
-    async def renew(self, progress: Progress) -> None:
+    async def renew(self, progress: Progress) -> Renewed:
         """Tell progress and go on holding the seat. Raises `SeatError` when another has it."""
 
-        async def work(connection: Connection) -> str:
+        async def work(connection: Connection) -> Renewed:
             async with connection.transaction():
                 mine = self.number, self._word
+                # First, so that nobody can take the seat before what follows is committed; else who takes it would
+                # sign what is deleted behind its back.
+                row = await connection.fetchrow(
+                    _RENEW, *mine, self.seconds, progress.reservations, progress.open_since, progress.cursor,
+                    progress.cursor_place, progress.keeps, progress.needed, progress.wants,
+                )  # fmt: skip
+                if row is None:
+                    raise SeatError(f"seat {self.number} was taken over by another relayer")
                 if progress.void:
-                    await connection.execute(_VOID, *mine, *_columns(progress.void, 3))
+                    await connection.execute(_VOID, self.number, *_columns(progress.void, 3))
                 if progress.sent:
-                    await connection.execute(_SENT, *mine, *_columns(progress.sent, 2))
+                    await connection.execute(_SENT, self.number, *_columns(progress.sent, 2))
+                if progress.signed:
+                    await connection.execute(_SIGNED, self.number, *_columns(progress.signed, 3))
                 if progress.ends:
-                    await connection.execute(_END, *mine, *_columns(progress.ends, 6))
-                return str(await connection.execute(
-                    "UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $3), reservations = $4, "
-                    "open_since = $5, cursor = coalesce($6, cursor), "
-                    "cursor_place = CASE WHEN $6::bigint IS NULL THEN cursor_place ELSE $7 END "
-                    "WHERE seat = $1 AND word = $2",
-                    *mine, self.seconds, progress.reservations, progress.open_since, progress.cursor,
-                    progress.cursor_place,
-                ))  # fmt: skip
+                    await connection.execute(_END, self.number, *_columns(progress.ends, 6))
+                position, portions, others_want = row
+                found = position
+                if progress.wants:
+                    position, portions = await self._more(connection, vacate=progress.may_vacate)
+                return Renewed(found, position, portions, others_want)
 
-        if await self._db.ask(work) != "UPDATE 1":
-            raise SeatError(f"seat {self.number} was taken over by another relayer")
+        return await self._db.ask(work)
+
+    async def _more(self, connection: Connection, *, vacate: bool) -> Any:
+        """Take portions that nobody has, one relayer after the other; our position, and how many we have."""
+        await connection.execute("SELECT 1 FROM sharing FOR UPDATE")
+        if vacate:
+            await connection.execute(_VACATE, GONE_SECONDS)
+        return await connection.fetchrow(_TAKE, self.number, AT_ONCE, PORTIONS * self._seats)
 
     async def position(self) -> int:
         """Commits of claims that the server remembers of our seat, which is renewed. Raises `SeatError`."""
@@ -261,30 +362,40 @@ class Seats:
             raise SeatError(f"seat {self.number} was taken over by another relayer")
         return int(rows[0]["position"])
 
-    async def claim(self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None] = ()) -> bool:
+    async def claim(
+        self,
+        records: Sequence[Record],
+        position: int,
+        ended_ms: Sequence[int | None] = (),
+        needed: int | None = None,
+    ) -> bool:
         """Claim what nobody has claimed yet, in one commit; whether that was all. Raises `SeatError`.
 
-        `position`: the seat's before, as far as we know. A seat that has run out and nobody has taken is renewed.
+        `position`: the seat's before, as far as we know; `needed`: portions, at most, if that is another number. A seat
+        that has run out and nobody has taken is renewed.
+        Raises `Unavailable` where the position is another, as a statement of ours that was given up came through late.
         """
-        new = await self._insert(records, position, ended_ms)
+        new = await self._insert(records, position, ended_ms, needed)
         if new is None:
             known = await self.position()
-            if known != position:
+            if known < position:
                 raise SeatError(
                     f"{self._db.place} has {known} commits of seat {self.number} where {position} were acknowledged: "
                     "it has forgotten some, as a standby that was promoted and had not been waited for; see "
                     "docs/relayer-operating.md"
                 )
-            new = await self._insert(records, position, ended_ms)
+            new = await self._insert(records, position, ended_ms, needed) if known == position else None
         if new is None:
-            raise SeatError(f"seat {self.number} was lost while it was renewed")
+            raise Unavailable(f"{self._db.place}: the seat moved on while it was asked for")
         return new == len(records)
 
-    async def _insert(self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None]) -> int | None:
+    async def _insert(
+        self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None], needed: int | None
+    ) -> int | None:
         """How many rows were new; `None` where the seat has run out, is not ours, or is elsewhere."""
         columns = _columns([_row(item) for item in records], 12)
         ended = list(ended_ms) or [None] * len(records)
-        (row,) = await self._fetch(_CLAIM, self.number, self._word, position, *columns, ended)
+        (row,) = await self._fetch(_CLAIM, self.number, self._word, position, *columns, ended, needed)
         held, new = row
         return int(new) if held else None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,6 +17,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from millrace.chain import address
+from millrace.relayer.journal.portions import Portions
 from millrace.relayer.journal.seats import Claimed, Progress, Seat, SeatError, Seats, Shared
 from millrace.relayer.journal.submissions import End, Record
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
@@ -90,6 +92,10 @@ class Sharing:
         self.failed: str | None = None
         """Why the server does not answer, until it does."""
         self.failures = 0
+        self.portions = Portions()
+        """Our part of all budgets."""
+        self._failed_at = -math.inf
+        """When the server did not answer last."""
         self._work: asyncio.Task[None] | None = None
         self.lost: str | None = None
         """Why nothing is claimed any more, for good."""
@@ -98,6 +104,10 @@ class Sharing:
     def open(self) -> int:
         """Claims of ours that are not over."""
         return len(self._open)
+
+    def has(self, sender: bytes, nonce: int) -> bool:
+        """Whether a nonce is claimed for us and not over."""
+        return (sender, nonce) in self._open
 
     # ---- the seat
 
@@ -112,6 +122,7 @@ class Sharing:
                 log.warning("the claims' server is waited for", extra={"error": str(error)})
             if self.seat is not None:
                 self._position = self.seat.position
+                self.portions.begin(self.seat.portions)
                 log.info("seat taken", extra={"seat": self.seat.number})
                 return self.seat
             if not told:
@@ -171,6 +182,10 @@ class Sharing:
     def sent(self, sender: bytes, nonce: int) -> None:
         """What was only signed is to be broadcast; see `flush`."""
         self._progress.sent.append((sender, nonce))
+
+    def signed(self, sender: bytes, nonce: int, signature: bytes) -> None:
+        """What is only to be signed has its signature, which any relayer may tell to who asks with the same bytes."""
+        self._progress.signed.append((sender, nonce, signature))
 
     def keep_cursor(self, sequence: int, place: str) -> None:
         """Events up to this one need not be read again by who has the seat after us."""
@@ -325,11 +340,12 @@ class Sharing:
 
     async def _claim_once(self, records: Sequence[Record], ended_ms: Sequence[int | None]) -> bool:
         """Claim what nobody has; whether that was all. Raises `JournalError`."""
+        needed = self.portions.claim(sum(item.fee for item in records))
         while True:
             before = self._position
             try:
                 are_all_new = await self._call(
-                    partial(Seats.claim, records=records, position=before, ended_ms=ended_ms)
+                    partial(Seats.claim, records=records, position=before, ended_ms=ended_ms, needed=needed)
                 )
                 self._position += 1
                 return are_all_new
@@ -338,11 +354,14 @@ class Sharing:
             except (Refused, SeatError) as error:
                 raise JournalError(str(error)) from error
             self._position = await self._sure(lambda seats: seats.position())
-            if self._position not in (before, before + 1):  # the statement came through, or did not
-                raise JournalError(
-                    f"the claims' server has {self._position} commits of ours where {before} were acknowledged: it has "
-                    "forgotten some; see docs/relayer-operating.md"
-                )
+            self._must_remember(before)  # the statement came through, or did not, or one that was given up before
+
+    def _must_remember(self, acknowledged: int) -> None:
+        if self._position < acknowledged:
+            raise JournalError(
+                f"the claims' server has {self._position} commits of ours where {acknowledged} were acknowledged: it "
+                "has forgotten some; see docs/relayer-operating.md"
+            )
 
     def _is_ours(self, claimed: Claimed, item: Record) -> bool:
         assert self.seat is not None
@@ -354,7 +373,12 @@ class Sharing:
         flushed, self._flushed = self._flushed, []
         try:
             progress = await self._take_progress()
-            await self._sure(lambda seats: seats.renew(progress))
+            renewed = await self._sure(lambda seats: seats.renew(progress))
+            before, self._position = self._position, renewed.found
+            self._must_remember(before)
+            self._position = renewed.position
+            self.portions.others_want = renewed.others_want
+            self.portions.hold(renewed.portions)
             if self._forget_before:
                 before_ms, self._forget_before = self._forget_before, 0
                 await self._call(lambda seats: seats.forget(before_ms))
@@ -387,6 +411,9 @@ class Sharing:
         now = time.time_ns() // 1_000_000
         progress.open_since = next(iter(self._open.values()), now) - SLACK_MS
         progress.reservations = self._reservations()
+        progress.wants = self.portions.settle()
+        progress.keeps, progress.needed = self.portions.held, self.portions.bound
+        progress.may_vacate = asyncio.get_running_loop().time() - self._failed_at > self._seats.seconds
         return progress
 
     async def _is_written(self) -> bool:
@@ -415,6 +442,7 @@ class Sharing:
 
     def _note(self, error: Exception) -> None:
         self.failures += 1
+        self._failed_at = asyncio.get_running_loop().time()
         if self.failed is None:
             log.error("the claims' server does not answer: nothing is accepted", extra={"error": str(error)})
         self.failed = str(error)

@@ -73,6 +73,8 @@ sqlite3.register_adapter(bytes, bytes.__bytes__)
 sqlite3.register_adapter(bool, bool.__int__)
 sqlite3.register_adapter(type(None), lambda value: value)
 
+OPEN = ("journalled", "signed", "expired")
+"""States of what may still run."""
 ROWS_AT_ONCE = 32
 """Rows of one statement: each statement costs the writer thread a turn with the interpreter, which others hold."""
 

@@ -286,6 +286,17 @@ class Budgets:
         """What the key has used of its budget."""
         return _standing(self._key(key), now)
 
+    def used_by_keys(self, now: float) -> list[tuple[int, ...]]:
+        """What each key has used of the sums of its budget, in the order of `SUMS`."""
+        return [
+            _used(account, account.undecided.sum(now) + account.losses.sum(now), now) for account in self._keys.values()
+        ]
+
+    def used_by_person(self, name: str, now: float) -> tuple[int, ...]:
+        """The same of a person known by an API key."""
+        share = self._shares.find((b"", name))
+        return _used(share, share.losses.sum(now), now)
+
     def standing_of_person(self, name: str, now: float) -> Standing:
         """What a person known by an API key has used of theirs."""
         return _standing(self._shares.find((b"", name)), now)
@@ -399,6 +410,11 @@ def _windows(
     if by_function is not None:
         windows += by_function.windows
     return windows
+
+
+def _used(account: _KeyAccount | Share, lost: int, now: float) -> tuple[int, ...]:
+    spent = (window.sum(now) for window in account.windows)
+    return (*spent, account.at_risk, account.at_risk_sign_only, lost + account.at_risk)
 
 
 def _standing(account: _KeyAccount | Share, now: float) -> Standing:

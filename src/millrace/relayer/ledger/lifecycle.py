@@ -7,6 +7,7 @@ and the reservation that follows from it nothing else can run, so no two can bot
 from __future__ import annotations
 
 import logging
+import math
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -120,6 +121,7 @@ class Lifecycle:
             if entry.waiters:
                 _tell(entry)
             rows.append((entry.tx.sender, entry.tx.nonce, signature))
+            self._share_signature(entry, signature)
         if rows:
             self._journal.cosigned(rows)
 
@@ -234,11 +236,13 @@ class Lifecycle:
         and their fee counts as spent.
         """
         for entry in [item for at, item in self.inflight.of_sender(sender).items() if at < nonce]:
-            # What was taken over and is not signed here may have been signed, sent and run by who claimed it.
-            is_unsure = self._journal.sharing is not None and not entry.chain_hash and entry.handed_out
+            # What is not signed here may have been signed, sent and run by another relayer of our keys: who claimed
+            # what was taken over, who took our seat, or who was given the same bytes.
+            is_unsure = self._journal.sharing is not None and not entry.chain_hash
             if not entry.chain_hash and not is_unsure:
                 entry.refusal = reasons.NONCE_TOO_LOW
-            self._end(entry, "superseded", 0 if entry.losses == self._losses and not is_unsure else entry.fee)
+            is_ours = entry.losses != self._losses or (is_unsure and entry.handed_out)
+            self._end(entry, "superseded", entry.fee if is_ours else 0, is_unsure=is_unsure)
             if entry.refusal is not None:
                 self.on_refused(entry)
         for item in self.sponsor.nonce_used(sender, nonce, surely_another=not self._losses):
@@ -305,9 +309,8 @@ class Lifecycle:
         except JournalError as error:
             log.error("all shards are paused", extra={"reason": str(error)})
             self.sponsor.pause_all()
-        lost = self._journal.read("SELECT value FROM meta WHERE name = ?", (_EVENTS_LOST,))
-        lost_ms = int(lost[0][0]) if lost else -1
-        self._losses = len(lost)
+        lost_ms = self._lost_ms()
+        self._losses = 0 if lost_ms is None else 1
         for item in at_risk.written_off(self._journal.read):
             chain_hash = item.chain_hash or b""
             self.sponsor.written_off.add(
@@ -315,10 +318,27 @@ class Lifecycle:
             )
         for record in records:
             entry = self._entry(record)
-            entry.losses = self._losses if record.created_ms > lost_ms else -1
+            entry.losses = self._losses if lost_ms is None or record.created_ms > lost_ms else -1
             self.inflight.add(entry)
             if entry.chain_hash and entry.kind != "broadcast":
                 self.sponsor.signed(entry)
+                self._share_signature(entry, entry.tx.relayer_signature)  # who was killed may not have told it
+
+    def _share_signature(self, entry: Entry, signature: bytes) -> None:
+        """Whoever of our keys' relayers is asked for the same bytes tells what was only to be signed."""
+        if entry.kind == "sign" and self._journal.sharing is not None:
+            self._journal.sharing.signed(entry.tx.sender, entry.tx.nonce, signature)
+
+    def _lost_ms(self) -> float | None:
+        """When events were lost last, if they ever were. One that cannot be read is later than all that is there."""
+        found = self._journal.read("SELECT value FROM meta WHERE name = ?", (_EVENTS_LOST,))
+        try:
+            return int(found[0][0]) if found else None
+        except ValueError as error:
+            log.error(
+                "when events were lost cannot be read: all in flight may cost its fee", extra={"error": str(error)}
+            )
+            return math.inf
 
     def _entry(self, record: Record) -> Entry:
         tx = transaction_of(record)
@@ -346,15 +366,22 @@ class Lifecycle:
     # ---- insides
 
     def _end(
-        self, entry: Entry, state: str, cost: int | None, *, height: int | None = None, written_off: bool = False
+        self,
+        entry: Entry,
+        state: str,
+        cost: int | None,
+        *,
+        height: int | None = None,
+        written_off: bool = False,
+        is_unsure: bool = False,
     ) -> None:
-        """The entry is over, for `cost` where one of our keys paid."""
+        """The entry is over, for `cost` where one of our keys paid; what became of it is told unless that is unsure."""
         self.inflight.remove(entry)
         entry.state = "over"
         _tell(entry)
         line = self.sponsor.close(entry, cost, height=height, written_off=written_off)
         charged, at = self.sponsor.programmes.close(entry.client_hash, cost or 0), self._wall_ms()
-        if state != "finished":
+        if state != "finished" and not is_unsure:
             self.fates.over(entry, "written off" if written_off else state, None, None)
         # What was written off may still run: as it has not ended, its row is never pruned and keeps its nonce taken.
         ended = None if written_off else at

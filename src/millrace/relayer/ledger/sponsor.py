@@ -18,6 +18,7 @@ from millrace.relayer.journal import programmes as programme_rows
 from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.journal import Journal, transaction_of
 from millrace.relayer.journal.outcomes import Outcome
+from millrace.relayer.journal.portions import Need
 from millrace.relayer.journal.submissions import Record, origin_of, origin_text
 from millrace.relayer.journal.writer import Rows
 from millrace.relayer.ledger.balances import LAG_SECONDS, Balances
@@ -30,7 +31,7 @@ from millrace.relayer.ledger.written_off import WrittenOff, WrittenOffFee
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy
-from millrace.relayer.rules.policy import Policy, Strangers, Target
+from millrace.relayer.rules.policy import MOST, SUMS, Budget, Person, Policy, Strangers, Target
 from millrace.relayer.rules.stages import Examined
 
 MAX_REMEMBERED = 200_000
@@ -191,6 +192,21 @@ class Sponsor:
         bound = self.balances.lower_bound(key)
         is_low = bound is not None and bound < budget.alert_balance
         return KeyState(condition, spendable, missing, empty, is_low, empty < budget.alert_seconds)
+
+    def need(self, whole: Policy, portions: int) -> Need:
+        """Of so many portions of every sum of a policy, how many cover what was used here."""
+        now, needed = self._clock(), 0
+        used: list[tuple[Budget | Person, tuple[int, ...]]] = [
+            (whole.budget, item) for item in self.budgets.used_by_keys(now)
+        ]
+        used += [(person, self.budgets.used_by_person(name, now)) for name, person in whole.people.items()]
+        for budget, amounts in used:
+            for name, amount in zip(SUMS, amounts, strict=True):
+                limit = getattr(budget, name)
+                needed = max(needed, -(-amount * portions // limit) if limit else 0)
+        # Of all sums, also of a key that has used nothing so far.
+        least = min(getattr(budget, name) or MOST for budget in (whole.budget, *whole.people.values()) for name in SUMS)
+        return Need(min(needed, portions), least // portions)
 
     def standing_of(self, key: bytes) -> KeyStanding:
         """What a key has, and what of its budget is used."""

@@ -178,6 +178,11 @@ def transactions_of(request: Relay | Broadcast) -> list[Raw]:
     raise Refused(reasons.INVALID_MESSAGE.but("give either tx or txs"))
 
 
+def action_of(request: Relay | Broadcast) -> Literal["relay", "broadcast"]:
+    """What a submission asks for."""
+    return "relay" if isinstance(request, Relay) else "broadcast"
+
+
 def topics_of(request: Subscribe | Unsubscribe) -> list[str]:
     """The topics of a subscription, in order, each once."""
     first = [] if request.topic is None else [request.topic]

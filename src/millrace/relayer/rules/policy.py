@@ -76,6 +76,10 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The same once the key will be empty before so long at the present rate."""
 
 
+SUMS = ("per_minute", "per_hour", "per_day", "at_risk", "at_risk_sign_only", "loss_per_hour")
+"""What of a budget is counted."""
+
+
 class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The most one sender, one IP address (of version 6: one /64 network) or one receiver may have sponsored."""
 

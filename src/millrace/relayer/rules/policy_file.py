@@ -51,7 +51,11 @@ def _checksum(body: str) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Put a whole file in a file's place, so that whoever reads it sees the old one or this. Raises `OSError`."""
+    """Put a whole file in a file's place, so that whoever reads it sees the old one or this. Raises `OSError`.
+
+    A link stays one: the file is put where it leads to.
+    """
+    path = Path(os.path.realpath(path))
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -193,12 +197,15 @@ class PolicyFile:
 
 
 def _seen(path: Path) -> tuple[int, ...]:
-    """What a file that is another has otherwise: two writes within one tick differ in size, or in the file itself."""
+    """What a file that is another has otherwise: two writes within one tick differ in size, or in the file itself.
+
+    Whoever copies a file in its place may keep the time of its contents; nobody can keep that of its change.
+    """
     try:
         status = path.stat()
     except OSError as error:
         raise PolicyError(f"cannot be read ({error})") from None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_dev, status.st_ino
 
 
 def _text_of(path: Path) -> str:

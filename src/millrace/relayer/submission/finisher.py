@@ -20,7 +20,7 @@ from millrace.relayer.ledger.lifecycle import Lifecycle, charge_of, record_of
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.rules.slices import PART, cost_of
-from millrace.relayer.rules.stages import Journalled, Signed
+from millrace.relayer.rules.stages import Journalled, Signed, cosigned, hash_of
 from millrace.relayer.signing.handle import SignerError
 from millrace.relayer.submission.batch import Accepted, Batch, Taken
 from millrace.relayer.submission.cosigner import Cosigner
@@ -40,6 +40,7 @@ _ELSEWHERE = reasons.BUSY.but("another relayer of this key has these very bytes;
 _ONLY_SIGNED = reasons.SIGNER_UNAVAILABLE.but(
     "another relayer of this key signed these bytes, or signs them; `broadcast` them with that signature"
 )
+_SIGNING = reasons.SIGNER_UNAVAILABLE.but("another relayer of this key signs these bytes; send them again", 1_000)
 
 
 class Finisher:
@@ -174,6 +175,13 @@ class Finisher:
             batch.results[item.position] = reason
         elif claimed.state == "superseded":
             batch.results[item.position] = _SUPERSEDED
+        elif entry.kind == "sign" and claimed.signature is not None:
+            proto = cosigned(entry.proto, claimed.signature)
+            batch.results[item.position] = Accepted(
+                from_proto(proto), entry.client_hash, hash_of(proto), entry.sdk_hash
+            )
+        elif entry.kind == "sign" and claimed.kind == "sign" and is_open:
+            batch.results[item.position] = _SIGNING
         elif entry.kind == "sign" or claimed.kind == "sign":
             batch.results[item.position] = _ONLY_SIGNED
         else:
