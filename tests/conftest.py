@@ -13,6 +13,7 @@ settings.load_profile("millrace")
 
 TESTS = Path(__file__).parent
 LONGEST = (
+    "cluster/test_cluster.py",
     "relayer/test_custody.py",
     "cli/test_terminal.py",
     "relayer/test_kill.py",

@@ -1,0 +1,86 @@
+"""PostgreSQL with a synchronous standby, again and again: who is lost is replaced by a new copy of who is left."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+
+from cluster.lines import Line
+from servers.postgres import Postgres, Standby
+
+RETRY_SECONDS = 0.5
+
+
+class Databases:
+    """In one of two places is the primary. `lines` lead to the places, `between` from the standby to the primary."""
+
+    def __init__(self) -> None:
+        self.primary = Postgres()
+        self.standby: Standby | None = None
+        self.place = 0
+        """Of the primary."""
+        self.between = Line(("database0", "database1"), ("127.0.0.1", self.primary.port))
+        self.lines: list[tuple[int, Line]] = []
+        self.one = asyncio.Lock()
+        """One thing at a time: who loses two servers at once has lost what they knew."""
+        self.fail_overs = 0
+
+    async def start(self) -> None:
+        """Both run, and every commit waits for the standby."""
+        await self.between.start()
+        await asyncio.to_thread(self.primary.prepare)
+        await self.primary.restart()
+        await self._follow()
+
+    async def close(self) -> None:
+        """Leave nothing."""
+        await self.between.stop()
+        for server in (self.primary, self.standby):
+            if server is not None:
+                server.close()
+
+    def at(self, place: int) -> Postgres:
+        """The server of a place."""
+        assert self.standby is not None
+        return self.primary if place == self.place else self.standby
+
+    async def fail_over(self, awake: float) -> float:
+        """The primary is gone and its standby is promoted; when it was lost. A new standby follows later.
+
+        With `awake` the old one only stood still, and is back for so many seconds: nobody has told it.
+        """
+        standby = self.standby
+        assert standby is not None
+        lost = time.monotonic()
+        if awake:
+            self.primary.pause()
+        else:
+            self.primary.kill()
+        await asyncio.to_thread(standby.promote)
+        if awake:
+            self.primary.resume()
+            await asyncio.sleep(awake)
+        self.primary.close()
+        self.primary, self.standby = standby, None
+        self.place = 1 - self.place
+        self.fail_overs += 1
+        return lost
+
+    async def replace(self) -> None:
+        """A new standby stands where the lost one did."""
+        self.between.to = "127.0.0.1", self.primary.port
+        await self._follow()
+
+    async def _follow(self) -> None:
+        self.standby = Standby(self.primary, self.between.port)
+        while True:
+            try:
+                await asyncio.to_thread(self.standby.prepare)
+                break
+            except subprocess.CalledProcessError:  # the line between them was cut meanwhile
+                await asyncio.sleep(RETRY_SECONDS)
+        await self.standby.restart()
+        self.primary.wait_for_standby()
+        for place, line in self.lines:
+            line.to = "127.0.0.1", self.at(place).port

@@ -1,0 +1,179 @@
+"""Three relayers that share keys, two edges and notifiers, PostgreSQL and a standby, Redis, RabbitMQ, HAProxy, a chain.
+
+Any of them is killed, frozen, or parted from some or all of the others, at random, several at once; the database's
+primary is lost for good and its standby promoted. Clients that never give up meet the cluster through the balancer.
+What they saw, and what journals, claims, chain and broker say in the end, is the history that `checker` judges.
+
+`MILLRACE_CLUSTER_SECONDS` is how long faults go on, 25 by default and 1800 in the long form; the seed, from which all
+faults follow, is printed, and `MILLRACE_SEED` repeats one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from cluster import evidence, faults
+from cluster.checker import Limits, check
+from cluster.clients import Broadcaster, Client, Front, Reader, Rival, Sender, Signing, Watcher
+from cluster.evidence import Ends
+from cluster.history import History
+from cluster.striking import Striker
+from cluster.wallets import GAS_LIMIT, GAS_PRICE, NETWORK, transfer, wallet
+from cluster.world import RELAYING, World, running
+from millrace.chain.address import encode
+from millrace.chain.fees import initially_paid_fee
+from servers.tasks import background
+
+SECONDS = float(os.environ.get("MILLRACE_CLUSTER_SECONDS", "25"))
+SEED = int(os.environ.get("MILLRACE_SEED") or secrets.randbelow(10**9))
+PATIENCE = 120.0
+"""For the first answer, and for the end of everything accepted once nothing is broken any more."""
+FEE = initially_paid_fee(transfer(wallet(0, 0), 0, choice=1), NETWORK.gas)
+LIMITS = Limits(at_risk=16 * FEE, per_minute=150 * FEE)
+POLICY = f"""
+[budget]
+at_risk = {LIMITS.at_risk}
+at_risk_sign_only = {LIMITS.at_risk // 2}
+per_minute = {LIMITS.per_minute}
+[quotas]
+sender_per_hour = {10**24}
+ip_per_hour = {10**24}
+receiver_per_hour = {10**24}
+[strangers]
+address_percent = 100
+receiver_percent = 100
+"""
+
+
+class Run:
+    """One run: clients, faults, and what is found in the end."""
+
+    def __init__(self, world: World, front: Front, since: float) -> None:
+        self.world, self.front, self.history = world, front, front.history
+        self._since = since
+        self.stages: dict[str, float] = {}
+        """How many seconds each took."""
+        self.striker = Striker(world, front.history, front.accepted)
+        self.plan = faults.plan(SEED, SECONDS, world.line_names())
+        shards = range(NETWORK.shards)
+        relayed = [
+            kind(front, wallet(shard, place), 0.5) for shard in shards for place, kind in enumerate((Sender, Rival))
+        ]
+        signing = [Signing(front, wallet(shard, 2), 0.5) for shard in shards]
+        paying = [Broadcaster(front, wallet(shard, 3), 1.0) for shard in shards]
+        self.funded = [each.pair for each in (*signing, *paying)]
+        """`/v1/sign` wants an account that holds something."""
+        senders: list[Sender] = [*relayed, *signing, *paying]
+        readers = [Reader(front, [encode(each.pair.public) for each in senders]) for _ in range(2)]
+        self.clients: list[Client] = [*senders, *readers, Watcher(front)]
+
+    async def go(self) -> None:
+        """Until everything has ended and everybody has left."""
+        self._ends("start")
+        urls = await self.world.hub_urls("consumer")
+        self.front.relayers = await self.world.relayer_addresses("rival")
+        async with background(evidence.read_hub(self.history, urls)):
+            await self._fund()
+            clients = [asyncio.create_task(client.run()) for client in self.clients]
+            async with background(*clients):
+                await self._until(lambda: self.front.accepted() >= len(self.clients), "nothing is accepted")
+                self._ends("first answers")
+                await self.striker.run(self.plan)
+                self._ends("faults")
+                self.front.done = True
+                await self._settle()
+                self.front.over = True
+                await asyncio.gather(*clients)
+                self._ends("settling")
+        await self._collect()
+        self._ends("evidence")
+
+    def _ends(self, stage: str) -> None:
+        now = time.monotonic()
+        self.stages[stage] = round(now - self._since, 1)
+        self._since = now
+
+    async def _fund(self) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*(self._fund_one(encode(pair.public)) for pair in self.funded))
+
+    async def _fund_one(self, address: str) -> None:
+        body = {"address": address, "token": "EGLD", "amount": str(10**6 * GAS_LIMIT * GAS_PRICE)}
+        while not await self._granted(body):
+            await asyncio.sleep(0.2)
+
+    async def _granted(self, body: dict[str, str]) -> bool:
+        with contextlib.suppress(aiohttp.ClientError):
+            async with self.front.session.post(f"{self.world.chain_url}/faucet", json=body) as answer:
+                return answer.status == 200
+        return False
+
+    async def _until(self, condition: Callable[[], bool], words: str) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not condition():
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(f"{words} within {PATIENCE:.0f} s, seed {SEED}: {self.front.counts}") from None
+
+    async def _settle(self) -> None:
+        """Nothing is broken any more: what was accepted ends, and is told."""
+        await self._until(lambda: not self.front.open, "not everything is answered")
+        ends = self.ends = Ends(self.world, self.history, self.front.session)
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while (waiting := ends.wanted()) and asyncio.get_running_loop().time() < end:
+            await ends.look(waiting)
+            await asyncio.sleep(0.2)
+        while ends.untold() and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(0.2)
+
+    async def _collect(self) -> None:
+        await self.ends.ask_the_service(self.front)
+        await self.world.stop_relayers()
+        evidence.journals(self.world, self.history, RELAYING)
+        evidence.claims(self.world, self.history)
+        await self.ends.look_at_the_rest()
+        await evidence.drain(self.world, self.history, PATIENCE)
+
+    def report(self) -> str:
+        """What the run was made of."""
+        struck = Counter(f"{fault.kind} {fault.victim}" if fault.kind != "line" else "line" for fault in self.plan)
+        kinds = Counter(type(record).__name__ for record in self.history.records)
+        starts = {name: service.starts for name, service in self.world.services.items()}
+        pauses = ", ".join(f"{pause:.1f} ({promotion:.1f})" for pause, promotion in self.striker.pauses)
+        return (
+            f"seed {SEED}, {len(self.plan)} faults in {SECONDS:.0f} s {dict(struck)}; seconds {self.stages}; "
+            f"starts {starts}; "
+            f"without a claim at fail-overs (of which the promotion) {pauses} s; "
+            f"answers {dict(self.front.counts)}; history {dict(kinds)}"
+        )
+
+
+@pytest.mark.timeout(600 + 3 * SECONDS)
+async def test_faults_of_a_whole_cluster(tmp_path: Path) -> None:
+    """Nothing acknowledged is lost, no nonce has two payloads, no budget is exceeded, nobody is told twice or wrong."""
+    history, begin = History(), time.monotonic()
+    async with running(tmp_path, history, POLICY) as world:
+        front = Front(history, world.balancer.address, random.Random(SEED))
+        async with aiohttp.ClientSession() as front.http:
+            run = Run(world, front, begin)
+            try:
+                await run.go()
+            finally:
+                print(run.report())
+                history.save(evidence.file_of(tmp_path))
+    wrong = check(history, LIMITS)
+    assert not wrong, f"seed {SEED}, history in {evidence.file_of(tmp_path)}: {wrong[:20]}"
+    logs = [service.log for name, service in world.services.items() if name.startswith(("relayer", "edge"))]
+    assert [log.name for log in logs if "Traceback" in log.read_text(errors="replace")] == []
