@@ -51,7 +51,7 @@ def forward(value: Any) -> Any:
 
 def refusing(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose results refuse."""
-    return lambda *arguments: forward(function(*arguments))
+    return lambda *arguments, **named: forward(function(*arguments, **named))
 
 
 def ask(pools: int, seed: int, noise: float, curved: float, *, refuse: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
 from millrace.chain.call import TokenPayment
@@ -15,7 +17,7 @@ from millrace.routing.curve import NoCurve, rate_knots
 from millrace.routing.plan import Ends, make_program
 from millrace.routing.router import Algorithm, Limits, Route, Router
 
-A, B = "WEGLD-bd4d79", "SEGLD-3ad2d0"
+A, B, C = "WEGLD-bd4d79", "SEGLD-3ad2d0", "USDC-c76f1f"
 UNIT = 10**18
 
 
@@ -49,6 +51,37 @@ def test_what_a_stock_cannot_pay_goes_elsewhere(algorithm: Algorithm) -> None:
         best = min(amount, stock) + (PAIR.amount_out(0, 1, rest) if rest else 0)
         route = ask([PAIR, rated(stock=stock)], amount, algorithm)
         assert best * (1 - 1e-4) <= route.execution.amount_out <= route.bound() * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("algorithm", ["hybrid", "lagrangian", "greedy"])
+@given(
+    share=st.floats(-6.0, 0.2),
+    amount=st.integers(10**18, 10**25),
+    rate=st.tuples(st.integers(1, 10**6), st.integers(1, 10**6)),
+    before=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_stock_of_any_size_beside_the_amount_is_used(
+    algorithm: Algorithm, share: float, amount: int, rate: tuple[int, int], before: bool
+) -> None:
+    """Nothing pays less for a pool at a better rate, and by flows what it can give is taken but for some 1e-4 of it."""
+    stock = max(int(amount * 10**share), 10)
+    pair = structs.replace(PAIR, reserves=(10**24, 10**24 * rate[0] // rate[1] * 9 // 10 + 10))
+    pool = rated(rate=rate, stock=max(stock * rate[0] // rate[1], 2))
+    if before:  # the pool comes second on its path
+        pool = structs.replace(pool, tokens=(C, B))
+        pair_ac = structs.replace(PAIR, id="x:2", address=b"\6" * 32, tokens=(A, C), reserves=(10**26, 10**26))
+        pools: list[Pool] = [pair, pair_ac, pool]
+    else:
+        pools = [pair, pool]
+    alone = pair.amount_out(0, 1, amount)
+    paid = ask(pools, amount, algorithm).execution.amount_out
+    assert paid >= alone * (1 - 1e-9)
+    if algorithm != "greedy" and not before:
+        most = min(pool.most_in(), amount)
+        rest = amount - most
+        best = pool.amount_out(0, 1, most) + (pair.amount_out(0, 1, rest) if rest > 10**9 else 0)
+        assert paid >= best - (best - alone) * 2e-3 - best * 2e-6 - 10
 
 
 @pytest.mark.parametrize("part", [0.01, 0.5, 0.99, 0.999999])

@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from millrace.chain.call import TokenPayment
+from millrace.dex.aggregator_contract import FIXED
 from millrace.dex.constant_product import XExchangePool
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import PoolState
@@ -21,6 +24,8 @@ from millrace.routing.synthetic import WRAPPED, make_market
 MARKET = make_market(120, seed=5)
 BOOK = DictMarket(MARKET.pools, WRAPPED)
 ROUTER = Router(MARKET.pools, BOOK)
+CYCLES = make_market(120, seed=6, noise=0.03)
+"""A market in which cycles earn."""
 UNLIMITED = Limits(pools=1000, paths=1000, hops=10)
 
 
@@ -130,6 +135,38 @@ def test_arbitrage_gains_and_pays_exactly() -> None:
     assert done.amount_out > done.amount_in
     program = make_program(done.legs, Ends(WRAPPED, WRAPPED), WRAPPED, done.amount_in, 0)
     assert execute(program, [TokenPayment(WRAPPED, 0, 10**20)], book).amount_out == done.amount_out
+
+
+def test_cycles_trade_no_more_than_pays() -> None:
+    """Of a plan that sells too much only the part is traded that earns most, and never more than there is."""
+    router = Router(CYCLES.pools, DictMarket(CYCLES.pools, WRAPPED)).whole
+    done = router.forward(WRAPPED, WRAPPED, 10**22, Limits(), "hybrid").execution
+    earned = done.amount_out - done.amount_in
+    more = [leg._replace(value=4 * leg.value) if leg.mode == FIXED else leg for leg in done.legs]
+    assert router._with_less(done._replace(legs=more), WRAPPED, 10**22).amount_out - 10**22 > 0.999 * earned
+    few = router._with_less(done._replace(legs=more), WRAPPED, 10**15)
+    assert sum(fill.amount_in for fill in few.fills if fill.trade.token_in == WRAPPED) <= 10**15
+
+
+@given(amount=st.integers(10**15, 10**19))
+def test_of_an_amount_that_pays_all_is_traded_to_the_unit(amount: int) -> None:
+    """Floats tell only every 128th or so of these amounts apart; what of a plan is traded is counted in whole units."""
+    router = Router(CYCLES.pools, DictMarket(CYCLES.pools, WRAPPED))
+    done = router.forward(WRAPPED, WRAPPED, amount, Limits(), "hybrid").execution
+    assert sum(fill.amount_in for fill in done.fills if fill.trade.token_in == WRAPPED) == amount
+
+
+def test_cycles_that_earn_less_than_their_fee_are_told_where_there_are_no_others() -> None:
+    """Who pays the fee is not known: the plan then earns before it, and more with more to trade with."""
+    router = Router(CYCLES.pools, DictMarket(CYCLES.pools, WRAPPED))
+    free = router.forward(WRAPPED, WRAPPED, 10**20, Limits(), "hybrid").execution
+    dear = Limits(toll=float(free.amount_out - free.amount_in))
+    earned = 0
+    for amount in (10**12, 10**15, 10**18, 10**20):
+        done = router.forward(WRAPPED, WRAPPED, amount, dear, "hybrid").execution
+        assert earned < done.amount_out - amount
+        earned = done.amount_out - amount
+    assert earned <= free.amount_out - free.amount_in
 
 
 @pytest.mark.parametrize("kind", [{}, {"curved": 0.2}, {"noise": 0.03}], ids=["fair", "curved", "mispriced"])

@@ -40,6 +40,10 @@ class RatePool(Pool, frozen=True, kw_only=True):
         self._require_stock(needed * self.rate[0] // self.rate[1])
         return needed
 
+    def most_in(self) -> int:
+        """The largest amount that the stock pays for."""
+        return (self.reserves[BOUGHT] * self.rate[1] - 1) // self.rate[0]
+
     def swap(self, i: int, j: int, amount_in: int) -> Swap:
         paid = self.amount_out(i, j, amount_in)
         after = self.with_reserves((self.reserves[SOLD], self.reserves[BOUGHT] - paid))

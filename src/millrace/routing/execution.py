@@ -18,6 +18,7 @@ from millrace.dex.aggregator_contract import MILLION
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing.outlets import NONE, Outlets
 from millrace.routing.plan import Execution, Fill, Leg, PlanError, Rows
+from millrace.routing.stocks import any_stocks, share_stocks, stocks_first, within_stock
 from millrace.routing.venue import Trade, least_output
 
 # Parts of the input are rounded to these: coarse enough that two searches with nearly the same input, as a reverse
@@ -92,11 +93,11 @@ def execute(
     `flows` are the trades' inputs in any unit per token; `whole` is the flow that stands for all of
     `amount_in`, for cycles, which may keep a part of it. `outlets` are those of the market.
     """
-    kept, parts = list(trades), list(flows)
+    kept, parts = stocks_first(trades, flows)
     while kept:
         modes, values = _modes(kept, parts, token_in, amount_in, whole)
         try:
-            return _run(kept, modes, values, {token_in: amount_in}, token_out, outlets)
+            return _run(kept, modes, values, {token_in: amount_in}, token_out, outlets, bounded=any_stocks(kept))
         except Refused as refused:
             _leave_out(refused, kept, parts, token_out)
     raise PlanError("no pool on the route can execute this amount")
@@ -113,13 +114,13 @@ def execute_all(
 
     Raises `PlanError` when nothing is left, or one of the tokens is not sold.
     """
-    kept, parts = list(trades), list(flows)
+    kept, parts = stocks_first(trades, flows)
     while kept:
         if not set(amounts) <= {trade.token_in for trade in kept}:
             break
         modes, values = _modes(kept, parts, "", 0, None)
         try:
-            return _run(kept, modes, values, amounts, token_out, outlets)
+            return _run(kept, modes, values, amounts, token_out, outlets, bounded=any_stocks(kept))
         except Refused as refused:
             _leave_out(refused, kept, parts, token_out)
     raise PlanError("no pool on the route can execute these amounts")
@@ -181,8 +182,14 @@ def _run(
     token_out: str,
     outlets: Outlets,
     moved: Mapping[str, Pool] = {},
+    *,
+    bounded: bool = False,
 ) -> Walked:
-    """Walk the trades, which sell these amounts. Raises `Refused` for those whose input or output is nothing."""
+    """Walk the trades, which sell these amounts. Raises `Refused` for those whose input or output is nothing.
+
+    `bounded`: pools at a rate are sold no more than they pay for, and the values of what is returned say so.
+    """
+    told = list(values)
     balances = dict(amounts)
     uses = outlets.used([trade.pool.id for trade in trades], moved)
     touched = dict(moved)
@@ -201,6 +208,8 @@ def _run(
             amount = have * value // MILLION
         else:
             amount = value
+        if bounded:
+            amount = within_stock(trade, mode, amount, have, told, len(sold), touched)
         if not 0 < amount <= have:
             paid = 0
         elif uses and trade.pool.id in uses:
@@ -219,7 +228,7 @@ def _run(
     amount_out = balances.get(token_out, 0)
     if amount_out <= 0:
         raise PlanError("the route pays nothing")
-    return Walked(sum(amounts.values()), amount_out, trades, modes, values, sold, bought)
+    return Walked(sum(amounts.values()), amount_out, trades, modes, told, sold, bought)
 
 
 def _swap(touched: dict[str, Pool], uses: dict[str, int], trade: Trade, amount: int, outlets: Outlets) -> int:
@@ -259,12 +268,16 @@ def execute_paths(
     """
     kept = [(path, flow) for path, flow in zip(paths, flows, strict=True) if path]
     keep_rest = token_in == token_out
+    stocks = any_stocks([trade for path, _ in kept for trade in path])
+    if stocks:  # the last one takes what is over
+        kept.sort(key=lambda each: not any_stocks(each[0]))
     resolution = FINE_RESOLUTION if keep_rest else RESOLUTION
     while kept:
         total = 1.0 if keep_rest else sum(flow for _, flow in kept)
         parts = [min(round(flow / total * resolution), resolution) for _, flow in kept]
         amounts = [amount_in * part // resolution for part in parts]
         chosen = [path for path, _ in kept]
+        amounts = share_stocks(chosen, amounts, keep_rest=keep_rest) if stocks else amounts
         together = _merged(chosen, amounts, most, hops, keep_rest=keep_rest) if hops else None
         if together is not None:
             with contextlib.suppress(Refused):

@@ -17,6 +17,7 @@ from millrace.dex.market import DictMarket
 from millrace.dex.operations import takes_deposits
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing.costs import Table
+from millrace.routing.golden import golden_section
 from millrace.routing.paths import split_paths
 from millrace.routing.plan import Execution, PlanError, cost_of
 from millrace.routing.router import Algorithm, Limits, Router
@@ -24,10 +25,8 @@ from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import tradable
 from millrace.routing.walk import Walker
 
-SEARCH_STEPS = 6  # each leaves 0.618 of the range: 6 % of it in the end, near a flat optimum
 REFINEMENTS = 3
 """Times a division is moved to one that leaves the deposit nothing to sell, as long as that pays more."""
-_GOLDEN = 0.6180339887498949  # (√5 - 1) / 2: one of two points of a step serves in the next one
 
 
 class Issuers:
@@ -127,7 +126,7 @@ class Desk(NamedTuple):
             n = len(pool.tokens)
             tried |= {alone: minted(alone) for j in range(n) if (alone := tuple(float(k == j) for k in range(n)))}
         if len(pool.tokens) == 2:
-            parts = _golden_section(lambda part: minted((part, 1.0 - part)))
+            parts = golden_section(lambda part: minted((part, 1.0 - part)))
             tried |= {(part, 1.0 - part): units for part, units in parts.items()}
         best = max(tried, key=lambda shares: tried[shares])
         if pool.kind != "constant_product":
@@ -288,45 +287,6 @@ def _without_balancing(shares: Sequence[float], sold: int, part: float) -> tuple
     """The division of one that makes a deposit sell a part of a token: that is turned into the other one beforehand."""
     share = shares[sold] * (1.0 - part)
     return (share, 1.0 - share) if sold == 0 else (1.0 - share, share)
-
-
-def _golden_section(worth: Callable[[float], int]) -> dict[float, int]:
-    """What parts are worth, around the best one: golden section, then the peak of a parabola."""
-    tried: dict[float, int] = {}
-
-    def ask(part: float) -> int:
-        tried[part] = worth(part)
-        return tried[part]
-
-    low, high = 0.0, 1.0
-    a, b = high - _GOLDEN, low + _GOLDEN
-    worth_a, worth_b = ask(a), ask(b)
-    for _ in range(SEARCH_STEPS):
-        if worth_a > worth_b:
-            high, b, worth_b = b, a, worth_a
-            a = high - _GOLDEN * (high - low)
-            worth_a = ask(a)
-        else:
-            low, a, worth_a = a, b, worth_b
-            b = low + _GOLDEN * (high - low)
-            worth_b = ask(b)
-    peak = _peak([(part, float(units)) for part, units in tried.items() if units])
-    if peak is not None and peak not in tried:
-        ask(peak)
-    return tried
-
-
-def _peak(points: list[tuple[float, float]]) -> float | None:
-    """Where the parabola through the highest point and its neighbours is highest; None if there is none."""
-    points.sort()
-    top = max(range(len(points)), key=lambda k: points[k][1], default=0)
-    if not 0 < top < len(points) - 1:
-        return None
-    (x0, y0), (x1, y1), (x2, y2) = points[top - 1 : top + 2]
-    left, right = (x1 - x0) * (y1 - y2), (x1 - x2) * (y1 - y0)
-    if left == right:
-        return None
-    return x1 - 0.5 * ((x1 - x0) * left - (x1 - x2) * right) / (left - right)
 
 
 def sell_everything(router: Router, pool: Pool | None, token: str, amount: int, sink: str, limits: Limits) -> Walker:

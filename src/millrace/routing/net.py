@@ -13,7 +13,7 @@ flows and tolerances are then of order one whatever the decimals.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -106,11 +106,15 @@ class Edges(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """A net, the scale of each token (scaled = raw * scale) and the caller's number of each net edge."""
+    """A net, the scale of each token (scaled = raw * scale) and the caller's number of each net edge.
+
+    `tree` are the caller's edges along which the scales were found.
+    """
 
     net: Net
     scale: Floats
     original: Ints
+    tree: Sequence[int] = ()
 
 
 def build(
@@ -118,15 +122,16 @@ def build(
     edges: Edges,
     pause: Callable[[], None] = lambda: None,
     astray: Bools | None = None,
-    scale: Floats | None = None,
+    tree: Sequence[int] | None = None,
 ) -> Graph:
     """Sort and index `edges` between tokens `0 … tokens - 1`; those that are `astray` come last, and into no pair.
 
-    `scale` is that of a graph of the same edges, if there is one. `pause` is called at every step.
+    `tree` is that of a graph of these edges, or of nearly the same, if there is one. `pause` is called at every step.
     """
     astray = np.zeros(len(edges.src), np.bool_) if astray is None else astray
     regular = len(edges.src) - int(np.count_nonzero(astray))
-    scale = _token_scales(tokens, edges, pause) if scale is None else scale
+    tree = _deepest(tokens, edges, pause) if tree is None else tree
+    scale = _scales_along(tree, tokens, edges)
     pause()
     rate = edges.r / edges.a * scale[edges.dst] / scale[edges.src]
     for number, knots in edges.curves.items():
@@ -144,7 +149,7 @@ def build(
     shapes = (a, r, np.sqrt(a), np.sqrt(r), edges.kept[order], curve, kptr)
     outside = np.arange(regular, len(order), dtype=np.int32)
     net = Net(*pairs[:8], pair, src, dst, rate, *shapes, *knots, *pairs[8:], outside)
-    return Graph(net, scale, order)
+    return Graph(net, scale, order, tree)
 
 
 def _pairs(
@@ -195,25 +200,26 @@ def _pairs(
     )
 
 
+_NO_KNOTS = Knots(*[np.zeros(0)] * 7)
+
+
 def _curve_tables(
     order: Ints, src: Ints, dst: Ints, scale: Floats, curves: Mapping[int, Knots]
 ) -> tuple[Ints, Ints, Knots]:
     """Each edge's curve, where the knots of each curve begin, and all knots, scaled."""
     curve = np.full(len(order), -1, np.int32)
-    tables = [Knots(*[np.zeros(0)] * 7)]
-    if curves:
-        for position in np.nonzero(np.isin(order, list(curves)))[0]:
-            knots = curves[int(order[position])]
-            into, out = scale[src[position]], scale[dst[position]]
-            curve[position] = len(tables) - 1
-            scaled = knots._replace(d=knots.d * into, y=knots.y * out, slope=knots.slope * (out / into))
-            tables.append(scaled._replace(k1=knots.k1 * into, k2=knots.k2 * into))
-    kptr = np.cumsum([len(table.d) for table in tables]).astype(np.int32)
-    return curve, kptr, Knots(*map(np.concatenate, zip(*tables, strict=True)))
+    where = np.nonzero(np.isin(order, list(curves)))[0] if curves else np.zeros(0, np.int64)
+    curve[where] = np.arange(len(where))
+    tables = [curves[number] for number in order[where].tolist()]
+    sizes = [0, *(len(table.d) for table in tables)]
+    raw = Knots(*(np.concatenate(parts) for parts in zip(*tables, strict=True))) if tables else _NO_KNOTS
+    into, out = (np.repeat(scale[ends[where]], sizes[1:]) for ends in (src, dst))
+    scaled = raw._replace(d=raw.d * into, y=raw.y * out, slope=raw.slope * (out / into))
+    return curve, np.cumsum(sizes).astype(np.int32), scaled._replace(k1=raw.k1 * into, k2=raw.k2 * into)
 
 
-def _token_scales(n: int, edges: Edges, pause: Callable[[], None]) -> Floats:
-    """Relative token values read off the deepest pools: Prim's algorithm, deepest edge first."""
+def _deepest(n: int, edges: Edges, pause: Callable[[], None]) -> list[int]:
+    """Edges off which relative token values are read: Prim's algorithm, deepest edge first."""
     neighbours: list[list[int]] = [[] for _ in range(n)]
     sources, targets = edges.src.tolist(), edges.dst.tolist()
     for e, t in enumerate(sources):
@@ -221,6 +227,7 @@ def _token_scales(n: int, edges: Edges, pause: Callable[[], None]) -> Floats:
     depth = edges.a.tolist()
     worth = (edges.a / edges.r).tolist()
     scale = [0.0] * n
+    tree = []
     for root in sorted(range(n), key=lambda t: -len(neighbours[t])):
         if scale[root]:
             continue
@@ -233,8 +240,23 @@ def _token_scales(n: int, edges: Edges, pause: Callable[[], None]) -> Floats:
             a, b = sources[e], targets[e]
             if scale[b]:
                 continue
-            scale[b] = min(max(scale[a] * worth[e], 1e-150), 1e150)
+            scale[b] = _valued(scale[a], worth[e])
+            tree.append(e)
             for f in neighbours[b]:
                 if not scale[targets[f]]:
                     heapq.heappush(heap, (-depth[f] * scale[b], f))
+    return tree
+
+
+def _scales_along(tree: Sequence[int], n: int, edges: Edges) -> Floats:
+    """Relative token values, read off edges in an order in which what one begins with has its value by then."""
+    along = np.array(tree, np.int64)
+    worth = edges.a[along] / edges.r[along]
+    scale = [1.0] * n
+    for a, b, factor in zip(edges.src[along].tolist(), edges.dst[along].tolist(), worth.tolist(), strict=True):
+        scale[b] = _valued(scale[a], factor)
     return np.array(scale)
+
+
+def _valued(scale: float, factor: float) -> float:
+    return min(max(scale * factor, 1e-150), 1e150)

@@ -43,11 +43,11 @@ class Planner:
         )
         self._between = between if between.has_liquidity else self.router
 
-    def twin(self) -> Planner:
-        """The same market with scratch memory of its own."""
+    def twin(self, aside: Callable[[], None] = lambda: None) -> Planner:
+        """The same market with scratch memory of its own; `aside` is called before every search."""
         other = copy.copy(self)
-        other.router = self.router.twin()
-        other._between = other.router if self._between is self.router else self._between.twin()
+        other.router = self.router.twin(aside)
+        other._between = other.router if self._between is self.router else self._between.twin(aside)
         return other
 
     def moved(self, pools: Mapping[str, Pool], market: DictMarket, pause: Callable[[], None] = lambda: None) -> Planner:

@@ -21,29 +21,44 @@ from millrace.routing.attempt import Ask, Done, Plans, longest, rounding
 from millrace.routing.candidates import Search
 from millrace.routing.costs import Table
 from millrace.routing.exactpath import BUDGET, NeedsTime, PathFinder, needed
-from millrace.routing.execution import Walked
+from millrace.routing.execution import FINE_RESOLUTION, Walked
 from millrace.routing.favour import Favours, list_favours
 from millrace.routing.find import LARGE as LARGE_NET
 from millrace.routing.flowwalk import FlowWalker
+from millrace.routing.golden import golden_section
 from millrace.routing.kernelsearch import CyclePrices, Found, KernelSearch, Split
 from millrace.routing.limits import Limits as Limits  # callers know it from here
 from millrace.routing.limits import costs_of, fees_of, path_hops
 from millrace.routing.lpedges import lp_edges
 from millrace.routing.mispricing import Algorithm as Algorithm
 from millrace.routing.mispricing import Mispricing
-from millrace.routing.net import Bools, Graph
+from millrace.routing.net import Bools, Edges, Graph
 from millrace.routing.outlets import find_outlets
 from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, cost_of
 from millrace.routing.shares import NOTHING, WHOLE, Room
 from millrace.routing.spot import SpotGraph, scale_of
 from millrace.routing.tables import make_terms
-from millrace.routing.venue import CurveCache, Trade, find_dust, list_edges, sort_out, with_moved
+from millrace.routing.venue import (
+    CurveCache,
+    Trade,
+    find_dust,
+    holds_enough,
+    least_held,
+    list_edges,
+    sort_out,
+    with_moved,
+)
 from millrace.routing.walk import Walker
 from millrace.routing.widepath import WideSearch
 
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
 HASTY_LOOKS = 100  # trades evaluated exactly for a caller who must not wait
 MOST_OF_CYCLES, CYCLE_PARTS = 2, 30  # powers of two: times the deepest reserve, and how many less cycles are tried with
+# The same: every third is tried first, then, if one earns, all that are so much less and more than what the best sells.
+# More finds the same, but for a split in chunks: that is best at four to ten times of it.
+CYCLE_STRIDE, CYCLE_LESS, CYCLE_MORE = 3, 1, 5
+SLIGHTLY_LESS = 0.99  # of what cycles sell: where that earns more, the best part of it is looked for
+NEAR = 1.1  # times: scales read off a rate that has moved further cost a search a large part of what it finds
 OFTEN = 0.01  # of the trades: with so many astray most questions are put to the whole market
 GAIN_ASTRAY = 1e-6  # of an answer: what edges astray must promise, a tenth of what anybody may lose by them
 SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
@@ -98,6 +113,8 @@ class Router(SpotGraph):
         self._edges, trades = list_edges(self._usable, index, curves or CurveCache(), more, pause)
         pause()
         self._dust = _trades_with(trades, {pool.id for pool in dust})
+        self._aside: Callable[[], None] = lambda: None
+        self._least: dict[str, int] | None = None  # with fewer units a pool is dust; see `moved`
         self._numbers: dict[str, list[int]] = {}  # of each pool's trades
         for number, trade in enumerate(trades):
             self._numbers.setdefault(trade.pool.id, []).append(number)
@@ -117,15 +134,18 @@ class Router(SpotGraph):
         pause()
         self._lay_out(trades, pause)
 
-    def _lay_out(self, trades: list[Trade], pause: Callable[[], None]) -> None:
-        """Make the graph of the edges: the whole one, and, if some of them lead astray, that without them."""
+    def _lay_out(self, trades: list[Trade], pause: Callable[[], None], tree: Sequence[int] | None = None) -> None:
+        """Make the graph of the edges: the whole one, and, if some of them lead astray, that without them.
+
+        `tree` is that of a market much like this one, if there is one.
+        """
         edges, dust, tokens = self._edges, self._dust, len(self.index)
-        whole = nets.build(tokens, edges, pause)
+        whole = nets.build(tokens, edges, pause, tree=tree)
         pause()
         flags = dust.copy()
         flags[whole.original] = astray(whole.net, dust[whole.original])
         pause()
-        graph = nets.build(tokens, edges, pause, flags, whole.scale) if flags.any() else whole
+        graph = nets.build(tokens, edges, pause, flags, whole.tree) if flags.any() else whole
         self.mispriced = False
         """Whether cycles of the graph gain."""
         self._whole: Router | None = None
@@ -151,8 +171,10 @@ class Router(SpotGraph):
     def moved(self, pools: Mapping[str, Pool], pause: Callable[[], None] = lambda: None) -> Router:
         """The same market with these pools, by id, as a plan leaves them.
 
-        Only what they change is made anew. Raises `NoCurve` where one takes no trades any more, or LP units of it are
-        traded: those who meet it build a new one. `pause` is called in between.
+        Only what they change is made anew: tokens are scaled along the same edges unless those
+        moved far, and dust is the same unless a pool is emptied. Raises
+        `NoCurve` where one takes no trades any more, or LP units of it are traded: those who meet it build a new one.
+        `pause` is called in between.
         """
         other = copy.copy(self)
         other._edges, changed = with_moved(self._edges, self._trades_with(pools), pools)
@@ -160,7 +182,11 @@ class Router(SpotGraph):
         for number, trade in changed.items():
             trades[number] = trade
         other._usable = [pools.get(pool.id, pool) for pool in self._usable]
-        other._dust = _trades_with(trades, find_dust(other._usable, pause))
+        if self._least is None:
+            self._least = least_held(self._usable, pause)
+        tree = self._tree_of(other._edges, changed)
+        if not all(holds_enough(pool, self._least) for pool in pools.values()):
+            other._dust, tree = _trades_with(trades, find_dust(other._usable, pause)), None
         pause()
         other.outlets = self.outlets.moved(pools)
         sellers = [name for name, buyers in other.outlets.of.items() if any(pool.id in pools for pool in buyers)]
@@ -169,8 +195,16 @@ class Router(SpotGraph):
             other._favoured = self._favoured.copy()
             other._favoured[[*changed]] = list_favours(changed.values())
         pause()
-        other._lay_out(trades, pause)
+        other._lay_out(trades, pause, tree)
         return other
+
+    def _tree_of(self, edges: Edges, changed: Container[int]) -> Sequence[int] | None:
+        """The edges along which tokens are scaled, unless these edges moved the rate of one of them much."""
+        tree = self._graph.tree
+        moved = [number for number in tree if number in changed]
+        before, after = (each.r[moved] / each.a[moved] for each in (self._edges, edges))
+        near = (after < before * NEAR) & (before < after * NEAR)
+        return tree if near.all() else None
 
     def _scratch(self) -> None:
         """Memory that a search writes to."""
@@ -197,10 +231,11 @@ class Router(SpotGraph):
         """The same market with the edges astray."""
         return self if self._whole is None else self._whole
 
-    def twin(self) -> Router:
-        """The same graph with scratch memory of its own, for another thread."""
+    def twin(self, aside: Callable[[], None] = lambda: None) -> Router:
+        """The same graph with scratch memory of its own, for another thread; `aside` is called before every search."""
         other = copy.copy(self)
-        other._whole = None if self._whole is None else self._whole.twin()
+        other._aside = aside
+        other._whole = None if self._whole is None else self._whole.twin(aside)
         other._scratch()
         return other
 
@@ -299,44 +334,84 @@ class Router(SpotGraph):
         deadline: float,
         hurry: bool,
     ) -> Route:
-        """The most profitable cycles: beside the plan for all, those for amounts that are the same in every question.
+        """The most profitable cycles: the best of plans for amounts that are the same in every question.
 
-        A larger amount has all of these to choose from that a smaller one has; of each as much is traded as there is.
-        The plan for all counts only if it sells all: else a larger amount could do the same, but would not look for it.
+        A larger amount has all of these to choose from that a smaller one has; of each as much is traded as pays, up to
+        what there is. The plan for just what there is counts only where that is less than they would sell: a larger
+        amount could do the same, but would not look for it. Where none earns its fee it is the one that earns most
+        before that: who pays the fee is not asked here.
         """
         best: Route | None = None
-        upper = math.inf
-        parts = self._parts(token, amount)
-        for k, part in enumerate(parts):
-            if best is not None and time.monotonic() > deadline:
+        every: list[Execution] = []
+        upper, sold = math.inf, 0
+        for part in (*self._parts(token, amount), amount):
+            if every and time.monotonic() > deadline:
                 break
+            own, near = part == amount, sold >> CYCLE_LESS <= part <= sold << CYCLE_MORE
+            if sold and not (sold > amount if own else near):
+                continue  # cycles for it sell the same as others, or much less than could be sold
             with contextlib.suppress(NoRoute, PlanError):
-                found = self._forward(token, also, part, limits, algorithm, deadline, hurry)
+                budget = COARSE_LOOKS if own and best is None else 0
+                found = self._forward(token, also, part, limits, algorithm, deadline, hurry, budget)
                 if part >= amount:  # who has more can do the same and keep the rest
                     upper = min(upper, found.bound() - (part - amount))
-                if k == 0 < len(parts) - 1 and _sold(found.execution.legs, token) < amount:
-                    continue
-                done = self._with_less(found.execution, token, amount)
-                best = Route(done, None) if best is None else self._better(best, Route(done, None), limits)
+                if self._net(found, limits) > part:
+                    done = Route(self._with_less(found.execution, token, amount), None)
+                    best = done if best is None else self._better(best, done, limits)
+                    sold = _sold(found.execution.legs, token) if best.execution is done.execution else sold
+                every.append(found.execution)
+        if best is None or self._net(best, limits) <= amount:
+            best = self._earning_most(every, token, amount)
         if best is None or best.execution.amount_out <= amount:
             raise NoRoute("no profitable cycle")
         gap = _gap(best.execution.amount_out, upper)
         return best._replace(gap=1.0 if gap is None else gap)
 
+    def _earning_most(self, plans: Iterable[Execution], token: str, amount: int) -> Route | None:
+        """Of cycles, with no more than `amount` sold, the one that earns most, whatever their fees."""
+        most: Execution | None = None
+        for plan in plans:
+            with contextlib.suppress(PlanError):
+                done = self._with_less(plan, token, amount)
+                most = done if most is None or done.amount_out > most.amount_out else most
+        return None if most is None else Route(most, None)
+
     def _parts(self, token: str, amount: int) -> list[int]:
-        """Amounts for which cycles are looked for: all there is, and powers of two from the first that is no less."""
+        """Amounts for which cycles are looked for: powers of two from the first that is no less than all there is.
+
+        Those that are asked in any case come first: the largest, and every third of them all, whatever the amount, so
+        that who has more begins with the same.
+        """
         most = self.depth(token) << MOST_OF_CYCLES
-        parts = [part for part in (most >> shift for shift in range(CYCLE_PARTS)) if 0 < part < 2 * amount]
-        return [amount, *parts]
+        every = [most >> shift for shift in range(CYCLE_PARTS)]
+        parts = [part for part in every if 0 < part < 2 * amount]
+        wide = {*parts[:1], *every[::CYCLE_STRIDE]}
+        return sorted(parts, key=lambda part: part not in wide)
 
     def _with_less(self, done: Execution, token: str, amount: int) -> Execution:
-        """Cycles in which no more than `amount` is sold, every input in proportion. Raises `PlanError`."""
-        legs, sold = list(done.legs), _sold(done.legs, token)
-        if sold > amount:
+        """Cycles in which no more than `amount` is sold, and no more than pays. Raises `PlanError`."""
+        sold = _sold(done.legs, token)
+
+        def cut(part: float) -> Execution:
+            legs, left = list(done.legs), most * round(part * FINE_RESOLUTION) // FINE_RESOLUTION
             for k, leg in enumerate(legs):
                 if isinstance(leg, Leg) and leg.trade.token_in == token and leg.mode == FIXED:
-                    legs[k] = leg._replace(value=leg.value * amount // sold)
-        return Walker.replay(legs, token, amount, self.outlets).done(token)
+                    legs[k] = leg._replace(value=leg.value * left // sold)
+            return Walker.replay(legs, token, amount, self.outlets).done(token)
+
+        def worth(part: float) -> int:
+            try:
+                return cut(part).amount_out
+            except PlanError:
+                return 0
+
+        most = min(sold, amount)
+        whole = cut(1.0)
+        if worth(SLIGHTLY_LESS) <= whole.amount_out:
+            return whole
+        tried = golden_section(worth)
+        part = max(tried, key=lambda part: tried[part])
+        return cut(part) if tried[part] > whole.amount_out else whole
 
     def _gains_astray(self, route: Route, token_out: str) -> bool:
         """Whether edges astray could make the answer just found a better one."""
@@ -373,8 +448,10 @@ class Router(SpotGraph):
         algorithm: Algorithm,
         deadline: float,
         hurry: bool,
+        most: int = BUDGET,
     ) -> Route:
-        """`forward` over this graph alone."""
+        """`forward` over this graph alone, with at most so many trades evaluated in whole units."""
+        self._aside()
         if not self.connected(token_in, token_out):
             raise NoRoute("no path between tokens")
         search = self.search(token_in, token_out, amount_in)
@@ -409,7 +486,7 @@ class Router(SpotGraph):
         budget = self._doubts(ask, best, single, upper) if path or best is None else 0
         if single is None and self._plans.too_long:
             budget = 0  # no doubt about what the best path pays: it is too long
-        return self._settled(ask, best, upper, budget, deadline, hurry)
+        return self._settled(ask, best, upper, min(budget, most), deadline, hurry)
 
     def _settled(self, ask: Ask, best: Done | None, upper: float, budget: int, deadline: float, hurry: bool) -> Route:
         """The answer, after another look in integers of `budget` trades. Raises like `forward`."""
@@ -535,6 +612,7 @@ class Router(SpotGraph):
 
         Raises `NeedsTime` where more than `allowed` trades must be evaluated.
         """
+        self._aside()
         source, sink = self.index[token_in], self.index[token_out]
         behind = self.potential(sink, backward=True)
         best = partial(self._finder.best, source, sink, amount, path_hops(limits), floor, behind, limits.toll)
@@ -582,6 +660,7 @@ class Router(SpotGraph):
         """Greedy paths for an amount with the part each takes (summing to 1). Raises `PlanError` if none."""
         if not self.connected(token_in, token_out) or token_in == token_out:
             raise PlanError(f"no path from {token_in} to {token_out}")
+        self._aside()
         search = self.search(token_in, token_out, amount_in)
         paths, flows = self._kernels.paths(search, limits, 0.0, split=True, strict=self._kernels.narrow(limits))[1]
         whole = sum(flows)
@@ -599,6 +678,7 @@ class Router(SpotGraph):
         rates = {token: self.rate(token, token_out) for token in amounts}
         if sink < 0 or min(rates.values()) <= 0.0:
             raise PlanError(f"no path to {token_out}")
+        self._aside()
         sources = np.array([self.index[token] for token in amounts], np.int32)
         scaled = np.array([amount * self._graph.scale[self.index[token]] for token, amount in amounts.items()])
         ahead = np.zeros(len(self.index))

@@ -154,20 +154,9 @@ def find_dust(pools: Sequence[Pool], pause: Callable[[], None] = lambda: None) -
     Such pools exist on every chain, with prices off by orders of magnitude. They could not carry a trade, but
     the rates they promise would lead the search, which goes by rates first, astray.
     """
-    most: dict[str, int] = {}
-    holding = [pool for pool in pools if not isinstance(pool, RatePool)]  # of those it matters little what they hold
-    for pool in in_steps(holding, pause):
-        for token, reserve in zip(pool.tokens, pool.reserves, strict=True):
-            if reserve > most.get(token, 0):
-                most[token] = reserve
-
-    # With fewer units of a token a pool is dust.
-    least = {token: max(min(DUST_UNITS, -(-whole // FEW)), -(-whole // DUST_PART)) for token, whole in most.items()}
-    dust = [
-        pool
-        for pool in in_steps(holding, pause)
-        if any(r < least[t] for t, r in zip(pool.tokens, pool.reserves, strict=True))
-    ]
+    most = _most_held(pools, pause)
+    least = _least_of(most)
+    dust = [pool for pool in in_steps(pools, pause) if not holds_enough(pool, least)]
     if not dust:
         return set()
 
@@ -179,6 +168,33 @@ def find_dust(pools: Sequence[Pool], pause: Callable[[], None] = lambda: None) -
     market = _Parts(pool.tokens for pool in pools if pool.id not in left_out)
     left_out -= {pool.id for pool in sorted(dust, key=part, reverse=True) if market.join(pool.tokens)}
     return left_out
+
+
+def least_held(pools: Iterable[Pool], pause: Callable[[], None] = lambda: None) -> dict[str, int]:
+    """With fewer units of a token a pool is dust."""
+    return _least_of(_most_held(pools, pause))
+
+
+def holds_enough(pool: Pool, least: Mapping[str, int]) -> bool:
+    """Whether a pool is no dust. Of those at a rate it matters little what they hold."""
+    if isinstance(pool, RatePool):
+        return True
+    return not any(reserve < least[token] for token, reserve in zip(pool.tokens, pool.reserves, strict=True))
+
+
+def _least_of(most: Mapping[str, int]) -> dict[str, int]:
+    return {token: max(min(DUST_UNITS, -(-whole // FEW)), -(-whole // DUST_PART)) for token, whole in most.items()}
+
+
+def _most_held(pools: Iterable[Pool], pause: Callable[[], None]) -> dict[str, int]:
+    """The largest reserve of each token."""
+    most: dict[str, int] = {}
+    for pool in in_steps(pools, pause):
+        if not isinstance(pool, RatePool):
+            for token, reserve in zip(pool.tokens, pool.reserves, strict=True):
+                if reserve > most.get(token, 0):
+                    most[token] = reserve
+    return most
 
 
 class _Parts:

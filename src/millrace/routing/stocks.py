@@ -1,0 +1,103 @@
+"""What pools at a rate can take: plans ask them for no more than they can pay, and what is over goes elsewhere.
+
+Parts of an amount are rounded, and of a stock that is small beside the amount that is too much. A constant-product pool
+pays a little less then; one at a rate pays nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from millrace.dex import aggregator_contract as contract
+from millrace.dex.pool import Pool, PoolError
+from millrace.dex.rate import RatePool
+from millrace.routing.venue import Trade
+
+
+def any_stocks(trades: Sequence[Trade]) -> bool:
+    """Whether one of the pools is at a rate."""
+    return any(isinstance(trade.pool, RatePool) for trade in trades)
+
+
+def stocks_first(trades: Sequence[Trade], flows: Sequence[float]) -> tuple[list[Trade], list[float]]:
+    """Trades in execution order such that the last sale of a token, which sells all that is left, is in another pool.
+
+    Where a token is sold at rates only, there is no other.
+    """
+    order = list(range(len(trades)))
+    for k, trade in enumerate(trades):
+        if isinstance(trade.pool, RatePool):
+            at = order.index(k)
+            later = [trades[other] for other in order[at + 1 :] if trades[other].token_in == trade.token_in]
+            if any(not isinstance(other.pool, RatePool) for other in later):
+                continue
+            before = (m for m in range(at) if trades[order[m]].token_in == trade.token_in)
+            place = next((m for m in before if not isinstance(trades[order[m]].pool, RatePool)), None)
+            if place is not None:
+                order.insert(place, order.pop(at))
+    return [trades[k] for k in order], [flows[k] for k in order]
+
+
+def within_stock(
+    trade: Trade, mode: int, amount: int, have: int, values: list[int], at: int, touched: Mapping[str, Pool]
+) -> int:
+    """What a trade of a plan sells, `values[at]` by its mode, is no more than its pool can pay for.
+
+    What is over is left to a later sale; the last one has nobody to leave it to.
+    """
+    pool = touched.get(trade.pool.id, trade.pool)
+    if not isinstance(pool, RatePool) or mode not in (contract.FIXED, contract.PPM):
+        return amount
+    most = pool.most_in()
+    if amount <= most:
+        return amount
+    if mode == contract.FIXED:
+        values[at] = most
+        return most
+    values[at] = most * contract.MILLION // have
+    return have * values[at] // contract.MILLION
+
+
+def share_stocks(paths: Sequence[Sequence[Trade]], amounts: Sequence[int], *, keep_rest: bool) -> list[int]:
+    """Amounts that the pools of the paths can pay for; what is over goes to the largest without a pool at a rate.
+
+    With `keep_rest` it stays. Where there is no other path amounts are as they were: whoever walks them finds out.
+    """
+    shared, left, over = list(amounts), dict[str, int](), 0
+    largest = -1
+    for k, path in enumerate(paths):
+        if any_stocks(path):
+            shared[k] = min(amounts[k], _most_through(path, amounts[k], left))
+            over += amounts[k] - shared[k]
+            _take(path, shared[k], left)
+        elif largest < 0 or amounts[k] > amounts[largest]:
+            largest = k
+    if keep_rest or not over:
+        return shared
+    if largest < 0:
+        return list(amounts)
+    shared[largest] += over
+    return shared
+
+
+def _most_through(path: Sequence[Trade], amount: int, left: Mapping[str, int]) -> int:
+    """What of an amount can be sold along a path. `left` is what pools at a rate still take, by id."""
+    most: int | None = None
+    for trade in reversed(path):
+        if most is not None:
+            try:
+                most = trade.needs(most + 1) - 1
+            except PoolError:  # it cannot pay as much, whatever it is sold
+                most = None
+        if isinstance(trade.pool, RatePool):
+            own = left.get(trade.pool.id, trade.pool.most_in())
+            most = own if most is None else min(most, own)
+    return amount if most is None else most
+
+
+def _take(path: Sequence[Trade], amount: int, left: dict[str, int]) -> None:
+    """An amount is sold along a path."""
+    for trade in path:
+        if isinstance(trade.pool, RatePool):
+            left[trade.pool.id] = max(left.get(trade.pool.id, trade.pool.most_in()) - amount, 0)
+        amount = trade.pays(amount)
