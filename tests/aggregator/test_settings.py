@@ -37,6 +37,18 @@ def test_the_limits_are_the_networks_less_a_margin() -> None:
         ({"costs": {"base": {"gas": 600_000_000}}}, "the limits of a transaction leave nothing for pools"),
         ({"costs": {"onedex": {"price": 1}}}, "costs.onedex: there is no column 'price'"),
         ({"costs": {"uniswap_swap": {"gas": 1}}}, "costs: there is no row 'uniswap_swap'"),
+        ({"pools_url": ""}, "pools_url: is no address, as it begins with neither http:// nor https://; expected http"),
+        ({"pools_url": "127.0.0.1:8500/pools"}, "pools_url: is no address, as it begins with neither"),
+        ({"pools_url": "ftp://me:secret@host/pools"}, "pools_url: is no address, as it begins with neither"),
+        ({"pools_url": "http://"}, "pools_url: is no address, as it names no host"),
+        ({"pools_url": "http://a..b/pools"}, "pools_url: is no address, as it names no host"),
+        ({"pools_url": "http://host:port/pools"}, "pools_url: is no address, as its port is no number"),
+        ({"pools_url": "http://host:85000/pools"}, "pools_url: is no address, as its port is no number"),
+        ({"pools_url": "http://host:0/pools"}, "pools_url: is no address, as its port is 0"),
+        ({"pools_url": "http://[::1/pools"}, "pools_url: is no address, as it cannot be read"),
+        ({"pools_url": "http://two hosts/pools"}, "pools_url: is no address, as there is a space in it"),
+        ({"gateway": "gateway.multiversx.com"}, "gateway: is no address"),
+        ({"chain_api_url": "api.multiversx.com"}, "chain_api_url: is no address"),
     ],
 )
 def test_limits_that_make_no_sense_are_refused_by_name(change: dict[str, Any], words: str) -> None:

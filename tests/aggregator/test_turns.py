@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from functools import partial
 
@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from millrace.aggregator.clients import Clients
 from millrace.aggregator.shares import TimeShares
-from millrace.aggregator.turns import Turns
+from millrace.aggregator.turns import MEMORY, MOST_ASIDE, REMEMBERED, Turns
 
 
 def make() -> Turns:
     """Turns of clients whose shares stay whole, as nothing they do takes any time."""
-    return Turns("test", TimeShares(1.0, Clients(10, 1), lambda: 0.0), lambda: 0.0)
+    return Turns("test", TimeShares(1.0, Clients(10, 1), lambda: 0.0), lambda: 0.0, lambda: 0.0)
 
 
 @pytest.fixture
@@ -52,10 +52,10 @@ def test_clients_take_turns(asked: list[str]) -> None:
     assert done == expected
 
 
-def test_who_has_most_left_is_next() -> None:
-    """What a job takes is taken off its client's share, and the client with most left comes first."""
+def test_who_has_taken_least_is_next() -> None:
+    """What a job takes is taken off its client's share, and the client that has taken least comes first."""
     shares, seconds = TimeShares(1.0, Clients(10, 1), lambda: 0.0), [0.0]
-    turns, gate, begun = Turns("test", shares, lambda: seconds[0]), threading.Event(), threading.Event()
+    turns, gate, begun = Turns("test", shares, lambda: seconds[0], lambda: 0.0), threading.Event(), threading.Event()
     done: list[str] = []
 
     def takes(client: str, time: float) -> None:
@@ -107,3 +107,125 @@ def test_closing_cancels_what_waits() -> None:
     first.result(30)
     with pytest.raises(CancelledError):
         second.result(30)
+
+
+class Timed:
+    """Turns under a clock that only jobs move on, in which everything waits until all is submitted."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.done: list[str] = []
+        self.jobs: list[Future[object]] = []
+        self.shares = TimeShares(1.0, Clients(10_000, 1), lambda: 0.0)
+        self.turns = Turns("test", self.shares, lambda: self.seconds, lambda: self.seconds)
+        self._gate, begun = threading.Event(), threading.Event()
+        self.jobs.append(self.turns.submit("gate", lambda: (begun.set(), self._gate.wait(30))))
+        begun.wait(30)
+
+    def ask(self, client: str, steps: int, seconds: float = 0.1) -> None:
+        """Submit a job that looks before each of its steps whether to step aside."""
+
+        def job() -> None:
+            for step in range(steps):
+                self.turns.step_aside()
+                self.done.append(f"{client}{step}")
+                self.seconds += seconds
+
+        self.jobs.append(self.turns.submit(client, job))
+
+    def finish(self) -> None:
+        """Let all jobs be done."""
+        self._gate.set()
+        for job in self.jobs:
+            job.result(30)
+        self.turns.close()
+
+
+def test_a_search_steps_aside_for_who_has_taken_far_less() -> None:
+    """The other job is done in the middle of the one under way, and each client pays for its own part alone."""
+    timed = Timed()
+    timed.ask("dear", 2)
+    timed.ask("cheap", 2)
+    timed.finish()
+    assert timed.done == ["dear0", "cheap0", "cheap1", "dear1"]
+    assert [round(timed.shares.left(client), 9) for client in ("dear", "cheap")] == [0.8, 0.8]
+
+
+def test_a_job_does_not_step_aside_for_its_own_client() -> None:
+    """A client's jobs are done in their order, whatever the first one has taken, also while that steps aside."""
+    timed = Timed()
+    timed.ask("dear", 2)
+    timed.ask("dear", 2)
+    timed.finish()
+    assert timed.done == ["dear0", "dear1", "dear0", "dear1"]
+
+    timed = Timed()
+    timed.ask("dear", 1, 1.0)
+    timed.ask("other", 2, 0.2)
+    timed.ask("dear", 2)
+    timed.finish()
+    assert timed.done == ["dear0", "other0", "other1", "dear0", "dear1"]
+
+
+def test_what_a_search_has_taken_before_it_stepped_aside_counts() -> None:
+    """Nobody steps aside for a second question of the client who has just stepped aside for him."""
+    timed = Timed()
+    timed.ask("dear", 2, 1.0)
+    timed.ask("dear", 2, 1.0)
+    timed.ask("other", 2, 0.1)
+    timed.finish()
+    assert timed.done == ["dear0", "other0", "other1", "dear1", "dear0", "dear1"]
+
+
+def test_those_who_take_alike_do_not_step_aside_for_each_other() -> None:
+    """A job is done as a whole where the waiting client has taken half as much and more."""
+    timed = Timed()
+    for client in ("one", "other"):
+        timed.ask(client, 1, 1.0)
+    for client in ("one", "other"):
+        timed.ask(client, 3, 0.1)
+    timed.finish()
+    assert timed.done == ["one0", "other0", *(f"{client}{k}" for client in ("one", "other") for k in range(3))]
+
+
+def test_what_was_taken_long_ago_does_not_count() -> None:
+    """Who took much once comes before who took less just now."""
+    timed = Timed()
+    timed.ask("dear", 1, 1.0)
+    timed.ask("other", 1, 20 * MEMORY)
+    for client in ("recent", "recent", "dear"):
+        timed.ask(client, 1, 0.5)
+    timed.finish()
+    assert timed.done == ["dear0", "other0", "recent0", "dear0", "recent0"]
+
+
+def test_only_so_many_jobs_step_aside() -> None:
+    """Each holds the memory of a search: past the bound the next job waits for one to end."""
+    timed, deepest = Timed(), 0
+
+    def nested(client: int) -> Callable[[], None]:
+        def job() -> None:
+            nonlocal deepest
+            deepest = max(deepest, timed.turns.aside)
+            timed.seconds += 1.0
+            timed.jobs.append(timed.turns.submit(f"client {client + 1}", nested(client + 1) if client < 9 else str))
+            timed.turns.step_aside()
+
+        return job
+
+    timed.jobs.append(timed.turns.submit("client 0", nested(0)))
+    timed.finish()
+    assert deepest == MOST_ASIDE
+    assert timed.turns.stepped >= MOST_ASIDE
+    assert timed.turns.kept > 0
+
+
+def test_no_more_clients_are_remembered_than_there_is_room_for() -> None:
+    """Of more the one that was there longest ago is forgotten, and counts as new."""
+    timed = Timed()
+    for number in range(REMEMBERED + 1):
+        timed.ask(f"client {number} ", 1, 1e-9)
+    timed.finish()
+    assert len(timed.turns._taken) == REMEMBERED
+    assert "client 0 " not in timed.turns._taken
+    assert timed.turns.forgotten == 2  # who opened the gate, and the first one

@@ -4,9 +4,11 @@ A plain forward quote takes a fraction of a millisecond. Reverse quotes take som
 markets with mispricing: one thread is for them. Quotes with LP tokens, cycles, ladders, batches, the graph of a filter
 not asked for before, and forward quotes of so little that only whole units decide what it pays (that shows when they
 are under way) take up to some hundred: the other one is for these, so that nobody's reverse quote waits for them. A
-bounded number of questions waits for both, and their deadline runs while they do. Clients take turns by what is left of
-their share of the time (`shares.py`), and ladders and batches are done one item a turn: whoever asks for much delays
-himself.
+bounded number of questions waits for both, and their deadline runs while they do.
+
+Clients take turns: the one that has taken least of late is next, a search under way steps aside for one that has taken
+far less, and ladders and batches are done one item a turn (`turns.py`). What each may take in all is its share of the
+time (`shares.py`). So whoever asks for much delays himself.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from enum import Enum, auto
 from typing import NamedTuple, TypeVar
 
@@ -93,6 +95,11 @@ class Answering:
         self.cut = 0
         """Questions answered with the best found when their client's share was used up."""
 
+    @property
+    def threads(self) -> Iterable[Turns]:
+        """Those in which questions wait."""
+        return self._threads.values()
+
     def adopt(self, settings: AggregatorSettings) -> None:
         """Answer by other settings; threads and their bounds stay."""
         self._settings = settings
@@ -138,7 +145,8 @@ class Answering:
 
         def job() -> Answer:
             self._pace.seen()
-            twin = snapshot.twin(planner, lane.name)
+            turns = self._threads[lane]
+            twin = snapshot.twin(planner, f"{lane.name} {turns.aside}", turns.step_aside)
             deadline = self._until(client, latest)
             by_share = deadline < latest
             try:

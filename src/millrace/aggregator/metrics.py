@@ -189,6 +189,21 @@ OF_ANSWERS: tuple[Read[Metrics], ...] = (
         lambda m: m.over_share,
     ),
     _counter("quotes_cut", "long questions cut short by their client's share of time", lambda m: m.answering.cut),
+    _counter(
+        "turns_aside",
+        "long questions answered while another client's search stepped aside",
+        lambda m: sum(turns.stepped for turns in m.answering.threads),
+    ),
+    _counter(
+        "turns_aside_refused",
+        "times a search would have stepped aside, but as many had as may",
+        lambda m: sum(turns.kept for turns in m.answering.threads),
+    ),
+    _counter(
+        "turns_forgotten",
+        "clients of whom it was forgotten, for want of room, what they had taken of late",
+        lambda m: sum(turns.forgotten for turns in m.answering.threads),
+    ),
     _gauge("connections", "open connections", lambda m: m.doors.open),
     _counter("connections_refused", "connections closed for want of room", lambda m: m.doors.refused),
     _counter("simulations_missed", "simulations without a result", lambda m: m.simulations.missed),

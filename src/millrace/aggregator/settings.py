@@ -14,6 +14,7 @@ from millrace.routing.costs import (
     Cost,
     Table,
 )
+from millrace.runtime.addresses import check_http
 from millrace.runtime.origins import Origins
 from millrace.runtime.settings import Secret
 from millrace.runtime.tracing import TracingSettings
@@ -156,10 +157,14 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
     """Most open quote streams of one IP address; further ones get 503."""
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for fees that would leave nothing of an output, for origins that are none, for costs of
-        unknown rows and columns, for limits above the network's or that leave nothing for pools, and for bounds of
-        losses that mean nothing."""
+        """Raises `ValueError` for fees that would leave nothing of an output, for origins and addresses that are none,
+        for costs of unknown rows and columns, for limits above the network's or that leave nothing for pools, and for
+        bounds of losses that mean nothing."""
         Origins(self.allowed_origins)
+        check_http("pools_url", self.pools_url)
+        for name in ("chain_api_url", "gateway"):
+            if getattr(self, name):
+                check_http(name, getattr(self, name))
         if not 1 <= self.workers <= MOST_WORKERS:
             raise ValueError(f"workers: expected 1 to {MOST_WORKERS}, got {self.workers}")
         for name, (static, referral) in self.referrals.items():

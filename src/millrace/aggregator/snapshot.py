@@ -160,12 +160,15 @@ class Snapshot(Market):
         if len(self._planners) > FILTERS_KEPT:
             self._planners.popitem(last=False)
 
-    def twin(self, planner: Planner, thread: str = LONG_THREAD) -> Planner:
-        """The same graph with scratch memory of its own, for one of the threads that answer what takes long."""
+    def twin(self, planner: Planner, thread: str = LONG_THREAD, aside: Callable[[], None] = never) -> Planner:
+        """The same graph with scratch memory of its own, for one of the threads that answer what takes long.
+
+        Its searches call `aside` in between, in which the same memory must not be used.
+        """
         twins = self._twins.setdefault(thread, OrderedDict())
         twin = twins.get(planner)
         if twin is None:
-            twin = twins[planner] = planner.twin()
+            twin = twins[planner] = planner.twin(aside)
             if len(twins) > FILTERS_KEPT:
                 twins.popitem(last=False)
         else:

@@ -2,31 +2,75 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from millrace.aggregator.shares import TimeShares
 
 T = TypeVar("T")
 
+MEMORY = 5.0
+"""Seconds after which a third of what a client has taken counts."""
+REMEMBERED = 1024
+"""Clients whose use of the thread is remembered. Of more the one that was there longest ago is forgotten."""
+FAR = 2.0
+"""A job steps aside for a client that has taken so many times less than its own …"""
+AHEAD = 0.01
+"""… and so many seconds on top: clients that ask for much of the same do not step aside for each other."""
+MOST_ASIDE = 3
+"""Jobs that have stepped aside at a time. Each holds the memory of a search."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """A job at work, by the thread's clock not charged for since `begun`."""
+
+    client: str
+    begun: float
+
 
 class Turns:
-    """A thread that does one job at a time, of the waiting client that has most of its share left.
+    """A thread that does one job at a time, of the waiting client that has taken least of its time of late.
 
-    Of clients with as much left, the one that waits for longest; the jobs of one client in their order. What a job
-    takes of the processor (by `clock`, in the thread) is taken off its client's share.
+    Of clients that have taken as little, the one that waits for longest; the jobs of one client in their order. A job
+    that calls `step_aside` in between lets a client go first that has taken far less. What a job takes of the processor
+    (by `clock`, in the thread) is also taken off its client's share. `now` says how long ago something was.
     """
 
-    def __init__(self, name: str, shares: TimeShares, clock: Callable[[], float] = time.thread_time) -> None:
+    def __init__(
+        self,
+        name: str,
+        shares: TimeShares,
+        clock: Callable[[], float] = time.thread_time,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._shares = shares
         self._clock = clock
+        self._now = now
         self._lock = threading.Lock()
         self._waiting: OrderedDict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = OrderedDict()
+        self._running: list[_Running] = []
+        """The last one is at work, those before it have stepped aside for the one behind them."""
+        self._taken: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """What each client has taken, and when that was so much."""
+        self.stepped = 0
+        """Jobs done while another one stepped aside for them."""
+        self.kept = 0
+        """Times a job would have stepped aside, but as many had as may."""
+        self.forgotten = 0
+        """Clients whose use of the thread was forgotten for want of room."""
+
+    @property
+    def aside(self) -> int:
+        """In the thread: how many jobs have stepped aside for the one at work."""
+        return max(0, len(self._running) - 1)
 
     def submit(self, client: str, job: Callable[[], T]) -> Future[T]:
         """Put a job behind the client's others. A future that is cancelled before its turn never runs."""
@@ -36,25 +80,70 @@ class Turns:
         self._thread.submit(self._next)
         return future
 
+    def step_aside(self) -> None:
+        """In the thread, by a job: first do those of clients that have taken far less than this job's."""
+        if not self._running:
+            return
+        running = self._running[-1]
+        while self._waiting:
+            self._charge(running)
+            with self._lock:
+                if not self._waiting:
+                    return
+                first = min(self._waiting, key=self._taken_by)
+                if FAR * self._taken_by(first) + AHEAD > self._taken_by(running.client):
+                    return
+            if len(self._running) > MOST_ASIDE:
+                self.kept += 1
+                return
+            self.stepped += 1
+            self._next()
+            running.begun = self._clock()
+
     def _next(self) -> None:
-        """In the thread: do one job of the client whose turn it is."""
+        """In the thread: do one job of the client whose turn it is, unless it was done while another stepped aside."""
         with self._lock:
-            client = max(self._waiting, key=self._shares.left)  # the first of several
+            if not self._waiting:
+                return
+            client = min(self._waiting, key=self._taken_by)  # the first of several
             jobs = self._waiting.pop(client)
             future, job = jobs.popleft()
             if jobs:
                 self._waiting[client] = jobs  # behind all others
         if not future.set_running_or_notify_cancel():
             return
-        begun = self._clock()
+        running = _Running(client, self._clock())
+        self._running.append(running)
         try:
             result = job()
         except BaseException as error:
-            self._shares.spend(client, self._clock() - begun)
+            self._done(running)
             future.set_exception(error)
         else:
-            self._shares.spend(client, self._clock() - begun)
+            self._done(running)
             future.set_result(result)
+
+    def _done(self, running: _Running) -> None:
+        """A job has ended."""
+        self._running.pop()
+        self._charge(running)
+
+    def _charge(self, running: _Running) -> None:
+        """The client of a job pays for what it has taken since it was last charged."""
+        now = self._clock()
+        seconds, running.begun = now - running.begun, now
+        self._shares.spend(running.client, seconds)
+        with self._lock:
+            self._taken[running.client] = self._taken_by(running.client) + seconds, self._now()
+            self._taken.move_to_end(running.client)
+            if len(self._taken) > REMEMBERED:
+                self._taken.popitem(last=False)
+                self.forgotten += 1
+
+    def _taken_by(self, client: str) -> float:
+        """Seconds that a client has taken of late."""
+        seconds, then = self._taken.get(client, (0.0, 0.0))
+        return seconds * math.exp((then - self._now()) / MEMORY) if seconds else 0.0
 
     def close(self) -> None:
         """Stop the thread after what it is at; whatever waits is cancelled."""
