@@ -53,6 +53,8 @@ async def tab_share(system: System, tab: str, folder: Path) -> float:
     """Which share of a core all of Chromium takes while a tab is looked at."""
     async with opened(f"{system.plan.console_url}/#/{tab}", folder) as page:
         await page.look(1280)
+        for domain in ("Network", "Page", "Log", "Runtime"):  # nobody who looks at a page is told of its messages
+            await page.ask(f"{domain}.disable")
         await asyncio.sleep(SETTLED)
         before, since = _browser_seconds(folder), time.perf_counter()
         await asyncio.sleep(WATCHED)

@@ -1,8 +1,10 @@
 // The notifier's hub: events of the chain in order, each once, resumed after the last one that was handled.
 
-import { fromHex, utf8 } from "./bytes.js";
+import { concat, fromHex, utf8 } from "./bytes.js";
 import { ConnectionLost, QueueFull, Refused } from "./errors.js";
+import { placeFields, placeOf, placeText, Told } from "./places.js";
 import { decodeMessage, encodeMessage } from "./protobuf.js";
+import type { Missed } from "./queue.js";
 import { Socket, type SocketOptions } from "./socket.js";
 
 /** Which events: all, or those whose log events fit; see the notifier's page for the levels. */
@@ -15,17 +17,26 @@ export type HubFilter =
 
 export interface HubOptions extends SocketOptions {
   filter?: HubFilter;
-  /** The sequence of the last event that was handled: what came after it comes first. 0n: from the beginning. */
+  /** The sequence of the last event that was handled, of one notifier: what came after it comes first. 0n: the beginning. */
   resumeAfter?: bigint;
+  /** `place` of an earlier consumer, of this client or the Python one, on any of the notifiers. */
+  place?: string;
+  /** What the hub calls this subscription, "client". */
+  name?: string;
   /** Events that wait for the reader at most, 4,096; the hub's own window is smaller unless it was set otherwise. */
   limit?: number;
 }
 
 export type HubEvent =
-  /** `payload` is the event's protobuf message; keep `sequence` once it is handled, to resume after it. */
-  | { type: "event"; topic: string; sequence: bigint; payload: Uint8Array; marks: number }
+  /**
+   * `payload` is the event's protobuf message. `sequence` is its place in the journal of the notifier that told it; `id` is
+   * the same on every notifier of the network, "" where the notifier is of an earlier version.
+   */
+  | { type: "event"; topic: string; sequence: bigint; payload: Uint8Array; marks: number; id: string }
   /** These events are gone for good. */
-  | { type: "gap"; first: bigint; last: bigint };
+  | { type: "gap"; first: bigint; last: bigint }
+  /** Another notifier tells now, and events without ids do not say what came meanwhile. */
+  | Missed;
 
 const LIMIT = 4_096;
 const ACKNOWLEDGEMENT = 1n;
@@ -38,41 +49,75 @@ const ANSWER_MS = 10_000;
 type Values = Map<number, bigint | Uint8Array<ArrayBuffer>>;
 
 /**
- * Events of the hub until the iteration is left. One is acknowledged when the next is asked for, so what is not handled
- * when this process ends comes again to who resumes. Connects again by itself; nothing is lost or comes twice then, and
- * what the hub no longer has comes as `gap`.
+ * Events of the hub until the iteration is left. One is acknowledged when the next is asked for: keep `place` then, and
+ * give it to the next consumer, which goes on there. When the connection ends another one is made, with the next of the
+ * notifiers where there are several, and goes on behind what came; what the hub no longer has comes as `gap`.
+ *
+ * With one notifier everything comes once. Another one goes on a little before the place: of what that tells again, what
+ * came to this consumer before is left out; what came to an earlier one comes again, under the same `id`.
  */
 export class HubConsumer implements AsyncIterableIterator<HubEvent> {
   readonly #socket: Socket;
   readonly #items: HubEvent[] = [];
+  readonly #told: Told;
   #waiting: { resolve(result: IteratorResult<HubEvent>): void; reject(error: unknown): void } | undefined;
-  #received: bigint | undefined; // the newest that came
-  #handed: bigint | undefined; // the newest that was handed out
-  #handled: bigint | undefined; // the newest whose reader has asked for the next
+  /** How many events came, and how many of them were handled. */
+  #came = 0;
+  #done = 0;
+  #last: bigint | undefined;
+  #head = 0n;
+  /** The newest sequence of the notifier that told last, and which that is; until one did, any. */
+  #newest: bigint | undefined;
+  #teller: string | undefined;
+  /** The sequence that the present connection was asked to go on behind. */
+  #after: bigint | undefined;
+  #given: HubEvent | undefined;
+  /** Sequences that the present connection told and that were not handled yet, in their order. */
+  #open: bigint[] = [];
+  /** The newest sequence that it told again, and that was left out. */
+  #leftOut = 0n;
   #ended = false;
   #error: unknown;
   #silence: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(url: string, readonly options: HubOptions = {}) {
-    this.#received = this.#handed = this.#handled = options.resumeAfter;
+  /** `url`: of one notifier's hub, or of several of the same network. Throws `RangeError` for a `place` that is none. */
+  constructor(url: string | readonly string[], readonly options: HubOptions = {}) {
+    const [first, ...others] = typeof url === "string" ? [url] : url;
+    const { resumeAfter, place } = options;
+    if (first === undefined || (resumeAfter && (others.length || place))) {
+      throw new RangeError("resumeAfter belongs to one notifier: give several with a place, or none");
+    }
+    const begun = place ? placeOf(place) : undefined;
+    this.#told = new Told(begun);
+    this.#newest = resumeAfter;
+    this.#teller = resumeAfter === undefined ? undefined : first;
+    this.#last = begun?.after ?? resumeAfter;
     const events = {
-      open: () => {
-        this.#listen();
-        this.#socket.send(this.#subscription());
-      },
+      open: (at: string) => this.#opened(at),
       message: (data: string | ArrayBuffer) => this.#take(data),
       down: () => clearTimeout(this.#silence),
     };
-    this.#socket = new Socket(url, events, options);
+    this.#socket = new Socket(first, events, options, others);
   }
 
-  /** The sequence to resume after. */
+  /** The sequence of the newest event that was handled, on the notifier that told it. */
   get last(): bigint | undefined {
-    return this.#handled;
+    return this.#last;
+  }
+
+  /** Where the next consumer goes on, on any of the notifiers; "": no event with an id was handled yet. */
+  get place(): string {
+    const place = this.#told.place(this.#done);
+    return place ? placeText(place) : "";
+  }
+
+  /** The newest sequence that the present hub spoke of. */
+  get head(): bigint {
+    return this.#head;
   }
 
   next(): Promise<IteratorResult<HubEvent>> {
-    this.#acknowledge();
+    this.handled();
     const item = this.#items.shift();
     if (item) return Promise.resolve({ value: this.#hand(item), done: false });
     if (this.#error !== undefined) {
@@ -86,13 +131,31 @@ export class HubConsumer implements AsyncIterableIterator<HubEvent> {
   }
 
   return(): Promise<IteratorResult<HubEvent>> {
-    this.#items.length = 0;
-    this.#end();
+    this.close();
     return Promise.resolve({ value: undefined, done: true });
   }
 
   [Symbol.asyncIterator](): this {
     return this;
+  }
+
+  /** Acknowledges the event that was given last, before the next one is asked for. */
+  handled(): void {
+    const given = this.#given;
+    this.#given = undefined;
+    if (given?.type === "gap") this.#last = given.last;
+    if (given?.type !== "event") return;
+    this.#last = given.sequence;
+    this.#done++;
+    if (this.#open[0] !== given.sequence) return; // told by an earlier connection
+    this.#open.shift();
+    this.#acknowledge(given.sequence);
+  }
+
+  /** Ends the connection. What was not handled comes again to who goes on at `place`. */
+  close(): void {
+    this.#items.length = 0;
+    this.#end();
   }
 
   #end(error?: unknown): void {
@@ -109,23 +172,48 @@ export class HubConsumer implements AsyncIterableIterator<HubEvent> {
     else waiting.reject(error);
   }
 
+  #opened(url: string): void {
+    if (this.#ended) return;
+    this.#listen();
+    this.#open = [];
+    this.#leftOut = 0n;
+    this.#subscribe(url);
+    this.#teller = url;
+  }
+
   #listen(): void {
     clearTimeout(this.#silence);
     this.#silence = setTimeout(() => {
-      const nobody = encodeMessage([[5, utf8(`${NAME}-silence`)]]);
+      const nobody = encodeMessage([[5, utf8(`${this.options.name ?? NAME}-silence`)]]);
       this.#socket.send(encodeMessage([[3, MESSAGE], [4, nobody], [5, utf8("unsubscribe")]]));
       this.#silence = setTimeout(() => this.#socket.renew("silence"), ANSWER_MS);
     }, SILENCE_MS);
   }
 
-  #subscription(): Uint8Array<ArrayBuffer> {
+  #subscribe(url: string): void {
     const { level = "All", ...rest } = { ...this.options.filter } as { level?: string } & Record<string, unknown>;
     const text = (name: string): Uint8Array => utf8(String(rest[name] ?? ""));
-    const topics = ((rest.topics ?? []) as string[]).map((topic) => [4, utf8(topic)] as const);
-    const wish = encodeMessage([[1, utf8(level)], [2, text("address")], [3, text("identifier")], ...topics, [5, utf8(NAME)]]);
+    // A topic may be empty, which stands for anything in its place: it is written where the encoding leaves fields out.
+    const topics = ((rest.topics ?? []) as string[]).map((topic) => (topic ? encodeMessage([[4, utf8(topic)]]) : fromHex("2200")));
+    const wish = encodeMessage([[1, utf8(level)], [2, text("address")], [3, text("identifier")]]);
+    const name = encodeMessage([[5, utf8(this.options.name ?? NAME)]]);
+    const whole = concat([wish, ...topics, name, this.#whereToGoOn(url)]);
+    this.#socket.send(encodeMessage([[3, MESSAGE], [4, whole], [5, utf8("subscribe")]]));
+  }
+
+  #whereToGoOn(url: string): Uint8Array<ArrayBuffer> {
+    this.#after = undefined;
+    const place = this.#told.place(this.#came);
+    if (place) return encodeMessage(placeFields(place));
+    if (this.#newest === undefined) return new Uint8Array();
+    if (this.#newest && this.#teller !== url) {
+      this.#newest = undefined; // it would mean something else to this one
+      this.#push({ type: "missed", reason: "connection" });
+      return new Uint8Array();
+    }
+    this.#after = this.#newest;
     // An optional number is written where it is 0, too: from the beginning is another wish than from now on.
-    const after = this.#received === 0n ? fromHex("3000") : encodeMessage([[6, this.#received ?? 0n]]);
-    return encodeMessage([[3, MESSAGE], [4, Uint8Array.from([...wish, ...after])], [5, utf8("subscribe")]]);
+    return this.#after ? encodeMessage([[6, this.#after]]) : fromHex("3000");
   }
 
   #take(data: string | ArrayBuffer): void {
@@ -135,35 +223,45 @@ export class HubConsumer implements AsyncIterableIterator<HubEvent> {
     if (number(envelope, 3) !== MESSAGE) return;
     this.#socket.works();
     const payload = bytes(envelope, 4);
-    const topic = new TextDecoder().decode(bytes(envelope, 5));
+    const topic = text(envelope, 5);
     if (topic === "subscribe") return this.#subscribed(read(payload));
     if (topic === "unsubscribe") return; // the answer to the question above
     if (topic === "gap") {
       const gap = read(payload);
-      const last = number(gap, 2);
-      this.#received = last > (this.#received ?? 0n) ? last : this.#received;
-      return this.#push({ type: "gap", first: number(gap, 1), last });
+      this.#newest = number(gap, 2);
+      return this.#push({ type: "gap", first: number(gap, 1), last: this.#newest });
     }
-    const sequence = number(envelope, 2);
-    if (this.#received !== undefined && sequence <= this.#received) return this.#acknowledge();
-    this.#received = sequence;
-    this.#push({ type: "event", topic, sequence, payload: payload.slice(), marks: Number(number(envelope, 7)) });
+    const [sequence, id] = [number(envelope, 2), text(envelope, 8)];
+    const marks = Number(number(envelope, 7));
+    if (id ? this.#told.has(id) : this.#newest !== undefined && sequence <= this.#newest) {
+      this.#leftOut = sequence; // it came before the connection ended
+      return this.#acknowledge();
+    }
+    this.#newest = sequence;
+    if (sequence > this.#head) this.#head = sequence;
+    this.#came++;
+    if (id) this.#told.add(this.#came, sequence, id);
+    this.#open.push(sequence);
+    this.#push({ type: "event", topic, sequence, payload: payload.slice(), marks, id });
   }
 
   #subscribed(reply: Values): void {
-    const head = number(reply, 4);
+    this.#head = number(reply, 4);
     if (number(reply, 2)) {
-      if (this.#received === undefined) this.#received = this.#handed = this.#handled = head;
+      if (this.#newest === undefined) {
+        this.#newest = this.#head;
+        this.#last ??= this.#head;
+      }
       return;
     }
-    const reason = new TextDecoder().decode(bytes(reply, 3));
-    if (this.#received === undefined || this.#received <= head) {
-      return this.#end(new Refused({ reason, code: "hub_refused", detail: "change the filter" }));
+    if (this.#after === undefined || this.#after <= this.#head) {
+      return this.#end(new Refused({ reason: text(reply, 3), code: "hub_refused", detail: "change the filter" }));
     }
     // The hub's journal is another one than it was, and does not have what would come next: begin with what it has.
-    this.#received = head;
-    this.#push({ type: "gap", first: this.#handled === undefined ? 0n : this.#handled + 1n, last: head });
-    this.#socket.send(this.#subscription());
+    const first = (this.#last ?? -1n) + 1n;
+    this.#newest = this.#head;
+    this.#push({ type: "gap", first, last: this.#head });
+    this.#subscribe(this.#teller as string);
   }
 
   #push(item: HubEvent): void {
@@ -181,14 +279,17 @@ export class HubConsumer implements AsyncIterableIterator<HubEvent> {
   }
 
   #hand(item: HubEvent): HubEvent {
-    this.#handed = item.type === "event" ? item.sequence : item.last;
-    return item;
+    return (this.#given = item);
   }
 
-  #acknowledge(): void {
-    if (this.#handed === undefined || this.#handed === this.#handled) return;
-    this.#handled = this.#handed;
-    this.#socket.send(encodeMessage([[2, this.#handled], [3, ACKNOWLEDGEMENT]]));
+  /** Says what was handled; what was left out counts as that once all before it was handled. */
+  #acknowledge(sequence = 0n): void {
+    let newest = sequence;
+    if (!this.#open.length) {
+      if (this.#leftOut > newest) newest = this.#leftOut;
+      this.#leftOut = 0n;
+    }
+    if (newest) this.#socket.send(encodeMessage([[2, newest], [3, ACKNOWLEDGEMENT]]));
   }
 }
 
@@ -205,4 +306,8 @@ function number(message: Values, name: number): bigint {
 function bytes(message: Values, name: number): Uint8Array<ArrayBuffer> {
   const value = message.get(name);
   return value instanceof Uint8Array ? value : new Uint8Array();
+}
+
+function text(message: Values, name: number): string {
+  return new TextDecoder().decode(bytes(message, name));
 }

@@ -5,7 +5,7 @@ import { ConnectionLost, Refused } from "./errors.js";
 import type { components } from "./generated/messages.js";
 import { type Missed, Queue, type QueueOptions } from "./queue.js";
 import { type Shutdown, Socket, type SocketOptions } from "./socket.js";
-import { Pauses, type Patience, TIMEOUT_MS } from "./wait.js";
+import { Pauses, type Patience, sleep, TIMEOUT_MS } from "./wait.js";
 
 type Schemas = components["schemas"];
 export type StatusMessage = Schemas["StatusMessage"];
@@ -66,6 +66,7 @@ export class Live {
   readonly #topics = new Map<string, Topic>();
   readonly #pending = new Map<string, Pending>();
   readonly #opened: (() => void)[] = [];
+  #answered: (() => void) | undefined;
   #ids = 0;
   #silence: ReturnType<typeof setTimeout> | undefined;
   #closed = false;
@@ -213,11 +214,28 @@ export class Live {
       }
       const ms = Math.min(most, this.options.timeoutMs ?? TIMEOUT_MS);
       const timer = setTimeout(() => {
-        this.#pending.delete(requestId);
+        this.#settle(requestId);
         reject(new NoAnswer(`${this.url} did not answer ${String(message.action)} within ${ms} ms`));
       }, ms);
       this.#pending.set(requestId, { resolve, reject, timer });
     });
+  }
+
+  /** What waited for a reply, and does no more. */
+  #settle(requestId: string): Pending | undefined {
+    const pending = this.#pending.get(requestId);
+    clearTimeout(pending?.timer);
+    this.#pending.delete(requestId);
+    if (this.#pending.size === 0) this.#answered?.();
+    return pending;
+  }
+
+  /** Resolves when no reply is waited for, and who waited has had a turn with the last one. */
+  async #idle(): Promise<void> {
+    while (this.#pending.size) {
+      await new Promise<void>((resolve) => (this.#answered = resolve));
+      await sleep(0);
+    }
   }
 
   #up(): void {
@@ -252,11 +270,7 @@ export class Live {
   }
 
   #fail(error: Error): void {
-    for (const { reject, timer } of this.#pending.values()) {
-      clearTimeout(timer);
-      reject(error);
-    }
-    this.#pending.clear();
+    for (const requestId of this.#pending.keys()) this.#settle(requestId)?.reject(error);
   }
 
   /** A connection that is dead without having ended is found by asking something that changes nothing. */
@@ -282,7 +296,7 @@ export class Live {
     if (typeof message !== "object" || message === null) return;
     this.#socket?.works();
     if (message.action !== undefined) this.#reply(message);
-    else if (message.type === "serverShutdown") this.#socket?.move(message as Shutdown, () => this.#pending.size === 0);
+    else if (message.type === "serverShutdown") this.#socket?.move(message as Shutdown, () => this.#idle());
     else if (message.type !== undefined) {
       for (const name of topicsOf(message.type, message.data ?? {})) this.#deliver(name, message);
     }
@@ -290,11 +304,8 @@ export class Live {
 
   #reply(message: Reply): void {
     if (message.action === "subscribe") this.#acknowledges = true; // a late one, too
-    const id = String(message.requestId);
-    const pending = this.#pending.get(id);
+    const pending = this.#settle(String(message.requestId));
     if (!pending) return;
-    this.#pending.delete(id);
-    clearTimeout(pending.timer);
     const isNone = message.status === "failed" && !message.failed?.length; // refused as a whole
     if (message.status !== "fail" && message.status !== "error" && !isNone) return pending.resolve(message);
     const { reason = "refused", code = "refused", detail, retryAfterMs } = message;

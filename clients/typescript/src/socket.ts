@@ -23,7 +23,8 @@ export interface SocketOptions {
 }
 
 export interface SocketEvents {
-  open(): void;
+  /** There is a connection to this address. */
+  open(url: string): void;
   message(data: string | ArrayBuffer): void;
   /** The connection ended, or could not be made; it is tried again. */
   down(reason: string): void;
@@ -38,7 +39,6 @@ export interface Shutdown {
 const OPEN = 1;
 const MAX_PLACES = 16;
 const LAST_REPLIES_MS = 5_000;
-const LOOK_MS = 20;
 const CONNECT_MS = 10_000;
 const LATEST_MOVE_MS = 3_600_000; // a timer that is too long for the platform would be over at once
 const STOOD_MS = 5_000; // a connection that ended earlier is no reason to make the next one without a pause
@@ -67,7 +67,10 @@ async function socketClass(options: SocketOptions): Promise<SocketClass> {
   return loaded.default;
 }
 
-/** One connection that is made again, after 0.25 to 10 s, until it is closed. */
+/**
+ * One connection that is made again, after 0.25 to 10 s, until it is closed. Of several addresses the next is tried at
+ * once when one is lost, and the pause is made when all were tried.
+ */
 export class Socket {
   #socket: SocketLike | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -79,8 +82,8 @@ export class Socket {
   #moved = false;
   #openedAt = Infinity;
 
-  constructor(readonly url: string, readonly events: SocketEvents, readonly options: SocketOptions = {}) {
-    this.#places = [url];
+  constructor(readonly url: string, readonly events: SocketEvents, readonly options: SocketOptions = {}, readonly others: readonly string[] = []) {
+    this.#places = [url, ...others];
     void this.#connect();
   }
 
@@ -108,8 +111,8 @@ export class Socket {
     socket.close(); // its closing handshake may never end: nobody waits for it
   }
 
-  /** Goes where it is sent at its moment, as soon as `idle()`; an encrypted connection stays so. */
-  move({ moveTo, afterMs }: Shutdown, idle: () => boolean = () => true): void {
+  /** Goes where it is sent at its moment, once it is `answered()` or that lasts too long; encrypted stays encrypted. */
+  move({ moveTo, afterMs }: Shutdown, answered: () => Promise<void> = () => Promise.resolve()): void {
     const path = new URL(this.url).pathname.endsWith("/ws/stats") ? "/ws/stats" : "/ws";
     const allowed = this.url.startsWith("wss:") ? /^wss:/ : /^wss?:/;
     const bases = (Array.isArray(moveTo) ? moveTo : []).slice(0, MAX_PLACES);
@@ -118,15 +121,13 @@ export class Socket {
     this.#moved = true;
     const socket = this.#socket;
     if (typeof afterMs !== "number" || !socket || this.#leaving !== undefined) return;
-    const leave = (until: number): void => {
-      if (this.#socket === socket && !idle() && Date.now() < until) {
-        this.#leaving = setTimeout(() => leave(until), LOOK_MS);
-        return;
-      }
-      this.#leaving = undefined;
+    const leave = (): void => {
       if (this.#socket === socket) this.renew("sent elsewhere");
     };
-    this.#leaving = setTimeout(() => leave(Date.now() + LAST_REPLIES_MS), Math.min(afterMs, LATEST_MOVE_MS));
+    this.#leaving = setTimeout(() => {
+      this.#leaving = setTimeout(leave, LAST_REPLIES_MS);
+      void answered().then(leave);
+    }, Math.min(afterMs, LATEST_MOVE_MS));
   }
 
   close(): void {
@@ -160,7 +161,7 @@ export class Socket {
       clearTimeout(timer);
       stood = true;
       this.#openedAt = Date.now();
-      if (this.#socket === socket) this.events.open();
+      if (this.#socket === socket) this.events.open(url);
     };
     socket.onmessage = ({ data }: { data: string | ArrayBuffer }) => {
       if (this.#socket === socket) this.events.message(data);
@@ -173,21 +174,29 @@ export class Socket {
     };
   }
 
-  /** Nobody is there: the next one then. */
+  /** Nobody is there: the next one then. Several of one's own take turns in any case. */
   #failed(url: string): void {
-    if (this.#places[0] === url) this.#places.push(this.#places.shift() as string);
+    if (this.#places[0] === url && !this.others.length) this.#turn();
+  }
+
+  #turn(): void {
+    this.#places.push(this.#places.shift() as string);
   }
 
   #lost(socket: SocketLike, reason: string): void {
     if (this.#socket !== socket) return;
     this.#socket = undefined;
+    clearTimeout(this.#leaving);
+    this.#leaving = undefined;
     this.#again(reason);
   }
 
   #again(reason: string): void {
     if (this.#closed) return;
+    if (this.others.length) this.#turn();
+    const isUntried = this.#places[0] !== this.url && this.others.length > 0;
     const isSent = this.#moved && Date.now() - this.#openedAt > STOOD_MS;
-    const pause = isSent ? 0 : pauseMs(++this.#attempt);
+    const pause = isUntried || isSent ? 0 : pauseMs(++this.#attempt);
     this.#moved = false;
     this.#timer = setTimeout(() => void this.#connect(), pause);
     this.events.down(reason);

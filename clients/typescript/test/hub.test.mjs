@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { afterEach, beforeEach, mock, test } from "node:test";
 import { WebSocketServer } from "ws";
 import { HubConsumer } from "@millrace/client/hub";
+import { readVectors } from "./support.mjs";
 
 // Frames by hand, so that this is no mirror of the code under test: field number, wire type, length, content.
 const varint = (value) => {
@@ -17,45 +18,69 @@ const varint = (value) => {
 };
 const number = (field, value) => [field << 3, ...varint(value)];
 const bytes = (field, content) => [(field << 3) | 2, ...varint(content.length), ...Buffer.from(content)];
-const frame = (topic, payload, sequence, marks = 0) => {
+const frame = (topic, payload, sequence, marks = 0, id = "") => {
   const head = [...number(1, 1), ...number(2, sequence), ...number(3, 2)];
-  return Buffer.from([...head, ...bytes(4, payload), ...bytes(5, topic), ...(marks ? number(7, marks) : [])]);
+  const rest = [...(marks ? number(7, marks) : []), ...(id ? bytes(8, id) : [])];
+  return Buffer.from([...head, ...bytes(4, payload), ...bytes(5, topic), ...rest]);
 };
+const named = (sequence, id) => frame("SaveBlock", [], sequence, 0, id);
 const accepted = (head) => frame("subscribe", [...bytes(1, "client"), ...number(2, 1), ...number(4, head), ...number(5, 1)], 0);
 const refused = (reason, head) => frame("subscribe", [...bytes(1, "client"), ...bytes(3, reason), ...number(4, head)], 0);
 const acknowledgement = (sequence) => Buffer.from([...number(2, sequence), ...number(3, 1)]).toString("hex");
-const subscription = (after) => {
+const subscription = (after, id, handled = []) => {
+  const since = (count) => (count ? number(2, count) : []);
+  const place = id ? [...bytes(7, id), ...handled.flatMap(([name, count]) => bytes(8, [...bytes(1, name), ...since(count)]))] : [];
   const resume = after === undefined ? [] : number(6, after);
-  const wish = [...bytes(1, "All"), ...bytes(5, "client"), ...resume];
+  return subscribed([...bytes(1, "All"), ...bytes(5, "client"), ...resume, ...place]);
+};
+const subscribed = (wish) => {
   return Buffer.from([...number(3, 2), ...bytes(4, wish), ...bytes(5, "subscribe")]).toString("hex");
 };
 
 let hub;
+let other;
 let frames;
 let sockets;
 let waiting;
-beforeEach(async () => {
-  [frames, sockets, waiting] = [[], [], []];
-  hub = new WebSocketServer({ host: "127.0.0.1", port: 0 });
-  await once(hub, "listening");
-  hub.on("connection", (socket) => {
-    sockets.push(socket);
+async function notifier() {
+  const server = new WebSocketServer({ host: "127.0.0.1", port: 0 });
+  await once(server, "listening");
+  server.on("connection", (socket) => {
+    sockets.push(Object.assign(socket, { server }));
     socket.on("message", (data) => {
       frames.push(data.toString("hex"));
+      socket.heard = true;
       for (const wake of waiting.splice(0)) wake();
     });
   });
+  return server;
+}
+beforeEach(async () => {
+  [frames, sockets, waiting] = [[], [], []];
+  [hub, other] = [await notifier(), await notifier()];
 });
 afterEach(async () => {
   for (const socket of sockets) socket.terminate();
-  hub.close();
-  await once(hub, "close");
+  await stop(hub);
+  await stop(other);
 });
+async function stop(server) {
+  if (server.address() === null) return;
+  for (const socket of server.clients) socket.terminate();
+  server.close();
+  await once(server, "close");
+}
 
 async function received(count) {
   while (frames.length < count) await new Promise((resolve) => waiting.push(resolve));
 }
-const consumer = (options) => new HubConsumer(`ws://127.0.0.1:${hub.address().port}/hub/ws`, options);
+const urlOf = (server) => `ws://127.0.0.1:${server.address().port}/hub/ws`;
+const consumer = (options) => new HubConsumer(urlOf(hub), options);
+const sequences = async (events, count) => {
+  const all = [];
+  while (all.length < count) all.push((await events.next()).value.sequence);
+  return all;
+};
 const send = (...all) => all.forEach((one) => sockets.at(-1).send(one));
 
 test("an event is acknowledged when the next is asked for, and not before", async () => {
@@ -64,7 +89,7 @@ test("an event is acknowledged when the next is asked for, and not before", asyn
   assert.equal(frames[0], subscription());
   send(accepted(1000), frame("SaveBlock", [7, 7], 2n ** 40n, 5), frame("FinalizedBlock", [], 2n ** 40n + 2n));
   const { value } = await events.next();
-  assert.deepEqual(value, { type: "event", topic: "SaveBlock", sequence: 2n ** 40n, payload: Uint8Array.of(7, 7), marks: 5 });
+  assert.deepEqual(value, { type: "event", topic: "SaveBlock", sequence: 2n ** 40n, payload: Uint8Array.of(7, 7), marks: 5, id: "" });
   assert.equal(frames.length, 1);
   assert.equal(events.last, 1000n);
   assert.equal((await events.next()).value.topic, "FinalizedBlock");
@@ -159,4 +184,80 @@ test("a silent hub is asked a question that changes nothing, and left where it d
   } finally {
     mock.timers.reset();
   }
+});
+
+test("when its notifier dies it goes on at the next, at its place; what that tells again is left out by its id", async () => {
+  const events = new HubConsumer([urlOf(hub), urlOf(other)], { resumeAfter: 0n });
+  await received(1);
+  assert.equal(frames[0], subscription(0));
+  send(accepted(2), named(1, "SaveBlock:0:aa:0"), named(2, "SaveBlock:0:bb:0"));
+  assert.deepEqual(await sequences(events, 2), [1n, 2n]);
+  assert.equal(events.place, '[1,"SaveBlock:0:aa:0",[["SaveBlock:0:aa:0",0]]]');
+  await received(2);
+  await stop(hub);
+  await received(3);
+  assert.equal(sockets.at(-1).server, other);
+  assert.equal(frames[2], subscription(2, "SaveBlock:0:bb:0", [["SaveBlock:0:bb:0", 0], ["SaveBlock:0:aa:0", 1]]));
+  send(accepted(72), named(70, "SaveBlock:0:aa:0"), named(71, "SaveBlock:0:bb:0"), named(72, "SaveBlock:0:cc:0"));
+  const { value } = await events.next();
+  assert.deepEqual([value.sequence, value.id], [72n, "SaveBlock:0:cc:0"]);
+  events.handled();
+  assert.deepEqual([events.last, events.head], [72n, 72n]);
+  assert.equal(events.place, '[72,"SaveBlock:0:cc:0",[["SaveBlock:0:cc:0",0],["SaveBlock:0:bb:0",1],["SaveBlock:0:aa:0",2]]]');
+  while (frames.at(-1) !== acknowledgement(72)) await received(frames.length + 1);
+  await events.return();
+});
+
+test("a notifier that is not there is passed over", async () => {
+  const dead = urlOf(hub);
+  await stop(hub);
+  const events = new HubConsumer([dead, urlOf(other)], { place: '[5,"SaveBlock:1:aa:0",[["SaveBlock:1:aa:0",0]]]' });
+  await received(1);
+  assert.equal(frames[0], subscription(5, "SaveBlock:1:aa:0", [["SaveBlock:1:aa:0", 0]]));
+  assert.deepEqual([events.last, events.place], [5n, '[5,"SaveBlock:1:aa:0",[["SaveBlock:1:aa:0",0]]]']);
+  events.close();
+});
+
+test("events without ids: what came while another notifier was looked for is said to be missed", async () => {
+  const events = new HubConsumer([urlOf(hub), urlOf(other)]);
+  await received(1);
+  send(accepted(10), frame("SaveBlock", [], 11));
+  assert.deepEqual(await sequences(events, 1), [11n]);
+  await stop(hub);
+  await received(2);
+  assert.equal(frames[1], subscription());
+  send(accepted(500), frame("SaveBlock", [], 501));
+  assert.deepEqual((await events.next()).value, { type: "missed", reason: "connection" });
+  assert.deepEqual(await sequences(events, 1), [501n]);
+  events.close();
+});
+
+test("a sequence means nothing to several notifiers, and a place is one", () => {
+  for (const [urls, options] of [
+    [["ws://a", "ws://b"], { resumeAfter: 5n }],
+    ["ws://a", { resumeAfter: 5n, place: '[5,"a",[]]' }],
+    [[], {}],
+    ...['{}', "[1]", '["1","a",[]]', '[1,"a",[["b"]]]', '[1,"a",[["b",-1]]]', "nonsense"].map((place) => ["ws://a", { place }]),
+  ]) {
+    assert.throws(() => new HubConsumer(urls, options), RangeError, JSON.stringify([urls, options.place]));
+  }
+});
+
+test("the Python client's places are this one's: a consumer may be replaced by one of the other language", async () => {
+  for (const [index, { begun, events: told, number: handled, place }] of readVectors("hub_places.json").entries()) {
+    const events = consumer(begun ? { place: begun } : {});
+    while (!sockets[index]?.heard) await received(frames.length + 1);
+    send(accepted(0), ...told.map(([, sequence, id]) => named(BigInt(sequence), id)));
+    for (let count = 0; count < handled; count++) await events.next();
+    events.handled();
+    assert.equal(events.place, place);
+    await events.return();
+  }
+});
+
+test("a name of one's own, and an empty topic that stands for any", async () => {
+  const events = consumer({ name: "mine", filter: { level: "Topics", topics: ["", "hex:00"] } });
+  await received(1);
+  assert.equal(frames[0], subscribed([...bytes(1, "Topics"), ...bytes(4, ""), ...bytes(4, "hex:00"), ...bytes(5, "mine")]));
+  events.close();
 });

@@ -161,6 +161,23 @@ test("a service that ends sends its clients elsewhere, and readers are told what
   }
 });
 
+test("a word of an ended connection does not keep the next one from going where it is sent", async () => {
+  const other = await new FakeSockets().start();
+  try {
+    const gas = await relayer.subscribe("gasStats");
+    service.push({ type: "serverShutdown", moveTo: [service.url], afterMs: 3_600_000 });
+    service.push({ type: "gasStats", data: { shard: 1 } });
+    assert.equal((await value(gas)).data.shard, 1);
+    service.drop();
+    assert.equal((await value(gas)).type, "missed");
+    service.push({ type: "serverShutdown", moveTo: [other.url], afterMs: 1 });
+    assert.equal((await value(gas)).type, "missed");
+    assert.equal(other.sent("subscribe", "gasStats").length, 1);
+  } finally {
+    await other.stop();
+  }
+});
+
 test("where nobody is at the named place, the client comes back to its own", async () => {
   const gone = await new FakeSockets().start();
   const { url } = gone;

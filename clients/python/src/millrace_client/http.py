@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from millrace_client.errors import ClientError, Refused, Unreachable
 from millrace_client.reading import read
 
-if TYPE_CHECKING:  # aiohttp takes a quarter of a second to load, and is loaded when something is asked
+if TYPE_CHECKING:  # aiohttp takes as long to load as all else together, and is loaded when something is asked
     import aiohttp
 
 T = TypeVar("T")
@@ -23,6 +23,17 @@ _MAX_BODY = 64 * 1024 * 1024  # prices of ten thousand tokens are 1 MB; a strang
 _LATER = (429, 503)
 Traceparent = Callable[[], str | None]
 """Tells the W3C trace context (`traceparent`) of what is asked now, None where it is not traced."""
+
+
+async def load_aiohttp() -> None:
+    """Load the HTTP library on another thread where it is not loaded yet: the loop goes on meanwhile."""
+    global _is_loaded
+    if not _is_loaded:
+        await asyncio.to_thread(importlib.import_module, "aiohttp")
+        _is_loaded = True
+
+
+_is_loaded = False
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -58,7 +69,7 @@ class Http:
         self._session: aiohttp.ClientSession | None = None
 
     def session(self) -> aiohttp.ClientSession:
-        """The session, which a WebSocket may share."""
+        """The session, which a WebSocket may share; `load_aiohttp` comes first."""
         import aiohttp
 
         if self._session is None or self._session.closed:
@@ -95,6 +106,7 @@ class Http:
             await asyncio.sleep(pause)
 
     async def _once(self, method: str, path: str, query: Mapping[str, str], body: bytes | None) -> bytes:
+        await load_aiohttp()
         import aiohttp
 
         own = {} if body is None else {"Content-Type": "application/json"}
@@ -126,6 +138,7 @@ class Http:
 
         Raises `Refused` and `Unreachable`.
         """
+        await load_aiohttp()
         import aiohttp
 
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=silence)
@@ -191,6 +204,8 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
     after = headers.get("Retry-After", "").strip()
     if after.isascii() and after.isdigit():
         return float(after)
+    from email.utils import parsedate_to_datetime  # loaded with aiohttp
+
     try:
         until = parsedate_to_datetime(after)
         now = parsedate_to_datetime(headers["Date"]) if "Date" in headers else datetime.now(UTC)

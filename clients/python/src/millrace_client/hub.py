@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import msgspec
 
 from millrace_client.errors import ClientError, Refused
+from millrace_client.http import load_aiohttp
 from millrace_client.messages import Missed
 from millrace_client.places import Place, Told
 from millrace_client.transaction import field, varint
@@ -156,6 +157,7 @@ class Hub:
                 await self._socket.send_bytes(field(2, sequence) + field(3, _ACKNOWLEDGEMENT))
 
     async def _run(self) -> None:
+        await load_aiohttp()
         import aiohttp
 
         pause = _FIRST_PAUSE

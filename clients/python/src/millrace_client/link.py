@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from millrace_client.errors import ClientError, Refused, Unreachable
+from millrace_client.http import load_aiohttp
 from millrace_client.messages import (
     AccountDelta,
     AllGasStats,
@@ -247,10 +248,11 @@ class Link:
     # ---- the connection
 
     async def _run(self) -> None:
-        import aiohttp
-
         pause = _FIRST_PAUSE
         try:
+            await load_aiohttp()
+            import aiohttp
+
             while True:
                 try:
                     async with self._session().ws_connect(

@@ -35,12 +35,15 @@ export function grouped(text) {
   return whole.replaceAll(",", "").replace(GROUPS, ",") + (rest === undefined ? "" : `.${rest}`);
 }
 
+const WHOLE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const SIGNIFICANT = Array.from({ length: 22 }, () => undefined); // made when first needed: to make one costs as much as to use it often
+
 /** A number for people: `digits` significant ones, or a dash for what is not known. */
 export function number(value, digits = 4) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  if (Number.isInteger(value)) return value.toLocaleString("en-US");
-  if (Math.abs(value) >= 1000) return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
-  return value.toLocaleString("en-US", { maximumSignificantDigits: digits });
+  if (Number.isInteger(value) || Math.abs(value) >= 1000) return WHOLE.format(value);
+  SIGNIFICANT[digits] ??= new Intl.NumberFormat("en-US", { maximumSignificantDigits: digits });
+  return SIGNIFICANT[digits].format(value);
 }
 
 /** Millions and thousands in one letter: 12.3 M. */

@@ -18,15 +18,19 @@ export async function follow(open, { item, state = () => {}, fail = () => {}, si
     try {
       iterator = (await open())[Symbol.asyncIterator]();
       signal.addEventListener("abort", leave, { once: true });
-      const listen = () => {
-        clearTimeout(timer);
-        timer = setTimeout(() => state("no data"), silence);
+      let heard = performance.now();
+      const listen = (ms) => {
+        timer = setTimeout(() => {
+          const left = heard + silence - performance.now();
+          if (left <= 0) state("no data");
+          listen(left > 0 ? left : silence);
+        }, ms);
       };
-      listen();
+      listen(silence);
       for (;;) {
         const { value, done } = await iterator.next();
         if (done || signal.aborted) break;
-        listen();
+        heard = performance.now();
         pause = 250;
         if (value?.type !== "missed") state("live");
         item(value);
@@ -101,17 +105,18 @@ export function useAnswer(load, keys = [], every = 0) {
   return { ...answer, again: again.current };
 }
 
-/** A value that changes often, shown at most `perSecond` times a second: `[shown, set]`. */
+/** A value that changes often, shown at most `perSecond` times a second, all such values of a page at once: `[shown, set]`. */
 export function useThrottled(first, perSecond = 4) {
   const [shown, setShown] = useState(first);
   const held = useRef({ timer: undefined, value: first });
   useEffect(() => () => clearTimeout(held.current.timer), []);
   const set = (value) => {
     held.current.value = typeof value === "function" ? value(held.current.value) : value;
+    const every = 1000 / perSecond;
     held.current.timer ??= setTimeout(() => {
       held.current.timer = undefined;
       setShown(held.current.value);
-    }, 1000 / perSecond);
+    }, every - (performance.now() % every));
   };
   return [shown, set];
 }

@@ -68,7 +68,7 @@ export function Dialog({ title, onClose, children }) {
   useEffect(() => {
     const before = document.activeElement;
     box.current.showModal();
-    return () => before?.focus?.();
+    return () => queueMicrotask(() => before?.focus?.()); // while the dialog stands, what is behind it takes no focus
   }, []);
   const beside = (event) => {
     if (event.target === box.current) onClose();

@@ -62,7 +62,7 @@ function Delivery({ state, counts }) {
 
 function Stream() {
   const rows = useRef([]);
-  const [, show] = useThrottled(0, 4);
+  const [, show] = useThrottled(0, 2);
   const [paused, setPaused] = useState(false);
   const [topic, setTopic] = useState("");
   const [level, setLevel] = useState("All");

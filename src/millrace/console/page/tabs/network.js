@@ -10,6 +10,7 @@ import { Blocks } from "./network/blocks.js";
 
 const MAJOR = 1; // of the schema that this page knows
 const GAS_POINTS = 1_800; // half an hour of seconds
+const A_SECOND = 1; // time that all of this tab is drawn: figures that change more often cannot be read
 const PERCENTILES = [
   { label: "p50", colour: "--x1" },
   { label: "p75", colour: "--x4" },
@@ -28,7 +29,7 @@ const SPANS = [[3_600, "1 h"], [21_600, "6 h"], [86_400, "24 h"], [604_800, "7 d
 const billionths = (price) => (price === null || price === undefined ? "–" : number(price / 1e9, 6));
 
 export default function Network() {
-  const [stats, setStats] = useThrottled({}, 2);
+  const [stats, setStats] = useThrottled({}, A_SECOND);
   const take = (item) => setStats((before) => {
     if (item.type === "missed") return { ...before, missed: (before.missed ?? 0) + (item.count ?? 0), gap: item.reason === "connection" ? clock(item.to) : before.gap };
     return { ...before, message: item };
@@ -78,7 +79,7 @@ function Now({ data }) {
 function Gas() {
   const rows = useRef({});
   const [chosen, setShard] = useState();
-  const [latest, setLatest] = useThrottled({}, 2);
+  const [latest, setLatest] = useThrottled({}, A_SECOND);
   const take = (item) => {
     if (item.type === "missed") return;
     const { shard: from, gasPrice } = item.data;
