@@ -62,12 +62,15 @@ def test_credentials_in_addresses_are_not_shown(tmp_path: Path) -> None:
         {"a": "host=db password=*** dbname=x"},
     )
     assert masked("url", "http://127.0.0.1:80/a") == "http://127.0.0.1:80/a"
-    target, override = tmp_path / "out.toml", ("--set", f"pools_url={given}")
+    code, output = run("aggregator", "--set", f"pools_url={given}")  # a slash ends the host: it cannot be asked
+    assert code == 1 and "pools_url: is no address" in output and "hunter3" not in output and "ter@2" not in output
+    asked = "https://me:hun%2Fter%402@node.example/v1?key=hunter3"
+    target, override = tmp_path / "out.toml", ("--set", f"pools_url={asked}")
     shown = [run("aggregator", *override), run("aggregator", *override, "--json")]
     shown.append(run("aggregator", *override, "--write", str(target)))
     served = CliRunner().invoke(main, ["aggregator", *override, "--show-settings"])
     for code, output in [*shown, (served.exit_code, served.output + target.read_text())]:
-        assert code == 0 and "hunter3" not in output and "ter@2" not in output, output
+        assert code == 0 and "hunter3" not in output and "ter%402" not in output, output
     assert "# pools_url = …  # LEFT OUT" in target.read_text()
     assert "set aggregator.pools_url again" in shown[2][1]
 

@@ -26,6 +26,7 @@ HOP = {"dex": "JEX", "address": "erd1", "from": "A-1", "to": "B-2", "amountIn": 
 SHORT = {"amountInShort": 1.5, "amountOutShort": 30.0}
 SWAP = b"ESDTTransfer@" + b"A-1".hex().encode() + b"@05dc@786f@0b9a@@@01@" + b"B-2".hex().encode()
 """1500 of A-1, and a call of the contract that must pay 2970 of B-2."""
+OWNER = Wallet(bytes(range(32))).address
 SNAPSHOT = {"id": "s", "blockNonce": 7, "timestamp": 1}
 QUOTE = {
     "txData": "c3dhcA==",
@@ -187,6 +188,8 @@ async def test_a_quote_of_another_deployment(services: Services) -> None:
         (("C-3", "C-3", "1"), 1, "unknown token C-3"),
         (("A-1", "B-2", "1", "--aggregator", "http://127.0.0.1:9"), 3, "cannot be reached"),
         (("A-1", "B-2", "1", "--aggregator", "file:///etc/passwd"), 1, "no address of a service"),
+        (("A-1", "B-2", "1", "--aggregator", "http://[::1"), 1, "no address of a service"),
+        (("A-1", "B-2", "1", "--aggregator", "http://a..b"), 1, "no address of a service"),
     ],
 )
 async def test_quotes_that_are_none(services: Services, arguments: tuple[str, ...], code: int, said: str) -> None:
@@ -379,10 +382,10 @@ async def test_an_interrupted_wait_is_no_success(services: Services, tmp_path: P
     """Ctrl-C between acceptance and end is 4, with the hash to ask for."""
     _told(services, "pending")
     (tmp_path / "w.pem").write_text(Wallet(bytes(range(32))).to_pem())
-    services.outcomes["aa"] = {"state": "pending"}
+    services.outcomes["aa" * 32] = {"state": "pending"}
     arguments = {
         "swap": ("swap", "A-1", "B-2", "1.5", "--key", str(tmp_path / "w.pem")),
-        "watch": ("watch", "tx", "aa"),
+        "watch": ("watch", "tx", "aa" * 32),
     }[verb]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "millrace", *arguments),
@@ -405,11 +408,37 @@ async def test_an_interrupted_wait_is_no_success(services: Services, tmp_path: P
             await process.communicate()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("quote", "A-1", "B-2", "NaN"), "'NaN' is no amount"),
+        (("quote", "A-1", "B-2", "0"), "no amount above zero"),
+        (("quote", "A-1", "B-2", "1", "--slippage", "1%"), "'1%' is no fraction"),
+        (("quote", "A-1", "B-2", "1", "--slippage", "1"), "'1' is no fraction"),
+        (("quote", "A-1", "B-2", "1", "--sender", "erd1xx"), "'erd1xx' is not an address"),
+        (("swap", "A-1", "B-2", "1e3", "--key", "w.pem"), "'1e3' is no amount"),
+        (("swap", "A-1", "B-2", "1", "--key", "w.pem", "--at-least", "some"), "'some' is no amount"),
+        (("swap", "A-1", "B-2", "1", "--key", "w.pem", "--slippage", "nan"), "'nan' is no fraction"),
+        (("watch", "tx", "zz"), "'zz' is no hash of a transaction: 64 digits"),
+        (("watch", "address", "erd1xx"), "'erd1xx' is not an address"),
+        (("watch", "address", OWNER[:-1] + "q"), "its checksum is wrong"),
+        (("watch", "events", "--address", "erd1xx"), "'erd1xx' is not an address"),
+    ],
+)
+def test_words_are_looked_at_before_anybody_is_asked(arguments: tuple[str, ...], said: str) -> None:
+    """Wrong use is 2 although no service is there, which would be 3; the word is named with what was expected."""
+    nobody = dict.fromkeys(("MILLRACE_AGGREGATOR_URL", "MILLRACE_RELAYER_URL"), "http://127.0.0.1:9")
+    result = CliRunner().invoke(main, list(arguments), env=nobody | {"MILLRACE_RELAYER_WS_URL": "ws://127.0.0.1:9/ws"})
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in " ".join(result.stderr.split())
+
+
 async def test_a_transaction_is_watched(services: Services) -> None:
     """`watch tx` ends with the transaction: 0 for success, 1 for failure and for one nobody knows, 4 for no end."""
-    for tx_hash, state in (("aa", "success"), ("bb", "fail"), ("cc", "pending")):
-        services.outcomes[tx_hash] = {"state": state}
-    codes = [(await run(services, "watch", "tx", name, "--timeout", "0"))[0] for name in ("aa", "bb", "cc", "dd")]
+    for byte, state in (("aa", "success"), ("bb", "fail"), ("cc", "pending")):
+        services.outcomes[32 * byte] = {"state": state}
+    names = [32 * byte for byte in ("AA", "bb", "cc", "dd")]
+    codes = [(await run(services, "watch", "tx", name, "--timeout", "0"))[0] for name in names]
     assert codes == [0, 1, 4, 1]
 
 
@@ -417,14 +446,14 @@ async def test_a_transaction_is_watched(services: Services) -> None:
     ("arguments", "line"),
     [
         (("gas",), "shard 0: p50 1,000,000,000 p90 3,000,000,000"),
-        (("address", "erd1a"), "block 9  nonce 4  EGLD 7"),
+        (("address", OWNER), "block 9  nonce 4  EGLD 7"),
     ],
 )
 async def test_a_stream_in_a_pipe(services: Services, arguments: tuple[str, ...], line: str) -> None:
     """In a pipe a stream is plain lines; Ctrl-C ends it with 0."""
     percentiles = {"p50": 10**9, "p75": 2 * 10**9, "p90": 3 * 10**9}
     gas = {"type": "gasStats", "data": {"shard": 0, "gasPrice": {"percentiles": percentiles}}}
-    account = {"address": "erd1a", "nonce": 4, "balances": {"EGLD": "7"}, "blockNonce": 9}
+    account = {"address": OWNER, "nonce": 4, "balances": {"EGLD": "7"}, "blockNonce": 9}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "millrace", "watch", *arguments),
         stdout=asyncio.subprocess.PIPE,

@@ -168,6 +168,30 @@ def signed(key: KeyPair, **fields: Any) -> Transaction:
     )
 
 
+async def test_each_notifier_is_told_everything() -> None:
+    """A chain with two notifiers has connections of its own to each of them."""
+    several = [Notifier(), Notifier()]
+    servers = [await websocket.serve(each.session, "127.0.0.1", 0, max_message_size=1 << 24) for each in several]
+    urls = [f"ws://127.0.0.1:{server.port}/save" for server in servers]
+    settings = LocalnetSettings(
+        port=free_ports(1)[0], pools=10, tokens=10, round_ms=40, traders_per_second=0, gossip=False, retry_seconds=0.02,
+        notifier_url=urls[0], more_notifier_urls=tuple(urls[1:]),
+    )  # fmt: skip
+    stop = asyncio.Event()
+    task = asyncio.create_task(app.run(settings, stop))
+    try:
+        async with asyncio.timeout(20):
+            while any(len(each.of("SaveBlock", 0)) < 3 for each in several):
+                await asyncio.sleep(0.02)
+    finally:
+        stop.set()
+        await asyncio.wait_for(task, 10)
+        for server in servers:
+            await server.close(grace=0.1)
+    one, two = ([block.SerializeToString() for block in each.of("SaveBlock", 0)[:3]] for each in several)
+    assert one == two
+
+
 async def test_a_relayed_transfer_from_faucet_to_status(running: Running) -> None:
     """Faucet, submission, status by both hashes, accounts, and the block's events at the notifier."""
     key, other = key_in(0), key_in(2)

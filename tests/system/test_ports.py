@@ -57,3 +57,14 @@ def test_when_all_are_taken_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "create_server", taken)
     with pytest.raises(ports.NoFreePort, match="no 2 free ports"):
         ports.free_ports(2)
+
+
+def test_none_comes_again_before_all_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was given a port and does not listen there yet keeps it, however often others ask."""
+    file = tmp_path / "range"
+    file.write_text("20100\t60999\n")
+    monkeypatch.setattr(ports, "_EPHEMERAL", file)
+    monkeypatch.setattr(ports, "_part", ports._part)
+    ports.confine(1, 50)  # 202 ports
+    found = [ports.free_ports(1)[0] for _ in range(150)]
+    assert len(set(found)) == 150

@@ -70,7 +70,7 @@ def raw(base_url: str, path: str, query: Mapping[str, object]) -> bytes:
 
 
 def _body(base_url: str, url: str, sent: bytes | None = None) -> bytes:
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+    if not url.lower().startswith(("http://", "https://")):
         raise Ended(f"{base_url} is no address of a service: it begins with http:// or https://")
     try:
         request = urllib.request.Request(url, sent, {"Content-Type": "application/json"} if sent else {})
@@ -83,6 +83,8 @@ def _body(base_url: str, url: str, sent: bytes | None = None) -> bytes:
         reason = getattr(error, "reason", None) or error
         text = f"{base_url} cannot be reached ({reason}): is the address right, is it running?"
         raise Unreached(text) from None
+    except ValueError as error:  # brackets that do not close, names that cannot be one
+        raise Ended(f"{base_url} is no address of a service: {error}") from None
 
 
 def get(base_url: str, path: str, query: Mapping[str, object], kind: type[T]) -> T:

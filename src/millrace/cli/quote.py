@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from millrace.cli import complete
+from millrace.cli import complete, words
 from millrace.cli.ask import aggregator_option, is_terminal, raw, understood
 from millrace.cli.scales import decimals_told
 from millrace.cli.shown import as_csv, console, number, percent, table, to_units, units
@@ -33,12 +33,12 @@ _HEAD = (
 @click.command()
 @click.argument("from_token", metavar="FROM", shell_complete=complete.tokens)
 @click.argument("to_token", metavar="TO", shell_complete=complete.tokens)
-@click.argument("amount")
+@click.argument("amount", type=words.amount)
 @click.option("--reverse", is_flag=True, help="AMOUNT is what TO has to pay.")
 @click.option("--units", "is_units", is_flag=True, help="AMOUNT is in smallest units.")
-@click.option("--slippage", default="0.01", show_default=True, help="A fraction.")
+@click.option("--slippage", type=words.fraction, default="0.01", show_default=True, help="A fraction.")
 @click.option("--max-splits", type=click.IntRange(1, 50), help="Paths at most.")
-@click.option("--sender", help="Address: --json then holds a transaction.")
+@click.option("--sender", type=words.address, help="Address: --json then holds a transaction.")
 @click.option("--watch", is_flag=True, help="Again on every new state of the market, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="The service's answer as it is.")
 @click.option("--csv", "is_csv", is_flag=True, help="Comma-separated values.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from millrace.cli import complete
+from millrace.cli import complete, words
 from millrace.cli.ask import Ended, aggregator_option, gateway_option, relayer_option, relayer_ws_option
 from millrace.cli.keys import open_wallet
 from millrace.cli.quote import facts, route
@@ -27,7 +27,7 @@ LOCAL_CHAIN = "local"
 @click.command()
 @click.argument("from_token", metavar="FROM", shell_complete=complete.tokens)
 @click.argument("to_token", metavar="TO", shell_complete=complete.tokens)
-@click.argument("amount")
+@click.argument("amount", type=words.amount)
 @click.option(
     "--key",
     "key_file",
@@ -37,10 +37,10 @@ LOCAL_CHAIN = "local"
 )
 @click.option("--password-file", type=click.Path(path_type=Path, dir_okay=False), help="Of a keystore.")
 @click.option("--index", type=click.IntRange(min=0), default=0, help="Which of several keys.")
-@click.option("--slippage", default="0.01", show_default=True, help="A fraction.")
+@click.option("--slippage", type=words.fraction, default="0.01", show_default=True, help="A fraction.")
 @click.option("--units", "is_units", is_flag=True, help="Amounts are in smallest units.")
 @click.option("--decimals", type=click.IntRange(0, 18), help="Of FROM, by you.")
-@click.option("--at-least", metavar="AMOUNT", help="Sign for no less of TO than this.")
+@click.option("--at-least", type=words.amount, metavar="AMOUNT", help="Sign for no less of TO than this.")
 @click.option("--send/--dry-run", "send", default=None, help="Send it; by default only on a local chain.")
 @click.option(
     "--contract",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from millrace.cli import complete
+from millrace.cli import complete, words
 from millrace.cli.ask import Ended, NotKnown, Unreached, is_terminal, relayer_option, relayer_ws_option
 from millrace.cli.shown import console, number, table
 from millrace.runtime.terminal import nobody_reads, say
@@ -211,7 +211,7 @@ def _network_rows(item: Any, curve: deque[float]) -> list[tuple[str, str]]:
 
 
 @_command("address")
-@click.argument("account", metavar="ADDRESS")
+@click.argument("account", metavar="ADDRESS", type=words.address)
 async def address(relayer: Relayer, account: str) -> None:
     """Balances and nonce of ADDRESS, after each block that changes them."""
     from millrace_client.messages import AccountDelta
@@ -227,7 +227,7 @@ async def address(relayer: Relayer, account: str) -> None:
 
 
 @_command("tx")
-@click.argument("tx_hash", metavar="HASH")
+@click.argument("tx_hash", metavar="HASH", type=words.tx_hash)
 @click.option("--timeout", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Seconds.")
 async def tx(relayer: Relayer, tx_hash: str, timeout: float) -> None:
     """What becomes of a transaction; ends with it. HASH is any of its three.
@@ -258,9 +258,9 @@ async def tx(relayer: Relayer, tx_hash: str, timeout: float) -> None:
 @watch.command()
 @click.option("--hub", default="ws://127.0.0.1:8300/hub/ws", show_default=True, help="The notifier's hub.")
 @click.option("--after", type=click.IntRange(min=0), help="Resume behind this sequence; 0 is the beginning.")
-@click.option("--address", default="", help="Only events of this address.")
+@click.option("--address", type=words.address, help="Only events of this address.")
 @click.option("--identifier", default="", help="Only events with this identifier.", shell_complete=complete.identifiers)
-def events(hub: str, after: int | None, address: str, identifier: str) -> None:
+def events(hub: str, after: int | None, address: str | None, identifier: str) -> None:
     """Block events of a notifier, one line each: sequence, topic, bytes."""
     from typing import cast
 
@@ -270,7 +270,7 @@ def events(hub: str, after: int | None, address: str, identifier: str) -> None:
 
     async def work() -> None:
         async with Hub(
-            hub, resume_after=after, level=cast(Level, level), address=address, identifier=identifier
+            hub, resume_after=after, level=cast(Level, level), address=address or "", identifier=identifier
         ) as stream:
             async for item in stream:
                 if isinstance(item, Event):

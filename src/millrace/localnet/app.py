@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 async def run(settings: LocalnetSettings, stop: asyncio.Event) -> None:
     """Run the chain until `stop` is set. Raises `OSError` when the port is taken."""
     chain = Chain(settings, genesis_ms=time.time_ns() // 1_000_000)
-    observers = _observers(settings) if settings.notifier_url else []
+    observers = _observers(settings)
     driver = Driver(chain, observers)
     gossips = settings.gossip and is_there("python")
     if settings.gossip and not gossips:
@@ -59,8 +59,11 @@ async def run(settings: LocalnetSettings, stop: asyncio.Event) -> None:
 
 
 def _observers(settings: LocalnetSettings) -> list[Observer]:
+    """Of each shard one for each connection; the first `observers_per_shard` are those to the first notifier."""
+    urls = [url for url in (settings.notifier_url, *settings.more_notifier_urls) if url]
+    told = [url for url in urls for _ in range(settings.observers_per_shard)]
     shards = [*range(settings.network().shards), METACHAIN]
-    return [Observer(shard, index, settings) for shard in shards for index in range(settings.observers_per_shard)]
+    return [Observer(shard, index, settings, url) for shard in shards for index, url in enumerate(told)]
 
 
 class Driver:

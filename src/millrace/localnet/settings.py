@@ -61,6 +61,8 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     notifier_url: str = "ws://127.0.0.1:8300/save"
     """Where node events go; empty: nowhere."""
+    more_notifier_urls: tuple[str, ...] = ()
+    """Further notifiers: each node tells all of them, over a connection to each."""
     observers_per_shard: Annotated[int, Meta(ge=1, le=16)] = 1
     """Connections per shard (and metachain), each sending all of its events."""
     acknowledge_seconds: Seconds = 60.0

@@ -15,6 +15,8 @@ _USUAL_EPHEMERAL = 32_768  # where Linux begins unless told otherwise
 _ATTEMPTS = 1_000
 _part = (0, 1)
 """Which of how many equal parts of these ports this process hands out."""
+_last = 0
+"""The port that was tried last."""
 
 
 class NoFreePort(OSError):
@@ -35,15 +37,15 @@ def free_ports(count: int) -> list[int]:
     """So many different ports of loopback on which nobody listens.
 
     They lie below those that the system hands out by itself: a port of those could be given to any outgoing
-    connection between this call and the moment when the process that wants it listens. Raises `NoFreePort`.
+    connection between this call and the moment when the process that wants it listens. For the same reason a port that
+    was handed out comes again only after all others. Raises `NoFreePort`.
     """
     found: list[int] = []
-    lowest, highest = _bounds()
     with contextlib.ExitStack() as held:
         for _ in range(_ATTEMPTS):
             if len(found) == count:
                 return found
-            port = random.randint(lowest, highest)
+            port = _following()
             try:
                 held.enter_context(socket.create_server((HOST, port)))
             except OSError as error:
@@ -53,7 +55,19 @@ def free_ports(count: int) -> list[int]:
                 found.append(port)
     if len(found) == count:
         return found
+    lowest, highest = _bounds()
     raise NoFreePort(f"no {count} free ports between {lowest} and {highest}")
+
+
+def _following() -> int:
+    """The port after the last one; the first is random, as another process begins elsewhere."""
+    global _last
+    lowest, highest = _bounds()
+    if not lowest <= _last <= highest:
+        _last = random.randint(lowest, highest)
+    else:
+        _last = _last + 1 if _last < highest else lowest
+    return _last
 
 
 def _bounds() -> tuple[int, int]:

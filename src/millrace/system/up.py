@@ -26,27 +26,34 @@ async def main(*, data: Path, seed: int, profile: str, ports: Ports | None = Non
     try:
         with owned(data):
             return await _until_stopped(console, Plan(ports or Ports(), data, seed=seed, profile=profile))
-    except FolderInUse:
-        console.print(f"[red]{data} is in use by another one that runs[/red]; stop it, or name another --data folder")
+    except FolderRefused as refused:
+        console.print(f"[red]{data} {refused}[/red]; name another --data folder", highlight=False)
         return 1
 
 
-class FolderInUse(Exception):
-    """Another process runs on this data folder."""
+class FolderRefused(Exception):
+    """This data folder cannot be used, and why."""
 
 
 @contextlib.contextmanager
 def owned(data: Path) -> Iterator[None]:
     """Own the data folder, emptied of what services knew of an earlier chain: each start begins a new one.
 
-    The relayer's keys stay. Raises `FolderInUse` when another process owns it.
+    The relayer's keys stay. Raises `FolderRefused` when another process owns it, and for a folder with what somebody
+    else keeps there: it may be a journal that must not be lost.
     """
-    data.mkdir(parents=True, exist_ok=True)
-    with (data / "lock").open("w") as lock:
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        if not (data / "lock").exists() and any(data.iterdir()):
+            raise FolderRefused("holds what `millrace up` did not put there, and would be emptied")
+        lock = (data / "lock").open("w")
+    except OSError as error:
+        raise FolderRefused(f"cannot be written: {error.strerror or error}") from None
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise FolderInUse(str(data)) from None
+            raise FolderRefused("is in use by another one that runs: stop it") from None
         for folder in ("notifier", "relayer", "relayer-leases"):
             shutil.rmtree(data / folder, ignore_errors=True)
         yield

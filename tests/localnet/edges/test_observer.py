@@ -82,7 +82,7 @@ async def observing(consumer: Consumer, **fields: Any) -> AsyncIterator[Observer
     """An observer of shard 1 that runs against the consumer."""
     assert consumer.server is not None
     url = f"ws://127.0.0.1:{consumer.server.port}/save"
-    observer = Observer(1, 0, LocalnetSettings(**({"notifier_url": url, "retry_seconds": 0.01} | fields)))
+    observer = Observer(1, 0, LocalnetSettings(**({"retry_seconds": 0.01} | fields)), url)
     task = asyncio.create_task(observer.run())
     try:
         yield observer
@@ -151,8 +151,8 @@ async def test_events_wait_while_nobody_listens_and_hold_the_shard_back() -> Non
     """The outbox says when it is full, keeps everything, and empties once the notifier is there."""
     consumer = Consumer()
     port = free_ports(1)[0]
-    settings = LocalnetSettings(notifier_url=f"ws://127.0.0.1:{port}/save", retry_seconds=0.01, max_outbox=3)
-    observer = Observer(0, 0, settings)
+    settings = LocalnetSettings(retry_seconds=0.01, max_outbox=3)
+    observer = Observer(0, 0, settings, f"ws://127.0.0.1:{port}/save")
     task = asyncio.create_task(observer.run())
     for number in range(3):
         assert not observer.full

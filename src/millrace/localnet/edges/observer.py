@@ -45,9 +45,10 @@ class Observer:
     events, `resent` messages whose acknowledgement did not come, `connections`.
     """
 
-    def __init__(self, shard: int, index: int, settings: LocalnetSettings) -> None:
+    def __init__(self, shard: int, index: int, settings: LocalnetSettings, url: str) -> None:
         self.shard = shard
         self.index = index
+        self.url = url
         self.sent = 0
         self.acknowledged = 0
         self.resent = 0
@@ -104,7 +105,7 @@ class Observer:
         while True:
             link = _Link(self)
             try:
-                await websocket.connect(self._settings.notifier_url, link, timeout=_CONNECT_SECONDS)
+                await websocket.connect(self.url, link, timeout=_CONNECT_SECONDS)
                 self._link = link
                 self.connections += 1
                 await self._tell(link)
