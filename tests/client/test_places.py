@@ -18,6 +18,6 @@ def test_places_of_both_clients(case: dict[str, Any]) -> None:
     """The kept text comes of the kept events: the TypeScript client reads the same file, so either may go on."""
     told = Told(Place.of_text(case["begun"]) if case["begun"] else None)
     for number, sequence, event_id in case["events"]:
-        told.add(number, int(sequence), event_id)
+        told.add(number, int(sequence), event_id, case["journal"])
     place = told.place(case["number"])
     assert place is not None and place.text() == case["place"]

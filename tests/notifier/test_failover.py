@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -235,7 +236,7 @@ async def test_places(tmp_path: Path) -> None:
             for node in (first, second):
                 await node.save(save_block(0, nonce))
         consumer = await to_one.consumer()
-        await consumer.subscribe(resume_after=0)
+        journal = (await consumer.subscribe(resume_after=0)).journal
         told = await consumer.events(300)
         names = [message.id for message in told]
         assert [outport_nonce(message) for message in told] == list(range(300))
@@ -245,7 +246,7 @@ async def test_places(tmp_path: Path) -> None:
 
         handled = handled_at(-1)
         same = await to_one.consumer()
-        await same.subscribe(resume_after=told[-3].counter, resume_id=told[-3].id, handled=handled_at(-3))
+        await same.subscribe(resume_after=told[-3].counter, resume_id=told[-3].id, resume_journal=journal)
         assert [message.id for message in await same.events(2)] == names[-2:], "exactly behind it"
 
         async def rest(connect: Any, **wish: Any) -> list[pb.WsMessage]:
@@ -257,7 +258,9 @@ async def test_places(tmp_path: Path) -> None:
                 messages.append(await other.event())
             return messages
 
-        moved = await rest(to_two, resume_after=told[-1].counter, resume_id=names[-1], handled=handled)
+        moved = await rest(
+            to_two, resume_after=told[-1].counter, resume_id=names[-1], resume_journal=journal, handled=handled
+        )
         assert [message.id for message in moved] == names[-129:], "with the overlap, and not shard 1 from afar"
 
         ahead = [{"id": names[-1][:-66] + "00" * 32 + ":1", "since": 0}]
@@ -277,6 +280,29 @@ async def test_places(tmp_path: Path) -> None:
         assert (await odd.subscribe()).ok
         reply = await odd.subscribe(subscription_id="another", handled=handled)
         assert "belongs to the first subscription" in reply.reason
+
+
+async def test_same_sequence_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That another journal has the same event under the same sequence says nothing of what came before it."""
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_000_000_000)  # both begin at the same sequence
+    async with notifier(tmp_path / "a") as one, notifier(tmp_path / "b") as two:
+        monkeypatch.undo()
+        async with peers(one) as to_one, peers(two) as to_two:
+            first, second = await to_one.node(), await to_two.node()
+            blocks = [save_block(0, nonce) for nonce in range(9)]
+            for block in (blocks[0], save_block(1, 0), save_block(1, 1), save_block(2, 0)):
+                await first.save(block)
+            for block in (*blocks[:3], save_block(2, 0), *blocks[3:], save_block(1, 0), save_block(1, 1)):
+                await second.save(block)
+            async with Hub(urls_of(one.port, two.port), resume_after=0) as hub:
+                told = [await asyncio.wait_for(anext(hub), WAIT) for _ in range(4)]
+                for session in list(one.hub.sessions):
+                    session.close()
+                told += [await asyncio.wait_for(anext(hub), WAIT) for _ in range(8)]
+    names = [name_of(item.id) for item in told if isinstance(item, Event)]
+    assert [name for name in names if name[1] == 0] == [
+        ("SaveBlock", 0, block.blockData.headerHash.hex()) for block in blocks
+    ]
 
 
 async def test_filters_move(tmp_path: Path) -> None:

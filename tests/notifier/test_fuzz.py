@@ -121,7 +121,7 @@ def test_consumer_messages() -> None:
         consumer = Consumer(4, 100, 8)
         for now in range(100):
             try:
-                changes = consumer.receive(damaged(rng.choice(good), rng), Position(1, 2, 9), float(now))
+                changes = consumer.receive(damaged(rng.choice(good), rng), Position(1, 2, 9, "0f"), float(now))
             except ProtocolViolation as violation:
                 assert violation.code in (1007, 1008)
                 continue

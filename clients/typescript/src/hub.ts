@@ -69,6 +69,8 @@ export class HubConsumer implements AsyncIterableIterator<HubEvent> {
   /** The newest sequence of the notifier that told last, and which that is; until one did, any. */
   #newest: bigint | undefined;
   #teller: string | undefined;
+  /** What the present notifier's journal is known by. */
+  #journal = "";
   /** The sequence that the present connection was asked to go on behind. */
   #after: bigint | undefined;
   #given: HubEvent | undefined;
@@ -240,7 +242,7 @@ export class HubConsumer implements AsyncIterableIterator<HubEvent> {
     this.#newest = sequence;
     if (sequence > this.#head) this.#head = sequence;
     this.#came++;
-    if (id) this.#told.add(this.#came, sequence, id);
+    if (id) this.#told.add(this.#came, sequence, id, this.#journal);
     this.#open.push(sequence);
     this.#push({ type: "event", topic, sequence, payload: payload.slice(), marks, id });
   }
@@ -248,6 +250,7 @@ export class HubConsumer implements AsyncIterableIterator<HubEvent> {
   #subscribed(reply: Values): void {
     this.#head = number(reply, 4);
     if (number(reply, 2)) {
+      this.#journal = text(reply, 6);
       if (this.#newest === undefined) {
         this.#newest = this.#head;
         this.#last ??= this.#head;

@@ -17,6 +17,7 @@ interface Seen {
   number: number;
   sequence: bigint;
   id: string;
+  journal: string;
 }
 
 /** Where reading goes on, also in another process. */
@@ -26,20 +27,23 @@ export interface Place {
   /** … and its id. */
   id: string;
   handled: readonly Named[];
+  /** Whose sequence it is; empty: not known. */
+  journal: string;
 }
 
 /** To keep: the same text as the Python client's. */
-export function placeText({ after, id, handled }: Place): string {
-  return toJson([after, id, handled]);
+export function placeText({ after, id, handled, journal }: Place): string {
+  return toJson([after, id, handled, journal]);
 }
 
 /** What `placeText` gave. Throws `RangeError` for anything else. */
 export function placeOf(text: string): Place {
   const after = /^\s*\[\s*([0-9]{1,19})\s*,/.exec(text)?.[1]; // all of its digits, which a number would not keep
   try {
-    const [, id, handled] = JSON.parse(text) as [unknown, unknown, unknown];
-    if (after !== undefined && typeof id === "string" && Array.isArray(handled) && handled.every(isNamed)) {
-      return { after: BigInt(after), id, handled };
+    const [, id, handled, journal = ""] = JSON.parse(text) as unknown[];
+    const isText = typeof id === "string" && typeof journal === "string";
+    if (after !== undefined && isText && Array.isArray(handled) && handled.every(isNamed)) {
+      return { after: BigInt(after), id, handled, journal };
     }
   } catch {
     // said below
@@ -52,9 +56,9 @@ function isNamed(item: unknown): item is Named {
 }
 
 /** The fields of a subscription that say where it goes on. */
-export function placeFields({ after, id, handled }: Place): (readonly [number, bigint | Uint8Array])[] {
+export function placeFields({ after, id, handled, journal }: Place): (readonly [number, bigint | Uint8Array])[] {
   const named = handled.map(([name, since]) => [8, encodeMessage([[1, utf8(name)], [2, BigInt(since)]])] as const);
-  return [[6, after], [7, utf8(id)], ...named];
+  return [[6, after], [7, utf8(id)], ...named, [9, utf8(journal)]];
 }
 
 /** The newest events of each shard; their `number` ascends over all notifiers, from 1. */
@@ -72,9 +76,9 @@ export class Told {
     return this.#ids.has(id);
   }
 
-  add(number: number, sequence: bigint, id: string): void {
+  add(number: number, sequence: bigint, id: string, journal: string): void {
     const seen = listOf(this.#shards, shardOf(id));
-    seen.push({ number, sequence, id });
+    seen.push({ number, sequence, id, journal });
     this.#ids.add(id);
     if (seen.length < 2 * KEPT) return; // in one go: to take the first of an array moves all others
     for (const old of seen.splice(0, KEPT)) this.#ids.delete(old.id);
@@ -93,7 +97,7 @@ export class Told {
       const named = STEPS.filter((since) => since < count).map((since): Named => [(seen[count - 1 - since] as Seen).id, since]);
       handled.push(...thinned([...named, ...(this.#before.get(shard) ?? []).map(([id, since]): Named => [id, since + count])]));
     }
-    return newest ? { after: newest.sequence, id: newest.id, handled } : this.begun;
+    return newest ? { after: newest.sequence, id: newest.id, handled, journal: newest.journal } : this.begun;
   }
 }
 

@@ -24,12 +24,16 @@ const frame = (topic, payload, sequence, marks = 0, id = "") => {
   return Buffer.from([...head, ...bytes(4, payload), ...bytes(5, topic), ...rest]);
 };
 const named = (sequence, id) => frame("SaveBlock", [], sequence, 0, id);
-const accepted = (head) => frame("subscribe", [...bytes(1, "client"), ...number(2, 1), ...number(4, head), ...number(5, 1)], 0);
+const accepted = (head, journal = "") => {
+  const name = journal ? bytes(6, journal) : [];
+  return frame("subscribe", [...bytes(1, "client"), ...number(2, 1), ...number(4, head), ...number(5, 1), ...name], 0);
+};
 const refused = (reason, head) => frame("subscribe", [...bytes(1, "client"), ...bytes(3, reason), ...number(4, head)], 0);
 const acknowledgement = (sequence) => Buffer.from([...number(2, sequence), ...number(3, 1)]).toString("hex");
-const subscription = (after, id, handled = []) => {
+const subscription = (after, id, handled = [], journal = "") => {
   const since = (count) => (count ? number(2, count) : []);
-  const place = id ? [...bytes(7, id), ...handled.flatMap(([name, count]) => bytes(8, [...bytes(1, name), ...since(count)]))] : [];
+  const marks = handled.flatMap(([name, count]) => bytes(8, [...bytes(1, name), ...since(count)]));
+  const place = id ? [...bytes(7, id), ...marks, ...(journal ? bytes(9, journal) : [])] : [];
   const resume = after === undefined ? [] : number(6, after);
   return subscribed([...bytes(1, "All"), ...bytes(5, "client"), ...resume, ...place]);
 };
@@ -190,20 +194,20 @@ test("when its notifier dies it goes on at the next, at its place; what that tel
   const events = new HubConsumer([urlOf(hub), urlOf(other)], { resumeAfter: 0n });
   await received(1);
   assert.equal(frames[0], subscription(0));
-  send(accepted(2), named(1, "SaveBlock:0:aa:0"), named(2, "SaveBlock:0:bb:0"));
+  send(accepted(2, "a1"), named(1, "SaveBlock:0:aa:0"), named(2, "SaveBlock:0:bb:0"));
   assert.deepEqual(await sequences(events, 2), [1n, 2n]);
-  assert.equal(events.place, '[1,"SaveBlock:0:aa:0",[["SaveBlock:0:aa:0",0]]]');
+  assert.equal(events.place, '[1,"SaveBlock:0:aa:0",[["SaveBlock:0:aa:0",0]],"a1"]');
   await received(2);
   await stop(hub);
   await received(3);
   assert.equal(sockets.at(-1).server, other);
-  assert.equal(frames[2], subscription(2, "SaveBlock:0:bb:0", [["SaveBlock:0:bb:0", 0], ["SaveBlock:0:aa:0", 1]]));
-  send(accepted(72), named(70, "SaveBlock:0:aa:0"), named(71, "SaveBlock:0:bb:0"), named(72, "SaveBlock:0:cc:0"));
+  assert.equal(frames[2], subscription(2, "SaveBlock:0:bb:0", [["SaveBlock:0:bb:0", 0], ["SaveBlock:0:aa:0", 1]], "a1"));
+  send(accepted(72, "b2"), named(70, "SaveBlock:0:aa:0"), named(71, "SaveBlock:0:bb:0"), named(72, "SaveBlock:0:cc:0"));
   const { value } = await events.next();
   assert.deepEqual([value.sequence, value.id], [72n, "SaveBlock:0:cc:0"]);
   events.handled();
   assert.deepEqual([events.last, events.head], [72n, 72n]);
-  assert.equal(events.place, '[72,"SaveBlock:0:cc:0",[["SaveBlock:0:cc:0",0],["SaveBlock:0:bb:0",1],["SaveBlock:0:aa:0",2]]]');
+  assert.equal(events.place, '[72,"SaveBlock:0:cc:0",[["SaveBlock:0:cc:0",0],["SaveBlock:0:bb:0",1],["SaveBlock:0:aa:0",2]],"b2"]');
   while (frames.at(-1) !== acknowledgement(72)) await received(frames.length + 1);
   await events.return();
 });
@@ -214,7 +218,7 @@ test("a notifier that is not there is passed over", async () => {
   const events = new HubConsumer([dead, urlOf(other)], { place: '[5,"SaveBlock:1:aa:0",[["SaveBlock:1:aa:0",0]]]' });
   await received(1);
   assert.equal(frames[0], subscription(5, "SaveBlock:1:aa:0", [["SaveBlock:1:aa:0", 0]]));
-  assert.deepEqual([events.last, events.place], [5n, '[5,"SaveBlock:1:aa:0",[["SaveBlock:1:aa:0",0]]]']);
+  assert.deepEqual([events.last, events.place], [5n, '[5,"SaveBlock:1:aa:0",[["SaveBlock:1:aa:0",0]],""]']);
   events.close();
 });
 
@@ -237,17 +241,17 @@ test("a sequence means nothing to several notifiers, and a place is one", () => 
     [["ws://a", "ws://b"], { resumeAfter: 5n }],
     ["ws://a", { resumeAfter: 5n, place: '[5,"a",[]]' }],
     [[], {}],
-    ...['{}', "[1]", '["1","a",[]]', '[1,"a",[["b"]]]', '[1,"a",[["b",-1]]]', "nonsense"].map((place) => ["ws://a", { place }]),
+    ...['{}', "[1]", '["1","a",[]]', '[1,"a",[["b"]]]', '[1,"a",[["b",-1]]]', '[1,"a",[],5]', "nonsense"].map((place) => ["ws://a", { place }]),
   ]) {
     assert.throws(() => new HubConsumer(urls, options), RangeError, JSON.stringify([urls, options.place]));
   }
 });
 
 test("the Python client's places are this one's: a consumer may be replaced by one of the other language", async () => {
-  for (const [index, { begun, events: told, number: handled, place }] of readVectors("hub_places.json").entries()) {
+  for (const [index, { begun, events: told, number: handled, place, journal }] of readVectors("hub_places.json").entries()) {
     const events = consumer(begun ? { place: begun } : {});
     while (!sockets[index]?.heard) await received(frames.length + 1);
-    send(accepted(0), ...told.map(([, sequence, id]) => named(BigInt(sequence), id)));
+    send(accepted(0, journal), ...told.map(([, sequence, id]) => named(BigInt(sequence), id)));
     for (let count = 0; count < handled; count++) await events.next();
     events.handled();
     assert.equal(events.place, place);

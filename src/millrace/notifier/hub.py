@@ -172,7 +172,7 @@ class Hub:
 
     def position(self) -> Position:
         """Where the journal stands, as consumers see it."""
-        return Position(self._journal.origin, self._journal.oldest, self._published)
+        return Position(self._journal.origin, self._journal.oldest, self._published, self._journal.identity)
 
     def lag(self) -> int:
         """Sequences between the newest event and the consumer who is furthest behind."""
@@ -339,7 +339,7 @@ class Hub:
 
     async def _find(self, session: HubSession, place: Place) -> None:
         """Set a session to where its consumer is, which may have been served by another notifier."""
-        if place.message_id and place.after <= self._published:
+        if place.journal == self._journal.identity and place.after <= self._published:
             entries = await self._journal.read(place.after - 1, 1)
             if entries and (entries[0].sequence, entries[0].message_id) == (place.after, place.message_id):
                 session.start = session.cursor = place.after

@@ -12,7 +12,7 @@ from millrace.chain.proto.hub_pb2 import SubscribeEvent, SubscribeReply
 from millrace.notifier.rules.filters import ALL, Filter
 from millrace.notifier.rules.hub_protocol import Changes, Consumer, Position, ProtocolViolation
 
-HERE = Position(origin=1000, oldest=1005, head=1010)
+HERE = Position(origin=1000, oldest=1005, head=1010, journal="0f")
 
 
 def consumer(**bounds: int) -> Consumer:

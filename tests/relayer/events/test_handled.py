@@ -22,10 +22,10 @@ def test_distances_double(kind: type[Handled]) -> None:
     told = kind(None)
     assert told.place(0) is None
     for number in range(1, 301):
-        told.add(number, 1000 + number, name(number % 2, number))
-    told.add(301, 1301, "SaveRoundsInfo:0:aa:1")
+        told.add(number, 1000 + number, name(number % 2, number), "a" if number < 200 else "b")
+    told.add(301, 1301, "SaveRoundsInfo:0:aa:1", "b")
     place = told.place(301)
-    assert place is not None and (place.after, place.id) == (1301, "SaveRoundsInfo:0:aa:1")
+    assert place is not None and (place.after, place.id, place.journal) == (1301, "SaveRoundsInfo:0:aa:1", "b")
     assert sorted(since for id_, since in place.handled if id_.startswith("SaveBlock:0")) == [
         0,
         1,
@@ -39,7 +39,8 @@ def test_distances_double(kind: type[Handled]) -> None:
     ]
     assert (name(0, 300 - 2 * 128), 128) in place.handled
     earlier = told.place(150)
-    assert earlier is not None and (earlier.after, (name(0, 150), 0) in earlier.handled) == (1150, True)
+    assert earlier is not None and (earlier.after, earlier.journal) == (1150, "a")
+    assert (name(0, 150), 0) in earlier.handled
     assert name(0, 150) in told and name(0, 1) not in told
     assert type(place).of_text(place.text()) == place
 
@@ -53,7 +54,7 @@ def test_places_taken_from_places(kind: type[Handled]) -> None:
         told = kind(place)
         for _ in range(rng.randrange(40)):
             number += 1
-            told.add(number, number, name(0, number))
+            told.add(number, number, name(0, number), "a")
         place = told.place(number)
         if place is None:
             continue
@@ -72,7 +73,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handled, "_FURTHEST", 32)
     told = Handled(None)
     for number in range(1, 101):
-        told.add(number, number, name(0, number))
+        told.add(number, number, name(0, number), "a")
     assert (name(0, 36) in told, name(0, 37) in told) == (False, True) and len(told) == 64
     assert told.place(60) is None and told.place(70) is not None
 
@@ -92,7 +93,7 @@ def test_the_client_says_the_same(seed: int) -> None:
             number, sequence = number + 1, sequence + rng.randrange(1, 4)
             id_ = name(rng.randrange(3), number) if rng.random() < 0.95 else f"SaveAccounts:0:{number:x}:1"
             for told in both:
-                told.add(number, sequence, id_)
+                told.add(number, sequence, id_, f"{number // 100:x}")
         at = rng.randrange(first + 1, number + 1)
         texts = [place.text() for told in both if (place := told.place(at)) is not None]
         assert len(texts) == 2 and texts[0] == texts[1]
@@ -100,12 +101,12 @@ def test_the_client_says_the_same(seed: int) -> None:
 
 def test_where_an_earlier_process_was() -> None:
     """Until something came, the place is the one that was kept; shards that were silent since stay in it."""
-    kept = Place(7, name(0, 7), ((name(0, 7), 0), (name(1, 3), 0)))
+    kept = Place(7, name(0, 7), ((name(0, 7), 0), (name(1, 3), 0)), "a")
     told = Handled(kept)
     assert told.place(7) == kept
-    told.add(8, 8, name(0, 8))
+    told.add(8, 8, name(0, 8), "b")
     place = told.place(8)
-    assert place is not None and place.id == name(0, 8)
+    assert place is not None and (place.id, place.journal) == (name(0, 8), "b")
     assert set(place.handled) == {(name(0, 8), 0), (name(0, 7), 1), (name(1, 3), 0)}
 
 

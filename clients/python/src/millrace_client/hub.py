@@ -93,6 +93,8 @@ class Hub:
         """The newest sequence from the notifier that told last, …"""
         self._teller: int | None = None if resume_after is None else 0
         """… which is this one of `urls`."""
+        self._journal = ""
+        """What the present notifier's journal is known by."""
         self._arrived, self._room = asyncio.Event(), asyncio.Event()
         self._given: Event | Missed | None = None
         self._unacknowledged: deque[int] = deque()
@@ -186,7 +188,9 @@ class Hub:
         wish = self._wish
         place = self._told.place(self._came)
         if place is not None:
-            wish += varint(6 << 3) + varint(place.after) + field(7, place.id.encode())
+            wish += (
+                varint(6 << 3) + varint(place.after) + field(7, place.id.encode()) + field(9, place.journal.encode())
+            )
             for event_id, since in place.handled:
                 handled = field(1, event_id.encode()) + field(2, since)
                 wish += varint(8 << 3 | 2) + varint(len(handled)) + handled
@@ -237,6 +241,7 @@ class Hub:
         if self._newest is None:
             self._newest = self.head
         self._teller = self._at
+        self._journal = _text(reply.get(6, b""))
 
     def _gap(self, first: int, last: int) -> None:
         gap = Missed(topic="hub", why="gone from the journal", count=last - first + 1, since=first, until=last)
@@ -251,7 +256,7 @@ class Hub:
         self._newest, self.head = event.sequence, max(self.head, event.sequence)
         self._came += 1
         if event.id:
-            self._told.add(self._came, event.sequence, event.id)
+            self._told.add(self._came, event.sequence, event.id, self._journal)
         self._unacknowledged.append(event.sequence)
         self._unread.append(event)
         self._arrived.set()

@@ -27,6 +27,8 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     """That event's id."""
     handled: tuple[tuple[str, int], ...]
     """Ids, and how many events of the same shard came since."""
+    journal: str = ""
+    """Whose sequence it is; empty: not known."""
 
     def text(self) -> str:
         """To keep."""
@@ -45,6 +47,7 @@ class _Told(msgspec.Struct, frozen=True):
     number: int
     sequence: int
     id: str
+    journal: str
 
 
 class Told:
@@ -63,10 +66,10 @@ class Told:
     def __contains__(self, event_id: str) -> bool:
         return event_id in self._ids
 
-    def add(self, number: int, sequence: int, event_id: str) -> None:
-        """An event came."""
+    def add(self, number: int, sequence: int, event_id: str, journal: str) -> None:
+        """An event came, which has this sequence in that journal."""
         told = self._shards.setdefault(_shard(event_id), deque())
-        told.append(_Told(number, sequence, event_id))
+        told.append(_Told(number, sequence, event_id, journal))
         self._ids.add(event_id)
         if len(told) > _KEPT:
             self._ids.discard(told.popleft().id)
@@ -85,7 +88,7 @@ class Told:
                 named += [(event_id, since + count) for event_id, since in self._before.get(shard, ())]
                 handled += _thinned(named)
         if newest is not None:
-            return Place(newest.sequence, newest.id, tuple(handled))
+            return Place(newest.sequence, newest.id, tuple(handled), newest.journal)
         return self._begun
 
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1emillrace/chain/proto/hub.proto\x12\x12millrace.chain.hub\"\xdf\x01\n\x0eSubscribeEvent\x12\x12\n\nevent_type\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x12\n\nidentifier\x18\x03 \x01(\t\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12\x17\n\x0fsubscription_id\x18\x05 \x01(\t\x12\x19\n\x0cresume_after\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12\x11\n\tresume_id\x18\x07 \x01(\t\x12,\n\x07handled\x18\x08 \x03(\x0b\x32\x1b.millrace.chain.hub.HandledB\x0f\n\r_resume_after\"$\n\x07Handled\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05since\x18\x02 \x01(\r\"c\n\x0eSubscribeReply\x12\x17\n\x0fsubscription_id\x18\x01 \x01(\t\x12\n\n\x02ok\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0c\n\x04head\x18\x04 \x01(\x04\x12\x0e\n\x06oldest\x18\x05 \x01(\x04\"\"\n\x03Gap\x12\r\n\x05\x66irst\x18\x01 \x01(\x04\x12\x0c\n\x04last\x18\x02 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1emillrace/chain/proto/hub.proto\x12\x12millrace.chain.hub\"\xf7\x01\n\x0eSubscribeEvent\x12\x12\n\nevent_type\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x12\n\nidentifier\x18\x03 \x01(\t\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12\x17\n\x0fsubscription_id\x18\x05 \x01(\t\x12\x19\n\x0cresume_after\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12\x11\n\tresume_id\x18\x07 \x01(\t\x12,\n\x07handled\x18\x08 \x03(\x0b\x32\x1b.millrace.chain.hub.Handled\x12\x16\n\x0eresume_journal\x18\t \x01(\tB\x0f\n\r_resume_after\"$\n\x07Handled\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05since\x18\x02 \x01(\r\"t\n\x0eSubscribeReply\x12\x17\n\x0fsubscription_id\x18\x01 \x01(\t\x12\n\n\x02ok\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0c\n\x04head\x18\x04 \x01(\x04\x12\x0e\n\x06oldest\x18\x05 \x01(\x04\x12\x0f\n\x07journal\x18\x06 \x01(\t\"\"\n\x03Gap\x12\r\n\x05\x66irst\x18\x01 \x01(\x04\x12\x0c\n\x04last\x18\x02 \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,11 +32,11 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'millrace.chain.proto.hub_pb
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SUBSCRIBEEVENT']._serialized_start=55
-  _globals['_SUBSCRIBEEVENT']._serialized_end=278
-  _globals['_HANDLED']._serialized_start=280
-  _globals['_HANDLED']._serialized_end=316
-  _globals['_SUBSCRIBEREPLY']._serialized_start=318
-  _globals['_SUBSCRIBEREPLY']._serialized_end=417
-  _globals['_GAP']._serialized_start=419
-  _globals['_GAP']._serialized_end=453
+  _globals['_SUBSCRIBEEVENT']._serialized_end=302
+  _globals['_HANDLED']._serialized_start=304
+  _globals['_HANDLED']._serialized_end=340
+  _globals['_SUBSCRIBEREPLY']._serialized_start=342
+  _globals['_SUBSCRIBEREPLY']._serialized_end=458
+  _globals['_GAP']._serialized_start=460
+  _globals['_GAP']._serialized_end=494
 # @@protoc_insertion_point(module_scope)

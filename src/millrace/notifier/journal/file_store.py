@@ -53,6 +53,7 @@ class Store:
         takeover.take_over(directory, LOG_NAME)
         self._memories = Memories(directory, writer=True)
         self.origin = self._memories.origin
+        self.identity = self._memories.identity
         self.log = Log(directory / LOG_NAME)
         self.recent = Recent()
         """What was committed and is not in the tables."""

@@ -6,6 +6,7 @@ newest era only.
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from millrace.notifier.journal.changes import BlockKey, ContentKey, LatestKey
 from millrace.notifier.journal.recent import Recent
-from millrace.notifier.journal.rows import JournalUnusable, block_of, row_of, signed, unsigned
+from millrace.notifier.journal.rows import IDENTITY_BITS, JournalUnusable, block_of, row_of, signed, unsigned
 from millrace.notifier.journal.segments import FILE_HEAD, Place
 from millrace.notifier.journal.sqlite_schema import APPLICATION_ID, ERA_BITS, SCHEMA, SCHEMA_VERSION
 from millrace.notifier.rules.dedup import Block
@@ -60,6 +61,7 @@ class Memories:
         self._db.execute("PRAGMA synchronous = FULL")
         self._require_ours()
         self.origin = self._fact("origin")
+        self.identity = self._identify()
         self.moved = self._fact("moved")
         """The commit of the log as of which the tables are; 0: none."""
         self.start = Place(self._fact("segment"), self._fact("offset"))
@@ -83,6 +85,11 @@ class Memories:
         if row is None:
             raise damaged(self.path, f"the fact {name!r} is missing")
         return int(row[0])
+
+    def _identify(self) -> int:
+        """What no other journal is known by, even of the same moment. Earlier versions gave none."""
+        self._db.execute("INSERT OR IGNORE INTO facts VALUES ('identity', ?)", (secrets.randbits(IDENTITY_BITS),))
+        return self._fact("identity")
 
     def _read_eras(self) -> None:
         """Which eras the tables have."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import secrets
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from millrace.notifier.journal.changes import BlockKey, Changes, ContentKey, Known, LatestKey
 from millrace.notifier.journal.rows import (
+    IDENTITY_BITS,
     NEWEST_BYTES,
     NEWEST_EVENTS,
     PRUNE_ROWS,
@@ -140,6 +142,8 @@ class PostgresStore:
         self.origin = self._fact("origin")
         if not self._writer:
             return
+        self._db.run(self._identify)
+        self.identity = self._fact("identity")
         self.newest = self._read_newest()
         row = self._db.fetch("SELECT max(sequence), min(sequence), sum(size) FROM events")[0]
         self.next_sequence: int = max(self._fact("next"), (row[0] or 0) + 1)
@@ -158,6 +162,11 @@ class PostgresStore:
         comment = f"COMMENT ON SCHEMA {schema} IS '{_OURS}{SCHEMA_VERSION}';"
         async with connection.transaction():
             await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}; {_CREATE} {facts} {comment}")
+
+    async def _identify(self, connection: Connection) -> None:
+        """As in the SQLite store: earlier versions gave none."""
+        insert = "INSERT INTO facts VALUES ('identity', $1) ON CONFLICT DO NOTHING"
+        await connection.execute(insert, secrets.randbits(IDENTITY_BITS))
 
     def _require_ours(self, tables: set[str]) -> None:
         query = "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = $1"

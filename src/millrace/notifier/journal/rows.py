@@ -14,6 +14,7 @@ from millrace.notifier.rules.entry import Entry
 # More than a call takes from shard to shard and back (seven rounds of four shards), but no second of a node's time.
 NEWEST_EVENTS, NEWEST_BYTES = 256, 4 * 1024 * 1024
 PRUNE_ROWS = 64  # deleted in one transaction, so that no append waits long
+IDENTITY_BITS = 63  # of a signed integer that is not negative
 
 SELECT = "SELECT sequence, topic, shard, marks, message_id, received_ms, checksum, size, payload FROM events"
 
@@ -46,6 +47,8 @@ class JournalStore(Index, Protocol):
     """Where the journal is kept, and the memory of the rules with it: in one transaction."""
 
     origin: int
+    identity: int
+    """What no other journal is known by."""
     oldest: int
     payload_bytes: int
     newest: list[Entry]

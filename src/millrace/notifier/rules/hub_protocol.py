@@ -39,6 +39,8 @@ class Position(NamedTuple):
     """No sequence of this journal is so small."""
     oldest: int
     head: int
+    journal: str
+    """What no other journal is known by."""
 
 
 class Changes(NamedTuple):
@@ -191,7 +193,7 @@ def _place(wish: SubscribeEvent) -> Place | None:
         marks = tuple(mark_of(handled.id, handled.since) for handled in wish.handled)
     except ValueError:
         raise FilterError("handled: an id is <topic>:<shard>:<hash>:<generation>, as it came with the event") from None
-    return Place(wish.resume_after, wish.resume_id, marks)
+    return Place(wish.resume_after, wish.resume_id, wish.resume_journal, marks)
 
 
 def gap_message(first: int, last: int) -> bytes:
@@ -201,7 +203,12 @@ def gap_message(first: int, last: int) -> bytes:
 
 def _reply(topic: str, name: str, position: Position, reason: str = "") -> Changes:
     reply = SubscribeReply(
-        subscription_id=name, ok=not reason, reason=reason, head=position.head, oldest=position.oldest
+        subscription_id=name,
+        ok=not reason,
+        reason=reason,
+        head=position.head,
+        oldest=position.oldest,
+        journal=position.journal,
     )
     return Changes(_message(topic, reply.SerializeToString()))
 

@@ -1,6 +1,7 @@
 """Where a consumer goes on that was served by another notifier: by the ids of what it has handled.
 
-Sequences are one journal's own. Ids are the same everywhere, but two notifiers may have been told of the shards at
+Sequences are one journal's own: two that begin at the same moment may have the same event under the same sequence, and
+other events before it. Ids are the same everywhere, but two notifiers may have been told of the shards at
 different times, and within a shard by nodes that differ a little. So the place is one of each shard, and a little
 before what was handled last: what then comes again is known by its id.
 """
@@ -34,7 +35,9 @@ class Place(NamedTuple):
     after: int
     """The sequence of the last event it handled, …"""
     message_id: str
-    """… if this is that event's id; empty: it is not known."""
+    """… that event's id, …"""
+    journal: str
+    """… and whose sequence it is; empty: not known."""
     marks: tuple[Mark, ...]
 
 

@@ -29,6 +29,8 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     """That event's id; empty: not known."""
     handled: tuple[tuple[str, int], ...] = ()
     """Ids, and how many events of the same shard were handled since."""
+    journal: str = ""
+    """Whose sequence it is; empty: not known."""
 
     def text(self) -> str:
         """For a file."""
@@ -44,6 +46,7 @@ class _Told(msgspec.Struct, frozen=True):
     number: int
     sequence: int
     id: str
+    journal: str
 
 
 class Handled:
@@ -66,10 +69,10 @@ class Handled:
     def __contains__(self, message_id: str) -> bool:
         return message_id in self._ids
 
-    def add(self, number: int, sequence: int, message_id: str) -> None:
-        """An event was handled."""
+    def add(self, number: int, sequence: int, message_id: str, journal: str) -> None:
+        """An event was handled, which has this sequence in that journal."""
         told = self._shards.setdefault(_shard(message_id), deque())
-        told.append(_Told(number, sequence, message_id))
+        told.append(_Told(number, sequence, message_id, journal))
         self._ids.add(message_id)
         if len(told) > _KEPT:
             self._ids.discard(told.popleft().id)
@@ -90,8 +93,8 @@ class Handled:
                 named += [(message_id, since + count) for message_id, since in self._before.get(shard, ())]
                 handled += _thinned(named)
         if newest is not None:
-            return Place(newest.sequence, newest.id, tuple(handled))
-        return self._begun and Place(self._begun.after, self._begun.id, tuple(handled))
+            return Place(newest.sequence, newest.id, tuple(handled), newest.journal)
+        return self._begun and msgspec.structs.replace(self._begun, handled=tuple(handled))
 
 
 _STEPS = [0, *(1 << power for power in range(_FURTHEST.bit_length()))]

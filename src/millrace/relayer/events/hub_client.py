@@ -76,6 +76,8 @@ class HubClient:
         """Of numbers against the sequences of the notifier …"""
         self._told_by: int | None = None if place is None or place.id else 0
         """… which told the events before; `None`: not known."""
+        self._journal = ""
+        """What the present notifier's journal is known by."""
         self._late = 0
         """What the present notifier had when reading began, by its sequence."""
         self._resumes = False
@@ -133,7 +135,7 @@ class HubClient:
         wish = hub_pb2.SubscribeEvent(event_type="All", subscription_id="relayer")
         place = None if self.last is None else self._handled.place(self.last)
         if place is not None and place.id:
-            wish.resume_after, wish.resume_id = place.after, place.id
+            wish.resume_after, wish.resume_id, wish.resume_journal = place.after, place.id, place.journal
             for message_id, since in place.handled:
                 wish.handled.add(id=message_id, since=since)
         elif self.last is not None and self._told_by == self._at:
@@ -169,6 +171,7 @@ class HubClient:
                 self.last, self._handled = None, Handled(None)
                 link.send_binary(self.subscription())
             return
+        self._journal = reply.journal
         if self._told_by != self._at:  # whatever this journal has comes under numbers above all that were
             self._offset = 0 if self.last is None else max(0, self.last + 1 - reply.oldest)
             self._told_by, self._moved = self._at, len(self._urls) > 1
@@ -201,7 +204,7 @@ class HubClient:
             self.last = number
             self.head = max(self.head, number)
             if told.id:
-                self._handled.add(number, sequence, told.id)
+                self._handled.add(number, sequence, told.id, self._journal)
         link.send_binary(outport.ack_envelope(sequence, traces[:MOST_TRACES]))
 
     def _without_ids(self, number: int) -> None:
