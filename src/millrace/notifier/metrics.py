@@ -58,7 +58,7 @@ class Metrics:
         self.commit_seconds = histogram("commit_seconds", "one group commit")
         self.batch_messages = histogram("commit_messages", "messages in a group commit", (1, 2, 4, 8, 16, 64, 256))
         self.commit_failures = counter("commit_failures", "commits the disk refused")
-        self.corrupt = counter("corrupt_events", "events of the journal that fail their checksum")
+        self.corrupt = counter("corrupt_events", "events of the journal that fail their checksum or cannot be read")
         self.head = gauge("journal_head", "newest sequence")
         self.oldest = gauge("journal_oldest", "oldest sequence")
         self.journal_bytes = gauge("journal_bytes", "payload bytes in the journal")

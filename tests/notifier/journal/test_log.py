@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from contextlib import closing
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace.chain.proto.hub_pb2 import Gap
 from millrace.notifier.journal import file_store, segments
 from millrace.notifier.journal import log as log_module
 from millrace.notifier.journal.file_store import LOG_NAME, Store
@@ -16,6 +18,7 @@ from millrace.notifier.journal.log import LogReader
 from millrace.notifier.journal.memories import FILE_NAME
 from millrace.notifier.journal.rows import JournalUnusable
 
+from ..helpers import notifier, peers, save_block
 from ..journal_files import log_files
 from .test_file_store import copy_of, save
 from .test_store import fill
@@ -33,6 +36,76 @@ def test_what_a_start_found_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.M
         again = Store(directory)
         assert str(log_files(directory)[-1]) in synced
     again.close()
+
+
+class BadSectors:
+    """Makes the disk refuse to read some bytes of a file, as it does where its surface is damaged."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, path: Path, bad: range) -> None:
+        real = os.preadv
+        self.refused = 0
+
+        def read(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+            if Path(f"/proc/self/fd/{descriptor}").readlink() == path:
+                size = sum(map(len, buffers))
+                if bad.start <= offset < bad.stop:
+                    self.refused += 1
+                    raise OSError(errno.EIO, "bad sector")
+                if offset < bad.start < offset + size:  # the system gives what comes before
+                    return real(descriptor, [buffers[0][: bad.start - offset]], offset)
+            return real(descriptor, buffers, offset)
+
+        patch.setattr(os, "preadv", read)
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 3])
+def test_a_bad_sector_costs_the_events_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """What the disk cannot read is told to be damaged, once, and all else of the file is read; retention goes on."""
+    monkeypatch.setattr(log_module, "SEGMENT_BYTES", 40_000)
+    with closing(Store(tmp_path)) as store:
+        for number in range(60):
+            store.begin()
+            save(store, number, 2000)
+            store.commit()
+        first, path = store.oldest, log_files(tmp_path)[0]
+        BadSectors(monkeypatch, path, range(4096 * at, 4096 * (at + 1)))
+        reader = LogReader(store.log)
+        entries, damaged = reader.read(0, 10**9, 10**6)
+        assert sorted([entry.sequence for entry in entries] + damaged) == list(range(first, first + 60))
+        assert 1 <= len(damaged) <= 4, "a sector holds parts of three events at most, and a head of a commit"
+        store.begin()
+        assert store.prune(0, 10_000, 10**6) >= 50
+        store.commit()
+
+
+async def test_a_bad_sector_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consumers are told of the gap; while the disk takes no writes either they wait, as it may be away for a while."""
+    monkeypatch.setattr("millrace.notifier.journal.journal._RETRY", (0.01, 0.01))
+    async with notifier(tmp_path, tail_bytes=1) as running, peers(running) as connect:
+        node = await connect.node()
+        for nonce in range(30):
+            await node.save(save_block(0, nonce))
+        first, path = running.journal.oldest, log_files(tmp_path)[0]
+        with monkeypatch.context() as patch:
+            bad = BadSectors(patch, path, range(4096, 8192))
+            running.journal.failing = "no device"
+            waiting = asyncio.create_task(running.journal.read(first - 1, 10**6))
+            while bad.refused < 10:  # twice an attempt
+                await asyncio.sleep(0.001)
+            assert not waiting.done() and not running.metrics.corrupt._value.get()
+        assert len(await waiting) == 30, "it is back"
+        running.journal.failing = ""
+        BadSectors(monkeypatch, path, range(4096, 8192))
+        consumer = await connect.consumer()
+        await consumer.subscribe(resume_after=0)
+        told = [await consumer.event()]
+        while told[-1].counter < first + 29:
+            told.append(await consumer.event())
+        gaps = [Gap.FromString(message.payload) for message in told if message.topic == "gap"]
+        lost = {number for gap in gaps for number in range(gap.first, gap.last + 1)}
+        came = {message.counter for message in told if message.topic != "gap"}
+        assert came | lost == set(range(first, first + 30)) and not came & lost and gaps
+        assert running.metrics.corrupt._value.get() == len(lost)
 
 
 @pytest.mark.parametrize("pruned", [False, True])

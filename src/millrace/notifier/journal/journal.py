@@ -162,8 +162,12 @@ class Journal:
             entries, corrupt = await self._loop.run_in_executor(self._readers, self._patiently, read, ([], []))
             if not corrupt:
                 break
+            if self.failing:  # perhaps the whole disk is away: what it does not give now may come again
+                entries = []
+                await asyncio.sleep(_RETRY[0])
+                continue
             self._metrics.corrupt.inc(len(corrupt))
-            log.error("events of the journal fail their checksum", extra={"sequences": corrupt[:10]})
+            log.error("events of the journal fail their checksum or cannot be read", extra={"sequences": corrupt[:10]})
             after = corrupt[-1]
         return entries
 

@@ -287,7 +287,7 @@ class LogReader:
             if wanted >= bound:
                 continue
             try:
-                with segment.read() as file:
+                with segment.read_past_bad_sectors() as file:
                     yield from self._commits_of(segment, file, wanted, bound)
             except FileNotFoundError:
                 if segment in self._log.segments:  # and not gone because nobody wants it

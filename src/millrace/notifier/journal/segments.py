@@ -7,15 +7,23 @@ node knows: nothing in a payload is ever taken for a commit.
 
 from __future__ import annotations
 
+import errno
+import io
+import logging
 import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from millrace.notifier.journal.rows import checksum
 from millrace.notifier.rules.entry import Entry
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+log = logging.getLogger(__name__)
 
 _FORMAT = b"mill log 1\n\0\0\0\0\0"
 _FILE = struct.Struct("<16sQQII")  # format, number of the first commit, sequence of the first event, salt, checksum
@@ -25,6 +33,7 @@ _COMMIT = struct.Struct("<4sIIIQQQQQQ")
 """Mark, checksum of what follows and of the changes, bytes of changes, events, and the numbers of `Commit`."""
 _EVENT = struct.Struct("<IQIIQBH")  # checksum, bytes of payload, shard, marks, received, bytes of topic and of id
 _MAX_PARTS = 512  # in one call to the system, which takes 1,024
+_SECTOR = 4096  # bytes that a disk gives or refuses together
 _READ_AHEAD = 8192  # bytes; heads of small commits are read together, and little is read in vain before large ones
 
 
@@ -114,6 +123,13 @@ class Segment:
     def read(self) -> BinaryIO:
         return self.path.open("rb", buffering=_READ_AHEAD)
 
+    def read_past_bad_sectors(self) -> BinaryIO:
+        """What the disk cannot give reads as zeros, which no checksum takes for what was written.
+
+        Not for who cuts a log behind its last whole commit: there may be more behind what cannot be read.
+        """
+        return io.BufferedReader(_PastBadSectors(self.path), _READ_AHEAD)
+
     def commit_at(self, file: BinaryIO, offset: int) -> Commit | None:
         """The commit that begins there, if one does and lies within what is committed. Its events are not checked."""
         file.seek(offset)
@@ -152,6 +168,55 @@ class Segment:
         numbers = _COMMIT.pack(_MARK, 0, len(commit.changes), commit.events, *commit[:6])[8:]
         check = zlib.crc32(commit.changes, zlib.crc32(numbers, self.salt))
         return commit, [_MARK + check.to_bytes(4, "little") + numbers + commit.changes, *parts]
+
+
+class _PastBadSectors(io.RawIOBase):
+    """A file for reading."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = os.open(path, os.O_RDONLY)
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at}
+        self._at = offset + (begin[whence] if whence in begin else os.fstat(self._descriptor).st_size)
+        return self._at
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer).cast("B")
+        try:
+            count = os.preadv(self._descriptor, [view], self._at)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            count = self._read_sector(view)
+        self._at += count
+        return count
+
+    def _read_sector(self, view: memoryview) -> int:
+        """Up to the end of one: a read of many fails for any of them."""
+        view = view[: _SECTOR - self._at % _SECTOR]
+        try:
+            return os.preadv(self._descriptor, [view], self._at)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            log.error("the disk cannot read a part of the journal", extra={"file": str(self._path), "at": self._at})
+            count = min(len(view), os.fstat(self._descriptor).st_size - self._at)
+            view[:count] = bytes(count)
+            return count
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()
 
 
 class EventHead(NamedTuple):
