@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from millrace.chain.proto.hub_pb2 import Gap
-from millrace.notifier.journal import file_store, segments
+from millrace.notifier.journal import file_store
 from millrace.notifier.journal import log as log_module
 from millrace.notifier.journal.file_store import LOG_NAME, Store
 from millrace.notifier.journal.log import LogReader
 from millrace.notifier.journal.memories import FILE_NAME
 from millrace.notifier.journal.rows import JournalUnusable
+from millrace.runtime import files
 
 from ..helpers import notifier, peers, save_block
 from ..journal_files import log_files
@@ -119,7 +120,7 @@ def test_a_new_file_that_was_made_in_vain(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(errno.EIO, "no sync")
 
     with monkeypatch.context() as patch:
-        patch.setattr(segments, "sync_directory", refuse)
+        patch.setattr(files, "sync", refuse)
         store.begin()
         store.append("SaveBlock", 1, 0, "SaveBlock:1:aa:1", 5, b"refused")
         with pytest.raises(OSError, match="no sync"):

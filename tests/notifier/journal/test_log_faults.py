@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from millrace.notifier.journal import file_store, segments
+from millrace.notifier.journal import file_store
 from millrace.notifier.journal import log as log_module
 from millrace.notifier.journal.file_store import Store
 from millrace.notifier.journal.memories import Memories
 from millrace.notifier.journal.rows import JournalUnusable
 from millrace.notifier.rules.entry import Entry
+from millrace.runtime import files
 
 from ..journal_files import log_files
 from .test_file_store import copy_of, save
@@ -29,7 +30,7 @@ ROUNDS = int(os.environ.get("MILLRACE_FAULT_ROUNDS", "40"))
 SEED = int(os.environ.get("MILLRACE_FAULT_SEED", "1"))
 CALLS = [
     (os, "pwritev"), (os, "fdatasync"), (os, "fsync"), (os, "ftruncate"), (Path, "unlink"), (Memories, "_write"),
-    (segments, "sync_directory"),
+    (files, "sync"),
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from millrace.relayer.journal import backup as copies
 from millrace.relayer.journal import identity
 from millrace.relayer.journal.backup import BackupError
 from millrace.relayer.journal.identity import IdentityError
+from millrace.runtime import files
 
 
 @pytest.fixture
@@ -171,7 +172,7 @@ def test_a_move_that_is_killed_never_leaves_two(
     with monkeypatch.context() as patch:
         for module, name in (
             (copies, "_snapshot"), (copies, "_copy_file"), (copies, "write_sealed"), (identity, "write_sealed"),
-            (copies, "sync_folder"),
+            (files, "sync"),
         ):  # fmt: skip
             patch.setattr(module, name, killing(getattr(module, name)))
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from millrace.runtime import files
 
 
 class CursorUnusable(OSError):
@@ -35,14 +36,5 @@ class CursorFile:
 
     def save(self, sequence: int) -> None:
         """Return once it is on disk. Raises `OSError`; the file then still holds the earlier sequence."""
-        fresh = self.path.with_name(f"{self.path.name}.new")
-        with fresh.open("wb") as file:
+        with files.replacing(self.path, 0o644) as file:
             file.write(b"%d\n" % sequence)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.path)
-        directory = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)

@@ -20,6 +20,7 @@ from typing import BinaryIO, NamedTuple
 from millrace.notifier.journal import segments
 from millrace.notifier.journal.segments import FILE_HEAD, Commit, Place, Segment, SegmentDamaged
 from millrace.notifier.rules.entry import Entry
+from millrace.runtime import files
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class Log:
         left = segments.path_of(self.directory, 1, first)  # by a start that came no further
         if others := [path.name for path in sorted(self.directory.glob("*.log")) if path != left]:
             raise SegmentDamaged(f"the log's file {others[0]} and others belong to other tables")
-        segments.sync_directory(self.directory.parent)
+        files.sync(self.directory.parent)
         self.end = Commit(0, first, 0, first, 0, horizon)
         self.oldest = first
         self.roll()
@@ -96,7 +97,7 @@ class Log:
         newest = paths[-1]
         if _number(newest) > newest_file and newest.stat().st_size <= FILE_HEAD:
             newest.unlink()
-            segments.sync_directory(self.directory)
+            files.sync(self.directory)
             paths = paths[:-1]
         return tuple(map(Segment.open, paths))
 

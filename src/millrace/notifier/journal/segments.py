@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from millrace.notifier.journal.rows import checksum
 from millrace.notifier.rules.entry import Entry
+from millrace.runtime import files
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -106,7 +107,7 @@ class Segment:
             file.write(head + zlib.crc32(head).to_bytes(4, "little"))
             file.flush()
             os.fsync(file.fileno())
-        sync_directory(directory)
+        files.sync(directory)
         return cls(path, number, first, salt, FILE_HEAD)
 
     @classmethod
@@ -282,12 +283,3 @@ def write_all(descriptor: int, parts: Sequence[bytes], offset: int) -> None:
                 written += os.pwrite(descriptor, rest[written:], offset + written)
         offset += size
     os.fdatasync(descriptor)
-
-
-def sync_directory(directory: Path) -> None:
-    """Return once the names in a directory are on the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -19,9 +19,10 @@ from millrace.notifier.journal.log import Log
 from millrace.notifier.journal.memories import FILE_NAME, Memories, create, damaged, unusable
 from millrace.notifier.journal.recent import Recent
 from millrace.notifier.journal.rows import SELECT, JournalUnusable, entry_of, intact
-from millrace.notifier.journal.segments import Place, sync_directory
+from millrace.notifier.journal.segments import Place
 from millrace.notifier.journal.sqlite_schema import APPLICATION_ID, FROM_ANY, OLDER
 from millrace.notifier.rules.entry import Entry
+from millrace.runtime import files
 
 log = logging.getLogger(__name__)
 
@@ -56,9 +57,9 @@ def take_over(directory: Path, log_name: str) -> None:
         except OSError as error:
             raise JournalUnusable(f"{fresh}: {error}. Make room for a copy of the journal and start again") from error
         fresh.rename(events)
-        sync_directory(directory)
+        files.sync(directory)
         made.replace(old)
-        sync_directory(directory)
+        files.sync(directory)
 
 
 def _format_of(path: Path) -> int:

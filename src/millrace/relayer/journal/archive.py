@@ -17,8 +17,8 @@ from typing import BinaryIO
 import msgspec
 
 from millrace.relayer.journal import audit
-from millrace.relayer.journal.durable import sync_folder
 from millrace.relayer.journal.journal import Journal
+from millrace.runtime import files
 
 FORMAT = "millrace relayer audit 1"
 KEPT_MS = 48 * 3_600_000
@@ -125,7 +125,7 @@ def _write(journal: Journal, head: Head, last: int, file: Path) -> tuple[int, En
         output.write(msgspec.json.encode(end) + b"\n")
         output.flush()
         os.fsync(output.fileno())
-    sync_folder(file.parent)
+    files.sync(file.parent)
     return count, end
 
 

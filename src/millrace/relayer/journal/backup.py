@@ -20,9 +20,10 @@ from pathlib import Path
 import msgspec
 
 from millrace.relayer.journal import identity, memory
-from millrace.relayer.journal.durable import NotWhole, read_sealed, sync_folder, write_sealed
+from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
 from millrace.relayer.journal.identity import Identity, IdentityError
 from millrace.relayer.journal.leases import when
+from millrace.runtime import files
 
 MANIFEST = "manifest"
 LOCK = "lock"
@@ -74,7 +75,7 @@ def restore(source: Path, data_dir: Path) -> Manifest:
         for item in manifest.files:
             _copy_file(source / item.name, data_dir / item.name)
         _require_same(data_dir, manifest.files)
-        sync_folder(data_dir)
+        files.sync(data_dir)
         note = f"from a backup of {when(manifest.made_ms)}"
         identity.write(data_dir, identity.raised(Identity(manifest.id, manifest.epoch), state="restored", note=note))
         return manifest
@@ -140,16 +141,16 @@ def _copy(data_dir: Path, destination: Path, ours: Identity) -> Manifest:
     if destination.resolve().is_relative_to(data_dir.resolve()):
         raise BackupError(f"{destination} lies in {data_dir}: choose a folder elsewhere")
     made_ms = time.time_ns() // 1_000_000
-    files = []
+    copied = []
     for name in _names(data_dir):
         target = destination / name
         if _is_database(data_dir / name):
             _snapshot(data_dir / name, target)
         else:
             _copy_file(data_dir / name, target)
-        files.append(CopiedFile(name, target.stat().st_size, _sha256(target)))
-    sync_folder(destination)
-    manifest = Manifest(ours.id, ours.epoch, made_ms, tuple(files))
+        copied.append(CopiedFile(name, target.stat().st_size, _sha256(target)))
+    files.sync(destination)
+    manifest = Manifest(ours.id, ours.epoch, made_ms, tuple(copied))
     write_sealed(destination / MANIFEST, manifest)
     return manifest
 
@@ -179,7 +180,7 @@ def _snapshot(source: Path, target: Path) -> None:
             if found != "ok":
                 raise BackupError(f"{source} is damaged: {found}")
             writer.execute("PRAGMA journal_mode = DELETE")  # one file, not three; the relayer changes it back
-    _sync_file(target)
+    files.sync(target)
 
 
 def _copy_file(source: Path, target: Path) -> None:
@@ -196,14 +197,6 @@ def _new_file(path: Path) -> int:
 
 def _make_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _sha256(path: Path) -> str:

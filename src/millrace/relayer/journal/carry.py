@@ -7,16 +7,15 @@ them spends nothing that was not promised already.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
 
 from millrace.chain.transaction import TransactionJson, to_json
-from millrace.relayer.journal.durable import sync_folder
 from millrace.relayer.journal.journal import Journal, transaction_of
 from millrace.relayer.journal.submissions import Record
+from millrace.runtime import files
 
 PER_LINE = 50
 """Transactions of one body; a relayer takes 100 by default."""
@@ -51,15 +50,10 @@ def export(journal: Journal, file: Path, named: Collection[int]) -> int:
             f"{unsigned} accepted transactions are not signed yet: start this relayer with its keys, stop it, try again"
         )
     promised.sort(key=lambda record: (record.sender, record.nonce))  # a relayer takes a sender's in this order only
-    scratch = file.with_name(file.name + ".new")
     try:
-        with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+        with files.replacing(file) as output:
             for start in range(0, len(promised), PER_LINE):
                 output.write(_body(promised[start : start + PER_LINE]))
-            output.flush()
-            os.fsync(output.fileno())
-        scratch.replace(file)
-        sync_folder(file.parent)
     except OSError as error:
         raise CarryError(f"{error.filename or file}: {error.strerror or error}") from None
     return len(promised)

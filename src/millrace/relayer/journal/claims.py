@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import msgspec
 from millrace.chain import address
 from millrace.relayer.journal import identity, memory
 from millrace.relayer.journal.mark import Mark
+from millrace.runtime import files
 
 FORMAT = "millrace relayer claims 1"
 MAX_LINE = 4096
@@ -90,20 +90,16 @@ def export(data_dir: Path, file: Path, chain_id: str) -> int:
 
     Raises `ClaimsError`.
     """
-    scratch = file.with_name(file.name + ".new")
     try:
         head = _Head(FORMAT, identity.read(data_dir).id, chain_id, time.time_ns() // 1_000_000)
         digest, count = hashlib.sha256(), 0
-        with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+        with files.replacing(file) as output:
             for item in (head, *_claims(data_dir)):
                 line = msgspec.json.encode(item) + b"\n"
                 digest.update(line)
                 output.write(line)
                 count += isinstance(item, _Line)
             output.write(msgspec.json.encode(_End(count, digest.hexdigest())) + b"\n")
-            output.flush()
-            os.fsync(output.fileno())
-        scratch.replace(file)
     except identity.IdentityError as error:
         raise ClaimsError(str(error)) from None
     except (OSError, sqlite3.Error) as error:

@@ -1,13 +1,14 @@
-"""Small files that are there whole or not at all: written beside the old one, synced, renamed, and with a checksum."""
+"""Small files with a checksum, each replaced as a whole."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+
+from millrace.runtime import files
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -28,14 +29,8 @@ class NotWhole(ValueError):
 def write_sealed(path: Path, body: msgspec.Struct) -> None:
     """Put `body` in the place of the file; on disk when this returns. Raises `OSError`, then the old one stands."""
     raw = msgspec.json.encode(body)
-    scratch = path.with_name(path.name + ".new")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
+    with files.replacing(path) as file:
         file.write(msgspec.json.encode(_Sealed(hashlib.sha256(raw).hexdigest(), msgspec.Raw(raw))) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
-    sync_folder(path.parent)
 
 
 def read_sealed(path: Path, kind: type[T]) -> T:
@@ -49,12 +44,3 @@ def read_sealed(path: Path, kind: type[T]) -> T:
         return msgspec.json.decode(sealed.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise NotWhole(f"{path}: {error}") from None
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on disk, too."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from millrace.relayer.journal.chain import NO_HEAD, Link
-from millrace.relayer.journal.durable import sync_folder
+from millrace.runtime import files
 
 FILE = "mark"
 """Its name where no other place is set."""
@@ -57,14 +57,8 @@ class Mark:
     def make(self, seen: Seen) -> None:
         """Make the file, or put it anew in the place of another. Raises `OSError`."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        scratch = self.path.with_name(self.path.name + ".new")
-        with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            slot = self._slot(seen).ljust(_SLOT_BYTES, b"\0")
-            file.write(slot * 2)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(self.path)
-        sync_folder(self.path.parent)
+        with files.replacing(self.path) as file:
+            file.write(self._slot(seen).ljust(_SLOT_BYTES, b"\0") * 2)
 
     def read(self) -> Seen:
         """What was acknowledged last. Raises `MarkError`."""

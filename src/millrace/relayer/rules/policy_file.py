@@ -16,6 +16,7 @@ from pathlib import Path
 
 from millrace.relayer.rules.policy import Policy, PolicyError, loads
 from millrace.relayer.rules.policy_changes import looser
+from millrace.runtime import files
 
 SEAL = "# checksum blake2b "
 _DIGEST = 32
@@ -67,11 +68,7 @@ def write(path: Path, text: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    files.sync(path.parent)
 
 
 def in_force(path: Path, kept: Path) -> Policy:
