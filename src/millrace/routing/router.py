@@ -140,7 +140,7 @@ class Router(SpotGraph):
         `tree` is that of a market much like this one, if there is one.
         """
         edges, dust, tokens = self._edges, self._dust, len(self.index)
-        whole = nets.build(tokens, edges, pause, tree=tree)
+        whole = nets.build(tokens, edges, pause, tree=tree, dust=dust)
         pause()
         flags = dust.copy()
         flags[whole.original] = astray(whole.net, dust[whole.original])
