@@ -40,7 +40,6 @@ import laws
 from _pairs import PairsError, read_pairs
 from millrace.dex.pool import Pool
 from millrace.routing import kernelsearch, mispricing, router
-from millrace.routing.attempt import Plans
 from millrace.routing.kernelsearch import KernelSearch, Split
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, Route, Router
@@ -155,7 +154,6 @@ PYTHON = (
     Piece("among cycles: flow of all cycles", _patched(mispricing, "MANY_PATHS", math.inf)),
     Piece("among cycles: exchange", _patched(KernelSearch, "exchange_wide", lambda *_: (Split([], []), 0.0))),
     Piece("among cycles: start without fees", _one_start),
-    Piece("plans that cannot pay are not walked", _patched(Plans, "may_pay", lambda *_: True)),
     Piece("pools weighed against the fee", nullcontext, _free),
     Piece("LP tokens in between", nullcontext, lambda limits: limits._replace(liquidity=False)),
 )
