@@ -160,8 +160,8 @@ PYTHON = (
 KERNEL = (
     Piece("exchange: of few paths", _constant("find.WORTHWHILE", 1.0)),
     Piece("exchange: smaller sizes", _constant("exchange.SMALLER", 1.0)),
-    Piece("among cycles: exchanging", _constant("widepath.EXCHANGES", 0)),
-    Piece("among cycles: start of twelve chunks", _constant("widepath.CHUNKS", 4)),
+    Piece("among cycles: exchanging", _constant("exchange.WIDE_ROUNDS", 0)),
+    Piece("among cycles: start of twelve chunks", _constant("exchange.CHUNKS", 4)),
     Piece("refine: moves", _constant("refine.STEPS", 1)),
     Piece("refine: second climb", _constant("refine.SMALL", 0)),
     Piece("refine: moves at once before it", _constant("refine.KICK", 0)),
