@@ -20,13 +20,13 @@ MODULE = "millrace.routing._kernels"
 SWITCHES = (
     ("find", "LARGE"),
     ("find", "WORTHWHILE"),
+    ("exchange", "CHUNKS"),
     ("exchange", "SMALLER"),
+    ("exchange", "WIDE_ROUNDS"),
     ("prune", "EXACT_LOSSES_UP_TO"),
     ("refine", "KICK"),
     ("refine", "SMALL"),
     ("refine", "STEPS"),
-    ("widepath", "CHUNKS"),
-    ("widepath", "EXCHANGES"),
 )
 """Module and name of each constant that can be changed."""
 

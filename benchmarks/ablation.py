@@ -40,7 +40,6 @@ import laws
 from _pairs import PairsError, read_pairs
 from millrace.dex.pool import Pool
 from millrace.routing import kernelsearch, mispricing, router
-from millrace.routing.attempt import Plans
 from millrace.routing.kernelsearch import KernelSearch, Split
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, Route, Router
@@ -155,15 +154,14 @@ PYTHON = (
     Piece("among cycles: flow of all cycles", _patched(mispricing, "MANY_PATHS", math.inf)),
     Piece("among cycles: exchange", _patched(KernelSearch, "exchange_wide", lambda *_: (Split([], []), 0.0))),
     Piece("among cycles: start without fees", _one_start),
-    Piece("plans that cannot pay are not walked", _patched(Plans, "may_pay", lambda *_: True)),
     Piece("pools weighed against the fee", nullcontext, _free),
     Piece("LP tokens in between", nullcontext, lambda limits: limits._replace(liquidity=False)),
 )
 KERNEL = (
     Piece("exchange: of few paths", _constant("find.WORTHWHILE", 1.0)),
     Piece("exchange: smaller sizes", _constant("exchange.SMALLER", 1.0)),
-    Piece("among cycles: exchanging", _constant("widepath.EXCHANGES", 0)),
-    Piece("among cycles: start of twelve chunks", _constant("widepath.CHUNKS", 4)),
+    Piece("among cycles: exchanging", _constant("exchange.WIDE_ROUNDS", 0)),
+    Piece("among cycles: start of twelve chunks", _constant("exchange.CHUNKS", 4)),
     Piece("refine: moves", _constant("refine.STEPS", 1)),
     Piece("refine: second climb", _constant("refine.SMALL", 0)),
     Piece("refine: moves at once before it", _constant("refine.KICK", 0)),

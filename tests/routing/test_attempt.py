@@ -79,4 +79,3 @@ def test_a_plan_that_pays_less_than_its_fee_more_is_not_the_better_one() -> None
         ask = ASK._replace(limits=Limits(toll=part * more / fee))
         assert PLANS.better(ask, plain, split) is best
         assert PLANS.better(ask, split, plain) is best
-        assert PLANS.may_pay(ask, paths, split.amount_out, plain) is (best is split)

@@ -87,7 +87,7 @@ def plan(walked: Walked | None) -> tuple[object, ...] | None:
 def in_python(flow: Flow, amount: int, sink: int, whole: float | None = None) -> Walked | None:
     """The same walk in Python; None where it fails."""
     try:
-        return execute(flow.trades, flow.inputs.tolist(), TOKENS[0], TOKENS[sink], amount, whole)
+        return execute(flow.trades, flow.inputs.tolist(), {TOKENS[0]: amount}, TOKENS[sink], whole)
     except PlanError:
         return None
 
@@ -260,7 +260,7 @@ def test_what_is_walked_is_what_the_contract_pays_whatever_slices_of_fees_do(see
     chosen = sorted(forward + rng.sample(forward, rng.randrange(3)), key=lambda t: (t.token_in, t.token_out))
     flow, amount, sink = market.flow(chosen, rng), max(1, rng.getrandbits(bits)), len(TOKENS) - 1
     try:
-        expected = execute(flow.trades, flow.inputs.tolist(), TOKENS[0], TOKENS[sink], amount, outlets=market.outlets)
+        expected = execute(flow.trades, flow.inputs.tolist(), {TOKENS[0]: amount}, TOKENS[sink], outlets=market.outlets)
     except PlanError:
         expected = None
     found = market.walk(flow, amount, sink)

@@ -21,6 +21,7 @@ from millrace.routing.solve import UPPER_PATH
 from millrace.routing.spot import SpotGraph
 from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.routing.venue import CurveCache, list_edges, sort_out
+from millrace.routing.widepath import make_wide_work
 from millrace.routing.work import MAX_EDGES, PAIRS, Work, make_work
 
 
@@ -89,7 +90,7 @@ def test_no_single_path_pays_more_than_its_bound(pools: int, seed: int, curved: 
     spared, room = 0, Room(np.zeros(net.src.size), False)
     for question in asked:
         q = spot.search(*question)
-        find(net, work, make_moves(), paths, q, room, 1000, 10, 0, 0.999, edges, flows, report)
+        find(net, work, make_moves(), paths, make_wide_work(1, 1), q, room, 1000, 10, 0, 0.999, edges, flows, report)
         length = find_single(net, paths, q, room, 10, 0.0)
         amount = float(q.amounts[0])
         for e in paths.single[:length]:

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from millrace.chain.call import TokenPayment
 from millrace.dex.aggregator_contract import FIXED
-from millrace.dex.constant_product import XExchangePool
+from millrace.dex.constant_product import JexPool, XExchangePool
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import PoolState
 from millrace.dex.vault import execute
@@ -135,6 +135,22 @@ def test_arbitrage_gains_and_pays_exactly() -> None:
     assert done.amount_out > done.amount_in
     program = make_program(done.legs, Ends(WRAPPED, WRAPPED), WRAPPED, done.amount_in, 0)
     assert execute(program, [TokenPayment(WRAPPED, 0, 10**20)], book).amount_out == done.amount_out
+
+
+def test_two_pools_at_odds_are_a_cycle_wherever_their_token_is_traded() -> None:
+    """A token that trades for one other token only, in two pools at different prices, earns like any other."""
+    leaf = "LEAF-000001"
+    tokens, addresses = (WRAPPED, leaf), [bytes(8) + b"\x05\x00" + letter * 22 for letter in (b"x", b"j")]
+    dear = XExchangePool(
+        id="x", address=addresses[0], tokens=tokens, reserves=(10**21, 105 * 10**19), total_fee=300, special_fee=50
+    )
+    cheap = JexPool(id="j", address=addresses[1], tokens=tokens, reserves=(10**21, 10**21), lp_fee=20, platform_fee=10)
+    pools = [dear, cheap]
+    for market in (pools, [*pools, *MARKET.pools]):
+        router = Router(market, DictMarket(market, WRAPPED))
+        done = router.forward(WRAPPED, WRAPPED, 10**19, Limits(), "hybrid").execution
+        assert done.amount_out > 102 * 10**17
+        assert {fill.trade.pool.id for fill in done.fills} >= {"x", "j"}
 
 
 def test_cycles_trade_no_more_than_pays() -> None:

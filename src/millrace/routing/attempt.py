@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from millrace.routing.candidates import Search
 from millrace.routing.costs import Table, total
-from millrace.routing.execution import Walked, execute, execute_paths
+from millrace.routing.execution import Walked, execute, execute_paths, portion
 from millrace.routing.flowwalk import FlowWalker
 from millrace.routing.kernelsearch import Flow
 from millrace.routing.limits import Limits
 from millrace.routing.lpedges import LpTrade
 from millrace.routing.outlets import NONE, Outlets
-from millrace.routing.plan import Execution, PlanError, cost_of
+from millrace.routing.plan import Execution, PlanError, net_of
 from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import Trade
 from millrace.routing.walk import Walker
@@ -76,7 +76,7 @@ class Plans:
             if self._has_liquidity and any(isinstance(trade, LpTrade) for trade in trades):
                 return self._walk(ask, trades, flow.inputs.tolist(), whole)
             inputs = flow.inputs.tolist()
-            return execute(trades, inputs, ask.token_in, ask.token_out, ask.amount_in, whole, self._outlets)
+            return execute(trades, inputs, {ask.token_in: ask.amount_in}, ask.token_out, whole, self._outlets)
         except PlanError:
             return None
 
@@ -85,7 +85,7 @@ class Plans:
         amount = ask.amount_in
         if whole is not None:
             used = sum(flow for trade, flow in zip(trades, flows, strict=True) if trade.token_in == ask.token_in)
-            amount = min(int(amount * (used / whole)), amount)
+            amount = portion(amount, used / whole)
         vault = Walker(ask.token_in, ask.amount_in, self._outlets)
         return sell_flow(vault, trades, flows, {ask.token_in: amount}, ask.token_out, self._scale).done(ask.token_out)
 
@@ -121,22 +121,9 @@ class Plans:
         if ask.limits.toll <= 0.0:
             return done.amount_out
         if isinstance(done, Walked):
-            fee = self._fee(done.trades)
-        else:
-            fee = self._table.fee(cost_of(done.execution().legs, self._table))
-        return done.amount_out - int(fee * ask.limits.toll)
-
-    def may_pay(self, ask: Ask, paths: list[list[Trade]], upper: float, known: Done | None) -> bool:
-        """Whether paths could pay more, less their fee, than a plan: none pays more than `upper`."""
-        if known is None or ask.limits.toll <= 0.0:
-            return True
-        fee = self._fee({trade for path in paths for trade in path})
-        return upper - fee * ask.limits.toll > self.net(ask, known)
-
-    def _fee(self, trades: Iterable[Trade]) -> int:
-        """What trades add to the fee."""
-        table = self._table
-        return sum([table.fee(trade.cost(table)) for trade in trades])
+            fee = sum([self._table.fee(trade.cost(self._table)) for trade in done.trades])
+            return done.amount_out - int(fee * ask.limits.toll)
+        return net_of(done.execution(), self._table, ask.limits.toll)
 
     def better(self, ask: Ask, one: Done | None, other: Done | None) -> Done | None:
         """The plan that pays more, less its fee; the first when they are equal."""
@@ -156,7 +143,7 @@ class Plans:
                 return execute_paths(paths, flows, *ends, self._outlets, *within)
             amount = ask.amount_in
             if ask.search.cycle:
-                amount = min(int(amount * sum(flows)), amount)
+                amount = portion(amount, sum(flows))
             vault = Walker(ask.token_in, ask.amount_in, self._outlets)
             parts = list(zip(paths, flows, strict=True))
             return sell_paths(vault, parts, ask.token_in, amount).done(ask.token_out)

@@ -39,7 +39,7 @@ class Label(NamedTuple):
     path: tuple[int, ...]
     tokens: tuple[int, ...]
     taken: float = 0.0
-    fee: float = 0
+    fee: float = 0.0
 
 
 @kernel
@@ -121,10 +121,10 @@ class PathFinder:
                         continue
                 spent += 1
                 paid = self.trades[e].pays(label.amount)
-                fees = label.fee + float(self._fees[e]) * toll if toll > 0.0 else 0  # whole numbers stay whole
+                fees = label.fee + float(self._fees[e]) * toll if toll > 0.0 else 0.0
                 if v == sink:
-                    if paid > 0 and paid - fees > best:
-                        best, found = paid - fees, (*label.path, e)
+                    if paid > 0 and paid - int(fees) > best:
+                        best, found = paid - int(fees), (*label.path, e)
                     continue
                 if worth[v] == 0.0:  # nothing leads on
                     continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -24,7 +24,8 @@ from millrace.routing.venue import Trade, least_output
 # Parts of the input are rounded to these: coarse enough that two searches with nearly the same input, as a reverse
 # quote makes them, give the very same parts; fine enough that a flat optimum loses nothing by it.
 RESOLUTION = 1_000_000
-FINE_RESOLUTION = 1 << 53  # for cycles: the part of the input that earns may be tiny
+FINE_RESOLUTION = 1 << 53  # for cycles: the part of the input that earns may be tiny; floats tell no finer ones apart
+NEARLY_ALL = 1.0 - 2.0**-40  # flows that add up to so much are all: of some hundred the sum is off by 2^-44 of it
 FEW_REFUSED = 8  # refused trades are few if they are no more than this part of all
 _ALL, _PREVIOUS, _PPM = contract.ALL, contract.PREVIOUS, contract.PPM  # looked up once: the walk is the hot loop
 
@@ -67,6 +68,26 @@ class Walked(NamedTuple):
         return lost / self.amount_out
 
 
+def portion(amount: int, part: float) -> int:
+    """This part of an amount, rounded down: all of it for 1 or more, whatever its size."""
+    return amount * round(min(part, 1.0) * FINE_RESOLUTION) // FINE_RESOLUTION
+
+
+def portions(amount: int, flows: Iterable[float], whole: float, resolution: int) -> list[int]:
+    """What flows sell of the amount that `whole` stands for: never more than all of it together.
+
+    Rounded are the sums: parts that are rounded each could come to more than all, and the last would have too little.
+    At the fine resolution flows that add up to the whole sell all, to the unit; else units are left to a last trade.
+    """
+    found, sold, before, rest = [], 0.0, 0, amount
+    for flow in flows:
+        sold += flow
+        upto = round(sold / whole * resolution) if sold < whole * NEARLY_ALL else resolution
+        found.append(rest if upto == FINE_RESOLUTION else amount * (upto - before) // resolution)
+        before, rest = upto, rest - found[-1]
+    return found
+
+
 class Refused(Exception):
     """The trades numbered `args[0]` cannot be executed, in execution order."""
 
@@ -82,48 +103,28 @@ class Refused(Exception):
 def execute(
     trades: Sequence[Trade],
     flows: Sequence[float],
-    token_in: str,
-    token_out: str,
-    amount_in: int,
-    whole: float | None = None,
-    outlets: Outlets = NONE,
-) -> Walked:
-    """Execute a flow; trades too thin for integers are dropped. Raises `PlanError` when nothing is left.
-
-    `flows` are the trades' inputs in any unit per token; `whole` is the flow that stands for all of
-    `amount_in`, for cycles, which may keep a part of it. `outlets` are those of the market.
-    """
-    kept, parts = stocks_first(trades, flows)
-    while kept:
-        modes, values = _modes(kept, parts, token_in, amount_in, whole)
-        try:
-            return _run(kept, modes, values, {token_in: amount_in}, token_out, outlets, bounded=any_stocks(kept))
-        except Refused as refused:
-            _leave_out(refused, kept, parts, token_out)
-    raise PlanError("no pool on the route can execute this amount")
-
-
-def execute_all(
-    trades: Sequence[Trade],
-    flows: Sequence[float],
     amounts: Mapping[str, int],
     token_out: str,
+    whole: float | None = None,
     outlets: Outlets = NONE,
+    *,
+    relative: bool = False,
 ) -> Walked:
-    """Execute a flow that sells all of several tokens; trades too thin for integers are dropped.
+    """Execute a flow that sells amounts of tokens; trades too thin for integers are dropped.
 
-    Raises `PlanError` when nothing is left, or one of the tokens is not sold.
+    `flows` are the trades' inputs in any unit per token; `whole` is the flow that stands for all of the amount, for
+    cycles, which may keep a part of it. `outlets` are those of the market. With `relative` what is sold of the amounts
+    is told in parts of them: the trades can follow others in one call. Raises `PlanError` when nothing is left, or one
+    of the tokens is not sold.
     """
     kept, parts = stocks_first(trades, flows)
-    while kept:
-        if not set(amounts) <= {trade.token_in for trade in kept}:
-            break
-        modes, values = _modes(kept, parts, "", 0, None)
+    while amounts.keys() <= {trade.token_in for trade in kept}:
+        modes, values = _modes(kept, parts, {} if relative else amounts, whole)
         try:
             return _run(kept, modes, values, amounts, token_out, outlets, bounded=any_stocks(kept))
         except Refused as refused:
             _leave_out(refused, kept, parts, token_out)
-    raise PlanError("no pool on the route can execute these amounts")
+    raise PlanError("no pool on the route can execute this amount")
 
 
 def replayed(
@@ -145,32 +146,27 @@ def _leave_out(refused: Refused, trades: list[Trade], flows: list[float], sink: 
 
 
 def _modes(
-    trades: Sequence[Trade], flows: Sequence[float], token_in: str, amount_in: int, whole: float | None
+    trades: Sequence[Trade], flows: Sequence[float], amounts: Mapping[str, int], whole: float | None
 ) -> tuple[list[int], list[int]]:
-    """Amount modes and their values."""
+    """Amount modes and their values; fixed are parts of `amounts`, of at most one token."""
     modes, values = [contract.ALL] * len(trades), [0] * len(trades)
     after: dict[str, float] = {}  # flow of a token's sales from here on
     fixed: list[int] = []
     for k in range(len(trades) - 1, -1, -1):
         token, flow = trades[k].token_in, flows[k]
         rest = after[token] + flow if token in after else flow
-        if token == token_in and (token in after or whole is not None):
+        if token in amounts and (token in after or whole is not None):
             modes[k] = contract.FIXED
             fixed.append(k)
         elif token in after:
             modes[k] = contract.PPM
             values[k] = min(round(flow / rest * MILLION), MILLION - 1) if rest > 0.0 else 0
         after[token] = rest
-    if whole is not None:
-        for k in fixed:
-            values[k] = amount_in * round(min(flows[k] / whole, 1.0) * FINE_RESOLUTION) // FINE_RESOLUTION
-        return modes, values
-    total, sold, before = after.get(token_in, 0.0), 0.0, 0
-    for k in reversed(fixed):  # rounded are the sums: rounded parts of hundreds of trades could come to more than all
-        sold += flows[k]
-        upto = round(min(sold / total, 1.0) * RESOLUTION)
-        values[k] = amount_in * (upto - before) // RESOLUTION
-        before = upto
+    fixed.reverse()
+    for token, amount in amounts.items():
+        total, resolution = (after.get(token, 0.0), RESOLUTION) if whole is None else (whole, FINE_RESOLUTION)
+        for k, value in zip(fixed, portions(amount, [flows[k] for k in fixed], total, resolution), strict=True):
+            values[k] = value
     return modes, values
 
 
@@ -274,8 +270,7 @@ def execute_paths(
     resolution = FINE_RESOLUTION if keep_rest else RESOLUTION
     while kept:
         total = 1.0 if keep_rest else sum(flow for _, flow in kept)
-        parts = [min(round(flow / total * resolution), resolution) for _, flow in kept]
-        amounts = [amount_in * part // resolution for part in parts]
+        amounts = portions(amount_in, [flow for _, flow in kept], total, resolution)
         chosen = [path for path, _ in kept]
         amounts = share_stocks(chosen, amounts, keep_rest=keep_rest) if stocks else amounts
         together = _merged(chosen, amounts, most, hops, keep_rest=keep_rest) if hops else None

@@ -11,6 +11,7 @@ from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_beam, split_greedy
 from millrace.routing.shares import Room, fees_of, path_share
 from millrace.routing.solve import LEVEL, UPPER, UPPER_PATH, extract, grow, solve
+from millrace.routing.widepath import WideWork
 from millrace.routing.work import EDGES, HOLD, Work
 
 PAID, LENGTH, SPLIT, ASTRAY = range(4, 8)  # slots of the report behind those of `solve`
@@ -40,6 +41,7 @@ def find(
     w: Work,
     m: Moves,
     pw: PathWork,
+    ww: WideWork,
     q: Search,
     room: Room,
     paths: int,
@@ -84,8 +86,8 @@ def find(
             where = pw.beam
         enough = report[UPPER] * (1.0 - WORTHWHILE)
         if paths <= FEW and q.closed and report[PAID] < enough:
-            least = report[PAID]
-            report[SPLIT] = exchange_paths(net, pw, where, q, room, hops, chunks, paths, least, enough)
+            least = left_by(w, room, report[PAID])
+            report[SPLIT] = exchange_paths(net, ww, pw, where, q, room, hops, chunks, paths, least, enough)
         else:
             report[SPLIT] = split_greedy(net, pw, where, q, room, hops, chunks, min(paths, MAX_PATHS - 1), floor)
     return count

@@ -15,7 +15,7 @@ from millrace.dex import aggregator_contract as contract
 from millrace.routing.bits import high_word
 from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
-from millrace.routing.execution import FEW_REFUSED, FINE_RESOLUTION, RESOLUTION, Walked
+from millrace.routing.execution import FEW_REFUSED, FINE_RESOLUTION, NEARLY_ALL, RESOLUTION, Walked
 from millrace.routing.kernelsearch import Flow
 from millrace.routing.net import Bools, Floats, Ints, Words, WordTable
 from millrace.routing.plan import PlanError
@@ -129,12 +129,14 @@ def _choose_modes(x: Walk, count: int, source: int, whole: float) -> None:
         x.left[t] = rest
     total, resolution = (whole, FINE_RESOLUTION) if whole > 0.0 else (x.left[source], RESOLUTION)
     amount, zero, sold, before = (x.amount[0], x.amount[1]), np.uint64(0), 0.0, np.uint64(0)
+    unsold, full = amount, (zero, np.uint64(resolution))
     for k in range(count):
         if x.mode[k] == FIXED:
-            sold = x.flow[k] if whole > 0.0 else sold + x.flow[k]
-            part = np.uint64(np.rint(min(sold / total, 1.0) * resolution))
-            x.sold[0, k], x.sold[1, k] = multiply_divide(amount, (zero, part - before), (zero, np.uint64(resolution)))
-            before = part if whole <= 0.0 else before
+            sold += x.flow[k]
+            part = np.uint64(np.rint(sold / total * resolution)) if sold < total * NEARLY_ALL else full[1]
+            value = multiply_divide(amount, (zero, part - before), full) if part < full[1] or whole <= 0.0 else unsold
+            x.sold[0, k], x.sold[1, k] = value
+            before, unsold = part, minus(unsold, value)
 
 
 @inlined

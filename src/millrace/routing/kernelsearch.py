@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from millrace.routing.candidates import Search
+from millrace.routing.exchange import exchange_wide
 from millrace.routing.find import ASTRAY, LENGTH, SLOTS, SPLIT, find, find_paths
 from millrace.routing.inorder import Order, arrange, find_in_order, make_order, ordered
 from millrace.routing.limits import Limits, Rooms, path_hops
@@ -19,7 +20,7 @@ from millrace.routing.pathsearch import PathWork, make_path_work
 from millrace.routing.shares import Room
 from millrace.routing.solve import UNREACHED, UPPER, UPPER_ONCE, price_cycles
 from millrace.routing.venue import Trade
-from millrace.routing.widepath import WideWork, exchange_wide
+from millrace.routing.widepath import WideWork, make_wide_work
 from millrace.routing.work import MAX_EDGES, Work, make_work
 
 CHUNKS = 24
@@ -82,6 +83,7 @@ class KernelSearch:
         self.trades = [trades[k] for k in graph.original.tolist()]
         """The trade of each edge of the net."""
         self._scratch: tuple[Work, Moves, PathWork] | None = None
+        self._labels = make_wide_work(1, 1)  # where no cycle earns there are none
         self._order: tuple[Order, Net] | None = None
         self._edges = np.zeros(MAX_EDGES, np.int32)
         self._flows = np.zeros(MAX_EDGES)
@@ -140,7 +142,7 @@ class KernelSearch:
         """Run the whole search; the number of the flow's trades."""
         room, paths, hops = self._within(search, limits)
         outputs = self._edges, self._flows, self._report
-        return find(self._net, *self._memory(), search, room, paths, hops, chunks, nearly, *outputs)
+        return find(self._net, *self._memory(), self._labels, search, room, paths, hops, chunks, nearly, *outputs)
 
     def paths(
         self, search: Search, limits: Limits, floor: float, *, split: bool, strict: bool = False

@@ -17,6 +17,7 @@ from millrace.dex.market import DictMarket
 from millrace.dex.operations import takes_deposits
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing.costs import Table
+from millrace.routing.execution import portion
 from millrace.routing.golden import golden_section
 from millrace.routing.paths import split_paths
 from millrace.routing.plan import Execution, PlanError, cost_of
@@ -231,12 +232,12 @@ class Desk(NamedTuple):
         for token, amount in amounts.items():
             spare = amount
             if value[token] > 0.0:
-                spare -= min(int(amount * (kept.get(token, 0.0) / value[token])), amount)
+                spare -= portion(amount, kept.get(token, 0.0) / value[token])
             if lacking <= 1e-12 * whole:
                 continue
             targets = [target for target in missing if target != token]
             for number, target in enumerate(targets):
-                part = spare if number == len(targets) - 1 else int(spare * (missing[target] / lacking))
+                part = spare if number == len(targets) - 1 else portion(spare, missing[target] / lacking)
                 sales[target][token] = part
                 spare -= part
         return {target: given for target, given in sales.items() if any(given.values())}

@@ -53,8 +53,8 @@ class Net(NamedTuple):
     """What the kernels read. `m` edges in `p` ordered pairs of `n` tokens; all amounts scaled.
 
     Pairs of token `t` are `pptr[t] : pptr[t + 1]`, those to core tokens first (up to `pcore[t]`). A pair
-    holds its edges `pe0 : pe1`, best spot rate first. A core token has at least two neighbours: only
-    such a token can lie inside a route.
+    holds its edges `pe0 : pe1`, best spot rate first. A core token has at least two neighbours,
+    or pools at odds with each other at its only one: only such a token can lie inside a route.
     """
 
     pptr: Ints
@@ -123,10 +123,12 @@ def build(
     pause: Callable[[], None] = lambda: None,
     astray: Bools | None = None,
     tree: Sequence[int] | None = None,
+    dust: Bools | None = None,
 ) -> Graph:
     """Sort and index `edges` between tokens `0 … tokens - 1`; those that are `astray` come last, and into no pair.
 
-    `tree` is that of a graph of these edges, or of nearly the same, if there is one. `pause` is called at every step.
+    `tree` is that of a graph of these edges, or of nearly the same, if there is one. What edges of `dust` are at odds
+    with is not worth a cycle. `pause` is called at every step.
     """
     astray = np.zeros(len(edges.src), np.bool_) if astray is None else astray
     regular = len(edges.src) - int(np.count_nonzero(astray))
@@ -141,7 +143,8 @@ def build(
     a, r = edges.a[order] * scale[src], edges.r[order] * scale[dst]
     curve, kptr, knots = _curve_tables(order, src, dst, scale, edges.curves)
     pause()
-    pairs = _pairs(tokens, src[:regular], dst[:regular], rate[:regular])
+    solid = rate if dust is None else np.where(dust[order], 0.0, rate)
+    pairs = _pairs(tokens, src[:regular], dst[:regular], rate[:regular], solid[:regular])
     pause()
     filled = np.nonzero(pairs[7] > pairs[6])[0].astype(np.int32)
     filled = filled[np.argsort(pairs[6][filled])]  # edges are numbered pair by pair
@@ -153,9 +156,12 @@ def build(
 
 
 def _pairs(
-    n: int, src: Ints, dst: Ints, rate: Floats
+    n: int, src: Ints, dst: Ints, rate: Floats, solid: Floats
 ) -> tuple[Ints, Ints, Ints, Floats, Floats, Ints, Ints, Ints, Bools, Ints, Ints, Ints, Ints]:
-    """Index the edges by ordered pair; a pair with edges in one direction only gets an empty opposite."""
+    """Index the edges by ordered pair; a pair with edges in one direction only gets an empty opposite.
+
+    `solid` are the rates of edges that make a token with one neighbour a core token, where they are at odds.
+    """
     key = src.astype(np.int64) * n + dst
     forward, first = np.unique(key, return_index=True)
     last = np.append(first[1:], len(key))
@@ -171,6 +177,8 @@ def _pairs(
     opp = np.searchsorted(every, pdst * n + psrc)
     pback = prate[opp]
     core = np.bincount(psrc, minlength=n) >= 2
+    odds = np.where(present, np.maximum.reduceat(solid, first)[where_safe], 0.0) if len(solid) else np.zeros(0)
+    core[psrc[odds * odds[opp] > 1.0]] = True
     order = np.lexsort((~core[pdst], psrc))
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order))

@@ -228,6 +228,11 @@ def cost_of(legs: Sequence[AnyLeg], table: Table) -> Cost:
     return total(costs)
 
 
+def net_of(done: Execution, table: Table, toll: float) -> int:
+    """What a plan pays, less its fee at `toll` where that counts: in whole units, which floats cannot tell apart."""
+    return done.amount_out - int(table.fee(cost_of(done.legs, table)) * toll) if toll > 0.0 else done.amount_out
+
+
 def unwraps(leg: AnyLeg) -> bool:
     """Whether the leg is two instructions: what the vault holds is unwrapped first."""
     return isinstance(leg, Leg) and isinstance(leg.trade.pool, RatePool) and leg.trade.pool.native

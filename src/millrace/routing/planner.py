@@ -13,9 +13,9 @@ from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing import reverse
 from millrace.routing.costs import NOTHING, Table
-from millrace.routing.execution import execute_all, execute_paths
+from millrace.routing.execution import execute, execute_paths
 from millrace.routing.liquidity import Desk, Issuers, sell_everything, ways, within
-from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, cost_of
+from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, net_of
 from millrace.routing.router import Algorithm, Limits, NoRoute, Route, Router
 from millrace.routing.venue import CurveCache
 from millrace.routing.walk import Walker
@@ -128,16 +128,12 @@ class Planner:
             ):
                 raise NoRoute("no path between tokens within the limits")
             raise PlanError("no plan executes this amount")
-        best = max(found, key=lambda route: self._net(route.execution, limits.toll))
+        best = max(found, key=lambda route: net_of(route.execution, self.table, limits.toll))
         return best._replace(gap=None)
 
     def ways(self, token_in: str, token_out: str) -> list[tuple[Pool | None, Pool | None]]:
         """Pools to redeem the input in, and to mint the output in, if it is LP units; None for neither."""
         return self._ways(token_in, token_out, Limits())
-
-    def _net(self, done: Execution, toll: float) -> int:
-        """What a plan pays, less its fee where that counts."""
-        return done.amount_out - int(self.table.fee(cost_of(done.legs, self.table)) * toll)
 
     def _ways(self, token_in: str, token_out: str, limits: Limits) -> list[tuple[Pool | None, Pool | None]]:
         """Pools to redeem the input in, and to mint the output in."""
@@ -273,5 +269,5 @@ class Planner:
 
     def joint_sale(self, amounts: Mapping[str, int], token_out: str, limits: Limits) -> list[Leg]:
         """Legs that sell whole balances of several tokens in one flow over the pools. Raises `PlanError`."""
-        trades, flows = self.router.find_flow(amounts, token_out, limits)
-        return cast(list[Leg], [*execute_all(trades, flows, amounts, token_out, self.router.outlets).execution().legs])
+        sold = *self.router.find_flow(amounts, token_out, limits), amounts, token_out
+        return cast(list[Leg], [*execute(*sold, outlets=self.router.outlets, relative=True).execution().legs])

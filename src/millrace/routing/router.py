@@ -21,7 +21,7 @@ from millrace.routing.attempt import Ask, Done, Plans, longest, rounding
 from millrace.routing.candidates import Search
 from millrace.routing.costs import Table
 from millrace.routing.exactpath import BUDGET, NeedsTime, PathFinder, needed
-from millrace.routing.execution import FINE_RESOLUTION, Walked
+from millrace.routing.execution import Walked, portion
 from millrace.routing.favour import Favours, list_favours
 from millrace.routing.find import LARGE as LARGE_NET
 from millrace.routing.flowwalk import FlowWalker
@@ -34,7 +34,7 @@ from millrace.routing.mispricing import Algorithm as Algorithm
 from millrace.routing.mispricing import Mispricing
 from millrace.routing.net import Bools, Edges, Graph
 from millrace.routing.outlets import find_outlets
-from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, cost_of
+from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, net_of
 from millrace.routing.shares import NOTHING, WHOLE, Room
 from millrace.routing.spot import SpotGraph, scale_of
 from millrace.routing.tables import make_terms
@@ -140,7 +140,7 @@ class Router(SpotGraph):
         `tree` is that of a market much like this one, if there is one.
         """
         edges, dust, tokens = self._edges, self._dust, len(self.index)
-        whole = nets.build(tokens, edges, pause, tree=tree)
+        whole = nets.build(tokens, edges, pause, tree=tree, dust=dust)
         pause()
         flags = dust.copy()
         flags[whole.original] = astray(whole.net, dust[whole.original])
@@ -393,10 +393,12 @@ class Router(SpotGraph):
         sold = _sold(done.legs, token)
 
         def cut(part: float) -> Execution:
-            legs, left = list(done.legs), most * round(part * FINE_RESOLUTION) // FINE_RESOLUTION
+            legs, left, before = list(done.legs), portion(most, part), 0
             for k, leg in enumerate(legs):
                 if isinstance(leg, Leg) and leg.trade.token_in == token and leg.mode == FIXED:
-                    legs[k] = leg._replace(value=leg.value * left // sold)
+                    upto = before + leg.value  # sums are rounded: all that is left is sold, to the unit
+                    legs[k] = leg._replace(value=upto * left // sold - before * left // sold)
+                    before = upto
             return Walker.replay(legs, token, amount, self.outlets).done(token)
 
         def worth(part: float) -> int:
@@ -425,10 +427,9 @@ class Router(SpotGraph):
         gap = _gap(best.execution.amount_out, upper)
         return best._replace(gap=1.0 if gap is None else gap)
 
-    def _net(self, route: Route, limits: Limits) -> float:
+    def _net(self, route: Route, limits: Limits) -> int:
         """What an answer pays, less its fee."""
-        done = route.execution
-        return done.amount_out - self.table.fee(cost_of(done.legs, self.table)) * limits.toll
+        return net_of(route.execution, self.table, limits.toll)
 
     def bound_of_single_trades(self, token_in: str, token_out: str, amount_in: int) -> float:
         """What no plan pays more than that trades at most once with each pool in each direction, in smallest units.
@@ -474,11 +475,9 @@ class Router(SpotGraph):
                 return _proven(best, upper)
         path, split = self._paths(ask, best, found, split=algorithm != "lagrangian")
         # The best single path is the floor of every algorithm.
-        may_pay = self._plans.may_pay
-        path = path if path and may_pay(ask, [path], upper, best) else []
         single = self._plans.of_paths(ask, [path], [1.0], best) if path else None
         best = self._plans.better(ask, best, single)
-        if split.paths and (best is None or time.monotonic() < deadline) and may_pay(ask, split.paths, upper, best):
+        if split.paths and (best is None or time.monotonic() < deadline):
             best = self._plans.better(ask, best, self._plans.of_paths(ask, *split, single))
         if self.mispriced and (best is None or time.monotonic() < deadline):
             room = self._kernels.room(ask.limits, ask.search.sink)

@@ -1,4 +1,4 @@
-"""Search for the best single path with many partial paths to each token, and a split along such paths.
+"""Search for the best single path with many partial paths to each token.
 
 The search in `pathsearch.py` keeps one partial path per token and number of hops. Where prices are off, the one that
 brings most of a token may hold a token or a pool that the rest of the best path needs. Here many partial
@@ -16,21 +16,6 @@ import numpy as np
 
 from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
-from millrace.routing.exchange import (
-    CLOSE,
-    CLOSEST,
-    HELPS,
-    LAST_STEPS,
-    LEAST,
-    SMALLER,
-    STEPS,
-    copy,
-    is_there,
-    keep,
-    make_room,
-    put_back,
-    put_in,
-)
 from millrace.routing.net import (
     FloatBlock,
     Floats,
@@ -42,10 +27,8 @@ from millrace.routing.net import (
     Net,
     WordBlock,
 )
-from millrace.routing.parts import Parts, divide, forget, total_output
-from millrace.routing.pathsearch import PathWork, run_path
 from millrace.routing.potential import ROUNDS as LABEL_HOPS
-from millrace.routing.shares import NOTHING, WHOLE, Room, best_of_pair, path_share
+from millrace.routing.shares import NOTHING, WHOLE, Room, best_of_pair
 from millrace.routing.work import MAX_HOPS
 
 FEWEST_LABELS, MOST_LABELS = 8, 64  # partial paths kept per token and number of hops
@@ -53,15 +36,6 @@ EDGE_LABELS = 48_000  # about so many per hop in the whole market
 FEW_LABELS = 4  # of a first look: the best path it finds is the best one of all in most questions
 WIDER = 4  # times as many labels in the next round, where some were dropped
 BUDGET = 400_000  # edges evaluated in one search
-SPLIT_BUDGET = 20_000  # edges evaluated in search of one path of a split
-FEW_PATHS = 5  # of the split that begins with few chunks: who may have more is offered the same
-FEW_CHUNKS, CHUNKS = 4, 12  # of the amount, of which the first paths of a split are made
-STILL_VALID = 0.9  # of what a chunk pays: what is known of the ways on holds for chunks that pay at least this part
-MUCH_MORE = 6.0  # times what was known of the ways on: for so much more it is worth looking again
-EXCHANGES = 3  # times each path of a split is exchanged at most
-PROMISING = 0.999  # times what a new path must pay where the others stay as they are: the division is made anew
-NOBODY = -1  # no path
-IDLE = 1e-6  # of the amount: a path that sells less is none
 BETTER = 1.0 + 1e-9  # times what known paths pay, for a path to be a new one
 
 
@@ -347,203 +321,6 @@ def best_wide_path(
         if complete or width >= slots:
             return found, complete
         width = min(WIDER * width, slots)
-
-
-@kernel
-def exchange_wide(
-    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, most: int, first: Ints, second: Ints
-) -> tuple[int, float]:
-    """Few paths of any order (at most `most`, up to `FEW`), exchanged one by one; how many, and what they pay.
-
-    They begin as what few, and then many, equal chunks of the amount go along, with the path `first` among those and
-    `second` among these. Each in turn is left out, or makes room for the path that pays most beside the others, or one
-    more is added; the amount is divided anew, and what pays more, less the fees, is kept. Trades of several paths in
-    one pool count as one. They are left as `split_greedy` leaves its paths.
-    """
-    x, found, best = pw.parts, 0, 0.0
-    for chunks in (FEW_CHUNKS, CHUNKS):
-        paths = min(most, FEW_PATHS) if chunks == FEW_CHUNKS else most
-        start = first if chunks == FEW_CHUNKS else second
-        count = _chunks(net, ww, pw, q, room, hops, paths, start, chunks)
-        count = _exchange(net, ww, pw, q, room, hops, paths, count)
-        fees, taken = _fees(pw, x, count, room, NOBODY)
-        value = total_output(net, pw.used, x, count) - fees
-        if taken <= WHOLE and value > best:
-            best, found = value, count
-            keep(pw, count)
-    for p in range(found):
-        pw.flow[p] = pw.kept.flow[p]
-        pw.length[p] = copy(pw.kept.paths, pw.paths, p, pw.kept.length[p])
-    return found, best
-
-
-@inlined
-def _exchange(net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, most: int, count: int) -> int:
-    """Exchange paths until none helps; how many there are then."""
-    x, amount, known = pw.parts, q.amounts[0], ww.known
-    value = divide(net, pw.used, x, count, amount, CLOSE, STEPS)
-    fees, taken = _fees(pw, x, count, room, NOBODY)
-    value = value - fees if taken <= WHOLE else 0.0
-    known[0], known[1] = 1e300, 0.0
-    p, idle = count, 0
-    for _ in range(EXCHANGES * most):
-        if idle > count:
-            break
-        p = 0 if p > count or p == most else p
-        part = x.flow[p] if p < count else amount / (count + 1)
-        part = max(part, LEAST * amount / (count + 1))
-        idle += 1
-        without = _try_without(net, pw, q, room, p, count, value)
-        if without > 0.0:
-            value, count, idle = without, count - 1, 0
-            continue
-        for size in (1.0, SMALLER):
-            better = _try_wide(net, ww, pw, q, room, hops, p, count, part * size, value, known)
-            if better > 0.0:
-                value, count, idle = better, max(count, p + 1), 0
-                break
-        p += 1
-    divide(net, pw.used, x, count, amount, CLOSEST, LAST_STEPS)
-    return _without_idle(x, count, amount)
-
-
-@inlined
-def _chunks(
-    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, most: int, start: Ints, chunks: int
-) -> int:
-    """Send the amount in equal chunks, each along the path that is best by then; how many paths there are.
-
-    The first of them is `start`.
-    """
-    x, chunk = pw.parts, q.amounts[0] / chunks
-    for h in range(start.size):
-        x.paths[0, h] = start[h]
-    x.length[0], x.flow[0], count, known = start.size, 0.0, 1, 1e300
-    taken = path_share(room, start, start.size)
-    for _ in range(chunks):
-        choice, best = 0, 0.0
-        for i in range(count):
-            out = run_path(net, pw, x.paths[i], x.length[i], chunk, False)
-            if out > best:
-                choice, best = i, out
-        if count < most:
-            if best < known:
-                known = best * STILL_VALID
-                rates_by_hops(net, ww, q, chunk, hops, known)
-            found, _ = wide_round(net, ww, pw.used, q, chunk, hops, best * BETTER, 1, SPLIT_BUDGET, room, WHOLE, 0.0)
-            more = 0.0
-            for h in range(found):
-                more += room.share[ww.path[h]] if pw.used[ww.path[h]] == 0.0 else 0.0
-            if found > 0 and taken + more <= WHOLE:
-                taken += more
-                for h in range(found):
-                    x.paths[count, h] = ww.path[h]
-                x.length[count], x.flow[count] = found, 0.0
-                choice = count
-                count += 1
-        run_path(net, pw, x.paths[choice], x.length[choice], chunk, True)
-        x.flow[choice] += chunk
-    forget(pw.used, x, count)
-    return count
-
-
-@inlined
-def _try_without(net: Net, pw: PathWork, q: Search, room: Room, p: int, count: int, value: float) -> float:
-    """Leave path `p` out, if the others pay more than `value`; what they pay, or 0 if nothing has changed."""
-    x, amount = pw.parts, q.amounts[0]
-    if p >= count or count == 1 or x.flow[p] >= amount:
-        return 0.0
-    for i in range(count):
-        pw.old[i] = x.flow[i]
-    scale = amount / (amount - x.flow[p])
-    for i in range(count):
-        x.flow[i] = 0.0 if i == p else x.flow[i] * scale
-    fees, taken = _fees(pw, x, count, room, NOBODY)
-    reached = total_output(net, pw.used, x, count) - fees
-    if taken <= WHOLE and reached > value:
-        for i in range(p, count - 1):
-            for h in range(x.paths.shape[1]):
-                x.paths[i, h] = x.paths[i + 1, h]
-            x.length[i], x.flow[i] = x.length[i + 1], x.flow[i + 1]
-        return reached
-    for i in range(count):
-        x.flow[i] = pw.old[i]
-    return 0.0
-
-
-@inlined
-def _try_wide(
-    net: Net,
-    ww: WideWork,
-    pw: PathWork,
-    q: Search,
-    room: Room,
-    hops: int,
-    p: int,
-    count: int,
-    part: float,
-    value: float,
-    known: Floats,
-) -> float:
-    """Put the path that pays most for `part` in the place of path `p`, if all then pay more than `value`, less fees.
-
-    `known` says for what output of what input the ways on are known. Returns what they pay; 0 if nothing has changed.
-    """
-    x, amount = pw.parts, q.amounts[0]
-    if p == 0 and count == 1:
-        return 0.0
-    others, _ = _fees(pw, x, count, room, p)
-    scale, paid = make_room(net, pw, count, p, amount, part)
-    if scale < 0.0:
-        return 0.0
-    floor = max(value - (paid - others), 0.0) * PROMISING
-    if floor < known[0] or part > known[1] or floor > MUCH_MORE * known[0]:
-        known[0], known[1] = floor * SMALLER * STILL_VALID, part
-        rates_by_hops(net, ww, q, part, hops, known[0])
-    found, _ = wide_round(net, ww, pw.used, q, part, hops, floor, 1, SPLIT_BUDGET, room, WHOLE, room.price)
-    forget(pw.used, x, count)
-    for h in range(found):
-        pw.other[h] = ww.path[h]
-    if found == 0 or is_there(pw, x, count, found):
-        return 0.0
-    before = put_in(pw, x, count, p, found, part, scale)
-    reached = divide(net, pw.used, x, max(count, p + 1), amount, CLOSE, STEPS)
-    fees, taken = _fees(pw, x, max(count, p + 1), room, NOBODY)
-    if taken <= WHOLE and reached - fees > value * (1.0 + HELPS):
-        return reached - fees
-    put_back(pw, x, count, p, before)
-    return 0.0
-
-
-@inlined
-def _fees(pw: PathWork, x: Parts, count: int, room: Room, without: int) -> tuple[float, float]:
-    """The fee of the trades of those paths that sell something, each pool once, and their share of the transaction.
-
-    Path number `without` does not count.
-    """
-    fees, taken = 0.0, 0.0
-    for i in range(count):
-        for h in range(x.length[i] if x.flow[i] > 0.0 and i != without else 0):
-            e = x.paths[i, h]
-            if pw.used[e] == 0.0:
-                pw.used[e] = 1.0
-                taken += room.share[e]
-                fees += room.fee[e] * room.price if room.price > 0.0 else 0.0
-    forget(pw.used, x, count)
-    return fees, taken
-
-
-@inlined
-def _without_idle(x: Parts, count: int, amount: float) -> int:
-    """Leave out paths that sell next to nothing; how many there are then."""
-    kept = 0
-    for i in range(count):
-        if x.flow[i] > amount * IDLE:
-            for h in range(x.length[i]):
-                x.paths[kept, h] = x.paths[i, h]
-            x.length[kept], x.flow[kept] = x.length[i], x.flow[i]
-            kept += 1
-    return kept
 
 
 class WideSearch:
