@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import random
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
@@ -303,6 +304,34 @@ async def test_same_sequence_elsewhere(tmp_path: Path, monkeypatch: pytest.Monke
     assert [name for name in names if name[1] == 0] == [
         ("SaveBlock", 0, block.blockData.headerHash.hex()) for block in blocks
     ]
+
+
+async def test_put_back(tmp_path: Path) -> None:
+    """A journal that was put back to an earlier state is another from there on, though it begins as the same one."""
+
+    async def live(*blocks: pb.OutportBlock, place: str = "") -> tuple[list[str], str]:
+        """What a consumer at a place hears of a notifier that is told these, and where it is then."""
+        async with notifier(tmp_path / "a") as running, peers(running) as connect:
+            node = await connect.node()
+            for block in blocks:
+                await node.save(block)
+            heard: list[str] = []
+            async with Hub(urls_of(running.port), resume_after=None if place else 0, place=place) as hub:
+                while hub.last != running.journal.head:
+                    item = await asyncio.wait_for(anext(hub), WAIT)
+                    heard += [item.id] if isinstance(item, Event) else []
+                    await hub.handled()
+                return heard, hub.place
+
+    await live(save_block(0, 0))
+    shutil.copytree(tmp_path / "a", tmp_path / "backup")
+    _, place = await live(save_block(1, 0), save_block(0, 1))
+    shutil.rmtree(tmp_path / "a")
+    shutil.copytree(tmp_path / "backup", tmp_path / "a")
+    new = save_block(2, 0)
+    heard, _ = await live(new, save_block(0, 1), save_block(1, 0), place=place)
+    assert name_of(heard[0])[1] == 0, "from the newest event that is known, or before"
+    assert ("SaveBlock", 2, new.blockData.headerHash.hex()) in map(name_of, heard)
 
 
 async def test_filters_move(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class Place(NamedTuple):
     message_id: str
     """… that event's id, …"""
     journal: str
-    """… and whose sequence it is; empty: not known."""
+    """… and name of the run that gave this sequence; empty: not known."""
     marks: tuple[Mark, ...]
 
 
