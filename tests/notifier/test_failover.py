@@ -344,7 +344,8 @@ async def test_filters_move(tmp_path: Path) -> None:
         for block in (save_block(1, 0, events=[event]), *blocks):
             await node.save(block)
         far, *told = await consumer.events(5)
-        handled = [{"id": far.id, "since": 0}] + [{"id": told[3 - since].id, "since": since} for since in (0, 1, 2)]
+        handled = [{"id": far.id, "since": 0}]
+        handled += [{"id": told[at].id, "since": since} for at, since in ((3, 0), (2, 1), (1, 128))]
         moved = await connect.consumer()
         await moved.subscribe("Identifier", identifier="swap", resume_after=1, resume_id="x", handled=handled)
         assert [message.id for message in await moved.events(4)] == [far.id, *(message.id for message in told[1:])]

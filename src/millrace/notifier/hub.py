@@ -342,7 +342,8 @@ class Hub:
         if self._journal.runs.shared(place.journal, place.after) == place.after <= self._published:
             session.start = session.cursor = place.after
             return
-        found = floors(place.marks, await self._journal.first_heard([mark.key for mark in place.marks]))
+        heard = await self._journal.first_heard([mark.key for mark in place.marks])
+        found = floors(place.marks, heard, self._journal.origin, self._journal.last_block_ms)
         session.floors = {shard: floor for shard, floor in found.items() if floor is not None}
         if None not in found.values() and found:
             session.start = session.cursor = min(session.floors.values())
