@@ -272,6 +272,9 @@ async def test_places(tmp_path: Path) -> None:
         unknown = await rest(to_two, resume_after=1, resume_id="x", handled=ahead[:1])
         assert (unknown[0].topic, len(unknown)) == ("gap", 601), "said, and then all there is"
 
+        nothing = await rest(to_two, resume_after=1, resume_id="x")
+        assert (nothing[0].topic, len(nothing)) == ("gap", 601), "so it is when nothing is named"
+
         odd = await to_two.consumer()
         for wrong in ("", "SaveBlock", "SaveBlock:0:zz:1", "SaveBlock:4294967296:00:1", "SaveBlock:-1:00:1"):
             reply = await odd.subscribe(handled=[{"id": wrong}])

@@ -129,4 +129,5 @@ def test_a_shard_unheard_of() -> None:
     known = marks(1, 0, 1, 128, 4096)
     at = heard(*((mark, 9000 - mark.since) for mark in known))
     assert floors(known, at, 0, [0, 1]) == {1: 9000 - 128 - 1, 0: 9000 - 4096 - 1}
-    assert floors(known, {}, 7, [0, 1]) == {1: None, 0: 7}
+    assert floors(known, {}, 7, [0, 1]) == {1: None, 0: None}
+    assert floors((), {}, 7, [0, 1]) == {1: None, 0: None}, "who names nothing may lack anything"

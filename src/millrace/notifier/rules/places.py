@@ -65,7 +65,7 @@ def floors(
         shard: _floor([mark for mark in of if mark.key in heard], heard, len(shards)) for shard, of in named.items()
     }
     for shard in set(shards) - named.keys():
-        found[shard] = min(heard.values(), default=0) - 1
+        found[shard] = min(heard.values()) - 1 if heard else None
     return {shard: floor if floor is None else max(floor, origin) for shard, floor in found.items()}
 
 
