@@ -40,7 +40,6 @@ CLOSE_SECONDS = 2.0  # for a goodbye
 _POLL_SECONDS = 0.1  # between two looks at what another notifier has published
 _READ_BYTES = 4 * 1024 * 1024  # of the journal at a time
 _READ_EVENTS = 64  # of the newest events in memory at a time
-_RECENT_BYTES = 32 * 1024 * 1024  # of these; they are the hub's too, so they take memory once
 _SAVE_EVERY = 0.25  # seconds between writes of the cursor: its fsync shares the journal's disk
 
 
@@ -77,7 +76,7 @@ class Sink(ABC):
         self._metrics = SinkMetrics(metrics, name)
         self._journal = journal
         self._executed_topic = settings.executed_topic
-        self._recent = Tail(_RECENT_BYTES)
+        self._recent = Tail(settings.tail_bytes)  # the hub keeps the same ones, so they take memory once
         self._file = CursorFile(settings.data_dir / f"{name}.cursor")
         self._file_thread = ThreadPoolExecutor(1, f"{name}-cursor")  # one write after the other, also at the end
         self._window: ConfirmWindow
