@@ -1,7 +1,11 @@
-"""Where a consumer goes on that moves between notifiers, against many orders of the same events."""
+"""Where a consumer goes on that moves between notifiers, against many orders of the same events.
+
+`MILLRACE_PLACES_SEEDS` sets the number of random walks.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
@@ -15,6 +19,7 @@ from millrace_client import places as client_places
 from ..helpers import block_hash
 
 SHARDS = range(3)
+SEEDS = int(os.environ.get("MILLRACE_PLACES_SEEDS", "25"))
 APART = 40
 """Events of a shard by which orders differ at most: well within what is promised."""
 
@@ -55,7 +60,7 @@ class Journal:
 
 
 @pytest.mark.parametrize("kind", [handled.Handled, client_places.Told])
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_nothing_is_lost(seed: int, kind: type[handled.Handled]) -> None:
     """However a consumer moves, lives on or is replaced by another at its place, it hears each event since it began.
 
