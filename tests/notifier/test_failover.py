@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import random
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
@@ -271,6 +272,9 @@ async def test_places(tmp_path: Path) -> None:
         unknown = await rest(to_two, resume_after=1, resume_id="x", handled=ahead[:1])
         assert (unknown[0].topic, len(unknown)) == ("gap", 601), "said, and then all there is"
 
+        nothing = await rest(to_two, resume_after=1, resume_id="x")
+        assert (nothing[0].topic, len(nothing)) == ("gap", 601), "so it is when nothing is named"
+
         odd = await to_two.consumer()
         for wrong in ("", "SaveBlock", "SaveBlock:0:zz:1", "SaveBlock:4294967296:00:1", "SaveBlock:-1:00:1"):
             reply = await odd.subscribe(handled=[{"id": wrong}])
@@ -305,6 +309,34 @@ async def test_same_sequence_elsewhere(tmp_path: Path, monkeypatch: pytest.Monke
     ]
 
 
+async def test_put_back(tmp_path: Path) -> None:
+    """A journal that was put back to an earlier state is another from there on, though it begins as the same one."""
+
+    async def live(*blocks: pb.OutportBlock, place: str = "") -> tuple[list[str], str]:
+        """What a consumer at a place hears of a notifier that is told these, and where it is then."""
+        async with notifier(tmp_path / "a") as running, peers(running) as connect:
+            node = await connect.node()
+            for block in blocks:
+                await node.save(block)
+            heard: list[str] = []
+            async with Hub(urls_of(running.port), resume_after=None if place else 0, place=place) as hub:
+                while hub.last != running.journal.head:
+                    item = await asyncio.wait_for(anext(hub), WAIT)
+                    heard += [item.id] if isinstance(item, Event) else []
+                    await hub.handled()
+                return heard, hub.place
+
+    await live(save_block(0, 0))
+    shutil.copytree(tmp_path / "a", tmp_path / "backup")
+    _, place = await live(save_block(1, 0), save_block(0, 1))
+    shutil.rmtree(tmp_path / "a")
+    shutil.copytree(tmp_path / "backup", tmp_path / "a")
+    new = save_block(2, 0)
+    heard, _ = await live(new, save_block(0, 1), save_block(1, 0), place=place)
+    assert name_of(heard[0])[1] == 0, "from the newest event that is known, or before"
+    assert ("SaveBlock", 2, new.blockData.headerHash.hex()) in map(name_of, heard)
+
+
 async def test_filters_move(tmp_path: Path) -> None:
     """Finality is told of each block that a consumer with filters may have been given by another notifier."""
     async with notifier(tmp_path) as running, peers(running) as connect:
@@ -315,7 +347,8 @@ async def test_filters_move(tmp_path: Path) -> None:
         for block in (save_block(1, 0, events=[event]), *blocks):
             await node.save(block)
         far, *told = await consumer.events(5)
-        handled = [{"id": far.id, "since": 0}] + [{"id": told[3 - since].id, "since": since} for since in (0, 1, 2)]
+        handled = [{"id": far.id, "since": 0}]
+        handled += [{"id": told[at].id, "since": since} for at, since in ((3, 0), (2, 1), (1, 128))]
         moved = await connect.consumer()
         await moved.subscribe("Identifier", identifier="swap", resume_after=1, resume_id="x", handled=handled)
         assert [message.id for message in await moved.events(4)] == [far.id, *(message.id for message in told[1:])]

@@ -25,13 +25,13 @@ async def test_an_upgrade_from_a_kept_folder(tmp_path: Path, version: str) -> No
     shutil.unpack_archive(KEPT / f"{version}.zip", tmp_path)
     said = json.loads((KEPT / f"{version}.json").read_text())
     last, subject = said[-1][1], said[-1][3]
-    journal = ""
+    journals: list[str] = []
     for added in (1, 2):
         async with notifier(tmp_path, retention_seconds=FOREVER) as running, peers(running) as opened:
             consumer = await opened.consumer()
             reply = await consumer.subscribe(resume_after=0)
-            journal = journal or reply.journal
-            assert (reply.head, reply.journal) == (last + added - 1, journal)
+            journals.append(reply.journal)
+            assert reply.head == last + added - 1
             told = await consumer.events(len(said) + added - 1)
             assert [[one.topic, one.counter, one.marks, one.id] for one in told[: len(said)]] == said
             node = await opened.node()
@@ -40,7 +40,8 @@ async def test_an_upgrade_from_a_kept_folder(tmp_path: Path, version: str) -> No
             await node.save(save_block(1, 6 + added, events=[]))
             new = await consumer.event()
             assert (new.topic, new.counter) == ("SaveBlock", last + added)
-            moved = await opened.consumer()
-            await moved.subscribe(resume_after=last, resume_id=subject, resume_journal=journal)
-            assert [one.counter for one in await moved.events(added)] == list(range(last + 1, last + added + 1))
+            for journal in journals:
+                moved = await opened.consumer()
+                await moved.subscribe(resume_after=last, resume_id=subject, resume_journal=journal)
+                assert [one.counter for one in await moved.events(added)] == list(range(last + 1, last + added + 1))
     assert (tmp_path / "events").is_dir()

@@ -7,6 +7,8 @@ import { encodeMessage } from "./protobuf.js";
 /** Ids of a shard: half an hour of rounds of 600 ms, with marks and executions, and twice the furthest that is named. */
 const KEPT = 8_192;
 const FURTHEST = 4_096;
+/** Events of a shard that a notifier tells again to who comes from another one and is not ahead of it. */
+const REPEATED = 129;
 const OF_BLOCKS = ["SaveBlock", "ExecutedBlock", "FinalizedBlock", "RevertIndexedBlock"];
 /** Distances of the ids that are named: 0, 1, 2, 4, 8 and so on. */
 const STEPS = [0, ...Array.from({ length: Math.log2(FURTHEST) + 1 }, (_, power) => 2 ** power)];
@@ -95,9 +97,19 @@ export class Told {
       if (last && last.number > (newest?.number ?? 0)) newest = last;
       if (!shard) continue;
       const named = STEPS.filter((since) => since < count).map((since): Named => [(seen[count - 1 - since] as Seen).id, since]);
-      handled.push(...thinned([...named, ...(this.#before.get(shard) ?? []).map(([id, since]): Named => [id, since + count])]));
+      const later = this.#later(seen, count);
+      handled.push(...thinned([...named, ...(this.#before.get(shard) ?? []).map(([id, since]): Named => [id, since + later])]));
     }
     return newest ? { after: newest.sequence, id: newest.id, handled, journal: newest.journal } : this.begun;
+  }
+
+  /**
+   * How many of the oldest `count` of these came behind the place that this began with. Of what another journal told first,
+   * so many may have been there before: what is counted twice would make places reach less far back than they say.
+   */
+  #later(seen: readonly Seen[], count: number): number {
+    const moved = this.begun && count > 0 && seen[0]?.journal !== this.begun.journal;
+    return moved ? Math.max(0, count - REPEATED) : count;
   }
 }
 

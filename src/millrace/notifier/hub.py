@@ -172,7 +172,7 @@ class Hub:
 
     def position(self) -> Position:
         """Where the journal stands, as consumers see it."""
-        return Position(self._journal.origin, self._journal.oldest, self._published, self._journal.identity)
+        return Position(self._journal.origin, self._journal.oldest, self._published, self._journal.runs.present.name)
 
     def lag(self) -> int:
         """Sequences between the newest event and the consumer who is furthest behind."""
@@ -339,12 +339,11 @@ class Hub:
 
     async def _find(self, session: HubSession, place: Place) -> None:
         """Set a session to where its consumer is, which may have been served by another notifier."""
-        if place.journal == self._journal.identity and place.after <= self._published:
-            entries = await self._journal.read(place.after - 1, 1)
-            if entries and (entries[0].sequence, entries[0].message_id) == (place.after, place.message_id):
-                session.start = session.cursor = place.after
-                return
-        found = floors(place.marks, await self._journal.first_heard([mark.key for mark in place.marks]))
+        if self._journal.runs.shared(place.journal, place.after) == place.after <= self._published:
+            session.start = session.cursor = place.after
+            return
+        heard = await self._journal.first_heard([mark.key for mark in place.marks])
+        found = floors(place.marks, heard, self._journal.origin, self._journal.last_block_ms)
         session.floors = {shard: floor for shard, floor in found.items() if floor is not None}
         if None not in found.values() and found:
             session.start = session.cursor = min(session.floors.values())

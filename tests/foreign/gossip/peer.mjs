@@ -100,6 +100,24 @@ const commands = {
     protocols: [...pubsub.streamsOutbound.values()].map(stream => stream.protocol)
   }),
   publish: async ({ data, on = topic }) => ({ recipients: (await pubsub.publish(on, Buffer.from(data, 'hex'))).recipients.length }),
+  // `count` messages of 300 bytes, `rate` a second; each begins with who it is from and its number. Those that found no
+  // peer are counted, and so are connections that ended meanwhile.
+  flood: async ({ number, count, rate }) => {
+    const began = Date.now()
+    let alone = 0, ended = 0
+    const onEnd = () => ended++
+    node.addEventListener('connection:close', onEnd)
+    for (let sent = 0; sent < count; sent++) {
+      const data = Buffer.alloc(300)
+      data[0] = number
+      data.writeUInt32BE(sent, 1)
+      await pubsub.publish(topic, data).catch(() => alone++)
+      const wait = began + 1000 * (sent + 1) / rate - Date.now()
+      if (wait > 0) await new Promise(resolve => setTimeout(resolve, wait))
+    }
+    node.removeEventListener('connection:close', onEnd)
+    return { alone, ended }
+  },
   closest: async ({ key }) => {
     const peers = []
     for await (const peer of node.peerRouting.getClosestPeers(Buffer.from(key, 'hex'), { signal: AbortSignal.timeout(10_000) })) {

@@ -335,3 +335,23 @@ def test_a_reader_knows_blocks_as_committed(place: Place) -> None:
     store.commit()
     assert reader.blocks(keys[:1]) == {keys[0]: Block(2, State.FINAL, 9, b"digest", 100)}
     assert reader.blocks([]) == {}
+
+
+def test_runs(place: Place) -> None:
+    """Each start has a name, and the journal knows where it began: an earlier one's sequences count to there."""
+    names, heads = [], []
+    for number in range(3):
+        store = place.open()
+        names.append(store.runs.present.name)
+        assert store.runs.present.after == store.next_sequence - 1
+        store.begin()
+        for _ in range(number + 1):
+            store.append("SaveBlock", 0, 0, "SaveBlock:0:aa:1", 5, b"payload")
+        store.commit()
+        heads.append(store.next_sequence - 1)
+        place.close()
+    runs = place.open().runs
+    assert len(set(names)) == 3
+    for name, head in zip(names, heads, strict=True):
+        assert (runs.shared(name, head - 1), runs.shared(name, head + 9)) == (head - 1, head)
+    assert runs.shared("0" * 16, 5) is None

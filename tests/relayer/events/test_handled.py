@@ -107,7 +107,23 @@ def test_where_an_earlier_process_was() -> None:
     told.add(8, 8, name(0, 8), "b")
     place = told.place(8)
     assert place is not None and (place.id, place.journal) == (name(0, 8), "b")
-    assert set(place.handled) == {(name(0, 8), 0), (name(0, 7), 1), (name(1, 3), 0)}
+    assert set(place.handled) == {(name(0, 8), 0), (name(0, 7), 0), (name(1, 3), 0)}, "perhaps it was told again"
+
+
+@pytest.mark.parametrize("kind", [Handled, places.Told])
+def test_what_another_notifier_tells_again(kind: type[Handled]) -> None:
+    """A place that is taken in the middle of what comes again reaches no less far back than the one before it."""
+    told = kind(None)
+    for number in range(1, 301):
+        told.add(number, number, name(0, number), "a")
+    place = told.place(300)
+    assert place is not None and (name(0, 172), 128) in place.handled
+    for journal, since in (("b", 128), ("a", 128 + 60)):  # who goes on with the same one hears nothing again
+        again = kind(place)
+        for number in range(1, 61):
+            again.add(number, number, name(0, 171 + number), journal)
+        later = again.place(60)
+        assert later is not None and (name(0, 172), since) in later.handled
 
 
 def test_what_is_no_place() -> None:

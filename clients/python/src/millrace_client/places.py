@@ -15,6 +15,8 @@ import msgspec
 _KEPT = 8192
 """Ids of a shard: half an hour of rounds of 600 ms, with marks and executions, and twice the furthest that is told."""
 _FURTHEST = 4096
+_REPEATED = 129
+"""Events of a shard that a notifier tells again to who comes from another one and is not ahead of it."""
 _OF_BLOCKS = {"SaveBlock", "ExecutedBlock", "FinalizedBlock", "RevertIndexedBlock"}
 
 
@@ -85,11 +87,21 @@ class Told:
                 newest = told[count - 1]
             if shard:
                 named = [(told[count - 1 - since].id, since) for since in _STEPS if since < count]
-                named += [(event_id, since + count) for event_id, since in self._before.get(shard, ())]
+                later = self._later(told, count)
+                named += [(event_id, since + later) for event_id, since in self._before.get(shard, ())]
                 handled += _thinned(named)
         if newest is not None:
             return Place(newest.sequence, newest.id, tuple(handled), newest.journal)
         return self._begun
+
+    def _later(self, told: deque[_Told], count: int) -> int:
+        """How many of the oldest `count` of these came behind the place that this began with.
+
+        Of what another journal told first, so many may have been there before: what is counted twice would make places
+        reach less far back than they say.
+        """
+        moved = count and self._begun is not None and told[0].journal != self._begun.journal
+        return max(0, count - _REPEATED) if moved else count
 
 
 _STEPS = [0, *(1 << power for power in range(_FURTHEST.bit_length()))]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from millrace.chain import outport
 from millrace.chain.proto.hub_pb2 import Gap
-from millrace.notifier.brokers.cursor_file import CursorFile
+from millrace.notifier.brokers.cursor_file import Cursor, CursorFile
 from millrace.notifier.brokers.item import Item, Verdict
 from millrace.notifier.journal.journal import Journal
 from millrace.notifier.journal.tail import Tail
@@ -40,7 +40,6 @@ CLOSE_SECONDS = 2.0  # for a goodbye
 _POLL_SECONDS = 0.1  # between two looks at what another notifier has published
 _READ_BYTES = 4 * 1024 * 1024  # of the journal at a time
 _READ_EVENTS = 64  # of the newest events in memory at a time
-_RECENT_BYTES = 32 * 1024 * 1024  # of these; they are the hub's too, so they take memory once
 _SAVE_EVERY = 0.25  # seconds between writes of the cursor: its fsync shares the journal's disk
 
 
@@ -77,7 +76,7 @@ class Sink(ABC):
         self._metrics = SinkMetrics(metrics, name)
         self._journal = journal
         self._executed_topic = settings.executed_topic
-        self._recent = Tail(_RECENT_BYTES)
+        self._recent = Tail(settings.tail_bytes)  # the hub keeps the same ones, so they take memory once
         self._file = CursorFile(settings.data_dir / f"{name}.cursor")
         self._file_thread = ThreadPoolExecutor(1, f"{name}-cursor")  # one write after the other, also at the end
         self._window: ConfirmWindow
@@ -100,15 +99,25 @@ class Sink(ABC):
 
         Does not wait for the broker. Raises `CursorUnusable` for a damaged cursor.
         """
-        cursor = await asyncio.to_thread(self._file.load)
-        if cursor is None:
-            cursor = self._journal.oldest - 1
-        # A journal restored from a backup may end before the cursor: what it writes from there on is new.
-        cursor = min(cursor, self._journal.head)
+        cursor = self._begin(await asyncio.to_thread(self._file.load))
         self._window = ConfirmWindow(cursor, self.bounds.messages, self.bounds.bytes)
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._save_often())]
         if self._claims is not None:
             self._claims.start(lambda: self.connected, lambda: self.lag == 0)
+
+    def _begin(self, kept: Cursor | None) -> int:
+        """The sequence after which this journal has what the broker may not have."""
+        journal = self._journal
+        if kept is None:
+            return journal.oldest - 1
+        # A journal restored from a backup may end before the cursor: what it writes from there on is new.
+        if not kept.run:
+            return min(kept.sequence, journal.runs.present.after)
+        shared = journal.runs.shared(kept.run, kept.sequence)
+        if shared is not None:
+            return shared
+        log.error("the cursor is of another journal; all events are published", extra={"path": str(self._file.path)})
+        return min(kept.sequence, journal.origin - 1)  # so that a gap is told before them
 
     async def stop(self) -> None:
         """Wait a little for what is on its way, then keep the cursor."""
@@ -322,8 +331,9 @@ class Sink(ABC):
 
     async def _save(self) -> None:
         loop = asyncio.get_running_loop()
+        cursor = Cursor(self._window.cursor, self._journal.runs.present.name)
         try:
-            await loop.run_in_executor(self._file_thread, self._file.save, self._window.cursor)
+            await loop.run_in_executor(self._file_thread, self._file.save, cursor)
         except OSError as error:
             self._file_trouble = f"{self.name}: the cursor cannot be written: {error.strerror}"
             _log_cursor(sink=self.name, why=str(error))

@@ -53,7 +53,6 @@ class Store:
         takeover.take_over(directory, LOG_NAME)
         self._memories = Memories(directory, writer=True)
         self.origin = self._memories.origin
-        self.identity = self._memories.identity
         self.log = Log(directory / LOG_NAME)
         self.recent = Recent()
         """What was committed and is not in the tables."""
@@ -62,6 +61,7 @@ class Store:
         self._last = Place(0, 0)  # of the newest commit
         try:
             self._open()
+            self.runs = self._memories.begin_run(self.log.end.next - 1)
         except (SegmentDamaged, msgspec.DecodeError, ValueError, TypeError) as error:
             self._release()
             raise damaged(self.path, error) from error

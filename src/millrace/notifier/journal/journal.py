@@ -32,6 +32,7 @@ from millrace.notifier.metrics import Metrics
 from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.rules.dedup import Block
 from millrace.notifier.rules.entry import Entry, now_ms
+from millrace.notifier.rules.runs import Runs
 from millrace.notifier.settings import NotifierSettings
 
 log = logging.getLogger(__name__)
@@ -70,8 +71,8 @@ class Journal:
         """Oldest sequence still here; beyond `head` when the journal is empty."""
         self.origin = 0
         """No sequence of this journal is or ever was as small as this."""
-        self.identity = ""
-        """What no other journal is known by."""
+        self.runs: Runs
+        """Whose sequences are whose."""
         self.failing = ""
         """Why the disk refuses at the moment; empty when it does not."""
         self.defect: asyncio.Future[None]
@@ -116,7 +117,7 @@ class Journal:
         self._dead = DeadLetters(directory, self._settings.dead_letter_bytes)
         self._processor = Processor(self._store, self._dead, self._metrics)
         self.last_block_ms = {shard: saved for shard, (_, saved) in self._store.shards().items()}
-        self.origin, self.identity = self._store.origin, f"{self._store.identity:016x}"
+        self.origin, self.runs = self._store.origin, self._store.runs
         self.head, self.oldest = self._store.next_sequence - 1, self._store.oldest
 
     def _open_stores(self, directory: Path) -> tuple[JournalStore, JournalReader]:

@@ -6,7 +6,6 @@ newest era only.
 
 from __future__ import annotations
 
-import secrets
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
@@ -14,10 +13,11 @@ from pathlib import Path
 
 from millrace.notifier.journal.changes import BlockKey, ContentKey, LatestKey
 from millrace.notifier.journal.recent import Recent
-from millrace.notifier.journal.rows import IDENTITY_BITS, JournalUnusable, block_of, row_of, signed, unsigned
+from millrace.notifier.journal.rows import JournalUnusable, block_of, row_of, signed, unsigned
 from millrace.notifier.journal.segments import FILE_HEAD, Place
 from millrace.notifier.journal.sqlite_schema import APPLICATION_ID, ERA_BITS, SCHEMA, SCHEMA_VERSION
 from millrace.notifier.rules.dedup import Block
+from millrace.notifier.rules.runs import Runs
 
 FILE_NAME = "journal.sqlite3"
 # What says nothing of the file's content: full, busy, locked, read-only, out of memory, cannot be opened.
@@ -61,7 +61,6 @@ class Memories:
         self._db.execute("PRAGMA synchronous = FULL")
         self._require_ours()
         self.origin = self._fact("origin")
-        self.identity = self._identify()
         self.moved = self._fact("moved")
         """The commit of the log as of which the tables are; 0: none."""
         self.start = Place(self._fact("segment"), self._fact("offset"))
@@ -86,11 +85,6 @@ class Memories:
             raise damaged(self.path, f"the fact {name!r} is missing")
         return int(row[0])
 
-    def _identify(self) -> int:
-        """What no other journal is known by, even of the same moment. Earlier versions gave none."""
-        self._db.execute("INSERT OR IGNORE INTO facts VALUES ('identity', ?)", (secrets.randbits(IDENTITY_BITS),))
-        return self._fact("identity")
-
     def _read_eras(self) -> None:
         """Which eras the tables have."""
         self._eras = {
@@ -101,6 +95,16 @@ class Memories:
         self._db.close()
 
     # Writing; each is a transaction.
+
+    def begin_run(self, after: int) -> Runs:
+        """The runs of this journal, with the present one, which begins behind the sequence `after`."""
+        runs = Runs.begin(self._db.execute("SELECT name, value FROM facts"), after)
+        statements: list[tuple[str, Sequence[Sequence[object]]]] = [
+            ("DELETE FROM facts WHERE name LIKE 'run %'", [()]),
+            ("INSERT INTO facts VALUES (?,?)", runs.facts),
+        ]
+        self._write({}, statements)
+        return runs
 
     def _write(self, facts: dict[str, int], statements: Iterable[tuple[str, Sequence[Sequence[object]]]] = ()) -> None:
         self._db.execute("BEGIN IMMEDIATE")

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import secrets
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from millrace.notifier.journal.changes import BlockKey, Changes, ContentKey, Known, LatestKey
 from millrace.notifier.journal.rows import (
-    IDENTITY_BITS,
     NEWEST_BYTES,
     NEWEST_EVENTS,
     PRUNE_ROWS,
@@ -36,6 +34,7 @@ from millrace.notifier.journal.rows import (
 )
 from millrace.notifier.rules.dedup import Block
 from millrace.notifier.rules.entry import Entry
+from millrace.notifier.rules.runs import Runs
 from millrace.runtime import postgres
 from millrace.runtime.postgres import Connection, Postgres, Refused, Unavailable
 from millrace.runtime.settings import Secret
@@ -142,8 +141,6 @@ class PostgresStore:
         self.origin = self._fact("origin")
         if not self._writer:
             return
-        self._db.run(self._identify)
-        self.identity = self._fact("identity")
         self.newest = self._read_newest()
         row = self._db.fetch("SELECT max(sequence), min(sequence), sum(size) FROM events")[0]
         self.next_sequence: int = max(self._fact("next"), (row[0] or 0) + 1)
@@ -151,6 +148,7 @@ class PostgresStore:
         self.payload_bytes = int(row[2] or 0)
         self._nonces = {row[0]: (unsigned(row[1]), row[2]) for row in self._db.fetch("SELECT * FROM shards")}
         self._undo = self.next_sequence, self.oldest, self.payload_bytes
+        self._db.run(self._begin_run)
         self._commits = self._fact("commits")
         horizon = self._db.fetch("SELECT value FROM facts WHERE name = 'horizon'")  # none before the first
         self._horizon = int(horizon[0][0]) if horizon else 0
@@ -163,10 +161,12 @@ class PostgresStore:
         async with connection.transaction():
             await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}; {_CREATE} {facts} {comment}")
 
-    async def _identify(self, connection: Connection) -> None:
-        """As in the SQLite store: earlier versions gave none."""
-        insert = "INSERT INTO facts VALUES ('identity', $1) ON CONFLICT DO NOTHING"
-        await connection.execute(insert, secrets.randbits(IDENTITY_BITS))
+    async def _begin_run(self, connection: Connection) -> None:
+        """Note that the present run begins behind the newest event."""
+        async with connection.transaction():
+            facts = await connection.fetch("DELETE FROM facts WHERE name LIKE 'run %' RETURNING name, value")
+            self.runs = Runs.begin([(fact["name"], fact["value"]) for fact in facts], self.next_sequence - 1)
+            await connection.executemany("INSERT INTO facts VALUES ($1,$2)", self.runs.facts)
 
     def _require_ours(self, tables: set[str]) -> None:
         query = "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = $1"

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 from millrace.notifier.journal.changes import BlockKey
 from millrace.notifier.rules.dedup import Block, Index, State
 from millrace.notifier.rules.entry import Entry
+from millrace.notifier.rules.runs import Runs
 
 # Of the newest events, read at the start: all are checked, and blocks among them rebuild the memory of earlier blocks.
 # More than a call takes from shard to shard and back (seven rounds of four shards), but no second of a node's time.
 NEWEST_EVENTS, NEWEST_BYTES = 256, 4 * 1024 * 1024
 PRUNE_ROWS = 64  # deleted in one transaction, so that no append waits long
-IDENTITY_BITS = 63  # of a signed integer that is not negative
 
 SELECT = "SELECT sequence, topic, shard, marks, message_id, received_ms, checksum, size, payload FROM events"
 
@@ -47,8 +47,8 @@ class JournalStore(Index, Protocol):
     """Where the journal is kept, and the memory of the rules with it: in one transaction."""
 
     origin: int
-    identity: int
-    """What no other journal is known by."""
+    runs: Runs
+    """Whose sequences are whose."""
     oldest: int
     payload_bytes: int
     newest: list[Entry]

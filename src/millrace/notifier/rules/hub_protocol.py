@@ -40,7 +40,7 @@ class Position(NamedTuple):
     oldest: int
     head: int
     journal: str
-    """What no other journal is known by."""
+    """Name of its present run."""
 
 
 class Changes(NamedTuple):

@@ -8,7 +8,8 @@ before what was handled last: what then comes again is known by its id.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from millrace.notifier.rules.dedup import memory_key
@@ -37,7 +38,7 @@ class Place(NamedTuple):
     message_id: str
     """… that event's id, …"""
     journal: str
-    """… and whose sequence it is; empty: not known."""
+    """… and name of the run that gave this sequence; empty: not known."""
     marks: tuple[Mark, ...]
 
 
@@ -49,16 +50,40 @@ def mark_of(message_id: str, since: int) -> Mark:
     return Mark((shard, name), since)
 
 
-def floors(marks: tuple[Mark, ...], heard: Mapping[Key, int]) -> dict[int, int | None]:
+def floors(
+    marks: tuple[Mark, ...], heard: Mapping[Key, int], origin: int, shards: Collection[int]
+) -> dict[int, int | None]:
     """Shard -> the sequence after which it goes on; `None` when nothing that the consumer names is known here.
 
-    `heard`: key -> the sequence before which nothing was heard of it. A notifier that is behind the consumer knows only
-    earlier events; the further behind, the less exact is the place, and the further back delivery begins. Consumers
-    name events at distances that double, or quadruple at most.
+    `heard`: key -> the sequence before which nothing was heard of it. `origin`: no sequence is so small. `shards`:
+    those that the journal has. Of one that the consumer has heard nothing of, all is new since the furthest it names.
     """
-    found: dict[int, int | None] = {}
-    for shard in {mark.key[0] for mark in marks}:
-        known = [mark for mark in marks if mark.key[0] == shard and mark.key in heard]
-        reach = 4 * min((mark.since for mark in known), default=0) + OVERLAP
-        found[shard] = min((heard[mark.key] - 1 for mark in known if mark.since <= reach), default=None)
-    return found
+    named: dict[int, list[Mark]] = {}
+    for mark in sorted(marks, key=_since):
+        named.setdefault(mark.key[0], []).append(mark)
+    found = {
+        shard: _floor([mark for mark in of if mark.key in heard], heard, len(shards)) for shard, of in named.items()
+    }
+    for shard in set(shards) - named.keys():
+        found[shard] = min(heard.values()) - 1 if heard else None
+    return {shard: floor if floor is None else max(floor, origin) for shard, floor in found.items()}
+
+
+def _floor(known: list[Mark], heard: Mapping[Key, int], shards: int) -> int | None:
+    """Where a shard goes on by what is known of it, the newest first.
+
+    A notifier that is behind the consumer knows only earlier events; the further behind, the less exact is the place,
+    and the further back delivery begins. Consumers name events at distances that double, or quadruple at most.
+    """
+    if not known:
+        return None
+    behind = known[0].since
+    used = known[: bisect_left(known, 4 * behind + OVERLAP, key=_since) + 1]
+    floor = min(heard[mark.key] for mark in used) - 1
+    if used[-1].since - behind < OVERLAP:  # it began so short a time ago, and may lack what came to others before
+        floor -= OVERLAP * shards
+    return floor
+
+
+def _since(mark: Mark) -> int:
+    return mark.since
