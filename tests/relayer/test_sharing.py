@@ -20,10 +20,10 @@ from millrace.relayer.metrics import make_registry
 from millrace.relayer.protocol import reasons
 from millrace.relayer.rules.policy import PolicyError
 from millrace.relayer.rules.policy_file import seal
-from millrace.relayer.rules.stages import Origin
+from millrace.relayer.rules.stages import Kind, Origin
 from millrace.relayer.signing.handle import SignerError
 from millrace.relayer.submission.batch import Accepted
-from millrace.runtime.postgres import Unavailable
+from millrace.runtime.postgres import Refused, Unavailable
 from millrace.runtime.process import wait_first
 from millrace.runtime.settings import Secret
 from servers.postgres import Postgres
@@ -169,11 +169,21 @@ async def test_together_they_keep_to_one_budget(several: Several) -> None:
         assert answers == ["ok", "ok", "budget exhausted"]
 
 
-async def only_signed(relayer: Relayer, tx: Any) -> Any:
-    """What a relayer answers to who asks for its signature."""
-    batch = await relayer.service.submitter.take(Origin("sign", "ip"), [raw(tx)])
+async def asked_to(kind: Kind, relayer: Relayer, tx: Any) -> Any:
+    """A relayer's whole answer."""
+    batch = await relayer.service.submitter.take(Origin(kind, "ip"), [raw(tx)])
     (result,) = await relayer.service.submitter.finish(batch)
     return result
+
+
+async def relayed(relayer: Relayer, tx: Any) -> Any:
+    """What a relayer answers to who asks it to relay."""
+    return await asked_to("relay", relayer, tx)
+
+
+async def only_signed(relayer: Relayer, tx: Any) -> Any:
+    """What a relayer answers to who asks for its signature."""
+    return await asked_to("sign", relayer, tx)
 
 
 async def once_told(relayer: Relayer, tx: Any) -> Any:
@@ -245,6 +255,39 @@ async def test_a_policy_that_cannot_be_divided_is_not_taken_over(several: Severa
     again.service.policy_keeper.read()
     assert not again.service.policy_keeper.rejected
     assert again.service.lifecycle.sponsor.policy.budget.at_risk == 300
+
+
+@pytest.mark.parametrize("kind", [Unavailable, Refused])
+async def test_clients_are_told_nothing_of_the_server(several: Several, kind: type[OSError]) -> None:
+    """Away, or refusing: the words, code and pause of `not ready`; where the server is and what it said has the log."""
+    one = await several.start("one")
+    sharing, words = one.service.sharing, "db1:5432/relayer: remaining connection slots are reserved"
+    assert sharing is not None
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise kind(words)
+
+    async with asyncio.timeout(10):
+        async with sharing._one:
+            first = asyncio.ensure_future(relayed(one, transfer(ALICE, 0)))
+            while not sharing.waiting:
+                await asyncio.sleep(0.005)
+            ask, sharing._seats._db.ask = sharing._seats._db.ask, away  # type: ignore[method-assign]
+        while sharing.why_not() is None:
+            await asyncio.sleep(0.005)
+    refusals = [await relayed(one, transfer(ALICE, nonce)) for nonce in (1, 5)]
+    refusals.append(await only_signed(one, transfer(wallet(1, 2), 0)))
+    if kind is Refused:
+        refusals.append(await first)
+    health = one.service.readiness.health()
+    sharing._seats._db.ask = ask  # type: ignore[method-assign]
+    if kind is Unavailable:
+        assert isinstance(await first, Accepted), "what was asked before is answered by the server that is back"
+    for refusal in refusals:
+        assert (refusal.reason, refusal.code, refusal.retry_after_ms) == ("not ready", "not_ready", 5_000)
+    assert health["sponsoring"] != "ok"
+    for told in (*(refusal.detail for refusal in refusals), *map(str, health.values())):
+        assert "5432" not in told and "slots" not in told
 
 
 async def test_who_does_not_share_is_refused(several: Several) -> None:

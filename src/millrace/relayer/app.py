@@ -451,7 +451,7 @@ class Service:
         """Why nothing may be sponsored now."""
         if self.signer is None:
             return None
-        claims = None if self.sharing is None else self.sharing.lost or self.sharing.failed
+        claims = None if self.sharing is None else self.sharing.why_not()
         return self.keys.why_not() or self.safe_start.why_not() or claims
 
     async def rotate(self) -> None:

@@ -43,6 +43,10 @@ SLACK_MS = 600_000
 async def _nothing_to_write() -> None: ...
 
 
+class ClaimsError(JournalError):
+    """Claims cannot be made, read or told. The text may be the server's, and is for operators."""
+
+
 class TakenElsewhere(NonceTaken):
     """Another relayer, or another payload, has the nonce."""
 
@@ -109,6 +113,12 @@ class Sharing:
         """Whether a nonce is claimed for us and not over."""
         return (sender, nonce) in self._open
 
+    def why_not(self) -> str | None:
+        """Why nothing may be claimed now, for anybody: without the server's address and words, which the log has."""
+        if self.lost is not None:
+            return "this relayer has lost its seat among those that share their claims"
+        return None if self.failed is None else "the claims' server does not answer"
+
     # ---- the seat
 
     async def sit(self) -> Seat:
@@ -147,7 +157,7 @@ class Sharing:
         `JournalError`, then none is.
         """
         if self.lost is not None or self.failed is not None:
-            raise JournalError(self.lost or self.failed or "")
+            raise ClaimsError(self.lost or self.failed or "")
         if self.waiting + len(records) > MAX_WAITING:
             raise JournalFull("the claims' server is too slow")
         done = asyncio.get_running_loop().create_future()
@@ -205,7 +215,7 @@ class Sharing:
         try:
             return await self._call(lambda seats: seats.elsewhere(sender, nonce))
         except (OSError, SeatError) as error:
-            raise JournalError(str(error)) from error
+            raise ClaimsError(str(error)) from error
 
     async def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
         """Who has these nonces, as far as anybody has. Raises `JournalError`."""
@@ -218,7 +228,7 @@ class Sharing:
         try:
             await self._call(lambda seats: seats.each_since(created_ms, open_since, take))
         except (OSError, SeatError) as error:
-            raise JournalError(str(error)) from error
+            raise ClaimsError(str(error)) from error
 
     async def bring(self, records: Sequence[Record], ended_ms: Sequence[int | None]) -> None:
         """Claim what was signed before claims were shared. Raises `JournalError`."""
@@ -226,7 +236,7 @@ class Sharing:
         for item in records:
             claimed = taken.get(_name(item))
             if claimed is not None and claimed.client_hash != item.client_hash:
-                raise JournalError(
+                raise ClaimsError(
                     f"nonce {item.nonce} of {address.encode(item.sender)} is claimed for another transaction than the "
                     "one that this folder signed: it was used beside those who share"
                 )
@@ -283,7 +293,7 @@ class Sharing:
             raise OSError(self.lost) from error
         finally:
             for waiting in self._queue:
-                _settle(waiting.done, JournalError(self.lost or "the relayer stops"))
+                _settle(waiting.done, ClaimsError(self.lost or "the relayer stops"))
 
     def _next_group(self) -> list[_Waiting]:
         """As many of what waits as go into one statement; each nonce is in it once."""
@@ -312,7 +322,7 @@ class Sharing:
             taken = await self._claim(records)
         except BaseException as error:
             for waiting in group:
-                _settle(waiting.done, error if isinstance(error, JournalError) else JournalError("the relayer stops"))
+                _settle(waiting.done, error if isinstance(error, JournalError) else ClaimsError("the relayer stops"))
             raise
         for item in records:
             if _name(item) not in taken:
@@ -323,7 +333,7 @@ class Sharing:
 
     def _refuse(self, group: list[_Waiting], why: str) -> None:
         for waiting in group:
-            _settle(waiting.done, JournalError(why))
+            _settle(waiting.done, ClaimsError(why))
 
     async def _claim(
         self, records: Sequence[Record], ended_ms: Sequence[int | None] = ()
@@ -352,13 +362,13 @@ class Sharing:
             except Unavailable as error:
                 self._note(error)
             except (Refused, SeatError) as error:
-                raise JournalError(str(error)) from error
+                raise ClaimsError(str(error)) from error
             self._position = await self._sure(lambda seats: seats.position())
             self._must_remember(before)  # the statement came through, or did not, or one that was given up before
 
     def _must_remember(self, acknowledged: int) -> None:
         if self._position < acknowledged:
-            raise JournalError(
+            raise ClaimsError(
                 f"the claims' server has {self._position} commits of ours where {acknowledged} were acknowledged: it "
                 "has forgotten some; see docs/relayer-operating.md"
             )
@@ -386,9 +396,9 @@ class Sharing:
             self._note(error)
         except BaseException as error:
             for done in flushed:
-                _settle(done, JournalError("the relayer stops"))
+                _settle(done, ClaimsError("the relayer stops"))
             if isinstance(error, Refused | SeatError):
-                raise JournalError(str(error)) from error
+                raise ClaimsError(str(error)) from error
             raise
         for done in flushed:
             _settle(done, None)
@@ -433,7 +443,7 @@ class Sharing:
                 self._note(error)
                 await asyncio.sleep(RETRY_SECONDS)
             except (Refused, SeatError) as error:
-                raise JournalError(str(error)) from error
+                raise ClaimsError(str(error)) from error
             else:
                 if self.failed is not None:
                     log.info("the claims' server answers again")
