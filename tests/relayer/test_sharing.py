@@ -311,6 +311,35 @@ async def test_who_does_not_share_is_refused(several: Several) -> None:
         await several.start("one", **alone)
 
 
+async def test_row_10_a_start_waits_for_a_server_that_has_forgotten(
+    several: Several, postgres: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All were stopped and the server was put back from a backup: who was idle then signs no other payload either."""
+    one, two = await several.start("one"), await several.start("two")
+    shared = await one.service.sharing.id()
+    assert await submit(two, transfer(ALICE, 0)) == ["ok"]
+    async with asyncio.timeout(20):
+        while not one.service.journal.known_commits(shared):
+            await asyncio.sleep(0.01)
+    assert one.service.journal.known_commits("another") == 0
+    seats = two.service.sharing._seats
+    where, schema = f"WHERE seat = {seats.number}", f'"{seats._schema}"'
+    await one.end()
+    await two.end()
+    postgres.sql(f"UPDATE {schema}.seats SET position = 0 {where}")
+    again = asyncio.ensure_future(several.start("one"))
+    try:
+        async with asyncio.timeout(20):
+            while not any("forgotten" in str(vars(record)) for record in caplog.records):
+                assert not again.done()
+                await asyncio.sleep(0.01)
+        postgres.sql(f"UPDATE {schema}.seats SET position = 1 {where}")
+        assert await submit(await again, transfer(ALICE, 0, gas_limit=200_000)) == ["conflicting transaction"]
+    finally:
+        again.cancel()
+        await asyncio.gather(again, return_exceptions=True)
+
+
 async def test_who_was_frozen_beyond_its_lease_ends(several: Several) -> None:
     """Another has its seat: it signs nothing that it is asked when it wakes up, and ends."""
     one = await several.start("one", claims_seats=1)

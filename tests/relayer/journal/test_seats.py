@@ -193,6 +193,60 @@ async def test_one_forgotten_claim_is_found_out_by_who_takes_portions(opened: Op
     await sharing.close()
 
 
+def forget_last(seats: Seats, postgres: Postgres) -> None:
+    """What a server that was put back from a backup does not know: the last commit of a seat, and its claims."""
+    schema, seat = f'"{seats._schema}"', seats.number
+    postgres.sql(
+        f"CREATE TABLE {schema}.kept AS SELECT * FROM {schema}.claims WHERE seat = {seat}",
+        f"DELETE FROM {schema}.claims WHERE seat = {seat}",
+        f"UPDATE {schema}.seats SET position = position - 1 WHERE seat = {seat}",
+    )
+
+
+def put_back(seats: Seats, postgres: Postgres) -> None:
+    """The server knows all again."""
+    schema, seat = f'"{seats._schema}"', seats.number
+    postgres.sql(
+        f"INSERT INTO {schema}.claims SELECT * FROM {schema}.kept",
+        f"UPDATE {schema}.seats SET position = position + 1 WHERE seat = {seat}",
+    )
+
+
+async def test_row_10_who_is_idle_finds_a_server_that_forgot_what_others_claimed(
+    opened: Open, postgres: Postgres
+) -> None:
+    """Its own seat is as it was; but what another signed would be free for it, so it has lost its seat, too."""
+    idle, busy = opened(), opened()
+    position = await sat(idle, A)
+    assert await busy.claim([row(1)], await sat(busy, B))
+    await idle.renew(Progress())
+    forget_last(busy, postgres)
+    with pytest.raises(SeatError, match="forgotten"):
+        await idle.renew(Progress())
+    idle._db._drop()  # as it is when a server is put back: it is not asked for more before it has all
+    with pytest.raises(Unavailable, match="forgotten"):
+        await idle.claim([row(1, b"other")], position)
+    put_back(busy, postgres)
+    assert not await idle.claim([row(1, b"other")], position)
+
+
+async def test_row_10_who_stands_by_takes_no_seat_of_a_server_that_forgot(opened: Open, postgres: Postgres) -> None:
+    """It has seen how many commits there were, and waits for the server that has them."""
+    one, later = opened(seats=1), opened(seats=1)
+    position = await sat(one, A)
+    assert await one.claim([row(1)], position)
+    await later.open()
+    assert await later.sit(B, "host:/b") is None
+    number = one.number
+    await one.leave()
+    one.number = number
+    forget_last(one, postgres)
+    with pytest.raises(Unavailable, match="forgotten"):
+        await later.sit(B, "host:/b")
+    put_back(one, postgres)
+    assert await later.sit(B, "host:/b") is not None
+
+
 async def test_what_was_asked_while_the_server_died_is_answered_by_the_next_one(
     opened: Open, postgres: Postgres
 ) -> None:

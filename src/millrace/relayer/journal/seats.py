@@ -2,7 +2,8 @@
 
 Each relayer has one of a fixed number of seats, leased to it by the server's clock. A claim is one statement: it moves
 the seat's position on, if the seat is still its own, and inserts what nobody has claimed yet. So who lost the seat can
-claim nothing, however late it wakes up; and a server that has forgotten commits is known by the position.
+claim nothing, however late it wakes up; and a server that has forgotten commits is known by the position. Whoever is
+idle knows it by the positions of all seats: what another one signed is not free because the server forgot it.
 """
 
 from __future__ import annotations
@@ -129,8 +130,9 @@ UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $3), res
 WHERE seat = $1 AND word = $2
 RETURNING position, portions, EXISTS (
     SELECT 1 FROM seats AS other WHERE other.seat <> $1 AND other.wants AND other.expires_at > clock_timestamp()
-)
+), (SELECT sum(position) FROM seats)::bigint
 """
+_COMMITS = "SELECT sum(position)::bigint FROM seats"
 _VACATE = """
 UPDATE seats SET portions = needed, word = '', wants = false WHERE seat IN (
     SELECT seat FROM seats WHERE expires_at < clock_timestamp() - make_interval(secs => $1) AND portions > needed
@@ -171,6 +173,8 @@ class Renewed(NamedTuple):
     portions: int
     others_want: bool
     """Whether another relayer has hardly any portions left."""
+    commits: int
+    """The positions of all seats, at least."""
 
 
 class Claimed(NamedTuple):
@@ -225,6 +229,8 @@ class Seats:
         self.seconds = seconds
         self.number = -1
         """Of our seat."""
+        self.commits = 0
+        """The positions of all seats, at least, as far as the server acknowledged what it said of them."""
         self._schema = schema
         self._seats = seats
         self._needs_standby = needs_standby
@@ -241,6 +247,14 @@ class Seats:
             )
         await connection.execute(END_IDLE)
         await use_schema(connection, self._schema)
+        if self.number >= 0 and (known := await connection.fetchval(_COMMITS)) < self.commits:
+            raise Unavailable(self._forgotten(known))  # maybe an old primary that is back: another one may have all
+
+    def _forgotten(self, known: int) -> str:
+        return (
+            f"{self._db.place} has {known} commits of claims where {self.commits} were acknowledged: it has forgotten "
+            "some, as one that was put back from a backup; see docs/relayer-operating.md"
+        )
 
     async def open(self) -> str:
         """Make what is missing; the id of all who share. Raises `Refused` for another number of seats."""
@@ -286,17 +300,25 @@ class Seats:
         """Take a seat that nobody has, the folder's last one if that is free; `None` while all are taken.
 
         Asked again, as the answer was lost, it is the same one.
+        Raises `Unavailable` while the server has fewer commits than were known.
         """
 
-        async def work(connection: Connection) -> Any:
-            return await connection.fetchrow(
-                "UPDATE seats SET word = $1, place = $2, expires_at = clock_timestamp() + make_interval(secs => $3) "
-                "WHERE seat = (SELECT seat FROM seats WHERE word = $1 OR expires_at < clock_timestamp() "
-                "ORDER BY word <> $1, folder <> $4, folder <> '', seat LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING *",
-                self._word, place, self.seconds, folder,
-            )  # fmt: skip
+        async def work(connection: Connection) -> tuple[Any, int]:
+            async with connection.transaction():
+                commits = int(await connection.fetchval(_COMMITS))
+                if commits < self.commits:
+                    raise Unavailable(self._forgotten(commits))
+                row = await connection.fetchrow(
+                    "UPDATE seats SET word = $1, place = $2, expires_at = clock_timestamp() + make_interval(secs => $3)"
+                    " WHERE seat = (SELECT seat FROM seats WHERE word = $1 OR expires_at < clock_timestamp() "
+                    "ORDER BY word <> $1, folder <> $4, folder <> '', seat LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING *",
+                    self._word, place, self.seconds, folder,
+                )  # fmt: skip
+                if row is None:  # what was read counts once a commit behind it is acknowledged: this makes it one
+                    await connection.execute("SELECT 1 FROM sharing FOR UPDATE")
+                return row, commits
 
-        row = await self._db.ask(work)
+        row, self.commits = await self._db.ask(work)
         if row is None:
             return None
         self.number = row["seat"]
@@ -334,13 +356,17 @@ class Seats:
                     await connection.execute(_SIGNED, self.number, *_columns(progress.signed, 3))
                 if progress.ends:
                     await connection.execute(_END, self.number, *_columns(progress.ends, 6))
-                position, portions, others_want = row
+                position, portions, others_want, commits = row
                 found = position
                 if progress.wants:
                     position, portions = await self._more(connection, vacate=progress.may_vacate)
-                return Renewed(found, position, portions, others_want)
+                return Renewed(found, position, portions, others_want, commits)
 
-        return await self._db.ask(work)
+        renewed = await self._db.ask(work)
+        if renewed.commits < self.commits:
+            raise SeatError(self._forgotten(renewed.commits))
+        self.commits = renewed.commits
+        return renewed
 
     async def _more(self, connection: Connection, *, vacate: bool) -> Any:
         """Take portions that nobody has, one relayer after the other; our position, and how many we have."""
@@ -387,6 +413,7 @@ class Seats:
             new = await self._insert(records, position, ended_ms, needed) if known == position else None
         if new is None:
             raise Unavailable(f"{self._db.place}: the seat moved on while it was asked for")
+        self.commits += 1
         return new == len(records)
 
     async def _insert(

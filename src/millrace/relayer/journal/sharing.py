@@ -34,6 +34,8 @@ WRITE_SECONDS = 0.5
 """Our own journal's disk is not waited for longer with the seat's renewal."""
 MAX_WAITING = 20_000
 """Claims that wait for the server; beyond it new ones are refused."""
+MAX_NOTED = 16
+"""Failures of a server that are logged until it answers again, each once."""
 GROUP = 2_000
 """Claims of one statement."""
 SLACK_MS = 600_000
@@ -70,8 +72,11 @@ class Sharing:
         place: str,
         reservations: Callable[[], int],
         written: Callable[[], Awaitable[None]] = _nothing_to_write,
+        known: Callable[[str], int] = lambda _: 0,
+        remember: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`reservations` and `written` are of our journal: how many it has, and to wait for what it was told so far."""
+        """All of these are of our journal: how many reservations it has; to wait for what it was told so far; how many
+        commits those with an id had, as far as it was told to `remember` that."""
         self._seats = seats
         self._one = asyncio.Lock()
         """There is one connection."""
@@ -79,6 +84,8 @@ class Sharing:
         self._place = place
         self._reservations = reservations
         self._written = written
+        self._known = known
+        self._remember = remember
         self._position = 0
         self.seat: Seat | None = None
         """Ours, as its last holder left it."""
@@ -95,6 +102,8 @@ class Sharing:
         """Claims that were asked for and not answered."""
         self.failed: str | None = None
         """Why the server does not answer, until it does."""
+        self._noted: set[str] = set()
+        """What was logged of that: it may be away first, and not what it was then."""
         self.failures = 0
         self.portions = Portions()
         """Our part of all budgets."""
@@ -126,8 +135,11 @@ class Sharing:
         told = False
         while True:
             try:
-                await self._call(lambda seats: seats.open())
+                self._seats.commits = max(
+                    self._seats.commits, self._known(await self._call(lambda seats: seats.open()))
+                )
                 self.seat = await self._call(lambda seats: seats.sit(self._folder, self._place))
+                self._remember(self._seats.commits)
             except Unavailable as error:
                 log.warning("the claims' server is waited for", extra={"error": str(error)})
             if self.seat is not None:
@@ -387,6 +399,7 @@ class Sharing:
             before, self._position = self._position, renewed.found
             self._must_remember(before)
             self._position = renewed.position
+            self._remember(renewed.commits)
             self.portions.others_want = renewed.others_want
             self.portions.hold(renewed.portions)
             if self._forget_before:
@@ -447,15 +460,17 @@ class Sharing:
             else:
                 if self.failed is not None:
                     log.info("the claims' server answers again")
+                    self._noted.clear()
                 self.failed = None
                 return answer
 
     def _note(self, error: Exception) -> None:
         self.failures += 1
         self._failed_at = asyncio.get_running_loop().time()
-        if self.failed is None:
-            log.error("the claims' server does not answer: nothing is accepted", extra={"error": str(error)})
         self.failed = str(error)
+        if self.failed not in self._noted and len(self._noted) < MAX_NOTED:
+            self._noted.add(self.failed)
+            log.error("the claims' server does not answer: nothing is accepted", extra={"error": self.failed})
 
     async def _call(self, work: Callable[[Seats], Awaitable[T]]) -> T:
         async with self._one:
