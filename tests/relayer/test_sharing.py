@@ -181,6 +181,29 @@ async def relayed(relayer: Relayer, tx: Any) -> Any:
     return await asked_to("relay", relayer, tx)
 
 
+async def test_of_different_policies_the_smaller_budget_holds(several: Several) -> None:
+    """Who starts with a larger one keeps to the smaller from the start, and who runs with it as soon as it hears."""
+    fee, policies = 100_000 * 10**9, {}
+    for name, fees in (("one", 4), ("two", 12)):
+        file = policies[name] = several.folder / f"{name}.toml"
+        file.write_text(
+            seal(f"[budget]\nat_risk = {fees * fee}\n[strangers]\naddress_percent = 100\nreceiver_percent = 100\n")
+        )
+    one, two = [await several.start(name, policy_file=str(file)) for name, file in policies.items()]
+    for relayer, pair in ((two, wallet(1, 2)), (one, wallet(1, 1))):
+        answers = await submit(relayer, *(transfer(pair, nonce) for nonce in range(3)))
+        assert answers == ["ok", "ok", "budget exhausted"]
+    policies["one"].write_text(seal(f"[budget]\nat_risk = {2 * fee}\n"))
+    one.service.policy_keeper.read()
+    async with asyncio.timeout(20):
+        while two.service.lifecycle.sponsor.policy.budget.at_risk > fee:
+            await asyncio.sleep(0.01)
+    await one.end()
+    async with asyncio.timeout(20):
+        while two.service.lifecycle.sponsor.policy.budget.at_risk < 6 * fee:
+            await asyncio.sleep(0.01)
+
+
 async def only_signed(relayer: Relayer, tx: Any) -> Any:
     """What a relayer answers to who asks for its signature."""
     return await asked_to("sign", relayer, tx)

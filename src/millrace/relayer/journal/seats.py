@@ -71,6 +71,10 @@ CREATE TABLE IF NOT EXISTS claims (
     signature BYTEA,              -- of our key, where somebody else is to broadcast it
     PRIMARY KEY (sender, nonce)
 ) WITH (fillfactor = 80);
+CREATE TABLE IF NOT EXISTS sums (
+    seat INTEGER PRIMARY KEY,
+    sums TEXT NOT NULL            -- of the budgets in its holder's policy
+);
 CREATE INDEX IF NOT EXISTS claims_created ON claims USING brin (created_ms);
 """
 _FROM_1 = f"""
@@ -132,6 +136,11 @@ RETURNING position, portions, EXISTS (
     SELECT 1 FROM seats AS other WHERE other.seat <> $1 AND other.wants AND other.expires_at > clock_timestamp()
 ), (SELECT sum(position) FROM seats)::bigint
 """
+_SUMS = """
+WITH mine AS (INSERT INTO sums VALUES ($1, $2) ON CONFLICT (seat) DO UPDATE SET sums = $2 WHERE sums.sums <> $2)
+SELECT DISTINCT sums FROM sums JOIN seats USING (seat)
+WHERE seat <> $1 AND word <> '' AND expires_at > clock_timestamp() ORDER BY sums
+"""
 _COMMITS = "SELECT sum(position)::bigint FROM seats"
 _VACATE = """
 UPDATE seats SET portions = needed, word = '', wants = false WHERE seat IN (
@@ -175,6 +184,8 @@ class Renewed(NamedTuple):
     """Whether another relayer has hardly any portions left."""
     commits: int
     """The positions of all seats, at least."""
+    sums: tuple[str, ...]
+    """What others say of the sums of their policies."""
 
 
 class Claimed(NamedTuple):
@@ -218,6 +229,8 @@ class Progress(msgspec.Struct):
     """Of them, at most."""
     wants: bool = False
     """Whether to take more, as far as nobody has them."""
+    sums: str = ""
+    """Of our policy; empty: others need not know."""
     may_vacate: bool = False
     """Whether who was not heard of for long may lose what it did not need: not while the server was away itself."""
 
@@ -327,12 +340,15 @@ class Seats:
             row["cursor_place"], row["portions"],
         )  # fmt: skip
 
-    async def settle_in(self, folder: str, reservations: int) -> None:
-        """The folder knows all that the seat's holders before it claimed. Raises `SeatError`."""
+    async def settle_in(self, folder: str, reservations: int, sums: str = "") -> tuple[str, ...]:
+        """The folder knows all that the seat's holders before it claimed; the sums of others' policies. Raises
+        `SeatError`.
+        """
         await self._own(
             "folder = $3, reservations = $4, expires_at = clock_timestamp() + make_interval(secs => $5)",
             folder, reservations, self.seconds,
         )  # fmt: skip
+        return _texts(await self._fetch(_SUMS, self.number, sums)) if sums else ()
 
     async def renew(self, progress: Progress) -> Renewed:
         """Tell progress and go on holding the seat. Raises `SeatError` when another has it."""
@@ -358,9 +374,10 @@ class Seats:
                     await connection.execute(_END, self.number, *_columns(progress.ends, 6))
                 position, portions, others_want, commits = row
                 found = position
+                sums = _texts(await connection.fetch(_SUMS, self.number, progress.sums)) if progress.sums else ()
                 if progress.wants:
                     position, portions = await self._more(connection, vacate=progress.may_vacate)
-                return Renewed(found, position, portions, others_want, commits)
+                return Renewed(found, position, portions, others_want, commits, sums)
 
         renewed = await self._db.ask(work)
         if renewed.commits < self.commits:
@@ -483,6 +500,10 @@ class Seats:
 
     async def close(self) -> None:
         await self._db.leave()
+
+
+def _texts(rows: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(row[0] for row in rows)
 
 
 def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:

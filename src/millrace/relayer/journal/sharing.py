@@ -107,6 +107,10 @@ class Sharing:
         self.failures = 0
         self.portions = Portions()
         """Our part of all budgets."""
+        self.sums: Callable[[], str] = lambda: ""
+        """What others are told of the sums of our policy."""
+        self.others_sums: tuple[str, ...] = ()
+        """What others told of theirs."""
         self._failed_at = -math.inf
         """When the server did not answer last."""
         self._work: asyncio.Task[None] | None = None
@@ -154,7 +158,17 @@ class Sharing:
 
     async def settle_in(self) -> None:
         """This folder's journal has all that the seat's holders before it claimed. Raises `JournalError`."""
-        await self._sure(lambda seats: seats.settle_in(self._folder, self._reservations()))
+        mine = self.sums()
+        self._hear(mine, await self._sure(lambda seats: seats.settle_in(self._folder, self._reservations(), mine)))
+
+    def _hear(self, mine: str, others: tuple[str, ...]) -> None:
+        """What others say of the sums of their policies, beside what we said."""
+        if others == self.others_sums:
+            return
+        self.others_sums = others
+        if any(text != mine for text in others):
+            log.warning("policies of relayers that share budgets differ: of each sum the smallest holds")
+        self.portions.on_change()
 
     async def id(self) -> str:
         """Of all who share."""
@@ -400,6 +414,7 @@ class Sharing:
             self._must_remember(before)
             self._position = renewed.position
             self._remember(renewed.commits)
+            self._hear(progress.sums, renewed.sums)
             self.portions.others_want = renewed.others_want
             self.portions.hold(renewed.portions)
             if self._forget_before:
@@ -433,7 +448,7 @@ class Sharing:
             self._untold |= names
         now = time.time_ns() // 1_000_000
         progress.open_since = next(iter(self._open.values()), now) - SLACK_MS
-        progress.reservations = self._reservations()
+        progress.reservations, progress.sums = self._reservations(), self.sums()
         progress.wants = self.portions.settle()
         progress.keeps, progress.needed = self.portions.held, self.portions.bound
         progress.may_vacate = asyncio.get_running_loop().time() - self._failed_at > self._seats.seconds
