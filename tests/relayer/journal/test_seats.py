@@ -15,7 +15,8 @@ from relayer_support import transfer, wallet
 from millrace.chain.transaction import client_hash, to_proto
 from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.postgres_leases import PostgresLeases
-from millrace.relayer.journal.seats import Progress, SeatError, Seats
+from millrace.relayer.journal.seats import Progress, SeatError, Seats, Shared
+from millrace.relayer.journal.server_clock import FINEST_MS, ServerClock, wall_ms
 from millrace.relayer.journal.sharing import Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError
@@ -569,3 +570,93 @@ async def test_what_a_lost_relayer_did_not_need_is_used_by_others(opened: Open, 
     await third.open()
     seat = await third.sit(C, "host:/c")
     assert seat is not None and seat.portions == 60
+
+
+MINUTES_MS = 300_000
+
+
+async def test_times_are_the_servers_whatever_clocks_say(opened: Open) -> None:
+    """What one spent a moment ago was a moment ago for who takes its seat, with clocks that are minutes apart."""
+    slow, fast = opened(seats=1), opened(seats=1)
+    now = wall_ms()
+    slow.clock = ServerClock(lambda: wall_ms() - MINUTES_MS)
+    fast.clock = ServerClock(lambda: wall_ms() + MINUTES_MS)
+    position = await sat(slow, A)
+    made = [msgspec.structs.replace(row(nonce), created_ms=now - MINUTES_MS) for nonce in (1, 2)]
+    assert await slow.claim(made, position)
+    ends = [(ALICE.public, 2, made[1].client_hash, "finished", "7", now - MINUTES_MS)]
+    await slow.renew(Progress(ends=ends, open_since=now - MINUTES_MS))
+    await slow.leave()
+    await fast.open()
+    seat = await fast.sit(B, "host:/b")
+    assert seat is not None and abs(seat.open_since - (now + MINUTES_MS)) <= 3 * FINEST_MS
+    taken: list[int] = []
+
+    async def take(page: list[Shared]) -> None:
+        taken.extend(item.record.created_ms for item in page)
+        taken.extend(item.ended_ms for item in page if item.ended_ms is not None)
+
+    await fast.each_since(now + MINUTES_MS - 10_000, seat.open_since, take)
+    taken += [claimed.ended_ms or 0 for claimed in (await fast.whose([(ALICE.public, 2)])).values()]
+    taken += [item.created_ms for item in await fast.elsewhere(ALICE.public, 0)]
+    assert len(taken) == 4 and all(abs(at - (now + MINUTES_MS)) <= 3 * FINEST_MS for at in taken)
+    await fast.forget(now)
+    assert await fast.whose([(ALICE.public, 2)]), "by its clock that ended later"
+
+
+async def test_a_clock_that_jumps_by_a_day_is_noticed_at_once(opened: Open) -> None:
+    """Between two renewals, too: a claim is not dated a day back, where its fee would not be counted."""
+    jumped, other = opened(seats=1), opened(seats=1)
+    day, back = 86_400_000, [0]
+    jumped.clock = ServerClock(lambda: wall_ms() - back[0])
+    position = await sat(jumped, A)
+    back[0] = day
+    assert await jumped.claim([msgspec.structs.replace(row(1), created_ms=wall_ms() - day)], position)
+    await jumped.leave()
+    await sat(other, B)
+    found: list[Shared] = []
+
+    async def take(page: list[Shared]) -> None:
+        found.extend(page)
+
+    await other.each_since(wall_ms() - 10_000, wall_ms(), take)
+    assert [item.record.nonce for item in found] == [1]
+
+
+async def test_the_oldest_open_claim_is_told_whatever_the_clock_did(opened: Open) -> None:
+    """After a clock was set back a later claim is of an earlier time: who takes the seat looks for it from there on."""
+    sharing = Sharing(opened(seats=1), A, "host:/a", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    now = wall_ms()
+    await sharing.take([msgspec.structs.replace(row(1), created_ms=now + 86_400_000)])
+    await sharing.take([msgspec.structs.replace(row(2), created_ms=now)])
+    await sharing.close()
+    again = opened(seats=1)
+    await again.open()
+    seat = await again.sit(B, "host:/b")
+    assert seat is not None and seat.open_since <= now
+
+
+async def test_a_server_without_a_connection_left_is_one_that_is_away(opened: Open, postgres: Postgres) -> None:
+    """Nothing is lost of what waits, and it is claimed once somebody else has left."""
+    seats = opened()
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    others = [Database(Secret(postgres.url), "others") for _ in range(200)]
+    seats._db._drop()
+    try:
+        with pytest.raises(Unavailable, match=r"too many|slots"):
+            for other in others:
+                await other.ask(lambda connection: connection.fetchval("SELECT 1"))
+        sharing.start()
+        asked = asyncio.ensure_future(sharing.take([row(1)]))
+        async with asyncio.timeout(20):
+            while sharing.failed is None:
+                await asyncio.sleep(0.01)
+        assert not asked.done() and sharing.lost is None
+    finally:
+        await asyncio.gather(*(other.leave() for other in others))
+    async with asyncio.timeout(20):
+        await asked
+    await sharing.close()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from millrace.relayer.journal.portions import AT_ONCE, PORTIONS
+from millrace.relayer.journal.server_clock import ServerClock
 from millrace.relayer.journal.submissions import Record
 from millrace.runtime.postgres import (
     ANSWER_SECONDS,
@@ -63,7 +64,7 @@ CREATE TABLE IF NOT EXISTS claims (
     relayer BYTEA NOT NULL,
     fee TEXT NOT NULL,
     ip TEXT NOT NULL,
-    created_ms BIGINT NOT NULL,
+    created_ms BIGINT NOT NULL,   -- by the server's clock, as all times
     state TEXT NOT NULL,
     broadcast BOOLEAN NOT NULL,
     cost TEXT,
@@ -134,7 +135,7 @@ UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $3), res
 WHERE seat = $1 AND word = $2
 RETURNING position, portions, EXISTS (
     SELECT 1 FROM seats AS other WHERE other.seat <> $1 AND other.wants AND other.expires_at > clock_timestamp()
-), (SELECT sum(position) FROM seats)::bigint
+), (SELECT sum(position) FROM seats)::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 """
 _SUMS = """
 WITH mine AS (INSERT INTO sums VALUES ($1, $2) ON CONFLICT (seat) DO UPDATE SET sums = $2 WHERE sums.sums <> $2)
@@ -244,6 +245,7 @@ class Seats:
         """Of our seat."""
         self.commits = 0
         """The positions of all seats, at least, as far as the server acknowledged what it said of them."""
+        self.clock = ServerClock()
         self._schema = schema
         self._seats = seats
         self._needs_standby = needs_standby
@@ -324,19 +326,23 @@ class Seats:
                 row = await connection.fetchrow(
                     "UPDATE seats SET word = $1, place = $2, expires_at = clock_timestamp() + make_interval(secs => $3)"
                     " WHERE seat = (SELECT seat FROM seats WHERE word = $1 OR expires_at < clock_timestamp() "
-                    "ORDER BY word <> $1, folder <> $4, folder <> '', seat LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING *",
+                    "ORDER BY word <> $1, folder <> $4, folder <> '', seat LIMIT 1 FOR UPDATE SKIP LOCKED) "
+                    "RETURNING *, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms",
                     self._word, place, self.seconds, folder,
                 )  # fmt: skip
                 if row is None:  # what was read counts once a commit behind it is acknowledged: this makes it one
                     await connection.execute("SELECT 1 FROM sharing FOR UPDATE")
                 return row, commits
 
+        asked = self.clock.asked()
         row, self.commits = await self._db.ask(work)
         if row is None:
             return None
         self.number = row["seat"]
+        self.clock.answered(asked, row["now_ms"])
+        open_since = row["open_since"] - self.clock.ahead_ms
         return Seat(
-            row["seat"], row["folder"], row["reservations"], row["position"], row["open_since"], row["cursor"],
+            row["seat"], row["folder"], row["reservations"], row["position"], open_since, row["cursor"],
             row["cursor_place"], row["portions"],
         )  # fmt: skip
 
@@ -353,13 +359,18 @@ class Seats:
     async def renew(self, progress: Progress) -> Renewed:
         """Tell progress and go on holding the seat. Raises `SeatError` when another has it."""
 
+        ahead = self.clock.ahead_ms
+        ends = [(*item[:5], None if item[5] is None else item[5] + ahead) for item in progress.ends]
+        asked, now_ms = self.clock.asked(), 0
+
         async def work(connection: Connection) -> Renewed:
+            nonlocal now_ms
             async with connection.transaction():
                 mine = self.number, self._word
                 # First, so that nobody can take the seat before what follows is committed; else who takes it would
                 # sign what is deleted behind its back.
                 row = await connection.fetchrow(
-                    _RENEW, *mine, self.seconds, progress.reservations, progress.open_since, progress.cursor,
+                    _RENEW, *mine, self.seconds, progress.reservations, progress.open_since + ahead, progress.cursor,
                     progress.cursor_place, progress.keeps, progress.needed, progress.wants,
                 )  # fmt: skip
                 if row is None:
@@ -370,9 +381,9 @@ class Seats:
                     await connection.execute(_SENT, self.number, *_columns(progress.sent, 2))
                 if progress.signed:
                     await connection.execute(_SIGNED, self.number, *_columns(progress.signed, 3))
-                if progress.ends:
-                    await connection.execute(_END, self.number, *_columns(progress.ends, 6))
-                position, portions, others_want, commits = row
+                if ends:
+                    await connection.execute(_END, self.number, *_columns(ends, 6))
+                position, portions, others_want, commits, now_ms = row
                 found = position
                 sums = _texts(await connection.fetch(_SUMS, self.number, progress.sums)) if progress.sums else ()
                 if progress.wants:
@@ -383,6 +394,7 @@ class Seats:
         if renewed.commits < self.commits:
             raise SeatError(self._forgotten(renewed.commits))
         self.commits = renewed.commits
+        self.clock.answered(asked, now_ms)
         return renewed
 
     async def _more(self, connection: Connection, *, vacate: bool) -> Any:
@@ -437,8 +449,9 @@ class Seats:
         self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None], needed: int | None
     ) -> int | None:
         """How many rows were new; `None` where the seat has run out, is not ours, or is elsewhere."""
-        columns = _columns([_row(item) for item in records], 12)
-        ended = list(ended_ms) or [None] * len(records)
+        ahead = self.clock.ahead_ms
+        columns = _columns([_row(item, ahead) for item in records], 12)
+        ended = [None if at is None else at + ahead for at in ended_ms] or [None] * len(records)
         (row,) = await self._fetch(_CLAIM, self.number, self._word, position, *columns, ended, needed)
         held, new = row
         return int(new) if held else None
@@ -446,7 +459,8 @@ class Seats:
     async def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
         """Who has these nonces, as far as anybody has."""
         rows = await self._fetch(_WHOSE, *_columns(names, 2))
-        return {(row[0], row[1]): Claimed(*tuple(row)[2:]) for row in rows}
+        ahead = self.clock.ahead_ms
+        return {(row[0], row[1]): _claimed(tuple(row)[2:], ahead) for row in rows}
 
     async def elsewhere(self, sender: bytes, nonce: int) -> list[Record]:
         """What other seats claimed for a sender from a nonce on and may still run."""
@@ -454,12 +468,14 @@ class Seats:
             f"SELECT {_COLUMNS} FROM claims WHERE sender = $1 AND nonce >= $2 AND state = 'journalled' AND seat <> $3",
             sender, nonce, self.number,
         )  # fmt: skip
-        return [_shared(row).record for row in rows]
+        return [_shared(row, self.clock.ahead_ms).record for row in rows]
 
     async def each_since(
         self, created_ms: int, open_since: int, take: Callable[[list[Shared]], Awaitable[None]]
     ) -> None:
         """Claims of our seat made since a time, and older ones that are not over, about in the order of being made."""
+
+        ahead = self.clock.ahead_ms
 
         async def work(connection: Connection) -> None:
             async with connection.transaction():
@@ -471,10 +487,10 @@ class Seats:
                 rows = await connection.cursor(
                     f"SELECT {_COLUMNS} FROM claims WHERE seat = $1 AND created_ms >= least($2::bigint, $3::bigint) "
                     "AND (created_ms >= $2 OR ended_ms IS NULL)",
-                    self.number, created_ms, open_since,
+                    self.number, created_ms + ahead, open_since + ahead,
                 )  # fmt: skip
                 while page := await rows.fetch(ROWS_AT_ONCE):
-                    await take([_shared(row) for row in page])
+                    await take([_shared(row, ahead) for row in page])
                 await connection.execute(
                     "UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $2) WHERE seat = $1",
                     self.number, self.seconds,
@@ -485,7 +501,9 @@ class Seats:
     async def forget(self, before_ms: int) -> None:
         """Forget claims of our seat that were over before a time."""
         await self._fetch(
-            "DELETE FROM claims WHERE seat = $1 AND created_ms < $2 AND ended_ms < $2", self.number, before_ms
+            "DELETE FROM claims WHERE seat = $1 AND created_ms < $2 AND ended_ms < $2",
+            self.number,
+            before_ms + self.clock.ahead_ms,
         )
 
     async def _fetch(self, query: str, *values: object) -> list[Any]:
@@ -510,20 +528,25 @@ def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(count)]
 
 
-def _row(item: Record) -> tuple[Any, ...]:
+def _claimed(row: tuple[Any, ...], ahead_ms: int) -> Claimed:
+    claimed = Claimed(*row)
+    return claimed if claimed.ended_ms is None else claimed._replace(ended_ms=claimed.ended_ms - ahead_ms)
+
+
+def _row(item: Record, ahead_ms: int) -> tuple[Any, ...]:
     cost = None if item.cost is None else str(item.cost)
     return (
         item.sender, item.nonce, item.client_hash, item.tx, item.kind, item.relayer, str(item.fee), item.ip,
-        item.created_ms, item.state, item.broadcast, cost,
+        item.created_ms + ahead_ms, item.state, item.broadcast, cost,
     )  # fmt: skip
 
 
-def _shared(row: Any) -> Shared:
+def _shared(row: Any, ahead_ms: int) -> Shared:
     sender, nonce, client, tx, kind, relayer, fee, cost, ip, created_ms, state, broadcast, ended_ms = row
     return Shared(
         Record(
             sender, nonce, client, None, tx, kind, relayer, int(fee), None if cost is None else int(cost), ip,
-            created_ms, state, broadcast,
+            created_ms - ahead_ms, state, broadcast,
         ),
-        ended_ms,
+        None if ended_ms is None else ended_ms - ahead_ms,
     )  # fmt: skip

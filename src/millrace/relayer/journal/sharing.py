@@ -96,7 +96,7 @@ class Sharing:
         """What `_progress` says is void or over."""
         self._forget_before = 0
         self._open: OrderedDict[tuple[bytes, int], int] = OrderedDict()
-        """When claims that are not over were made, oldest first."""
+        """When claims that are not over were made, by a clock that may be set meanwhile."""
         self._flushed: list[asyncio.Future[None]] = []
         self.waiting = 0
         """Claims that were asked for and not answered."""
@@ -447,7 +447,7 @@ class Sharing:
             progress.ends = [item for item in progress.ends if item[:2] not in names]
             self._untold |= names
         now = time.time_ns() // 1_000_000
-        progress.open_since = next(iter(self._open.values()), now) - SLACK_MS
+        progress.open_since = min(self._open.values(), default=now) - SLACK_MS  # the first need not be the oldest
         progress.reservations, progress.sums = self._reservations(), self.sums()
         progress.wants = self.portions.settle()
         progress.keeps, progress.needed = self.portions.held, self.portions.bound
