@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import generate_latest
 from relayer_support import RELAYERS, BlockMaker, raw, settings, submit, transfer, wallet, with_identity
 
-from millrace.chain.transaction import client_hash, signing_message
+from millrace.chain.transaction import chain_hash, client_hash, signing_message
 from millrace.relayer.app import Service
 from millrace.relayer.journal import reconcile
 from millrace.relayer.journal.writer import JournalError
@@ -458,6 +458,31 @@ async def test_what_was_passed_on_is_paid_for_by_who_takes_the_seat(several: Sev
     assert [entry.sending for entry in entries] == ([] if is_over else [True])
     assert standing.at_risk == sum(entry.fee for entry in entries)
     assert standing.spent_day >= 50_000 * 10**9
+
+
+async def test_what_failed_is_lost_for_who_takes_the_seat(several: Several) -> None:
+    """For the whole hour, as it was for who had it; also for who goes back to a folder that did not know the end."""
+    two = await several.start("two", claims_seats=1)
+    assert await submit(two, transfer(ALICE, 0)) == ["ok"]
+    await two.die()
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, transfer(ALICE, 1), transfer(ALICE, 2)) == ["ok", "ok"]
+    txs = [entry.tx for entry in one.service.lifecycle.inflight.entries()]
+    failing = {chain_hash(txs[nonce]): "no" for nonce in (0, 1)}
+    block = BlockMaker(1).block(txs, accounts={ALICE.public: (3, 10**18)}, failing=failing)
+    several.world.hub.save(block)
+    async with asyncio.timeout(20):
+        while one.service.lifecycle.inflight.entries():
+            await asyncio.sleep(0.01)
+    key, fee = RELAYERS[1].public, 50_000 * 10**9
+    now = asyncio.get_running_loop().time
+    assert one.service.lifecycle.sponsor.budgets.standing(key, now()).lost_hour == 2 * fee
+    await one.end()
+    for name in ("two", "three", "one"):
+        next_one = await several.start(name, claims_seats=1)
+        standing = next_one.service.lifecycle.sponsor.budgets.standing(key, now())
+        assert (standing.lost_hour, standing.spent_hour) == (2 * fee, 3 * fee)
+        await next_one.end()
 
 
 async def test_who_was_away_for_long_starts_again(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -660,3 +660,44 @@ async def test_a_server_without_a_connection_left_is_one_that_is_away(opened: Op
     async with asyncio.timeout(20):
         await asked
     await sharing.close()
+
+
+async def test_what_failed_is_told_whatever_is_known_first(opened: Open) -> None:
+    """That it failed, or what it did cost; what another payload of the nonce took has not failed."""
+    sharing = Sharing(opened(seats=1), A, "host:/a", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    await sharing.take([row(nonce) for nonce in range(1, 5)])
+    sharing.lose(ALICE.public, 1)
+    sharing.lose(ALICE.public, 4)
+    states = {1: "finished", 2: "finished", 3: "finished", 4: "superseded"}
+    sharing.ended([(ALICE.public, nonce, row(nonce).client_hash, state, "7", 2000) for nonce, state in states.items()])
+    sharing.lose(ALICE.public, 2)
+    await sharing.close()  # tells everything
+    again = opened(seats=1)
+    await sat(again, A)
+    found: list[Shared] = []
+
+    async def take(page: list[Shared]) -> None:
+        found.extend(page)
+
+    await again.each_since(0, 0, take)
+    assert {item.record.nonce: item.record.state for item in found} == states
+    assert {item.record.nonce for item in found if item.failed} == {1, 2}
+    whose = await again.whose([(ALICE.public, 1)])
+    assert [claimed.state for claimed in whose.values()] == ["finished"]
+
+
+async def test_a_seat_is_taken_when_its_lease_is_over_and_not_before(opened: Open, postgres: Postgres) -> None:
+    """Whoever has it may be slow, and is not put out for that."""
+    holder, other = opened(seats=1), opened(seats=1)
+    await sat(holder, A)
+    await other.open()
+    seats = f'"{holder._schema}".seats'
+    while True:
+        postgres.sql(f"UPDATE {seats} SET word = 'holder', expires_at = clock_timestamp() + interval '1 s'")
+        text = postgres.sql(f"SELECT extract(epoch FROM expires_at) FROM {seats}")
+        if await other.sit(B, "host:/b") is None:
+            break
+        assert float(postgres.sql("SELECT extract(epoch FROM clock_timestamp())")) >= float(text)
+    await eventually(lambda: other.sit(B, "host:/b"))

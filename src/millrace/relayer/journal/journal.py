@@ -228,6 +228,11 @@ class Journal:
         if self.sharing is not None:
             self.sharing.void([(sender, nonce, client_hash)])
 
+    def tell_failed(self, sender: bytes, nonce: int) -> None:
+        """What our keys paid for has failed: others that share their budget are told."""
+        if self.sharing is not None:
+            self.sharing.lose(sender, nonce)
+
     def keep_cursor(self, sequence: int, place: str) -> None:
         """Remember up to which event of the hub nothing need be read again, and the same for any notifier's hub.
 
@@ -321,12 +326,19 @@ class Journal:
         values = (_SHARED_COMMITS, str(commits))
         self.change(lambda connection: connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", values))
 
-    async def adopt(self, records: Sequence[Record], ends: Sequence[rows.End], lines: Sequence[audit.Line]) -> None:
+    async def adopt(
+        self,
+        records: Sequence[Record],
+        ends: Sequence[rows.End],
+        lines: Sequence[audit.Line],
+        ended: Sequence[outcomes.Outcome] = (),
+    ) -> None:
         """Take over rows and ends as they are claimed. Raises `JournalError` when another row is in the way."""
         await self._open_writer().commit(
             Rows(_insert, "submissions", records),
             Rows(rows.end, "submissions", ends),
             Rows(audit.write, "audit", lines),
+            Rows(outcomes.write, "outcomes", ended),
         )
 
     async def hand_over(self, records: Sequence[Record], lines: Sequence[audit.Line]) -> None:

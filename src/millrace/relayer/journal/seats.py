@@ -65,7 +65,7 @@ CREATE TABLE IF NOT EXISTS claims (
     fee TEXT NOT NULL,
     ip TEXT NOT NULL,
     created_ms BIGINT NOT NULL,   -- by the server's clock, as all times
-    state TEXT NOT NULL,
+    state TEXT NOT NULL,          -- as in the journal; "failed" of what is finished and did
     broadcast BOOLEAN NOT NULL,
     cost TEXT,
     ended_ms BIGINT,
@@ -113,6 +113,10 @@ FROM unnest($2::bytea[], $3::bigint[], $4::bytea[], $5::text[], $6::text[], $7::
     AS ended (sender, nonce, client_hash, state, cost, ended_ms)
 WHERE claims.sender = ended.sender AND claims.nonce = ended.nonce
     AND claims.client_hash = coalesce(ended.client_hash, claims.client_hash) AND claims.seat = $1
+"""
+_FAILED = """
+UPDATE claims SET state = 'failed' FROM unnest($2::bytea[], $3::bigint[]) AS failed (sender, nonce)
+WHERE claims.sender = failed.sender AND claims.nonce = failed.nonce AND claims.seat = $1 AND state = 'finished'
 """
 _SENT = """
 UPDATE claims SET broadcast = true FROM unnest($2::bytea[], $3::bigint[]) AS sent (sender, nonce)
@@ -203,10 +207,11 @@ class Claimed(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """A claim as a row of the journal, and when it ended."""
+    """A claim as a row of the journal, when it ended, and whether it is known to have failed."""
 
     record: Record
     ended_ms: int | None
+    failed: bool = False
 
 
 class Progress(msgspec.Struct):
@@ -214,6 +219,8 @@ class Progress(msgspec.Struct):
 
     ends: list[tuple[bytes, int, bytes | None, str, str | None, int | None]] = []
     """Without a hash it is whatever has the nonce, without a cost that stays what it was."""
+    failed: list[tuple[bytes, int]] = []
+    """What did cost its fee and is known to have failed, by the end that is told with it or before."""
     sent: list[tuple[bytes, int]] = []
     """What was only signed, and is to be broadcast now."""
     signed: list[tuple[bytes, int, bytes]] = []
@@ -383,6 +390,8 @@ class Seats:
                     await connection.execute(_SIGNED, self.number, *_columns(progress.signed, 3))
                 if ends:
                     await connection.execute(_END, self.number, *_columns(ends, 6))
+                if progress.failed:
+                    await connection.execute(_FAILED, self.number, *_columns(progress.failed, 2))
                 position, portions, others_want, commits, now_ms = row
                 found = position
                 sums = _texts(await connection.fetch(_SUMS, self.number, progress.sums)) if progress.sums else ()
@@ -530,7 +539,13 @@ def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
 
 def _claimed(row: tuple[Any, ...], ahead_ms: int) -> Claimed:
     claimed = Claimed(*row)
-    return claimed if claimed.ended_ms is None else claimed._replace(ended_ms=claimed.ended_ms - ahead_ms)
+    ended_ms = None if claimed.ended_ms is None else claimed.ended_ms - ahead_ms
+    return claimed._replace(ended_ms=ended_ms, state=_finished(claimed.state))
+
+
+def _finished(state: str) -> str:
+    """A claim's state as the journal has it, which keeps beside it what failed."""
+    return "finished" if state == "failed" else state
 
 
 def _row(item: Record, ahead_ms: int) -> tuple[Any, ...]:
@@ -546,7 +561,8 @@ def _shared(row: Any, ahead_ms: int) -> Shared:
     return Shared(
         Record(
             sender, nonce, client, None, tx, kind, relayer, int(fee), None if cost is None else int(cost), ip,
-            created_ms - ahead_ms, state, broadcast,
+            created_ms - ahead_ms, _finished(state), broadcast,
         ),
         None if ended_ms is None else ended_ms - ahead_ms,
+        state == "failed",
     )  # fmt: skip

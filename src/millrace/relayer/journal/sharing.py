@@ -97,6 +97,8 @@ class Sharing:
         self._forget_before = 0
         self._open: OrderedDict[tuple[bytes, int], int] = OrderedDict()
         """When claims that are not over were made, by a clock that may be set meanwhile."""
+        self._failed: set[tuple[bytes, int]] = set()
+        """What of them is known to have failed before it is known what it did cost."""
         self._flushed: list[asyncio.Future[None]] = []
         self.waiting = 0
         """Claims that were asked for and not answered."""
@@ -199,20 +201,33 @@ class Sharing:
         """Nothing was signed for these, by sender, nonce and client hash, and nothing will be: they are free again."""
         for sender, nonce, _ in claims:
             self._open.pop((sender, nonce), None)
+            self._failed.discard((sender, nonce))
             self._untold.add((sender, nonce))
         self._progress.void += claims
 
     def ended(self, ends: Sequence[End]) -> None:
         """Claims of ours are over. Of what was written off it is told, and its fee is still followed."""
         for item in ends:
+            name = item[0], item[1]
             if item[5] is not None:
-                self._open.pop((item[0], item[1]), None)
-            self._untold.add((item[0], item[1]))
+                self._open.pop(name, None)
+                if name in self._failed:
+                    self._failed.discard(name)
+                    self._progress.failed.append(name)
+            self._untold.add(name)
         self._progress.ends += ends
+
+    def lose(self, sender: bytes, nonce: int) -> None:
+        """A claim of ours did cost its fee, or will, and failed: who has the seat after us counts it as lost, too."""
+        if self.has(sender, nonce):
+            self._failed.add((sender, nonce))
+        else:
+            self._progress.failed.append((sender, nonce))
 
     def written_off_is_over(self, sender: bytes, nonce: int, now_ms: int) -> None:
         """What was written off cannot run any more."""
         self._open.pop((sender, nonce), None)
+        self._failed.discard((sender, nonce))
         self._progress.ends.append((sender, nonce, None, "superseded", None, now_ms))
 
     def sent(self, sender: bytes, nonce: int) -> None:
@@ -445,6 +460,8 @@ class Sharing:
             self._progress.void = later
             self._progress.ends = [item for item in progress.ends if item[:2] in names]
             progress.ends = [item for item in progress.ends if item[:2] not in names]
+            self._progress.failed = [name for name in progress.failed if name in names]
+            progress.failed = [name for name in progress.failed if name not in names]
             self._untold |= names
         now = time.time_ns() // 1_000_000
         progress.open_since = min(self._open.values(), default=now) - SLACK_MS  # the first need not be the oldest
