@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import generate_latest
 from relayer_support import RELAYERS, BlockMaker, raw, settings, submit, transfer, wallet, with_identity
 
-from millrace.chain.transaction import client_hash, signing_message
+from millrace.chain.transaction import chain_hash, client_hash, signing_message
 from millrace.relayer.app import Service
 from millrace.relayer.journal import reconcile
 from millrace.relayer.journal.writer import JournalError
@@ -20,10 +20,10 @@ from millrace.relayer.metrics import make_registry
 from millrace.relayer.protocol import reasons
 from millrace.relayer.rules.policy import PolicyError
 from millrace.relayer.rules.policy_file import seal
-from millrace.relayer.rules.stages import Origin
+from millrace.relayer.rules.stages import Kind, Origin
 from millrace.relayer.signing.handle import SignerError
 from millrace.relayer.submission.batch import Accepted
-from millrace.runtime.postgres import Unavailable
+from millrace.runtime.postgres import Refused, Unavailable
 from millrace.runtime.process import wait_first
 from millrace.runtime.settings import Secret
 from servers.postgres import Postgres
@@ -169,11 +169,44 @@ async def test_together_they_keep_to_one_budget(several: Several) -> None:
         assert answers == ["ok", "ok", "budget exhausted"]
 
 
-async def only_signed(relayer: Relayer, tx: Any) -> Any:
-    """What a relayer answers to who asks for its signature."""
-    batch = await relayer.service.submitter.take(Origin("sign", "ip"), [raw(tx)])
+async def asked_to(kind: Kind, relayer: Relayer, tx: Any) -> Any:
+    """A relayer's whole answer."""
+    batch = await relayer.service.submitter.take(Origin(kind, "ip"), [raw(tx)])
     (result,) = await relayer.service.submitter.finish(batch)
     return result
+
+
+async def relayed(relayer: Relayer, tx: Any) -> Any:
+    """What a relayer answers to who asks it to relay."""
+    return await asked_to("relay", relayer, tx)
+
+
+async def test_of_different_policies_the_smaller_budget_holds(several: Several) -> None:
+    """Who starts with a larger one keeps to the smaller from the start, and who runs with it as soon as it hears."""
+    fee, policies = 100_000 * 10**9, {}
+    for name, fees in (("one", 4), ("two", 12)):
+        file = policies[name] = several.folder / f"{name}.toml"
+        file.write_text(
+            seal(f"[budget]\nat_risk = {fees * fee}\n[strangers]\naddress_percent = 100\nreceiver_percent = 100\n")
+        )
+    one, two = [await several.start(name, policy_file=str(file)) for name, file in policies.items()]
+    for relayer, pair in ((two, wallet(1, 2)), (one, wallet(1, 1))):
+        answers = await submit(relayer, *(transfer(pair, nonce) for nonce in range(3)))
+        assert answers == ["ok", "ok", "budget exhausted"]
+    policies["one"].write_text(seal(f"[budget]\nat_risk = {2 * fee}\n"))
+    one.service.policy_keeper.read()
+    async with asyncio.timeout(20):
+        while two.service.lifecycle.sponsor.policy.budget.at_risk > fee:
+            await asyncio.sleep(0.01)
+    await one.end()
+    async with asyncio.timeout(20):
+        while two.service.lifecycle.sponsor.policy.budget.at_risk < 6 * fee:
+            await asyncio.sleep(0.01)
+
+
+async def only_signed(relayer: Relayer, tx: Any) -> Any:
+    """What a relayer answers to who asks for its signature."""
+    return await asked_to("sign", relayer, tx)
 
 
 async def once_told(relayer: Relayer, tx: Any) -> Any:
@@ -247,6 +280,39 @@ async def test_a_policy_that_cannot_be_divided_is_not_taken_over(several: Severa
     assert again.service.lifecycle.sponsor.policy.budget.at_risk == 300
 
 
+@pytest.mark.parametrize("kind", [Unavailable, Refused])
+async def test_clients_are_told_nothing_of_the_server(several: Several, kind: type[OSError]) -> None:
+    """Away, or refusing: the words, code and pause of `not ready`; where the server is and what it said has the log."""
+    one = await several.start("one")
+    sharing, words = one.service.sharing, "db1:5432/relayer: remaining connection slots are reserved"
+    assert sharing is not None
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise kind(words)
+
+    async with asyncio.timeout(10):
+        async with sharing._one:
+            first = asyncio.ensure_future(relayed(one, transfer(ALICE, 0)))
+            while not sharing.waiting:
+                await asyncio.sleep(0.005)
+            ask, sharing._seats._db.ask = sharing._seats._db.ask, away  # type: ignore[method-assign]
+        while sharing.why_not() is None:
+            await asyncio.sleep(0.005)
+    refusals = [await relayed(one, transfer(ALICE, nonce)) for nonce in (1, 5)]
+    refusals.append(await only_signed(one, transfer(wallet(1, 2), 0)))
+    if kind is Refused:
+        refusals.append(await first)
+    health = one.service.readiness.health()
+    sharing._seats._db.ask = ask  # type: ignore[method-assign]
+    if kind is Unavailable:
+        assert isinstance(await first, Accepted), "what was asked before is answered by the server that is back"
+    for refusal in refusals:
+        assert (refusal.reason, refusal.code, refusal.retry_after_ms) == ("not ready", "not_ready", 5_000)
+    assert health["sponsoring"] != "ok"
+    for told in (*(refusal.detail for refusal in refusals), *map(str, health.values())):
+        assert "5432" not in told and "slots" not in told
+
+
 async def test_who_does_not_share_is_refused(several: Several) -> None:
     """A relayer alone becomes one of several with what it signed; after that, and beside them, none is alone."""
     alone = {"claims_url": Secret(), "lease_url": several.values["claims_url"]}
@@ -266,6 +332,35 @@ async def test_who_does_not_share_is_refused(several: Several) -> None:
     await one.end()
     with pytest.raises(JournalError, match="claims_url"):
         await several.start("one", **alone)
+
+
+async def test_row_10_a_start_waits_for_a_server_that_has_forgotten(
+    several: Several, postgres: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All were stopped and the server was put back from a backup: who was idle then signs no other payload either."""
+    one, two = await several.start("one"), await several.start("two")
+    shared = await one.service.sharing.id()
+    assert await submit(two, transfer(ALICE, 0)) == ["ok"]
+    async with asyncio.timeout(20):
+        while not one.service.journal.known_commits(shared):
+            await asyncio.sleep(0.01)
+    assert one.service.journal.known_commits("another") == 0
+    seats = two.service.sharing._seats
+    where, schema = f"WHERE seat = {seats.number}", f'"{seats._schema}"'
+    await one.end()
+    await two.end()
+    postgres.sql(f"UPDATE {schema}.seats SET position = 0 {where}")
+    again = asyncio.ensure_future(several.start("one"))
+    try:
+        async with asyncio.timeout(20):
+            while not any("forgotten" in str(vars(record)) for record in caplog.records):
+                assert not again.done()
+                await asyncio.sleep(0.01)
+        postgres.sql(f"UPDATE {schema}.seats SET position = 1 {where}")
+        assert await submit(await again, transfer(ALICE, 0, gas_limit=200_000)) == ["conflicting transaction"]
+    finally:
+        again.cancel()
+        await asyncio.gather(again, return_exceptions=True)
 
 
 async def test_who_was_frozen_beyond_its_lease_ends(several: Several) -> None:
@@ -363,6 +458,31 @@ async def test_what_was_passed_on_is_paid_for_by_who_takes_the_seat(several: Sev
     assert [entry.sending for entry in entries] == ([] if is_over else [True])
     assert standing.at_risk == sum(entry.fee for entry in entries)
     assert standing.spent_day >= 50_000 * 10**9
+
+
+async def test_what_failed_is_lost_for_who_takes_the_seat(several: Several) -> None:
+    """For the whole hour, as it was for who had it; also for who goes back to a folder that did not know the end."""
+    two = await several.start("two", claims_seats=1)
+    assert await submit(two, transfer(ALICE, 0)) == ["ok"]
+    await two.die()
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, transfer(ALICE, 1), transfer(ALICE, 2)) == ["ok", "ok"]
+    txs = [entry.tx for entry in one.service.lifecycle.inflight.entries()]
+    failing = {chain_hash(txs[nonce]): "no" for nonce in (0, 1)}
+    block = BlockMaker(1).block(txs, accounts={ALICE.public: (3, 10**18)}, failing=failing)
+    several.world.hub.save(block)
+    async with asyncio.timeout(20):
+        while one.service.lifecycle.inflight.entries():
+            await asyncio.sleep(0.01)
+    key, fee = RELAYERS[1].public, 50_000 * 10**9
+    now = asyncio.get_running_loop().time
+    assert one.service.lifecycle.sponsor.budgets.standing(key, now()).lost_hour == 2 * fee
+    await one.end()
+    for name in ("two", "three", "one"):
+        next_one = await several.start(name, claims_seats=1)
+        standing = next_one.service.lifecycle.sponsor.budgets.standing(key, now())
+        assert (standing.lost_hour, standing.spent_hour) == (2 * fee, 3 * fee)
+        await next_one.end()
 
 
 async def test_who_was_away_for_long_starts_again(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ from millrace.relayer.ports import Ports
 from millrace.relayer.readiness import Readiness
 from millrace.relayer.rules import policy
 from millrace.relayer.rules.policy_file import PolicyFile
-from millrace.relayer.rules.seats import part_of
+from millrace.relayer.rules.seats import least, part_of, read_sums, sums_of
 from millrace.relayer.rules.stages import Relayers
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.signing.handle import SignerError, SigningProcess
@@ -373,11 +373,17 @@ class Service:
         if not settings.claims_url:
             return whole
         held = PORTIONS if self.sharing is None else self.sharing.portions.held
+        whole = self._least(whole)
         return part_of(whole, settings.claims_seats, settings.stale_seconds, held, PORTIONS * settings.claims_seats)
+
+    def _least(self, whole: policy.Policy) -> policy.Policy:
+        """A policy as far as those that share its budgets agree."""
+        return whole if self.sharing is None else least(whole, map(read_sums, self.sharing.others_sums))
 
     def _need(self) -> Need:
         """How much of all budgets covers what was used here."""
-        return self.lifecycle.sponsor.need(self.policy_keeper.whole, PORTIONS * self.settings.claims_seats)
+        whole = self._least(self.policy_keeper.whole)
+        return self.lifecycle.sponsor.need(whole, PORTIONS * self.settings.claims_seats)
 
     async def _share(self) -> str:
         """Wait for a seat among those with our keys, and take over what it claimed; the id of all, empty if alone.
@@ -402,6 +408,7 @@ class Service:
         self.sharing = sharing_of(self.settings, self.identity, self.journal)
         self._started.push_async_callback(self.sharing.close)
         self.sharing.portions.on_change = self.policy_keeper.again
+        self.sharing.sums = lambda: sums_of(self.policy_keeper.whole)
         meanwhile = asyncio.ensure_future(self._pass_on())
         try:
             await self.sharing.sit()
@@ -451,7 +458,7 @@ class Service:
         """Why nothing may be sponsored now."""
         if self.signer is None:
             return None
-        claims = None if self.sharing is None else self.sharing.lost or self.sharing.failed
+        claims = None if self.sharing is None else self.sharing.why_not()
         return self.keys.why_not() or self.safe_start.why_not() or claims
 
     async def rotate(self) -> None:

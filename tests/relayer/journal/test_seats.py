@@ -15,7 +15,8 @@ from relayer_support import transfer, wallet
 from millrace.chain.transaction import client_hash, to_proto
 from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.postgres_leases import PostgresLeases
-from millrace.relayer.journal.seats import Progress, SeatError, Seats
+from millrace.relayer.journal.seats import Progress, SeatError, Seats, Shared
+from millrace.relayer.journal.server_clock import FINEST_MS, ServerClock, wall_ms
 from millrace.relayer.journal.sharing import Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError
@@ -191,6 +192,60 @@ async def test_one_forgotten_claim_is_found_out_by_who_takes_portions(opened: Op
         with pytest.raises(OSError, match="forgotten"):
             await sharing.run()
     await sharing.close()
+
+
+def forget_last(seats: Seats, postgres: Postgres) -> None:
+    """What a server that was put back from a backup does not know: the last commit of a seat, and its claims."""
+    schema, seat = f'"{seats._schema}"', seats.number
+    postgres.sql(
+        f"CREATE TABLE {schema}.kept AS SELECT * FROM {schema}.claims WHERE seat = {seat}",
+        f"DELETE FROM {schema}.claims WHERE seat = {seat}",
+        f"UPDATE {schema}.seats SET position = position - 1 WHERE seat = {seat}",
+    )
+
+
+def put_back(seats: Seats, postgres: Postgres) -> None:
+    """The server knows all again."""
+    schema, seat = f'"{seats._schema}"', seats.number
+    postgres.sql(
+        f"INSERT INTO {schema}.claims SELECT * FROM {schema}.kept",
+        f"UPDATE {schema}.seats SET position = position + 1 WHERE seat = {seat}",
+    )
+
+
+async def test_row_10_who_is_idle_finds_a_server_that_forgot_what_others_claimed(
+    opened: Open, postgres: Postgres
+) -> None:
+    """Its own seat is as it was; but what another signed would be free for it, so it has lost its seat, too."""
+    idle, busy = opened(), opened()
+    position = await sat(idle, A)
+    assert await busy.claim([row(1)], await sat(busy, B))
+    await idle.renew(Progress())
+    forget_last(busy, postgres)
+    with pytest.raises(SeatError, match="forgotten"):
+        await idle.renew(Progress())
+    idle._db._drop()  # as it is when a server is put back: it is not asked for more before it has all
+    with pytest.raises(Unavailable, match="forgotten"):
+        await idle.claim([row(1, b"other")], position)
+    put_back(busy, postgres)
+    assert not await idle.claim([row(1, b"other")], position)
+
+
+async def test_row_10_who_stands_by_takes_no_seat_of_a_server_that_forgot(opened: Open, postgres: Postgres) -> None:
+    """It has seen how many commits there were, and waits for the server that has them."""
+    one, later = opened(seats=1), opened(seats=1)
+    position = await sat(one, A)
+    assert await one.claim([row(1)], position)
+    await later.open()
+    assert await later.sit(B, "host:/b") is None
+    number = one.number
+    await one.leave()
+    one.number = number
+    forget_last(one, postgres)
+    with pytest.raises(Unavailable, match="forgotten"):
+        await later.sit(B, "host:/b")
+    put_back(one, postgres)
+    assert await later.sit(B, "host:/b") is not None
 
 
 async def test_what_was_asked_while_the_server_died_is_answered_by_the_next_one(
@@ -515,3 +570,134 @@ async def test_what_a_lost_relayer_did_not_need_is_used_by_others(opened: Open, 
     await third.open()
     seat = await third.sit(C, "host:/c")
     assert seat is not None and seat.portions == 60
+
+
+MINUTES_MS = 300_000
+
+
+async def test_times_are_the_servers_whatever_clocks_say(opened: Open) -> None:
+    """What one spent a moment ago was a moment ago for who takes its seat, with clocks that are minutes apart."""
+    slow, fast = opened(seats=1), opened(seats=1)
+    now = wall_ms()
+    slow.clock = ServerClock(lambda: wall_ms() - MINUTES_MS)
+    fast.clock = ServerClock(lambda: wall_ms() + MINUTES_MS)
+    position = await sat(slow, A)
+    made = [msgspec.structs.replace(row(nonce), created_ms=now - MINUTES_MS) for nonce in (1, 2)]
+    assert await slow.claim(made, position)
+    ends = [(ALICE.public, 2, made[1].client_hash, "finished", "7", now - MINUTES_MS)]
+    await slow.renew(Progress(ends=ends, open_since=now - MINUTES_MS))
+    await slow.leave()
+    await fast.open()
+    seat = await fast.sit(B, "host:/b")
+    assert seat is not None and abs(seat.open_since - (now + MINUTES_MS)) <= 3 * FINEST_MS
+    taken: list[int] = []
+
+    async def take(page: list[Shared]) -> None:
+        taken.extend(item.record.created_ms for item in page)
+        taken.extend(item.ended_ms for item in page if item.ended_ms is not None)
+
+    await fast.each_since(now + MINUTES_MS - 10_000, seat.open_since, take)
+    taken += [claimed.ended_ms or 0 for claimed in (await fast.whose([(ALICE.public, 2)])).values()]
+    taken += [item.created_ms for item in await fast.elsewhere(ALICE.public, 0)]
+    assert len(taken) == 4 and all(abs(at - (now + MINUTES_MS)) <= 3 * FINEST_MS for at in taken)
+    await fast.forget(now)
+    assert await fast.whose([(ALICE.public, 2)]), "by its clock that ended later"
+
+
+async def test_a_clock_that_jumps_by_a_day_is_noticed_at_once(opened: Open) -> None:
+    """Between two renewals, too: a claim is not dated a day back, where its fee would not be counted."""
+    jumped, other = opened(seats=1), opened(seats=1)
+    day, back = 86_400_000, [0]
+    jumped.clock = ServerClock(lambda: wall_ms() - back[0])
+    position = await sat(jumped, A)
+    back[0] = day
+    assert await jumped.claim([msgspec.structs.replace(row(1), created_ms=wall_ms() - day)], position)
+    await jumped.leave()
+    await sat(other, B)
+    found: list[Shared] = []
+
+    async def take(page: list[Shared]) -> None:
+        found.extend(page)
+
+    await other.each_since(wall_ms() - 10_000, wall_ms(), take)
+    assert [item.record.nonce for item in found] == [1]
+
+
+async def test_the_oldest_open_claim_is_told_whatever_the_clock_did(opened: Open) -> None:
+    """After a clock was set back a later claim is of an earlier time: who takes the seat looks for it from there on."""
+    sharing = Sharing(opened(seats=1), A, "host:/a", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    now = wall_ms()
+    await sharing.take([msgspec.structs.replace(row(1), created_ms=now + 86_400_000)])
+    await sharing.take([msgspec.structs.replace(row(2), created_ms=now)])
+    await sharing.close()
+    again = opened(seats=1)
+    await again.open()
+    seat = await again.sit(B, "host:/b")
+    assert seat is not None and seat.open_since <= now
+
+
+async def test_a_server_without_a_connection_left_is_one_that_is_away(opened: Open, postgres: Postgres) -> None:
+    """Nothing is lost of what waits, and it is claimed once somebody else has left."""
+    seats = opened()
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    others = [Database(Secret(postgres.url), "others") for _ in range(200)]
+    seats._db._drop()
+    try:
+        with pytest.raises(Unavailable, match=r"too many|slots"):
+            for other in others:
+                await other.ask(lambda connection: connection.fetchval("SELECT 1"))
+        sharing.start()
+        asked = asyncio.ensure_future(sharing.take([row(1)]))
+        async with asyncio.timeout(20):
+            while sharing.failed is None:
+                await asyncio.sleep(0.01)
+        assert not asked.done() and sharing.lost is None
+    finally:
+        await asyncio.gather(*(other.leave() for other in others))
+    async with asyncio.timeout(20):
+        await asked
+    await sharing.close()
+
+
+async def test_what_failed_is_told_whatever_is_known_first(opened: Open) -> None:
+    """That it failed, or what it did cost; what another payload of the nonce took has not failed."""
+    sharing = Sharing(opened(seats=1), A, "host:/a", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    await sharing.take([row(nonce) for nonce in range(1, 5)])
+    sharing.lose(ALICE.public, 1)
+    sharing.lose(ALICE.public, 4)
+    states = {1: "finished", 2: "finished", 3: "finished", 4: "superseded"}
+    sharing.ended([(ALICE.public, nonce, row(nonce).client_hash, state, "7", 2000) for nonce, state in states.items()])
+    sharing.lose(ALICE.public, 2)
+    await sharing.close()  # tells everything
+    again = opened(seats=1)
+    await sat(again, A)
+    found: list[Shared] = []
+
+    async def take(page: list[Shared]) -> None:
+        found.extend(page)
+
+    await again.each_since(0, 0, take)
+    assert {item.record.nonce: item.record.state for item in found} == states
+    assert {item.record.nonce for item in found if item.failed} == {1, 2}
+    whose = await again.whose([(ALICE.public, 1)])
+    assert [claimed.state for claimed in whose.values()] == ["finished"]
+
+
+async def test_a_seat_is_taken_when_its_lease_is_over_and_not_before(opened: Open, postgres: Postgres) -> None:
+    """Whoever has it may be slow, and is not put out for that."""
+    holder, other = opened(seats=1), opened(seats=1)
+    await sat(holder, A)
+    await other.open()
+    seats = f'"{holder._schema}".seats'
+    while True:
+        postgres.sql(f"UPDATE {seats} SET word = 'holder', expires_at = clock_timestamp() + interval '1 s'")
+        text = postgres.sql(f"SELECT extract(epoch FROM expires_at) FROM {seats}")
+        if await other.sit(B, "host:/b") is None:
+            break
+        assert float(postgres.sql("SELECT extract(epoch FROM clock_timestamp())")) >= float(text)
+    await eventually(lambda: other.sit(B, "host:/b"))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from relayer_support import NETWORK
 
 from millrace.relayer.journal.portions import Need
 from millrace.relayer.ledger.budget import Spender
 from millrace.relayer.ledger.sponsor import Sponsor
+from millrace.relayer.rules import policy
 from millrace.relayer.rules.policy import loads
 
 SUMS = "per_minute = 1280\nper_hour = 12800\nper_day = 128000\nat_risk = 1280\nat_risk_sign_only = 640\n"
@@ -24,3 +26,32 @@ def test_fees_that_surely_need_one_portion_more_are_those_of_the_smallest_sum() 
     assert sponsor.need(whole, 128) == Need(2, 5)
     with_people = loads(f"[budget]\n{SUMS}[people.alice]\nper_day = 256\n")
     assert sponsor.need(with_people, 128) == Need(2, 2)
+
+
+@pytest.mark.parametrize("person", ["", "alice"])
+@pytest.mark.parametrize("name", policy.SUMS)
+def test_what_was_used_of_each_sum_is_covered(name: str, person: str) -> None:
+    """What is at risk, what was spent, and what is lost or may be: nothing of it is given to another relayer."""
+    journal: Any = None
+    sponsor = Sponsor(NETWORK, journal, lambda: 0.0, lambda: 0)
+    sums = "".join(f"{each} = {1280 if each == name else 10**24}\n" for each in policy.SUMS)
+    large = "".join(f"{each} = {10**24}\n" for each in policy.SUMS)
+    whole = loads(f"[budget]\n{large}[people.alice]\n{sums}" if person else f"[budget]\n{sums}")
+    who = Spender(b"key", b"sender", "ip")
+    if person:
+        who = Spender(b"key", b"sender", person=person, own=whole.people[person].budget)
+    budgets, sign_only = sponsor.budgets, name == "at_risk_sign_only"
+
+    def used(failed: bool) -> list[int]:
+        reservation = budgets.reserve(who, 55, 0.0, whole.budget, whole.quotas, sign_only=sign_only)
+        needs = [sponsor.need(whole, 128).portions]
+        undecided = budgets.settle(reservation, 41, 0.0)
+        needs.append(sponsor.need(whole, 128).portions)
+        budgets.decide(undecided, 0.0, failed=failed)
+        return [*needs, sponsor.need(whole, 128).portions]
+
+    spent, risked = name.startswith("per_"), name.startswith("at_risk")
+    # Of 1280, 10 for each portion, 55 need six, 41 need five, and 82 nine; of the sums that are large one covers all.
+    undecided = 1 if risked or (person and name == "loss_per_hour") else 5  # of a person only what failed is lost
+    assert used(failed=True) == [6, undecided, 1 if risked else 5]
+    assert used(failed=False)[-1] == (9 if spent else 1 if risked else 5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millrace.relayer.rules.policy import PolicyError, loads
-from millrace.relayer.rules.seats import part_of
+from millrace.relayer.rules.seats import least, part_of, read_sums, sums_of
 
 
 @pytest.mark.parametrize("seats", [1, 2, 3, 7])
@@ -35,6 +35,24 @@ def test_budgets_follow_portions_and_quotas_do_not() -> None:
     assert (large.people["alice"].per_day, small.people["alice"].per_day) == (15, 5)
     assert large.quotas == small.quotas and large.quotas.sender_per_hour == whole.quotas.sender_per_hour // 2
     assert large.budget.floor_balance == 10 - 7 + 2 * 25
+
+
+def test_of_policies_that_differ_the_smallest_sum_holds() -> None:
+    """Whichever policy is whose: else all parts together are more than any of them allows."""
+    texts = (
+        "[budget]\nper_minute = 100\nat_risk = 10\n[people.alice]\nper_day = 20\n[people.bob]\nper_day = 9\n",
+        "[budget]\nper_minute = 70\nat_risk = 12\n[people.alice]\nper_day = 30\n",
+    )
+    first, second = map(loads, texts)
+    for mine, other in ((first, second), (second, first)):
+        both = least(mine, [read_sums(sums_of(other)), read_sums(sums_of(mine))])
+        assert (both.budget.per_minute, both.budget.at_risk, both.people["alice"].per_day) == (70, 10, 20)
+        assert both.caps == mine.caps and both.people.keys() == mine.people.keys()
+    assert least(first, [read_sums(sums_of(second))]).people["bob"].per_day == 9, "only one knows bob"
+    large = loads("[budget]\nper_day = 1000000000000000000000000000000\n")
+    assert least(large, [read_sums(sums_of(large))]) == large
+    with pytest.raises(ValueError, match="malformed"):
+        read_sums("no json")
 
 
 def test_programmes_are_not_divided() -> None:

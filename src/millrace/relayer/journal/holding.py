@@ -61,7 +61,9 @@ def sharing_of(settings: RelayerSettings, identity: Identity, journal: Journal) 
         settings.lease_seconds,
         needs_standby=settings.claims_standby,
     )
-    return Sharing(seats, identity.id, place_of(Path(settings.data_dir)), journal.reservations, journal.written)
+    place = place_of(Path(settings.data_dir))
+    of_journal = journal.reservations, journal.written, journal.known_commits, journal.keep_commits
+    return Sharing(seats, identity.id, place, *of_journal)
 
 
 def keeper_of(settings: RelayerSettings, identity: Identity, journal: Journal, shared: str = "") -> LeaseKeeper:

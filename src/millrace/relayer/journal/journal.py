@@ -38,6 +38,8 @@ QUOTA_MS = 3_600_000
 BUDGET_MS = 24 * QUOTA_MS
 _SHARED = "shared"
 """Entry of the table `meta`: the id of those with whom claims are shared."""
+_SHARED_COMMITS = "shared_commits"
+"""The same: how many commits of claims all of them had, as far as was heard."""
 
 _SCHEMA = f"""
 {audit.SCHEMA}
@@ -63,6 +65,8 @@ class Journal:
         self._lock: IO[str] | None = None
         self._cursor: int | None = None
         """What `keep_cursor` wrote last."""
+        self._commits = 0
+        """What `keep_commits` wrote last."""
         self.sharing: Sharing | None = None
         """Where what our keys are to sign is claimed first, if others have the same keys."""
         self._claiming: dict[bytes, list[tuple[Sequence[rows.End], Sequence[Write]]]] = {}
@@ -224,6 +228,11 @@ class Journal:
         if self.sharing is not None:
             self.sharing.void([(sender, nonce, client_hash)])
 
+    def tell_failed(self, sender: bytes, nonce: int) -> None:
+        """What our keys paid for has failed: others that share their budget are told."""
+        if self.sharing is not None:
+            self.sharing.lose(sender, nonce)
+
     def keep_cursor(self, sequence: int, place: str) -> None:
         """Remember up to which event of the hub nothing need be read again, and the same for any notifier's hub.
 
@@ -304,12 +313,32 @@ class Journal:
         )
         await self.flush()
 
-    async def adopt(self, records: Sequence[Record], ends: Sequence[rows.End], lines: Sequence[audit.Line]) -> None:
+    def known_commits(self, shared: str) -> int:
+        """How many commits those with an id had, as far as was heard. Raises `JournalError`."""
+        found = self.read("SELECT value FROM meta WHERE name = ?", (_SHARED_COMMITS,))
+        return int(found[0][0]) if found and self.shared_with() == shared else 0
+
+    def keep_commits(self, commits: int) -> None:
+        """Remember that; called every second, see `keep_cursor`."""
+        if self.waiting if self.failed else commits == self._commits:
+            return
+        self._commits = commits
+        values = (_SHARED_COMMITS, str(commits))
+        self.change(lambda connection: connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", values))
+
+    async def adopt(
+        self,
+        records: Sequence[Record],
+        ends: Sequence[rows.End],
+        lines: Sequence[audit.Line],
+        ended: Sequence[outcomes.Outcome] = (),
+    ) -> None:
         """Take over rows and ends as they are claimed. Raises `JournalError` when another row is in the way."""
         await self._open_writer().commit(
             Rows(_insert, "submissions", records),
             Rows(rows.end, "submissions", ends),
             Rows(audit.write, "audit", lines),
+            Rows(outcomes.write, "outcomes", ended),
         )
 
     async def hand_over(self, records: Sequence[Record], lines: Sequence[audit.Line]) -> None:

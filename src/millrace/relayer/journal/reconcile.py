@@ -15,6 +15,7 @@ import msgspec
 from millrace.chain import address
 from millrace.relayer.journal import audit
 from millrace.relayer.journal.journal import BUDGET_MS, Journal
+from millrace.relayer.journal.outcomes import Outcome
 from millrace.relayer.journal.seats import Shared
 from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.submissions import OPEN, End, Record
@@ -139,12 +140,13 @@ class _Reconciling:
             await self._journal.hand_over(passed_on, [])
         await self._write(missing)
         await self._end(ends)
+        await self._lose([item for item in page if item.failed])
         self._sharing.follows(follows)
 
     async def _write(self, items: Sequence[Shared]) -> None:
         lines: list[audit.Line] = []
         ends: list[End] = []
-        for record, ended_ms in items:
+        for record, ended_ms, _ in items:
             self._line_ms = max(self._line_ms, record.created_ms)
             assert record.relayer is not None
             who = record.relayer, record.sender, record.nonce, record.client_hash
@@ -157,6 +159,18 @@ class _Reconciling:
         if items:
             self.taken += len(items)
             await self._journal.adopt([item.record for item in items], ends, lines)
+
+    async def _lose(self, items: Sequence[Shared]) -> None:
+        """Have the losses: which function it was that failed is not told, and learned by none of them."""
+        lost = [
+            Outcome(
+                item.record.client_hash, item.ended_ms or self._now_ms, item.record.relayer or b"", item.record.sender,
+                None, item.record.cost or 0, failed=True,
+            )
+            for item in items
+        ]  # fmt: skip
+        if lost:
+            await self._journal.adopt([], [], [], lost)
 
     async def _end(self, items: Sequence[tuple[Record, str, int, int]]) -> None:
         lines: list[audit.Line] = []

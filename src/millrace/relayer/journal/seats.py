@@ -2,7 +2,8 @@
 
 Each relayer has one of a fixed number of seats, leased to it by the server's clock. A claim is one statement: it moves
 the seat's position on, if the seat is still its own, and inserts what nobody has claimed yet. So who lost the seat can
-claim nothing, however late it wakes up; and a server that has forgotten commits is known by the position.
+claim nothing, however late it wakes up; and a server that has forgotten commits is known by the position. Whoever is
+idle knows it by the positions of all seats: what another one signed is not free because the server forgot it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from millrace.relayer.journal.portions import AT_ONCE, PORTIONS
+from millrace.relayer.journal.server_clock import ServerClock
 from millrace.relayer.journal.submissions import Record
 from millrace.runtime.postgres import (
     ANSWER_SECONDS,
@@ -62,14 +64,18 @@ CREATE TABLE IF NOT EXISTS claims (
     relayer BYTEA NOT NULL,
     fee TEXT NOT NULL,
     ip TEXT NOT NULL,
-    created_ms BIGINT NOT NULL,
-    state TEXT NOT NULL,
+    created_ms BIGINT NOT NULL,   -- by the server's clock, as all times
+    state TEXT NOT NULL,          -- as in the journal; "failed" of what is finished and did
     broadcast BOOLEAN NOT NULL,
     cost TEXT,
     ended_ms BIGINT,
     signature BYTEA,              -- of our key, where somebody else is to broadcast it
     PRIMARY KEY (sender, nonce)
 ) WITH (fillfactor = 80);
+CREATE TABLE IF NOT EXISTS sums (
+    seat INTEGER PRIMARY KEY,
+    sums TEXT NOT NULL            -- of the budgets in its holder's policy
+);
 CREATE INDEX IF NOT EXISTS claims_created ON claims USING brin (created_ms);
 """
 _FROM_1 = f"""
@@ -108,6 +114,10 @@ FROM unnest($2::bytea[], $3::bigint[], $4::bytea[], $5::text[], $6::text[], $7::
 WHERE claims.sender = ended.sender AND claims.nonce = ended.nonce
     AND claims.client_hash = coalesce(ended.client_hash, claims.client_hash) AND claims.seat = $1
 """
+_FAILED = """
+UPDATE claims SET state = 'failed' FROM unnest($2::bytea[], $3::bigint[]) AS failed (sender, nonce)
+WHERE claims.sender = failed.sender AND claims.nonce = failed.nonce AND claims.seat = $1 AND state = 'finished'
+"""
 _SENT = """
 UPDATE claims SET broadcast = true FROM unnest($2::bytea[], $3::bigint[]) AS sent (sender, nonce)
 WHERE claims.sender = sent.sender AND claims.nonce = sent.nonce AND claims.seat = $1
@@ -129,8 +139,14 @@ UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $3), res
 WHERE seat = $1 AND word = $2
 RETURNING position, portions, EXISTS (
     SELECT 1 FROM seats AS other WHERE other.seat <> $1 AND other.wants AND other.expires_at > clock_timestamp()
-)
+), (SELECT sum(position) FROM seats)::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 """
+_SUMS = """
+WITH mine AS (INSERT INTO sums VALUES ($1, $2) ON CONFLICT (seat) DO UPDATE SET sums = $2 WHERE sums.sums <> $2)
+SELECT DISTINCT sums FROM sums JOIN seats USING (seat)
+WHERE seat <> $1 AND word <> '' AND expires_at > clock_timestamp() ORDER BY sums
+"""
+_COMMITS = "SELECT sum(position)::bigint FROM seats"
 _VACATE = """
 UPDATE seats SET portions = needed, word = '', wants = false WHERE seat IN (
     SELECT seat FROM seats WHERE expires_at < clock_timestamp() - make_interval(secs => $1) AND portions > needed
@@ -171,6 +187,10 @@ class Renewed(NamedTuple):
     portions: int
     others_want: bool
     """Whether another relayer has hardly any portions left."""
+    commits: int
+    """The positions of all seats, at least."""
+    sums: tuple[str, ...]
+    """What others say of the sums of their policies."""
 
 
 class Claimed(NamedTuple):
@@ -187,10 +207,11 @@ class Claimed(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """A claim as a row of the journal, and when it ended."""
+    """A claim as a row of the journal, when it ended, and whether it is known to have failed."""
 
     record: Record
     ended_ms: int | None
+    failed: bool = False
 
 
 class Progress(msgspec.Struct):
@@ -198,6 +219,8 @@ class Progress(msgspec.Struct):
 
     ends: list[tuple[bytes, int, bytes | None, str, str | None, int | None]] = []
     """Without a hash it is whatever has the nonce, without a cost that stays what it was."""
+    failed: list[tuple[bytes, int]] = []
+    """What did cost its fee and is known to have failed, by the end that is told with it or before."""
     sent: list[tuple[bytes, int]] = []
     """What was only signed, and is to be broadcast now."""
     signed: list[tuple[bytes, int, bytes]] = []
@@ -214,6 +237,8 @@ class Progress(msgspec.Struct):
     """Of them, at most."""
     wants: bool = False
     """Whether to take more, as far as nobody has them."""
+    sums: str = ""
+    """Of our policy; empty: others need not know."""
     may_vacate: bool = False
     """Whether who was not heard of for long may lose what it did not need: not while the server was away itself."""
 
@@ -225,6 +250,9 @@ class Seats:
         self.seconds = seconds
         self.number = -1
         """Of our seat."""
+        self.commits = 0
+        """The positions of all seats, at least, as far as the server acknowledged what it said of them."""
+        self.clock = ServerClock()
         self._schema = schema
         self._seats = seats
         self._needs_standby = needs_standby
@@ -241,6 +269,14 @@ class Seats:
             )
         await connection.execute(END_IDLE)
         await use_schema(connection, self._schema)
+        if self.number >= 0 and (known := await connection.fetchval(_COMMITS)) < self.commits:
+            raise Unavailable(self._forgotten(known))  # maybe an old primary that is back: another one may have all
+
+    def _forgotten(self, known: int) -> str:
+        return (
+            f"{self._db.place} has {known} commits of claims where {self.commits} were acknowledged: it has forgotten "
+            "some, as one that was put back from a backup; see docs/relayer-operating.md"
+        )
 
     async def open(self) -> str:
         """Make what is missing; the id of all who share. Raises `Refused` for another number of seats."""
@@ -286,42 +322,62 @@ class Seats:
         """Take a seat that nobody has, the folder's last one if that is free; `None` while all are taken.
 
         Asked again, as the answer was lost, it is the same one.
+        Raises `Unavailable` while the server has fewer commits than were known.
         """
 
-        async def work(connection: Connection) -> Any:
-            return await connection.fetchrow(
-                "UPDATE seats SET word = $1, place = $2, expires_at = clock_timestamp() + make_interval(secs => $3) "
-                "WHERE seat = (SELECT seat FROM seats WHERE word = $1 OR expires_at < clock_timestamp() "
-                "ORDER BY word <> $1, folder <> $4, folder <> '', seat LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING *",
-                self._word, place, self.seconds, folder,
-            )  # fmt: skip
+        async def work(connection: Connection) -> tuple[Any, int]:
+            async with connection.transaction():
+                commits = int(await connection.fetchval(_COMMITS))
+                if commits < self.commits:
+                    raise Unavailable(self._forgotten(commits))
+                row = await connection.fetchrow(
+                    "UPDATE seats SET word = $1, place = $2, expires_at = clock_timestamp() + make_interval(secs => $3)"
+                    " WHERE seat = (SELECT seat FROM seats WHERE word = $1 OR expires_at < clock_timestamp() "
+                    "ORDER BY word <> $1, folder <> $4, folder <> '', seat LIMIT 1 FOR UPDATE SKIP LOCKED) "
+                    "RETURNING *, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms",
+                    self._word, place, self.seconds, folder,
+                )  # fmt: skip
+                if row is None:  # what was read counts once a commit behind it is acknowledged: this makes it one
+                    await connection.execute("SELECT 1 FROM sharing FOR UPDATE")
+                return row, commits
 
-        row = await self._db.ask(work)
+        asked = self.clock.asked()
+        row, self.commits = await self._db.ask(work)
         if row is None:
             return None
         self.number = row["seat"]
+        self.clock.answered(asked, row["now_ms"])
+        open_since = row["open_since"] - self.clock.ahead_ms
         return Seat(
-            row["seat"], row["folder"], row["reservations"], row["position"], row["open_since"], row["cursor"],
+            row["seat"], row["folder"], row["reservations"], row["position"], open_since, row["cursor"],
             row["cursor_place"], row["portions"],
         )  # fmt: skip
 
-    async def settle_in(self, folder: str, reservations: int) -> None:
-        """The folder knows all that the seat's holders before it claimed. Raises `SeatError`."""
+    async def settle_in(self, folder: str, reservations: int, sums: str = "") -> tuple[str, ...]:
+        """The folder knows all that the seat's holders before it claimed; the sums of others' policies. Raises
+        `SeatError`.
+        """
         await self._own(
             "folder = $3, reservations = $4, expires_at = clock_timestamp() + make_interval(secs => $5)",
             folder, reservations, self.seconds,
         )  # fmt: skip
+        return _texts(await self._fetch(_SUMS, self.number, sums)) if sums else ()
 
     async def renew(self, progress: Progress) -> Renewed:
         """Tell progress and go on holding the seat. Raises `SeatError` when another has it."""
 
+        ahead = self.clock.ahead_ms
+        ends = [(*item[:5], None if item[5] is None else item[5] + ahead) for item in progress.ends]
+        asked, now_ms = self.clock.asked(), 0
+
         async def work(connection: Connection) -> Renewed:
+            nonlocal now_ms
             async with connection.transaction():
                 mine = self.number, self._word
                 # First, so that nobody can take the seat before what follows is committed; else who takes it would
                 # sign what is deleted behind its back.
                 row = await connection.fetchrow(
-                    _RENEW, *mine, self.seconds, progress.reservations, progress.open_since, progress.cursor,
+                    _RENEW, *mine, self.seconds, progress.reservations, progress.open_since + ahead, progress.cursor,
                     progress.cursor_place, progress.keeps, progress.needed, progress.wants,
                 )  # fmt: skip
                 if row is None:
@@ -332,15 +388,23 @@ class Seats:
                     await connection.execute(_SENT, self.number, *_columns(progress.sent, 2))
                 if progress.signed:
                     await connection.execute(_SIGNED, self.number, *_columns(progress.signed, 3))
-                if progress.ends:
-                    await connection.execute(_END, self.number, *_columns(progress.ends, 6))
-                position, portions, others_want = row
+                if ends:
+                    await connection.execute(_END, self.number, *_columns(ends, 6))
+                if progress.failed:
+                    await connection.execute(_FAILED, self.number, *_columns(progress.failed, 2))
+                position, portions, others_want, commits, now_ms = row
                 found = position
+                sums = _texts(await connection.fetch(_SUMS, self.number, progress.sums)) if progress.sums else ()
                 if progress.wants:
                     position, portions = await self._more(connection, vacate=progress.may_vacate)
-                return Renewed(found, position, portions, others_want)
+                return Renewed(found, position, portions, others_want, commits, sums)
 
-        return await self._db.ask(work)
+        renewed = await self._db.ask(work)
+        if renewed.commits < self.commits:
+            raise SeatError(self._forgotten(renewed.commits))
+        self.commits = renewed.commits
+        self.clock.answered(asked, now_ms)
+        return renewed
 
     async def _more(self, connection: Connection, *, vacate: bool) -> Any:
         """Take portions that nobody has, one relayer after the other; our position, and how many we have."""
@@ -387,14 +451,16 @@ class Seats:
             new = await self._insert(records, position, ended_ms, needed) if known == position else None
         if new is None:
             raise Unavailable(f"{self._db.place}: the seat moved on while it was asked for")
+        self.commits += 1
         return new == len(records)
 
     async def _insert(
         self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None], needed: int | None
     ) -> int | None:
         """How many rows were new; `None` where the seat has run out, is not ours, or is elsewhere."""
-        columns = _columns([_row(item) for item in records], 12)
-        ended = list(ended_ms) or [None] * len(records)
+        ahead = self.clock.ahead_ms
+        columns = _columns([_row(item, ahead) for item in records], 12)
+        ended = [None if at is None else at + ahead for at in ended_ms] or [None] * len(records)
         (row,) = await self._fetch(_CLAIM, self.number, self._word, position, *columns, ended, needed)
         held, new = row
         return int(new) if held else None
@@ -402,7 +468,8 @@ class Seats:
     async def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
         """Who has these nonces, as far as anybody has."""
         rows = await self._fetch(_WHOSE, *_columns(names, 2))
-        return {(row[0], row[1]): Claimed(*tuple(row)[2:]) for row in rows}
+        ahead = self.clock.ahead_ms
+        return {(row[0], row[1]): _claimed(tuple(row)[2:], ahead) for row in rows}
 
     async def elsewhere(self, sender: bytes, nonce: int) -> list[Record]:
         """What other seats claimed for a sender from a nonce on and may still run."""
@@ -410,12 +477,14 @@ class Seats:
             f"SELECT {_COLUMNS} FROM claims WHERE sender = $1 AND nonce >= $2 AND state = 'journalled' AND seat <> $3",
             sender, nonce, self.number,
         )  # fmt: skip
-        return [_shared(row).record for row in rows]
+        return [_shared(row, self.clock.ahead_ms).record for row in rows]
 
     async def each_since(
         self, created_ms: int, open_since: int, take: Callable[[list[Shared]], Awaitable[None]]
     ) -> None:
         """Claims of our seat made since a time, and older ones that are not over, about in the order of being made."""
+
+        ahead = self.clock.ahead_ms
 
         async def work(connection: Connection) -> None:
             async with connection.transaction():
@@ -427,10 +496,10 @@ class Seats:
                 rows = await connection.cursor(
                     f"SELECT {_COLUMNS} FROM claims WHERE seat = $1 AND created_ms >= least($2::bigint, $3::bigint) "
                     "AND (created_ms >= $2 OR ended_ms IS NULL)",
-                    self.number, created_ms, open_since,
+                    self.number, created_ms + ahead, open_since + ahead,
                 )  # fmt: skip
                 while page := await rows.fetch(ROWS_AT_ONCE):
-                    await take([_shared(row) for row in page])
+                    await take([_shared(row, ahead) for row in page])
                 await connection.execute(
                     "UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $2) WHERE seat = $1",
                     self.number, self.seconds,
@@ -441,7 +510,9 @@ class Seats:
     async def forget(self, before_ms: int) -> None:
         """Forget claims of our seat that were over before a time."""
         await self._fetch(
-            "DELETE FROM claims WHERE seat = $1 AND created_ms < $2 AND ended_ms < $2", self.number, before_ms
+            "DELETE FROM claims WHERE seat = $1 AND created_ms < $2 AND ended_ms < $2",
+            self.number,
+            before_ms + self.clock.ahead_ms,
         )
 
     async def _fetch(self, query: str, *values: object) -> list[Any]:
@@ -458,24 +529,40 @@ class Seats:
         await self._db.leave()
 
 
+def _texts(rows: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(row[0] for row in rows)
+
+
 def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(count)]
 
 
-def _row(item: Record) -> tuple[Any, ...]:
+def _claimed(row: tuple[Any, ...], ahead_ms: int) -> Claimed:
+    claimed = Claimed(*row)
+    ended_ms = None if claimed.ended_ms is None else claimed.ended_ms - ahead_ms
+    return claimed._replace(ended_ms=ended_ms, state=_finished(claimed.state))
+
+
+def _finished(state: str) -> str:
+    """A claim's state as the journal has it, which keeps beside it what failed."""
+    return "finished" if state == "failed" else state
+
+
+def _row(item: Record, ahead_ms: int) -> tuple[Any, ...]:
     cost = None if item.cost is None else str(item.cost)
     return (
         item.sender, item.nonce, item.client_hash, item.tx, item.kind, item.relayer, str(item.fee), item.ip,
-        item.created_ms, item.state, item.broadcast, cost,
+        item.created_ms + ahead_ms, item.state, item.broadcast, cost,
     )  # fmt: skip
 
 
-def _shared(row: Any) -> Shared:
+def _shared(row: Any, ahead_ms: int) -> Shared:
     sender, nonce, client, tx, kind, relayer, fee, cost, ip, created_ms, state, broadcast, ended_ms = row
     return Shared(
         Record(
             sender, nonce, client, None, tx, kind, relayer, int(fee), None if cost is None else int(cost), ip,
-            created_ms, state, broadcast,
+            created_ms - ahead_ms, _finished(state), broadcast,
         ),
-        ended_ms,
+        None if ended_ms is None else ended_ms - ahead_ms,
+        state == "failed",
     )  # fmt: skip

@@ -34,6 +34,8 @@ WRITE_SECONDS = 0.5
 """Our own journal's disk is not waited for longer with the seat's renewal."""
 MAX_WAITING = 20_000
 """Claims that wait for the server; beyond it new ones are refused."""
+MAX_NOTED = 16
+"""Failures of a server that are logged until it answers again, each once."""
 GROUP = 2_000
 """Claims of one statement."""
 SLACK_MS = 600_000
@@ -41,6 +43,10 @@ SLACK_MS = 600_000
 
 
 async def _nothing_to_write() -> None: ...
+
+
+class ClaimsError(JournalError):
+    """Claims cannot be made, read or told. The text may be the server's, and is for operators."""
 
 
 class TakenElsewhere(NonceTaken):
@@ -66,8 +72,11 @@ class Sharing:
         place: str,
         reservations: Callable[[], int],
         written: Callable[[], Awaitable[None]] = _nothing_to_write,
+        known: Callable[[str], int] = lambda _: 0,
+        remember: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`reservations` and `written` are of our journal: how many it has, and to wait for what it was told so far."""
+        """All of these are of our journal: how many reservations it has; to wait for what it was told so far; how many
+        commits those with an id had, as far as it was told to `remember` that."""
         self._seats = seats
         self._one = asyncio.Lock()
         """There is one connection."""
@@ -75,6 +84,8 @@ class Sharing:
         self._place = place
         self._reservations = reservations
         self._written = written
+        self._known = known
+        self._remember = remember
         self._position = 0
         self.seat: Seat | None = None
         """Ours, as its last holder left it."""
@@ -85,15 +96,23 @@ class Sharing:
         """What `_progress` says is void or over."""
         self._forget_before = 0
         self._open: OrderedDict[tuple[bytes, int], int] = OrderedDict()
-        """When claims that are not over were made, oldest first."""
+        """When claims that are not over were made, by a clock that may be set meanwhile."""
+        self._failed: set[tuple[bytes, int]] = set()
+        """What of them is known to have failed before it is known what it did cost."""
         self._flushed: list[asyncio.Future[None]] = []
         self.waiting = 0
         """Claims that were asked for and not answered."""
         self.failed: str | None = None
         """Why the server does not answer, until it does."""
+        self._noted: set[str] = set()
+        """What was logged of that: it may be away first, and not what it was then."""
         self.failures = 0
         self.portions = Portions()
         """Our part of all budgets."""
+        self.sums: Callable[[], str] = lambda: ""
+        """What others are told of the sums of our policy."""
+        self.others_sums: tuple[str, ...] = ()
+        """What others told of theirs."""
         self._failed_at = -math.inf
         """When the server did not answer last."""
         self._work: asyncio.Task[None] | None = None
@@ -109,6 +128,12 @@ class Sharing:
         """Whether a nonce is claimed for us and not over."""
         return (sender, nonce) in self._open
 
+    def why_not(self) -> str | None:
+        """Why nothing may be claimed now, for anybody: without the server's address and words, which the log has."""
+        if self.lost is not None:
+            return "this relayer has lost its seat among those that share their claims"
+        return None if self.failed is None else "the claims' server does not answer"
+
     # ---- the seat
 
     async def sit(self) -> Seat:
@@ -116,8 +141,11 @@ class Sharing:
         told = False
         while True:
             try:
-                await self._call(lambda seats: seats.open())
+                self._seats.commits = max(
+                    self._seats.commits, self._known(await self._call(lambda seats: seats.open()))
+                )
                 self.seat = await self._call(lambda seats: seats.sit(self._folder, self._place))
+                self._remember(self._seats.commits)
             except Unavailable as error:
                 log.warning("the claims' server is waited for", extra={"error": str(error)})
             if self.seat is not None:
@@ -132,7 +160,17 @@ class Sharing:
 
     async def settle_in(self) -> None:
         """This folder's journal has all that the seat's holders before it claimed. Raises `JournalError`."""
-        await self._sure(lambda seats: seats.settle_in(self._folder, self._reservations()))
+        mine = self.sums()
+        self._hear(mine, await self._sure(lambda seats: seats.settle_in(self._folder, self._reservations(), mine)))
+
+    def _hear(self, mine: str, others: tuple[str, ...]) -> None:
+        """What others say of the sums of their policies, beside what we said."""
+        if others == self.others_sums:
+            return
+        self.others_sums = others
+        if any(text != mine for text in others):
+            log.warning("policies of relayers that share budgets differ: of each sum the smallest holds")
+        self.portions.on_change()
 
     async def id(self) -> str:
         """Of all who share."""
@@ -147,7 +185,7 @@ class Sharing:
         `JournalError`, then none is.
         """
         if self.lost is not None or self.failed is not None:
-            raise JournalError(self.lost or self.failed or "")
+            raise ClaimsError(self.lost or self.failed or "")
         if self.waiting + len(records) > MAX_WAITING:
             raise JournalFull("the claims' server is too slow")
         done = asyncio.get_running_loop().create_future()
@@ -163,20 +201,33 @@ class Sharing:
         """Nothing was signed for these, by sender, nonce and client hash, and nothing will be: they are free again."""
         for sender, nonce, _ in claims:
             self._open.pop((sender, nonce), None)
+            self._failed.discard((sender, nonce))
             self._untold.add((sender, nonce))
         self._progress.void += claims
 
     def ended(self, ends: Sequence[End]) -> None:
         """Claims of ours are over. Of what was written off it is told, and its fee is still followed."""
         for item in ends:
+            name = item[0], item[1]
             if item[5] is not None:
-                self._open.pop((item[0], item[1]), None)
-            self._untold.add((item[0], item[1]))
+                self._open.pop(name, None)
+                if name in self._failed:
+                    self._failed.discard(name)
+                    self._progress.failed.append(name)
+            self._untold.add(name)
         self._progress.ends += ends
+
+    def lose(self, sender: bytes, nonce: int) -> None:
+        """A claim of ours did cost its fee, or will, and failed: who has the seat after us counts it as lost, too."""
+        if self.has(sender, nonce):
+            self._failed.add((sender, nonce))
+        else:
+            self._progress.failed.append((sender, nonce))
 
     def written_off_is_over(self, sender: bytes, nonce: int, now_ms: int) -> None:
         """What was written off cannot run any more."""
         self._open.pop((sender, nonce), None)
+        self._failed.discard((sender, nonce))
         self._progress.ends.append((sender, nonce, None, "superseded", None, now_ms))
 
     def sent(self, sender: bytes, nonce: int) -> None:
@@ -205,7 +256,7 @@ class Sharing:
         try:
             return await self._call(lambda seats: seats.elsewhere(sender, nonce))
         except (OSError, SeatError) as error:
-            raise JournalError(str(error)) from error
+            raise ClaimsError(str(error)) from error
 
     async def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
         """Who has these nonces, as far as anybody has. Raises `JournalError`."""
@@ -218,7 +269,7 @@ class Sharing:
         try:
             await self._call(lambda seats: seats.each_since(created_ms, open_since, take))
         except (OSError, SeatError) as error:
-            raise JournalError(str(error)) from error
+            raise ClaimsError(str(error)) from error
 
     async def bring(self, records: Sequence[Record], ended_ms: Sequence[int | None]) -> None:
         """Claim what was signed before claims were shared. Raises `JournalError`."""
@@ -226,7 +277,7 @@ class Sharing:
         for item in records:
             claimed = taken.get(_name(item))
             if claimed is not None and claimed.client_hash != item.client_hash:
-                raise JournalError(
+                raise ClaimsError(
                     f"nonce {item.nonce} of {address.encode(item.sender)} is claimed for another transaction than the "
                     "one that this folder signed: it was used beside those who share"
                 )
@@ -283,7 +334,7 @@ class Sharing:
             raise OSError(self.lost) from error
         finally:
             for waiting in self._queue:
-                _settle(waiting.done, JournalError(self.lost or "the relayer stops"))
+                _settle(waiting.done, ClaimsError(self.lost or "the relayer stops"))
 
     def _next_group(self) -> list[_Waiting]:
         """As many of what waits as go into one statement; each nonce is in it once."""
@@ -312,7 +363,7 @@ class Sharing:
             taken = await self._claim(records)
         except BaseException as error:
             for waiting in group:
-                _settle(waiting.done, error if isinstance(error, JournalError) else JournalError("the relayer stops"))
+                _settle(waiting.done, error if isinstance(error, JournalError) else ClaimsError("the relayer stops"))
             raise
         for item in records:
             if _name(item) not in taken:
@@ -323,7 +374,7 @@ class Sharing:
 
     def _refuse(self, group: list[_Waiting], why: str) -> None:
         for waiting in group:
-            _settle(waiting.done, JournalError(why))
+            _settle(waiting.done, ClaimsError(why))
 
     async def _claim(
         self, records: Sequence[Record], ended_ms: Sequence[int | None] = ()
@@ -352,13 +403,13 @@ class Sharing:
             except Unavailable as error:
                 self._note(error)
             except (Refused, SeatError) as error:
-                raise JournalError(str(error)) from error
+                raise ClaimsError(str(error)) from error
             self._position = await self._sure(lambda seats: seats.position())
             self._must_remember(before)  # the statement came through, or did not, or one that was given up before
 
     def _must_remember(self, acknowledged: int) -> None:
         if self._position < acknowledged:
-            raise JournalError(
+            raise ClaimsError(
                 f"the claims' server has {self._position} commits of ours where {acknowledged} were acknowledged: it "
                 "has forgotten some; see docs/relayer-operating.md"
             )
@@ -377,6 +428,8 @@ class Sharing:
             before, self._position = self._position, renewed.found
             self._must_remember(before)
             self._position = renewed.position
+            self._remember(renewed.commits)
+            self._hear(progress.sums, renewed.sums)
             self.portions.others_want = renewed.others_want
             self.portions.hold(renewed.portions)
             if self._forget_before:
@@ -386,9 +439,9 @@ class Sharing:
             self._note(error)
         except BaseException as error:
             for done in flushed:
-                _settle(done, JournalError("the relayer stops"))
+                _settle(done, ClaimsError("the relayer stops"))
             if isinstance(error, Refused | SeatError):
-                raise JournalError(str(error)) from error
+                raise ClaimsError(str(error)) from error
             raise
         for done in flushed:
             _settle(done, None)
@@ -407,10 +460,12 @@ class Sharing:
             self._progress.void = later
             self._progress.ends = [item for item in progress.ends if item[:2] in names]
             progress.ends = [item for item in progress.ends if item[:2] not in names]
+            self._progress.failed = [name for name in progress.failed if name in names]
+            progress.failed = [name for name in progress.failed if name not in names]
             self._untold |= names
         now = time.time_ns() // 1_000_000
-        progress.open_since = next(iter(self._open.values()), now) - SLACK_MS
-        progress.reservations = self._reservations()
+        progress.open_since = min(self._open.values(), default=now) - SLACK_MS  # the first need not be the oldest
+        progress.reservations, progress.sums = self._reservations(), self.sums()
         progress.wants = self.portions.settle()
         progress.keeps, progress.needed = self.portions.held, self.portions.bound
         progress.may_vacate = asyncio.get_running_loop().time() - self._failed_at > self._seats.seconds
@@ -433,19 +488,21 @@ class Sharing:
                 self._note(error)
                 await asyncio.sleep(RETRY_SECONDS)
             except (Refused, SeatError) as error:
-                raise JournalError(str(error)) from error
+                raise ClaimsError(str(error)) from error
             else:
                 if self.failed is not None:
                     log.info("the claims' server answers again")
+                    self._noted.clear()
                 self.failed = None
                 return answer
 
     def _note(self, error: Exception) -> None:
         self.failures += 1
         self._failed_at = asyncio.get_running_loop().time()
-        if self.failed is None:
-            log.error("the claims' server does not answer: nothing is accepted", extra={"error": str(error)})
         self.failed = str(error)
+        if self.failed not in self._noted and len(self._noted) < MAX_NOTED:
+            self._noted.add(self.failed)
+            log.error("the claims' server does not answer: nothing is accepted", extra={"error": self.failed})
 
     async def _call(self, work: Callable[[Seats], Awaitable[T]]) -> T:
         async with self._one:

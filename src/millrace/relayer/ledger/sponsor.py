@@ -44,6 +44,7 @@ class _Sponsored(msgspec.Struct, eq=False, gc=False):
     """A transaction one of our keys signed, until it is known how it ended."""
 
     client_hash: bytes
+    nonce: int
     who: Spender
     target: Target
     cost: int
@@ -280,13 +281,12 @@ class Sponsor:
         """One of our keys has signed it: from now on it is followed to its end."""
         assert entry.target is not None
         who = self._spender_of(entry.tx.relayer, entry.tx.sender, origin_text(entry.ip, entry.person))
-        self._follow(entry.chain_hash, entry.client_hash, who, entry.target, entry.fee)
+        self._follow(entry.chain_hash, _Sponsored(entry.client_hash, entry.tx.nonce, who, entry.target, entry.fee))
 
-    def _follow(self, chain_hash: bytes, client_hash: bytes, who: Spender, target: Target, cost: int) -> _Sponsored:
-        followed = self._sponsored[chain_hash] = _Sponsored(client_hash, who, target, cost)
+    def _follow(self, chain_hash: bytes, followed: _Sponsored) -> None:
+        self._sponsored[chain_hash] = followed
         if len(self._sponsored) > MAX_REMEMBERED:
             self._sponsored.popitem(last=False)
-        return followed
 
     def give_back(self, entry: Entry) -> None:
         """The entry did not get to the disk: nothing was promised, and the audit log never heard of it."""
@@ -337,6 +337,8 @@ class Sponsor:
         elif failed:  # the receiver's shard was heard of first: what its sender's will charge is lost already
             self.budgets.lose(outcome.relayer, outcome.cost, now, who)
         self._journal.change(Rows(outcomes.write, "outcomes", [outcome]))
+        if failed:
+            self._journal.tell_failed(outcome.sender, followed.nonce)
 
     def nonce_used(self, sender: bytes, nonce: int, *, surely_another: bool) -> list[WrittenOffFee]:
         """The chain is past a nonce: what was written off below it cannot run any more.
@@ -407,8 +409,9 @@ class Sponsor:
             cost = record.fee if record.cost is None else record.cost
             tx = transaction_of(record)
             who = self._spender_of(tx.relayer, record.sender, record.ip)
-            followed = self._follow(record.chain_hash or b"", record.client_hash, who, policy.target_of(tx), cost)
-            followed.undecided = self.budgets.undecided(tx.relayer, cost, self._clock(), who)
+            fee = self.budgets.undecided(tx.relayer, cost, self._clock(), who)
+            followed = _Sponsored(record.client_hash, record.nonce, who, policy.target_of(tx), cost, fee)
+            self._follow(record.chain_hash or b"", followed)
 
     def _restore_programmes(self, opened: Container[bytes]) -> None:
         """A charge of what a safe start has ended stays, as nobody knows whether it ran."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
 from millrace.relayer.rules.policy import SUMS, Budget, Person, Policy, PolicyError
 
 T = TypeVar("T", Budget, Person)
+Sums: TypeAlias = Mapping[str, list[str]]
+"""Of a policy by the names of people, and of keys under the empty name: in the order of `SUMS`, each as text, as they
+are beyond what JSON's readers take for integers."""
 
 _QUOTAS = (
     "sender_per_hour", "ip_per_hour", "receiver_per_hour", "sender_at_risk_sign_only", "ip_at_risk_sign_only",
@@ -38,6 +42,37 @@ def part_of(policy: Policy, seats: int, stale_seconds: float, held: int, portion
     people = {name: _part(person, held, portions) for name, person in policy.people.items()}
     quotas = msgspec.structs.replace(policy.quotas, **{name: getattr(policy.quotas, name) // seats for name in _QUOTAS})
     return msgspec.structs.replace(policy, budget=budget, quotas=quotas, people=people)
+
+
+def sums_of(policy: Policy) -> str:
+    """The sums of a policy's budgets, for those who share them."""
+    told = {"": _texts(policy.budget)} | {name: _texts(person) for name, person in sorted(policy.people.items())}
+    return msgspec.json.encode(told).decode()
+
+
+def read_sums(text: str) -> Sums:
+    """What `sums_of` gave. Raises `ValueError` for anything else."""
+    return msgspec.json.decode(text, type=dict[str, list[str]])
+
+
+def least(policy: Policy, others: Iterable[Sums]) -> Policy:
+    """The policy with the smallest of each sum, as others say of theirs: else all parts are more than any whole."""
+    for sums in others:
+        people = {name: _least(person, sums.get(name)) for name, person in policy.people.items()}
+        policy = msgspec.structs.replace(policy, budget=_least(policy.budget, sums.get("")), people=people)
+    return policy
+
+
+def _texts(sums: Budget | Person) -> list[str]:
+    return [str(getattr(sums, name)) for name in SUMS]
+
+
+def _least(sums: T, other: list[str] | None) -> T:
+    """Whom the other one does not know spends nothing there."""
+    if other is None:
+        return sums
+    smaller = {name: int(text) for name, text in zip(SUMS, other, strict=True) if int(text) < getattr(sums, name)}
+    return msgspec.structs.replace(sums, **smaller) if smaller else sums
 
 
 def _part(sums: T, held: int, portions: int) -> T:

@@ -13,7 +13,7 @@ from millrace.chain.transaction import Transaction, from_proto
 from millrace.relayer.journal.at_risk import is_written_off
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.seats import Claimed
-from millrace.relayer.journal.sharing import TakenElsewhere
+from millrace.relayer.journal.sharing import ClaimsError, TakenElsewhere
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
 from millrace.relayer.ledger.inflight import next_step
 from millrace.relayer.ledger.lifecycle import Lifecycle, charge_of, record_of
@@ -303,6 +303,8 @@ def _why(error: JournalError) -> Reason:
     """Why nothing is accepted that the journal does not take; its writer has logged that, once and not for each."""
     if isinstance(error, JournalFull):
         return reasons.BUSY.but("the journal is full", 1_000)
+    if isinstance(error, ClaimsError):
+        return reasons.NOT_READY.but("the claims cannot be written", 5_000)
     return reasons.NOT_READY.but("the journal cannot be written", 5_000)
 
 
