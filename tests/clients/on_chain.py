@@ -1,4 +1,4 @@
-"""A market of the local chain as an aggregator sees it, and the transactions of answers carried out on its contracts."""
+"""A market of the local chain as an aggregator sees it, and the transactions of answers run on its contracts."""
 
 from __future__ import annotations
 
