@@ -251,6 +251,20 @@ async def test_nobody_waits_for_the_longest(answering: Answering) -> None:
         await longest
 
 
+async def test_a_long_search_rests_while_a_quick_question_is_answered(answering: Answering) -> None:
+    """The processor is the quick one's; a quick one that takes long itself holds nobody up for good."""
+    gate = threading.Event()
+    quick = asyncio.ensure_future(answering.run(lambda _: gate.wait(30), "a", Lane.QUICK))
+    await asyncio.sleep(0)
+    try:
+        assert await answering.answer(await answering.prepare(snapshot(), DEAR, "b"))
+        assert not quick.done()
+    finally:
+        gate.set()
+        await quick
+    assert sum(turns.rests for turns in answering.threads) > 0
+
+
 DEAR = QuoteRequest(token_in=WRAPPED, token_out=USDC, amount_out=10**6, include_lp_routes=True)
 
 

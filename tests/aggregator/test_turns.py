@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from millrace.aggregator.clients import Clients
 from millrace.aggregator.shares import TimeShares
-from millrace.aggregator.turns import MEMORY, MOST_ASIDE, REMEMBERED, Turns
+from millrace.aggregator.turns import MEMORY, MOST_ASIDE, MOST_REST, REMEMBERED, Turns
 
 
 def make() -> Turns:
@@ -229,3 +229,43 @@ def test_no_more_clients_are_remembered_than_there_is_room_for() -> None:
     assert len(timed.turns._taken) == REMEMBERED
     assert "client 0 " not in timed.turns._taken
     assert timed.turns.forgotten == 2  # who opened the gate, and the first one
+
+
+def test_a_thread_has_work_until_the_last_job_is_done() -> None:
+    """Also one that is cancelled before its turn; then those behind it rest no more."""
+    turns, gate, begun = make(), threading.Event(), threading.Event()
+    assert turns.idle.is_set()
+    jobs = [turns.submit("a", lambda: (begun.set(), gate.wait(30))), turns.submit("b", lambda: None)]
+    begun.wait(30)
+    jobs[1].cancel()
+    assert not turns.idle.is_set()
+    gate.set()
+    assert turns.idle.wait(30)
+    turns.close()
+
+
+class Endless:
+    """Work ahead that never ends, under the same clock."""
+
+    def __init__(self, timed: Timed) -> None:
+        self.idle = self
+        self._timed = timed
+
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, seconds: float) -> bool:
+        self._timed.seconds += seconds
+        return False
+
+
+def test_while_there_is_work_ahead_a_thread_rests_half_of_the_time() -> None:
+    """It rests between the steps of its jobs, for a moment, and works as long before it rests again."""
+    timed = Timed()
+    timed.turns._ahead = Endless(timed)  # type: ignore[assignment]
+    timed.ask("long", 100, MOST_REST / 8)
+    timed.finish()
+    work = 100 * MOST_REST / 8
+    assert timed.done == [f"long{k}" for k in range(100)]
+    assert work * 1.7 < timed.seconds <= work * 2 + MOST_REST * 1.01
+    assert timed.turns.rests == round((timed.seconds - work) / MOST_REST)

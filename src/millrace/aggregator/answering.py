@@ -85,7 +85,8 @@ class Answering:
         self._pace = pace
         self.shares = shares
         """What each client has left of its time in the threads."""
-        self._threads = {lane: Turns(name, self.shares) for lane, name in THREADS.items()}
+        quick = Turns(THREADS[Lane.QUICK], shares)
+        self._threads = {Lane.QUICK: quick, Lane.LONG: Turns(THREADS[Lane.LONG], shares, ahead=quick)}
         self._of_client: Counter[str] = Counter()
         self._building: dict[tuple[str, Filter], asyncio.Future[Planner]] = {}
         self.waiting = 0

@@ -1,4 +1,9 @@
-"""One thread for slow work, in which clients take turns: nobody waits for all that another one has asked."""
+"""One thread for slow work, in which clients take turns: nobody waits for all that another one has asked.
+
+Python runs one thread at a time. Two that compute take turns by its switch interval, and each takes twice as long: a
+question of 4 ms beside one of 100 ms takes 8. So a thread of long jobs rests between their steps while the one ahead of
+it, of quick jobs, is at work, and works on for as long as it has rested before it rests again.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +28,8 @@ FAR = 2.0
 """A job steps aside for a client that has taken so many times less than its own …"""
 AHEAD = 0.01
 """… and so many seconds on top: clients that ask for much of the same do not step aside for each other."""
+MOST_REST = 0.02
+"""Most seconds of a rest: some quick jobs of 4 to 8 ms each."""
 MOST_ASIDE = 3
 """Jobs that have stepped aside at a time. Each holds the memory of a search."""
 
@@ -40,7 +47,8 @@ class Turns:
 
     Of clients that have taken as little, the one that waits for longest; the jobs of one client in their order. A job
     that calls `step_aside` in between lets a client go first that has taken far less. What a job takes of the processor
-    (by `clock`, in the thread) is also taken off its client's share. `now` says how long ago something was.
+    (by `clock`, in the thread) is also taken off its client's share. `now` says how long ago something was. While
+    there is work `ahead`, in another thread, this one rests, half of the time at most.
     """
 
     def __init__(
@@ -49,7 +57,13 @@ class Turns:
         shares: TimeShares,
         clock: Callable[[], float] = time.thread_time,
         now: Callable[[], float] = time.monotonic,
+        ahead: Turns | None = None,
     ) -> None:
+        self._ahead = ahead
+        self.idle = threading.Event()
+        """Set while there is nothing to do."""
+        self.idle.set()
+        self._works_until = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._shares = shares
         self._clock = clock
@@ -64,6 +78,8 @@ class Turns:
         """Jobs done while another one stepped aside for them."""
         self.kept = 0
         """Times a job would have stepped aside, but as many had as may."""
+        self.rests = 0
+        """Times this thread rested for the one ahead of it."""
         self.forgotten = 0
         """Clients whose use of the thread was forgotten for want of room."""
 
@@ -77,13 +93,15 @@ class Turns:
         future: Future[T] = Future()
         with self._lock:
             self._waiting.setdefault(client, deque()).append((future, job))
-        self._thread.submit(self._next)
+            self.idle.clear()
+        self._thread.submit(self._turn)
         return future
 
     def step_aside(self) -> None:
         """In the thread, by a job: first do those of clients that have taken far less than this job's."""
         if not self._running:
             return
+        self._rest()
         running = self._running[-1]
         while self._waiting:
             self._charge(running)
@@ -99,6 +117,26 @@ class Turns:
             self.stepped += 1
             self._next()
             running.begun = self._clock()
+
+    def _rest(self) -> None:
+        """In the thread: let the one ahead do its work first, unless this one owes work for an earlier rest."""
+        if self._ahead is None or self._ahead.idle.is_set():
+            return
+        begun = self._now()
+        if begun < self._works_until:
+            return
+        self.rests += 1
+        self._ahead.idle.wait(MOST_REST)
+        ended = self._now()
+        self._works_until = ended + (ended - begun)
+
+    def _turn(self) -> None:
+        """In the thread: do one job, unless there is none left."""
+        self._rest()
+        self._next()
+        with self._lock:
+            if not self._waiting:
+                self.idle.set()
 
     def _next(self) -> None:
         """In the thread: do one job of the client whose turn it is, unless it was done while another stepped aside."""
@@ -153,3 +191,4 @@ class Turns:
                 for future, _ in jobs:
                     future.cancel()
             self._waiting.clear()
+            self.idle.set()
