@@ -81,7 +81,7 @@ async def test_what_is_for_everybody_stands_in_no_queue(answering: Answering) ->
             await answering.run_in_turns(lambda _: made(), client)
     gate.set()
     assert await asyncio.gather(*jobs) == [True, True] + ["made"] * MOST_FOR_EVERYBODY
-    assert answering.waiting == 0
+    assert (answering.waiting, answering.cut) == (0, 0)
 
 
 async def test_a_client_does_not_wait_for_all_of_another_one(answering: Answering) -> None:

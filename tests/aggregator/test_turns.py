@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from millrace.aggregator.clients import Clients
 from millrace.aggregator.shares import TimeShares
 from millrace.aggregator.turns import MEMORY, MOST_ASIDE, MOST_REST, REMEMBERED, Turns
+from millrace.aggregator.until import Until
 
 
 def make() -> Turns:
@@ -269,3 +270,37 @@ def test_while_there_is_work_ahead_a_thread_rests_half_of_the_time() -> None:
     assert timed.done == [f"long{k}" for k in range(100)]
     assert work * 1.7 < timed.seconds <= work * 2 + MOST_REST * 1.01
     assert timed.turns.rests == round((timed.seconds - work) / MOST_REST)
+
+
+def test_only_what_a_search_takes_itself_is_taken_off_its_share() -> None:
+    """Others' time while it stood aside is not; once the share was seen to be used up, more of it changes nothing."""
+    timed, seen = Timed(), list[bool]()
+    until = timed.turns.until("dear", 100.0)
+
+    def dear() -> None:
+        for seconds in (0.5, 0.25, 0.5):
+            timed.seconds += seconds
+            timed.turns.step_aside()
+            seen.append(timed.seconds > until)
+
+    timed.jobs.append(timed.turns.submit("dear", dear))
+    timed.ask("other", 2, 0.1)
+    timed.ask("other", 2, 4.0)
+    timed.finish()
+    assert timed.done[:2] == ["other0", "other1"]
+    assert timed.shares.left("other") < 0.0
+    assert (seen, until.cut) == ([False, False, True], True)
+    timed.shares.spend("dear", -1.0)
+    assert until < 0.0
+
+
+def test_what_the_asker_is_promised_comes_whatever_the_share() -> None:
+    """The answer is there by then, also when the search stood aside; that is no fault of the client."""
+    until = Until(10.0, lambda: False)
+    assert [until < 9.0, until <= 9.0, until > 9.0, until >= 9.0] == [False, False, True, True]
+    assert [until < 11.0, until <= 10.0, until > 10.0, until >= 11.0] == [True, True, False, False]
+    assert not until.cut
+    used = Until(10.0, lambda: True)
+    assert [used < 11.0, used.cut] == [True, False]
+    assert [used < 9.0, used <= 9.0, used > 9.0, used >= 9.0] == [True, True, False, False]
+    assert used.cut

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from millrace.aggregator.shares import TimeShares
+from millrace.aggregator.until import Until
 
 T = TypeVar("T")
 
@@ -87,6 +88,15 @@ class Turns:
     def aside(self) -> int:
         """In the thread: how many jobs have stepped aside for the one at work."""
         return max(0, len(self._running) - 1)
+
+    def until(self, client: str, latest: float) -> Until:
+        """For a job of a client, in the thread: by when it should be done with what is left of its client's share."""
+
+        def used() -> bool:
+            uncharged = self._clock() - self._running[-1].begun
+            return self._shares.left(client) <= uncharged
+
+        return Until(latest, used)
 
     def submit(self, client: str, job: Callable[[], T]) -> Future[T]:
         """Put a job behind the client's others. A future that is cancelled before its turn never runs."""
