@@ -189,6 +189,18 @@ def test_those_who_take_alike_do_not_step_aside_for_each_other() -> None:
     assert timed.done == ["one0", "other0", *(f"{client}{k}" for client in ("one", "other") for k in range(3))]
 
 
+def test_who_is_new_does_not_come_before_who_takes_a_little() -> None:
+    """What is next to nothing is nothing: he waits for one job of each who came before, and steps aside for none."""
+    timed = Timed()
+    timed.ask("little", 1, 0.05)
+    for client in ("new", "newer"):
+        for _ in range(4):
+            timed.ask(client, 1, 0.01)
+    timed.ask("little", 1, 0.01)
+    timed.finish()
+    assert timed.done[:4] == ["little0", "new0", "newer0", "little0"]
+
+
 def test_what_was_taken_long_ago_does_not_count() -> None:
     """Who took much once comes before who took less just now."""
     timed = Timed()

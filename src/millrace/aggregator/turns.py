@@ -25,6 +25,9 @@ MEMORY = 5.0
 """Seconds after which a third of what a client has taken counts."""
 REMEMBERED = 1024
 """Clients whose use of the thread is remembered. Of more the one that was there longest ago is forgotten."""
+LITTLE = 0.1
+"""Seconds of late, a fiftieth of the time, that count as none: else each of some who are new would take as much before
+it is the turn of one who asks a little all the time."""
 FAR = 2.0
 """A job steps aside for a client that has taken so many times less than its own …"""
 AHEAD = 0.01
@@ -46,10 +49,10 @@ class _Running:
 class Turns:
     """A thread that does one job at a time, of the waiting client that has taken least of its time of late.
 
-    Of clients that have taken as little, the one that waits for longest; the jobs of one client in their order. A job
-    that calls `step_aside` in between lets a client go first that has taken far less. What a job takes of the processor
-    (by `clock`, in the thread) is also taken off its client's share. `now` says how long ago something was. While
-    there is work `ahead`, in another thread, this one rests, half of the time at most.
+    Of clients that have taken as little, or next to nothing, the one that waits for longest; the jobs of one client in
+    their order. A job that calls `step_aside` in between lets a client go first that has taken far less. What a job
+    takes of the processor (by `clock`, in the thread) is also taken off its client's share. `now` says how long ago
+    something was. While there is work `ahead`, in another thread, this one rests, half of the time at most.
     """
 
     def __init__(
@@ -119,13 +122,14 @@ class Turns:
                 if not self._waiting:
                     return
                 first = min(self._waiting, key=self._taken_by)
-                if FAR * self._taken_by(first) + AHEAD > self._taken_by(running.client):
+                taken = self._taken_by(running.client)
+                if taken < LITTLE or FAR * self._taken_by(first) + AHEAD > taken:
                     return
             if len(self._running) > MOST_ASIDE:
                 self.kept += 1
                 return
             self.stepped += 1
-            self._next()
+            self._do(first)
             running.begun = self._clock()
 
     def _rest(self) -> None:
@@ -153,8 +157,15 @@ class Turns:
         with self._lock:
             if not self._waiting:
                 return
-            client = min(self._waiting, key=self._taken_by)  # the first of several
-            jobs = self._waiting.pop(client)
+            client = min(self._waiting, key=lambda name: max(self._taken_by(name), LITTLE))  # the first of several
+        self._do(client)
+
+    def _do(self, client: str) -> None:
+        """In the thread: do the next job of a client."""
+        with self._lock:
+            jobs = self._waiting.pop(client, None)
+            if jobs is None:  # closed meanwhile
+                return
             future, job = jobs.popleft()
             if jobs:
                 self._waiting[client] = jobs  # behind all others

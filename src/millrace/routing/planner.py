@@ -50,13 +50,13 @@ class Planner:
         other._between = other.router if self._between is self.router else self._between.twin(aside)
         return other
 
-    def moved(self, pools: Mapping[str, Pool], market: DictMarket, pause: Callable[[], None] = lambda: None) -> Planner:
+    def moved(self, pools: Mapping[str, Pool], market: DictMarket) -> Planner:
         """The same market with these pools, by id, as a plan leaves them, which is `market`; no LP units in between.
 
-        Raises `NoCurve` where one of them takes no trades any more. `pause` is called in between.
+        Raises `NoCurve` where one of them takes no trades any more.
         """
         other = copy.copy(self)
-        other.router = other._between = self.router.moved(pools, pause)
+        other.router = other._between = self.router.moved(pools)
         other._issuers = self._issuers.moved(market)
         return other
 
