@@ -81,7 +81,7 @@ async def test_what_is_for_everybody_stands_in_no_queue(answering: Answering) ->
             await answering.run_in_turns(lambda _: made(), client)
     gate.set()
     assert await asyncio.gather(*jobs) == [True, True] + ["made"] * MOST_FOR_EVERYBODY
-    assert answering.waiting == 0
+    assert (answering.waiting, answering.cut) == (0, 0)
 
 
 async def test_a_client_does_not_wait_for_all_of_another_one(answering: Answering) -> None:
@@ -249,6 +249,20 @@ async def test_nobody_waits_for_the_longest(answering: Answering) -> None:
     finally:
         gate.set()
         await longest
+
+
+async def test_a_long_search_rests_while_a_quick_question_is_answered(answering: Answering) -> None:
+    """The processor is the quick one's; a quick one that takes long itself holds nobody up for good."""
+    gate = threading.Event()
+    quick = asyncio.ensure_future(answering.run(lambda _: gate.wait(30), "a", Lane.QUICK))
+    await asyncio.sleep(0)
+    try:
+        assert await answering.answer(await answering.prepare(snapshot(), DEAR, "b"))
+        assert not quick.done()
+    finally:
+        gate.set()
+        await quick
+    assert sum(turns.rests for turns in answering.threads) > 0
 
 
 DEAR = QuoteRequest(token_in=WRAPPED, token_out=USDC, amount_out=10**6, include_lp_routes=True)

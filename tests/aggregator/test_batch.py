@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import random
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from decimal import Decimal
 from functools import cache
 from typing import TypeVar
@@ -13,7 +13,7 @@ from typing import TypeVar
 import pytest
 
 from clients.multi_swap import Answer, parse
-from millrace.aggregator.batch import BatchItem, BatchRequest, make_order
+from millrace.aggregator.batch import BatchItem, BatchRequest, _Desk, make_order
 from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, multi_swap, multi_swap_order
 from millrace.aggregator.batch_responses import BatchResponse
 from millrace.aggregator.errors import ApiError
@@ -107,6 +107,29 @@ def test_batches_sent_one_after_the_other_pay_what_they_say(seed: int) -> None:
     assert max(len(sent.inputs) for sent in answer.batches) <= settings.inputs_per_transaction
     paid = [result.amount_out for result in performed(answer)]
     assert paid == [int(sent.amount_out) for sent in answer.batches]
+
+
+def test_others_have_a_turn_while_a_transaction_is_planned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new graph is a part of its own, as are the paths found in it: neither comes with another in one turn."""
+    since_turn: list[str] = []
+    together: list[list[str]] = []
+
+    def noted(name: str, call: Callable[..., object]) -> Callable[..., object]:
+        def noting(*arguments: object) -> object:
+            since_turn.append(name)
+            return call(*arguments)
+
+        return noting
+
+    monkeypatch.setattr(Snapshot, "plan_on", noted("graph", Snapshot.plan_on))
+    monkeypatch.setattr(_Desk, "_find_again", noted("paths", _Desk._find_again))
+    request = asked(TOKENS, 30)
+    parts = multi_swap(snapshot(), snapshot().main, multi_swap_order(request, SETTINGS), SENDER, SETTINGS, math.inf)
+    for _ in parts:
+        together.append([*since_turn])
+        since_turn.clear()
+    assert ["graph"] in together and ["paths"] in together
+    assert max(map(len, together)) == 1
 
 
 def test_an_input_whose_pools_have_moved_goes_another_way() -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from millrace.aggregator.clients import Clients
 from millrace.aggregator.shares import TimeShares
-from millrace.aggregator.turns import MEMORY, MOST_ASIDE, REMEMBERED, Turns
+from millrace.aggregator.turns import MEMORY, MOST_ASIDE, MOST_REST, REMEMBERED, Turns
+from millrace.aggregator.until import Until
 
 
 def make() -> Turns:
@@ -188,6 +189,18 @@ def test_those_who_take_alike_do_not_step_aside_for_each_other() -> None:
     assert timed.done == ["one0", "other0", *(f"{client}{k}" for client in ("one", "other") for k in range(3))]
 
 
+def test_who_is_new_does_not_come_before_who_takes_a_little() -> None:
+    """What is next to nothing is nothing: he waits for one job of each who came before, and steps aside for none."""
+    timed = Timed()
+    timed.ask("little", 1, 0.05)
+    for client in ("new", "newer"):
+        for _ in range(4):
+            timed.ask(client, 1, 0.01)
+    timed.ask("little", 1, 0.01)
+    timed.finish()
+    assert timed.done[:4] == ["little0", "new0", "newer0", "little0"]
+
+
 def test_what_was_taken_long_ago_does_not_count() -> None:
     """Who took much once comes before who took less just now."""
     timed = Timed()
@@ -229,3 +242,77 @@ def test_no_more_clients_are_remembered_than_there_is_room_for() -> None:
     assert len(timed.turns._taken) == REMEMBERED
     assert "client 0 " not in timed.turns._taken
     assert timed.turns.forgotten == 2  # who opened the gate, and the first one
+
+
+def test_a_thread_has_work_until_the_last_job_is_done() -> None:
+    """Also one that is cancelled before its turn; then those behind it rest no more."""
+    turns, gate, begun = make(), threading.Event(), threading.Event()
+    assert turns.idle.is_set()
+    jobs = [turns.submit("a", lambda: (begun.set(), gate.wait(30))), turns.submit("b", lambda: None)]
+    begun.wait(30)
+    jobs[1].cancel()
+    assert not turns.idle.is_set()
+    gate.set()
+    assert turns.idle.wait(30)
+    turns.close()
+
+
+class Endless:
+    """Work ahead that never ends, under the same clock."""
+
+    def __init__(self, timed: Timed) -> None:
+        self.idle = self
+        self._timed = timed
+
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, seconds: float) -> bool:
+        self._timed.seconds += seconds
+        return False
+
+
+def test_while_there_is_work_ahead_a_thread_rests_half_of_the_time() -> None:
+    """It rests between the steps of its jobs, for a moment, and works as long before it rests again."""
+    timed = Timed()
+    timed.turns._ahead = Endless(timed)  # type: ignore[assignment]
+    timed.ask("long", 100, MOST_REST / 8)
+    timed.finish()
+    work = 100 * MOST_REST / 8
+    assert timed.done == [f"long{k}" for k in range(100)]
+    assert work * 1.7 < timed.seconds <= work * 2 + MOST_REST * 1.01
+    assert timed.turns.rests == round((timed.seconds - work) / MOST_REST)
+
+
+def test_only_what_a_search_takes_itself_is_taken_off_its_share() -> None:
+    """Others' time while it stood aside is not; once the share was seen to be used up, more of it changes nothing."""
+    timed, seen = Timed(), list[bool]()
+    until = timed.turns.until("dear", 100.0)
+
+    def dear() -> None:
+        for seconds in (0.5, 0.25, 0.5):
+            timed.seconds += seconds
+            timed.turns.step_aside()
+            seen.append(timed.seconds > until)
+
+    timed.jobs.append(timed.turns.submit("dear", dear))
+    timed.ask("other", 2, 0.1)
+    timed.ask("other", 2, 4.0)
+    timed.finish()
+    assert timed.done[:2] == ["other0", "other1"]
+    assert timed.shares.left("other") < 0.0
+    assert (seen, until.cut) == ([False, False, True], True)
+    timed.shares.spend("dear", -1.0)
+    assert until < 0.0
+
+
+def test_what_the_asker_is_promised_comes_whatever_the_share() -> None:
+    """The answer is there by then, also when the search stood aside; that is no fault of the client."""
+    until = Until(10.0, lambda: False)
+    assert [until < 9.0, until <= 9.0, until > 9.0, until >= 9.0] == [False, False, True, True]
+    assert [until < 11.0, until <= 10.0, until > 10.0, until >= 11.0] == [True, True, False, False]
+    assert not until.cut
+    used = Until(10.0, lambda: True)
+    assert [used < 11.0, used.cut] == [True, False]
+    assert [used < 9.0, used <= 9.0, used > 9.0, used >= 9.0] == [True, True, False, False]
+    assert used.cut

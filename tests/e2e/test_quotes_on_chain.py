@@ -14,107 +14,27 @@ from collections import Counter
 from collections.abc import Generator
 from decimal import Decimal
 from functools import cache
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-import msgspec
 import pytest
 
-from clients.multi_swap import parse
+from clients.on_chain import amount_of, run, scene
 from millrace.aggregator.batch import BatchItem, BatchRequest, make_order
-from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, multi_swap, multi_swap_order
+from millrace.aggregator.batch_answers import batch_quote
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.quote import answer
 from millrace.aggregator.responses import QuoteResponse
-from millrace.aggregator.responses import encode as as_json
 from millrace.aggregator.settings import AggregatorSettings
-from millrace.aggregator.snapshot import Snapshot, build
 from millrace.chain import call
-from millrace.chain.address import contract_address, encode
-from millrace.chain.fees import move_gas
-from millrace.chain.network import profile
 from millrace.chain.token import NATIVE
-from millrace.chain.transaction import Transaction
-from millrace.dex import document
-from millrace.dex.aggregator_contract import CONTRACT, ENDPOINT, Action, decode_arguments
-from millrace.dex.constant_product import JexPool
-from millrace.dex.document import TokenInfo
-from millrace.dex.pool import PoolState
-from millrace.localnet.contracts import builtin
-from millrace.localnet.contracts.execution import CallResult, ContractCall, State, execute_call
-from millrace.localnet.contracts.ledger import Ledger
+from millrace.dex.aggregator_contract import ENDPOINT, Action, decode_arguments
+from millrace.localnet.contracts.execution import CallResult
 from millrace.localnet.contracts.meter import SHALLOW
-from millrace.localnet.market import market
 
 QUOTES = int(os.environ.get("MILLRACE_TEST_QUOTES", "8"))
-NETWORK = profile("documented", chain_id="local")
-TRADER = b"\x07" * 32
 Answered = TypeVar("Answered")
 SETTINGS = AggregatorSettings(referrals={"1": (10, 20)})  # what the local chain's contract has on file
-
-
-class Scene(NamedTuple):
-    market: market.Market
-    state: State
-    snapshot: Snapshot
-
-
-def with_traded_lp_tokens(made: market.Market, count: int) -> market.Market:
-    """The market and further JEX pools, in which LP tokens of its pools are traded at about what they stand for."""
-    dice = random.Random("LP pools")
-    prices = {token.identifier: token.price / 10**token.decimals for token in made.tokens}
-    deployer = bytes(range(1, 31)) + CONTRACT[-2:]
-    kinds = [[pool for pool in made.pools if pool.kind == kind] for kind in ("constant_product", "stable", "crypto")]
-    issuers = [pool for pools in kinds for pool in dice.sample(pools, min(count, len(pools)))]
-    added = []
-    for number, issuer in enumerate(issuers):
-        other = next(token.identifier for token in made.tokens if token.identifier not in issuer.tokens)
-        worth = sum(reserve * prices[token] for token, reserve in zip(issuer.tokens, issuer.reserves, strict=True))
-        reserves = (issuer.lp_supply // 4, int(worth / 4 / prices[other] * dice.uniform(0.98, 1.02)))
-        if min(reserves) < 10**6 or issuer.state != PoolState.ACTIVE:
-            continue
-        pubkey = contract_address(deployer, 1_000_000 + number)
-        added.append(
-            JexPool(
-                id=f"j:{encode(pubkey)}",
-                address=pubkey,
-                tokens=(issuer.lp_token, other),
-                reserves=reserves,
-                lp_token=f"LPLP-{number:06x}",
-                lp_supply=10**18,
-                lp_fee=20,
-                platform_fee=10,
-            )
-        )
-    infos = [TokenInfo(pool.lp_token, 18, "Lplp", "LPLP", True, pool.id) for pool in added]
-    return msgspec.structs.replace(
-        made,
-        pools=(*made.pools, *added),
-        infos=(*made.infos, *infos),
-        decimals=made.decimals | {info.identifier: 18 for info in infos},
-        lp_tokens=made.lp_tokens | {pool.lp_token: pool.id for pool in added},
-    )
-
-
-@cache
-def scene() -> Scene:
-    """A market with arbitrage left in it, and what the quote service sees of it."""
-    made = market.generate(11, NETWORK, pools=400, tokens=120, mispricing_ppm=10_000)
-    made = with_traded_lp_tokens(made, 5)
-    state = market.install(made, Ledger(), lambda pubkey: True)
-    shown = document.encode(market.document(made, state, document.Block(1, 1, 1)))
-    return Scene(made, state, build(shown, 0.0))
-
-
-def amount_of(token: str, dice: random.Random) -> int:
-    """An amount between a millionth and a tenth of what the deepest pool holds."""
-    made, state, _ = scene()
-    if token in made.lp_tokens:
-        deepest = state.ledger.pool(made.lp_tokens[token]).lp_supply
-    else:
-        name = market.WRAPPED if token == NATIVE else token
-        deepest = max(pool.reserves[pool.index(name)] for pool in made.pools if name in pool.tokens)
-    return max(deepest // 10 ** dice.randrange(1, 7), 1)
 
 
 @cache
@@ -177,37 +97,6 @@ def question(kind: str, dice: random.Random) -> QuoteRequest:
 def execute(quote: QuoteResponse) -> tuple[CallResult, int]:
     """Run the quote's transaction with its own gas limit; the result and what the trader gained of the output."""
     return run(quote.tx_data, quote.estimated_gas_limit, {quote.from_: int(quote.amount_in)}, quote.to)
-
-
-def run(
-    tx_data: str, gas_limit: int, inputs: dict[str, int], token_out: str, *, batch: bool = False
-) -> tuple[CallResult, int]:
-    """The result of a transaction that sells `inputs`, and what the trader gained of `token_out`.
-
-    That of a `batch` goes to the sender itself, who pays for it with a multi-transfer.
-    """
-    made, state, _ = scene()
-    ledger, value = state.ledger, 0 if batch else inputs.get(NATIVE, 0)
-    tx = Transaction(
-        nonce=0,
-        value=value,
-        receiver=TRADER if batch else made.addresses.aggregator,
-        sender=TRADER,
-        gas_price=10**9,
-        gas_limit=gas_limit,
-        chain_id="local",
-        data=base64.b64decode(tx_data),
-    )
-    for token, amount in inputs.items():
-        ledger.credit(TRADER, token, amount)
-    paid = call.payments_of(tx)
-    builtin.send(ledger, TRADER, paid.payments)
-    before = ledger.balance_of(TRADER, token_out)
-    tokens = [payment for payment in paid.payments if payment.token != NATIVE]
-    gas = tx.gas_limit - move_gas(tx, NETWORK.gas) - builtin.gas(tokens)
-    called = ContractCall(TRADER, paid.receiver, value, paid.payments, paid.function, paid.args, gas)
-    result = execute_call(state, called)
-    return result, ledger.balance_of(TRADER, token_out) - before
 
 
 def moves_liquidity(quote: QuoteResponse) -> bool:
@@ -307,30 +196,3 @@ def test_batches_execute_within_their_estimates_and_pay_what_they_say() -> None:
             executed, shared = executed + 1, shared + (len(sold) > 1)
         state.ledger.rollback(checkpoint)
     assert shared >= executed // 4 > 0
-
-
-@pytest.mark.parametrize("inputs_per_transaction", [1, 4, 10])
-def test_a_multi_swap_pays_what_its_client_reads(inputs_per_transaction: int) -> None:
-    """The transactions as a typed client reads them, sent one after the other: each pays exactly its amount."""
-    dice, state, snapshot = random.Random(f"multi-swap/{inputs_per_transaction}"), scene().state, scene().snapshot
-    settings = AggregatorSettings(
-        referrals=SETTINGS.referrals, inputs_per_transaction=inputs_per_transaction, chain_id="local"
-    )
-    executed = 0
-    for _ in range(max(QUOTES // 4, 2)):
-        to, inputs = many_inputs(dice, dice.choice([1, 6, 16]))
-        request = MultiSwapRequest(inputs=inputs, to=to, slippage="0", sender=encode(TRADER), referral_id=1)
-        order = multi_swap_order(request, settings)
-        body = done(multi_swap(snapshot, snapshot.main, order, request.sender, settings, math.inf))
-        checkpoint = state.ledger.checkpoint()
-        for batch in parse(as_json(body)).batches:
-            sold = {given.token: int(given.amount) for given in batch.inputs}
-            sent = batch.transaction
-            assert (sent.receiver, sent.value, sent.chain_id) == (request.sender, "0", "local")
-            assert base64.b64decode(sent.data).decode() == batch.tx_data
-            result, gained = run(sent.data, sent.gas_limit, sold, to, batch=True)
-            assert result.ok, f"{sold} to {to}: {result.return_message}"
-            assert gained == int(batch.amount_out) == int(batch.amount_out_min)
-            executed += 1
-        state.ledger.rollback(checkpoint)
-    assert executed > 0

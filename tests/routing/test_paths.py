@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.dex.market import DictMarket
-from millrace.routing.paths import MILLION, split_paths
+from millrace.routing.paths import MILLION, split_paths, split_sources
 from millrace.routing.plan import Fill, LpMove, PlanError
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits
@@ -78,3 +78,17 @@ def test_any_flow_is_taken_apart_to_the_unit(data: st.DataObject) -> None:
             sum(hop.amount_out for share in shares for hop in share.hops[:-1] if hop.number == number)
             <= fill.amount_out
         )
+
+
+def test_an_input_that_rounding_leaves_nothing_of_has_a_path() -> None:
+    """What several inputs pay is divided between them; the one whose part is no unit still leads to the output."""
+    ways = [("A", "X", 1, 1), ("B", "X", 100, 1000), ("X", "Y", 1001, 100), ("Y", "Z", 100, 50)]
+    fills = [Fill(LpMove(MARKET.pools[0], sells, buys), sold, bought) for sells, buys, sold, bought in ways]
+    parts = split_sources(fills, [("A", 1), ("B", 100)])
+    assert [[(fill.amount_in, fill.amount_out) for fill in part] for part in parts] == [
+        [(1, 1), (1, 0), (0, 0)],
+        [(100, 1000), (1000, 100), (100, 50)],
+    ]
+    for part, (token, paid) in zip(parts, (("A", 0), ("B", 50)), strict=True):
+        (path,) = split_paths(part, token, "Z")
+        assert (path.amount_out, path.ppm, len(path.hops)) == (paid, MILLION, 3)

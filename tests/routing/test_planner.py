@@ -109,3 +109,19 @@ def test_reverse_quotes_cover_what_was_asked() -> None:
         assert route.execution.amount_out >= wanted
         assert route.execution.amount_out <= wanted * 1.01 + 10**6
         check(route, token_in, token_out)
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_a_balance_is_sold_wherever_a_quote_sells_it(hops: int) -> None:
+    """Also where nothing but an edge astray leads to the output within the limits."""
+    market = make_market(150, seed=3, noise=0.03)
+    planner = Planner(market.pools, DictMarket(market.pools, WRAPPED))
+    only_astray = 0
+    for pool in market.pools:
+        for token, sink in (pool.tokens, pool.tokens[::-1]):
+            limits = Limits(pools=8, paths=2, hops=hops)
+            amount = pool.reserves[pool.index(token)] // 1000
+            quoted = planner.forward(token, sink, amount, limits, "greedy").execution
+            assert planner.sale(token, amount, sink, limits).amount_out * 2 > quoted.amount_out
+            only_astray += planner.router.exact_path(token, sink, amount, limits) is None
+    assert only_astray > 0

@@ -23,8 +23,8 @@ MARKET = make_market(60, seed=11)
 class Upstream:
     """A pool data API whose next answer the test chooses."""
 
-    def __init__(self) -> None:
-        self.body = encode(MARKET)
+    def __init__(self, body: bytes = b"") -> None:
+        self.body = body or encode(MARKET)
         self.status = 200
         self.served = 0
         self.delay = 0.0
@@ -65,8 +65,9 @@ class Service:
         raise AssertionError(f"{path} did not answer {status}")
 
 
-async def start(**changes: Any) -> tuple[Service, asyncio.Event, asyncio.Task[None], HttpServer]:
-    upstream = Upstream()
+async def start(document: bytes = b"", **changes: Any) -> tuple[Service, asyncio.Event, asyncio.Task[None], HttpServer]:
+    """An aggregator with these settings, and an upstream that has this document, or that of `MARKET`."""
+    upstream = Upstream(document)
     app = web.Application()
     app.router.add_get("/pools", upstream.pools)
     server = HttpServer(app)

@@ -85,7 +85,8 @@ class Answering:
         self._pace = pace
         self.shares = shares
         """What each client has left of its time in the threads."""
-        self._threads = {lane: Turns(name, self.shares) for lane, name in THREADS.items()}
+        quick = Turns(THREADS[Lane.QUICK], shares)
+        self._threads = {Lane.QUICK: quick, Lane.LONG: Turns(THREADS[Lane.LONG], shares, ahead=quick)}
         self._of_client: Counter[str] = Counter()
         self._building: dict[tuple[str, Filter], asyncio.Future[Planner]] = {}
         self.waiting = 0
@@ -147,16 +148,17 @@ class Answering:
             self._pace.seen()
             turns = self._threads[lane]
             twin = snapshot.twin(planner, f"{lane.name} {turns.aside}", turns.step_aside)
-            deadline = self._until(client, latest)
-            by_share = deadline < latest
+            deadline = turns.until(client, latest)
             try:
                 found = _in_time(deadline, quote.answer(snapshot, question, self._settings, deadline, twin))
             except errors.SimulationFailed:
                 if time.monotonic() <= deadline:
                     raise
                 # With more time there may be a plan.
-                raise (errors.too_many_of_one() if by_share else errors.busy()) from None
-            return found._replace(by_share=by_share and not found.whole)
+                raise (errors.too_many_of_one() if deadline.cut else errors.busy()) from None
+            finally:
+                self.cut += deadline.cut
+            return found._replace(by_share=deadline.cut)
 
         return await self._turn(job, client, latest, lane)
 
@@ -190,23 +192,35 @@ class Answering:
         taken too much time by now.
         """
         latest = self._admit(client)
-        return await self._turn(lambda: job(self._until(client, latest)), client, latest, lane)
+
+        def done() -> T:
+            deadline = self._threads[lane].until(client, latest)
+            try:
+                return job(deadline)
+            finally:
+                self.cut += deadline.cut
+
+        return await self._turn(done, client, latest, lane)
 
     async def run_in_turns(self, parts: Callable[[float], Generator[None, None, T]], client: str) -> T:
         """Run a job that is made of parts, one a turn. It must itself look to the deadline. Raises like `run`."""
         latest = self._admit(client)
+        deadline = self._threads[Lane.LONG].until(client, latest)
         work: list[Generator[None, None, T]] = []
 
         def advance() -> tuple[T] | None:
             self._pace.seen()
             if not work:
-                work.append(parts(self._until(client, latest)))
+                work.append(parts(deadline))
             return _advance(work[0])
 
-        done = await self._turn(advance, client, latest, Lane.LONG)
-        while done is None:
-            done = await self._turn(advance, client, math.inf, Lane.LONG)
-        return done[0]
+        try:
+            done = await self._turn(advance, client, latest, Lane.LONG)
+            while done is None:
+                done = await self._turn(advance, client, math.inf, Lane.LONG)
+            return done[0]
+        finally:
+            self.cut += deadline.cut
 
     def _admit(self, client: str) -> float:
         """By when a new job should be done. Raises `ApiError` when too many are waiting, or half of them this
@@ -229,14 +243,6 @@ class Answering:
     def _late(self, client: str) -> Busy:
         """What a client is told whose time is over: who has used his share up is himself the cause."""
         return errors.too_many_of_one() if self.shares.left(client) <= 0.0 else errors.busy()
-
-    def _until(self, client: str, latest: float) -> float:
-        """In a thread: by when a job that begins now should be done, with what is left of its client's share."""
-        share = time.monotonic() + max(0.0, self.shares.left(client))
-        if share >= latest:
-            return latest
-        self.cut += 1
-        return share
 
     async def _turn(self, job: Callable[[], T], client: str, latest: float, lane: Lane) -> T:
         def in_time() -> T:

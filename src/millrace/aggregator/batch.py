@@ -216,7 +216,7 @@ def sell(
     while groups:
         yield
         group = groups.pop(0)
-        if desk.sell(group):
+        if (yield from desk.sell(group)):
             continue
         # Inputs that go alone may not go together: one moves a pool another needs, or takes its tokens along.
         if len(group) > 1:
@@ -307,16 +307,19 @@ class _Desk:
         """Whether inputs can be planned anew."""
         return time.monotonic() + len(self._market.pools) * PLANNER_SECONDS < self._deadline
 
-    def sell(self, group: Sequence[_Given]) -> bool:
-        """Make a transaction of inputs, if they go together on the pools as they are by now."""
+    def sell(self, group: Sequence[_Given]) -> Generator[None, None, bool]:
+        """Make a transaction of inputs, if they go together on the pools as they are by now; in several parts."""
         best = self._best(self._planner, group)
         alone = sum(given.alone for given in group)
         moved = self.sales and (best is None or (alone - _gross(best.done)) * MOVED > alone)
         has_time = not moved or self.has_time
         self.cut |= not has_time
         if moved and has_time:
+            yield
             planner = self._snapshot.plan_on(self._moved)
+            yield
             again = self._find_again(planner, group)
+            yield
             best = _better(best, None if again is None else self._best(planner, again))
         sale = None if best is None else self._sale(best)
         if best is None or sale is None:

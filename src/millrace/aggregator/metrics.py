@@ -200,6 +200,11 @@ OF_ANSWERS: tuple[Read[Metrics], ...] = (
         lambda m: sum(turns.kept for turns in m.answering.threads),
     ),
     _counter(
+        "turns_rested",
+        "times the thread for long questions rested while a quick one was answered",
+        lambda m: sum(turns.rests for turns in m.answering.threads),
+    ),
+    _counter(
         "turns_forgotten",
         "clients of whom it was forgotten, for want of room, what they had taken of late",
         lambda m: sum(turns.forgotten for turns in m.answering.threads),

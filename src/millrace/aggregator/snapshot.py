@@ -147,10 +147,13 @@ class Snapshot(Market):
         return Planner(pools, self.market, self._curves, self._pause, self._table)
 
     def plan_on(self, pools: Mapping[str, Pool]) -> Planner:
-        """A planner of the market with these pools, by id, as plans leave them."""
+        """A planner of the market with these pools, by id, as plans leave them.
+
+        It takes some milliseconds and rests in none of them, like a search: others wait for the thread.
+        """
         market = self.market.left_by(pools)
         try:
-            return self.main.moved(pools, market, self._pause)
+            return self.main.moved(pools, market)
         except NoCurve:  # one that is as good as empty, say
             return Planner(market.pools.values(), market, CurveCache(), self._pause, self._table)
 

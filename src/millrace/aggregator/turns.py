@@ -1,4 +1,9 @@
-"""One thread for slow work, in which clients take turns: nobody waits for all that another one has asked."""
+"""One thread for slow work, in which clients take turns: nobody waits for all that another one has asked.
+
+Python runs one thread at a time. Two that compute take turns by its switch interval, and each takes twice as long: a
+question of 4 ms beside one of 100 ms takes 8. So a thread of long jobs rests between their steps while the one ahead of
+it, of quick jobs, is at work, and works on for as long as it has rested before it rests again.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from millrace.aggregator.shares import TimeShares
+from millrace.aggregator.until import Until
 
 T = TypeVar("T")
 
@@ -19,10 +25,15 @@ MEMORY = 5.0
 """Seconds after which a third of what a client has taken counts."""
 REMEMBERED = 1024
 """Clients whose use of the thread is remembered. Of more the one that was there longest ago is forgotten."""
+LITTLE = 0.1
+"""Seconds of late, a fiftieth of the time, that count as none: else each of some who are new would take as much before
+it is the turn of one who asks a little all the time."""
 FAR = 2.0
 """A job steps aside for a client that has taken so many times less than its own …"""
 AHEAD = 0.01
 """… and so many seconds on top: clients that ask for much of the same do not step aside for each other."""
+MOST_REST = 0.02
+"""Most seconds of a rest: some quick jobs of 4 to 8 ms each."""
 MOST_ASIDE = 3
 """Jobs that have stepped aside at a time. Each holds the memory of a search."""
 
@@ -38,9 +49,10 @@ class _Running:
 class Turns:
     """A thread that does one job at a time, of the waiting client that has taken least of its time of late.
 
-    Of clients that have taken as little, the one that waits for longest; the jobs of one client in their order. A job
-    that calls `step_aside` in between lets a client go first that has taken far less. What a job takes of the processor
-    (by `clock`, in the thread) is also taken off its client's share. `now` says how long ago something was.
+    Of clients that have taken as little, or next to nothing, the one that waits for longest; the jobs of one client in
+    their order. A job that calls `step_aside` in between lets a client go first that has taken far less. What a job
+    takes of the processor (by `clock`, in the thread) is also taken off its client's share. `now` says how long ago
+    something was. While there is work `ahead`, in another thread, this one rests, half of the time at most.
     """
 
     def __init__(
@@ -49,7 +61,13 @@ class Turns:
         shares: TimeShares,
         clock: Callable[[], float] = time.thread_time,
         now: Callable[[], float] = time.monotonic,
+        ahead: Turns | None = None,
     ) -> None:
+        self._ahead = ahead
+        self.idle = threading.Event()
+        """Set while there is nothing to do."""
+        self.idle.set()
+        self._works_until = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._shares = shares
         self._clock = clock
@@ -64,6 +82,8 @@ class Turns:
         """Jobs done while another one stepped aside for them."""
         self.kept = 0
         """Times a job would have stepped aside, but as many had as may."""
+        self.rests = 0
+        """Times this thread rested for the one ahead of it."""
         self.forgotten = 0
         """Clients whose use of the thread was forgotten for want of room."""
 
@@ -72,18 +92,29 @@ class Turns:
         """In the thread: how many jobs have stepped aside for the one at work."""
         return max(0, len(self._running) - 1)
 
+    def until(self, client: str, latest: float) -> Until:
+        """For a job of a client, in the thread: by when it should be done with what is left of its client's share."""
+
+        def used() -> bool:
+            uncharged = self._clock() - self._running[-1].begun
+            return self._shares.left(client) <= uncharged
+
+        return Until(latest, used)
+
     def submit(self, client: str, job: Callable[[], T]) -> Future[T]:
         """Put a job behind the client's others. A future that is cancelled before its turn never runs."""
         future: Future[T] = Future()
         with self._lock:
             self._waiting.setdefault(client, deque()).append((future, job))
-        self._thread.submit(self._next)
+            self.idle.clear()
+        self._thread.submit(self._turn)
         return future
 
     def step_aside(self) -> None:
         """In the thread, by a job: first do those of clients that have taken far less than this job's."""
         if not self._running:
             return
+        self._rest()
         running = self._running[-1]
         while self._waiting:
             self._charge(running)
@@ -91,22 +122,50 @@ class Turns:
                 if not self._waiting:
                     return
                 first = min(self._waiting, key=self._taken_by)
-                if FAR * self._taken_by(first) + AHEAD > self._taken_by(running.client):
+                taken = self._taken_by(running.client)
+                if taken < LITTLE or FAR * self._taken_by(first) + AHEAD > taken:
                     return
             if len(self._running) > MOST_ASIDE:
                 self.kept += 1
                 return
             self.stepped += 1
-            self._next()
+            self._do(first)
             running.begun = self._clock()
+
+    def _rest(self) -> None:
+        """In the thread: let the one ahead do its work first, unless this one owes work for an earlier rest."""
+        if self._ahead is None or self._ahead.idle.is_set():
+            return
+        begun = self._now()
+        if begun < self._works_until:
+            return
+        self.rests += 1
+        self._ahead.idle.wait(MOST_REST)
+        ended = self._now()
+        self._works_until = ended + (ended - begun)
+
+    def _turn(self) -> None:
+        """In the thread: do one job, unless there is none left."""
+        self._rest()
+        self._next()
+        with self._lock:
+            if not self._waiting:
+                self.idle.set()
 
     def _next(self) -> None:
         """In the thread: do one job of the client whose turn it is, unless it was done while another stepped aside."""
         with self._lock:
             if not self._waiting:
                 return
-            client = min(self._waiting, key=self._taken_by)  # the first of several
-            jobs = self._waiting.pop(client)
+            client = min(self._waiting, key=lambda name: max(self._taken_by(name), LITTLE))  # the first of several
+        self._do(client)
+
+    def _do(self, client: str) -> None:
+        """In the thread: do the next job of a client."""
+        with self._lock:
+            jobs = self._waiting.pop(client, None)
+            if jobs is None:  # closed meanwhile
+                return
             future, job = jobs.popleft()
             if jobs:
                 self._waiting[client] = jobs  # behind all others
@@ -153,3 +212,4 @@ class Turns:
                 for future, _ in jobs:
                     future.cancel()
             self._waiting.clear()
+            self.idle.set()

@@ -113,10 +113,16 @@ def _sum(one: Hop, other: Hop) -> Hop:
 
 
 def _take(parcels: list[_Parcel], amount: int) -> list[_Parcel]:
-    """Remove `amount` from the parcels: one of just this size, else the oldest first."""
+    """Remove `amount` from the parcels: one of just this size, else the oldest first.
+
+    Those of which rounding has left nothing go along with the first trade, so that what they were has a path.
+    """
+    nothing = [parcel for parcel in parcels if not parcel.amount] if amount else []
+    if nothing:
+        parcels[:] = [parcel for parcel in parcels if parcel.amount]
     for k, parcel in enumerate(parcels):
         if parcel.amount == amount:
-            return [parcels.pop(k)]
+            return [parcels.pop(k), *nothing]
     taken: list[_Parcel] = []
     while parcels and (amount > 0 or not taken):
         first = parcels[0]
@@ -126,7 +132,7 @@ def _take(parcels: list[_Parcel], amount: int) -> list[_Parcel]:
             part, parcels[0] = _divide(first, amount)
             taken.append(part)
         amount -= taken[-1].amount
-    return taken
+    return taken + nothing
 
 
 def _divide(parcel: _Parcel, amount: int) -> tuple[_Parcel, _Parcel]:

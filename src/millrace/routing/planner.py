@@ -50,13 +50,13 @@ class Planner:
         other._between = other.router if self._between is self.router else self._between.twin(aside)
         return other
 
-    def moved(self, pools: Mapping[str, Pool], market: DictMarket, pause: Callable[[], None] = lambda: None) -> Planner:
+    def moved(self, pools: Mapping[str, Pool], market: DictMarket) -> Planner:
         """The same market with these pools, by id, as a plan leaves them, which is `market`; no LP units in between.
 
-        Raises `NoCurve` where one of them takes no trades any more. `pause` is called in between.
+        Raises `NoCurve` where one of them takes no trades any more.
         """
         other = copy.copy(self)
-        other.router = other._between = self.router.moved(pools, pause)
+        other.router = other._between = self.router.moved(pools)
         other._issuers = self._issuers.moved(market)
         return other
 
@@ -252,8 +252,17 @@ class Planner:
         return spot
 
     def sale(self, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
-        """A plan that sells a whole balance, with legs that can follow others in one call. Raises `PlanError`."""
-        router = self.router
+        """A plan that sells a whole balance, with legs that can follow others in one call. Raises `PlanError`.
+
+        Over edges astray only where no other plan holds the limits and executes.
+        """
+        if self.router.whole is not self.router:
+            with contextlib.suppress(PlanError):
+                return self._sale(self.router, token, amount, token_out, limits)
+        return self._sale(self.router.whole, token, amount, token_out, limits)
+
+    def _sale(self, router: Router, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
+        """The same over the edges of one graph."""
         if not router.connected(token, token_out):
             issuer = self._issuers.redeems(token)
             return sell_everything(router, issuer, token, amount, token_out, limits).done(token_out)

@@ -168,13 +168,12 @@ class Router(SpotGraph):
         pause()
         self._scratch()
 
-    def moved(self, pools: Mapping[str, Pool], pause: Callable[[], None] = lambda: None) -> Router:
+    def moved(self, pools: Mapping[str, Pool]) -> Router:
         """The same market with these pools, by id, as a plan leaves them.
 
         Only what they change is made anew: tokens are scaled along the same edges unless those
         moved far, and dust is the same unless a pool is emptied. Raises
         `NoCurve` where one takes no trades any more, or LP units of it are traded: those who meet it build a new one.
-        `pause` is called in between.
         """
         other = copy.copy(self)
         other._edges, changed = with_moved(self._edges, self._trades_with(pools), pools)
@@ -183,19 +182,17 @@ class Router(SpotGraph):
             trades[number] = trade
         other._usable = [pools.get(pool.id, pool) for pool in self._usable]
         if self._least is None:
-            self._least = least_held(self._usable, pause)
+            self._least = least_held(self._usable)
         tree = self._tree_of(other._edges, changed)
         if not all(holds_enough(pool, self._least) for pool in pools.values()):
-            other._dust, tree = _trades_with(trades, find_dust(other._usable, pause)), None
-        pause()
+            other._dust, tree = _trades_with(trades, find_dust(other._usable)), None
         other.outlets = self.outlets.moved(pools)
         sellers = [name for name, buyers in other.outlets.of.items() if any(pool.id in pools for pool in buyers)]
         other._terms = self._terms.moved(self._trades_with(sellers) | changed, other.outlets)
         if self._favoured is not None:
             other._favoured = self._favoured.copy()
             other._favoured[[*changed]] = list_favours(changed.values())
-        pause()
-        other._lay_out(trades, pause, tree)
+        other._lay_out(trades, lambda: None, tree)
         return other
 
     def _tree_of(self, edges: Edges, changed: Container[int]) -> Sequence[int] | None:
