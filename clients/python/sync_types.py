@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import millrace_client.sync  # makes the faces
-from millrace_client.portal import FACES
+import millrace_client.sync
+from millrace_client.portal import FACES, HOMES, face_named
 
 TARGET = Path(__file__).parent / "src" / "millrace_client" / "sync.pyi"
 _CONTEXTS = ("Aggregator", "Hub", "Millrace", "Relayer", "Subscription")
@@ -83,6 +83,8 @@ def _signature(function: object) -> str:
 
 def _lines() -> Iterator[str]:
     yield _HEAD
+    for name in HOMES:
+        face_named(name)
     for of in sorted(FACES, key=lambda of: of.__name__):
         name = of.__name__
         yield f"class {name}(Generic[T]):" if name == "Subscription" else f"class {name}:"
