@@ -16,7 +16,7 @@ _HEAD = """\
 # Written by clients/python/sync_types.py from the async classes; do not edit.
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from millrace_client.aggregator import Option
 from millrace_client.errors import Refused
@@ -31,8 +31,11 @@ from millrace_client.messages import (
     NetworkStats,
     Outcome,
     Push,
+    Readiness,
+    RelayerKey,
     Relayers,
     Signed,
+    Submission,
 )
 from millrace_client.quotes import (
     AggregatorConfig,
