@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import millrace_client.sync  # makes the faces
-from millrace_client.portal import FACES
+import millrace_client.sync
+from millrace_client.portal import FACES, HOMES, face_named
 
 TARGET = Path(__file__).parent / "src" / "millrace_client" / "sync.pyi"
 _CONTEXTS = ("Aggregator", "Hub", "Millrace", "Relayer", "Subscription")
@@ -16,7 +16,7 @@ _HEAD = """\
 # Written by clients/python/sync_types.py from the async classes; do not edit.
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from millrace_client.aggregator import Option
 from millrace_client.errors import Refused
@@ -31,8 +31,11 @@ from millrace_client.messages import (
     NetworkStats,
     Outcome,
     Push,
+    Readiness,
+    RelayerKey,
     Relayers,
     Signed,
+    Submission,
 )
 from millrace_client.quotes import (
     AggregatorConfig,
@@ -83,6 +86,8 @@ def _signature(function: object) -> str:
 
 def _lines() -> Iterator[str]:
     yield _HEAD
+    for name in HOMES:
+        face_named(name)
     for of in sorted(FACES, key=lambda of: of.__name__):
         name = of.__name__
         yield f"class {name}(Generic[T]):" if name == "Subscription" else f"class {name}:"

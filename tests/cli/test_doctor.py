@@ -18,6 +18,8 @@ from click.testing import CliRunner
 from millrace.cli import doctor, doctor_machine, findings, main
 from millrace.cli.findings import Finding
 from millrace.relayer.journal import identity
+from millrace.system.plan import Plan, Ports
+from millrace.system.up import places
 from millrace_client import Wallet
 from millrace_client.address import shard_of
 
@@ -69,6 +71,41 @@ def faults(findings: list[Finding]) -> list[Finding]:
     wrong = [finding for finding in findings if finding.grade != "ok"]
     assert all(finding.remedy for finding in wrong), wrong
     return wrong
+
+
+@pytest.mark.parametrize(
+    ("named", "asked"),
+    [
+        ([], True),
+        (["--aggregator", "http://127.0.0.1:7"], False),
+        (["--relayer", "http://127.0.0.1:7"], False),
+    ],
+)
+def test_the_usual_notifier_is_that_of_the_usual_services(
+    answers: dict[str, Any], named: list[str], asked: bool
+) -> None:
+    """Of services elsewhere the notifier is where somebody said, and what listens at the usual port is not asked."""
+    answers["http://127.0.0.1:8301 /ready"] = "refused"
+    answers["/ready"] = GOOD["relayer /ready"]
+    result = CliRunner().invoke(main, ["doctor", "--json", *named])
+    told = {finding["grade"]: finding for finding in json.loads(result.stdout) if finding["subject"] == "notifier"}
+    assert set(told) == ({"fault"} if asked else {"warning"}), result.output
+    assert asked or "--notifier" in told["warning"]["remedy"]
+
+
+def test_what_up_exports_leads_doctor_there(answers: dict[str, Any], tmp_path: Path) -> None:
+    """The variables that `up` tells for other ports make `doctor` ask those services, and no others."""
+    told = places(Plan(Ports.free(), tmp_path))
+    for name in ("/ready", "/health", *GOOD):
+        answers.pop(name, None)
+    answers |= {f"{told['MILLRACE_AGGREGATOR_URL']} {path}": GOOD[path] for path in ("/health", "/api/v1/config")}
+    asked = {path: GOOD[path] for path in ("/health", "/v1/network-stats/history?resolution=1", "/v1/relayers")}
+    asked["/ready"] = GOOD["relayer /ready"]
+    answers |= {f"{told['MILLRACE_RELAYER_URL']} {path}": answer for path, answer in asked.items()}
+    answers[f"{told['MILLRACE_NOTIFIER_URL']} /ready"] = GOOD["notifier /ready"]
+    result = CliRunner(env=told).invoke(main, ["doctor"])
+    assert result.exit_code == 0, result.output
+    assert "1 nodes" in result.output
 
 
 def test_a_healthy_system(answers: dict[str, Any]) -> None:

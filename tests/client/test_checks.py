@@ -13,7 +13,16 @@ from aiohttp import web
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.chain import call as calls
 from millrace.dex import aggregator_contract as contracts
-from millrace_client import Millrace, Mismatch, Patience, Relayer, Transaction, TransactionError, Wallet
+from millrace_client import (
+    Millrace,
+    Mismatch,
+    Patience,
+    Relayer,
+    Transaction,
+    TransactionError,
+    Wallet,
+    WalletError,
+)
 from millrace_client import address as addresses
 from millrace_client.aggregator import Aggregator
 from millrace_client.checks import checked_prepared
@@ -21,7 +30,7 @@ from millrace_client.messages import GasRules, RelayerKey, Relayers
 from millrace_client.quotes import MultiSwap, Quote
 from millrace_client.swap_checks import ANY_CONTRACT, CONTRACTS, Bounds, checked_multi_swap, checked_quote
 from millrace_client.transaction import GUARDED
-from servers.fake_relayer import PAYER, FakeRelayer
+from servers.fake_relayer import PAYER, FakeRelayer, status_of
 
 WALLET, OTHER = Wallet(bytes(range(32))), Wallet(bytes(32))
 CONTRACT = PAYER
@@ -127,8 +136,9 @@ async def test_rules_that_a_relayer_tells_allow_nothing(service: FakeRelayer, re
     dear = Relayers(chain_id="local", relayers=[key], gas=GasRules(min_gas_price=10**12))
     bodies = [msgspec.json.encode(dear)] * 2
     service.http = [web.Response(status=404), *(web.Response(body=b, content_type="application/json") for b in bodies)]
-    with pytest.raises(Mismatch, match="gasPrice"):
-        await relayer.prepare(changed(ASKED, nonce=1))
+    async with Relayer(service.url, service.ws_url) as another:  # one that has not heard the other rules
+        with pytest.raises(Mismatch, match="gasPrice"):
+            await another.prepare(changed(ASKED, nonce=1))
 
 
 async def test_none_of_several(relayer: Relayer) -> None:
@@ -329,3 +339,60 @@ async def test_a_lying_aggregator(liar: str, service: FakeRelayer) -> None:
             await client.swap(kept, WALLET)
         assert (await client.swap_all(multi(), WALLET)).handles == []
     assert service.requests == []
+
+
+@pytest.fixture
+async def honest() -> AsyncIterator[str]:
+    """An aggregator that answers what it was asked, with a nonce that is behind and fields that are not its own."""
+    from aiohttp.test_utils import TestServer
+
+    async def answer(_: web.Request) -> web.Response:
+        more = {"nonce": 1, "senderUsername": "YQ==", "relayer": OTHER.address}
+        return web.json_response(quote(TOKENS, {"gasLimit": 20_000_000, "chainID": "local"} | more))
+
+    app = web.Application()
+    app.router.add_get("/api/v1/quote", answer)
+    async with TestServer(app) as server:
+        yield str(server.make_url("/"))
+
+
+async def test_a_guarded_swap(honest: str, service: FakeRelayer) -> None:
+    """The guardian's wallet makes it a guarded transaction, with its gas, and signs it, too; another's is refused."""
+    async with Millrace(honest, service.url, service.ws_url) as client:
+        offer = await client.quote("A-1", "B-2", amount_in=100, sender=WALLET.address, slippage="0.01")
+        service.told = {"gasLimit": 20_100_000}
+        handle = await client.swap(offer, WALLET, OTHER)
+        sent = handle.transaction
+        assert (sent.options, sent.guardian, sent.nonce, sent.gas_limit) == (GUARDED, OTHER.address, 3, 20_100_000)
+        assert (sent.relayer, sent.sender_username) == (PAYER, "")
+        assert len(sent.guardian_signature) == 128 and sent.guardian_signature != sent.signature
+        with pytest.raises(WalletError, match="guardian"):
+            await client.send(changed(ASKED, options=GUARDED, guardian=PAYER), WALLET, OTHER)
+        service.told = {"guardian": WALLET.address}
+        with pytest.raises(Mismatch, match="guardian"):
+            await client.swap(offer, WALLET, OTHER)
+    assert [asked["action"] for asked in service.requests].count("relay") == 1
+
+
+async def test_the_sender_pays(honest: str, service: FakeRelayer) -> None:
+    """Not sponsored: the quote's own nonce, or the one that is given; no relayer, and broadcast."""
+    async with Millrace(honest, service.url, service.ws_url) as client:
+        offer = await client.quote("A-1", "B-2", amount_in=100, sender=WALLET.address)
+        handles = [await client.swap(offer, WALLET, sponsored=False, nonce=nonce) for nonce in (None, 9)]
+    assert [(handle.transaction.nonce, handle.transaction.relayer) for handle in handles] == [(1, ""), (9, "")]
+    assert {asked["action"] for asked in service.requests} - {"subscribe", "unsubscribe"} == {"broadcast"}
+
+
+@pytest.mark.parametrize(("ends", "sent"), [(["success", "success"], 2), (["fail"], 1)])
+async def test_batches_one_by_one(service: FakeRelayer, ends: list[str], sent: int) -> None:
+    """A batch is sent when the one before has ended well, and none after one that failed."""
+    multi_swap = multi((100, MULTI), (100, MULTI))
+    service.chain_of_transactions = "1"
+    seen = []
+    async with Millrace("http://127.0.0.1:9", service.url, service.ws_url) as client:
+        async for handle in client.swap_each(multi_swap, WALLET):
+            seen.append(handle)
+            service.told = {"nonce": 3 + len(seen)}
+            await service.push(status_of(handle.client_hash, ends[len(seen) - 1]))
+    assert [handle.transaction.nonce for handle in seen] == [3, 4][:sent]
+    assert [asked["action"] for asked in service.requests].count("relay") == sent

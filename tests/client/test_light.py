@@ -35,6 +35,16 @@ def test_what_its_import_loads() -> None:
     assert not loaded & {"millrace", "numba", "google", "Crypto", "libp2p", "aiohttp", "nacl", "email"}
 
 
+@pytest.mark.parametrize(
+    ("name", "others"), [("Millrace", {"hub", "places", "mnemonic"}), ("Hub", {"aggregator", "relayer", "quotes"})]
+)
+def test_a_face_loads_only_what_it_is_made_of(name: str, others: set[str]) -> None:
+    """Who imports one class of the sync face does not wait for the modules of the others."""
+    script = f"import sys; from millrace_client.sync import {name}; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not set(ran.stdout.split()) & {f"millrace_client.{other}" for other in others}
+
+
 LOADS_LATE = """
 import asyncio, sys, threading
 from millrace_client import Hub, Millrace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -159,21 +160,21 @@ async def test_a_busy_relayer_is_waited_for(service: FakeRelayer, relayer: Relay
     times[0] = 100
     with pytest.raises(Refused, match="relayer busy"):
         await relayer.relay(TX)
-    assert times[0] == 100 - 4
+    assert times[0] == 100 - 3
 
 
 async def test_http_waits_as_told(service: FakeRelayer, relayer: Relayer) -> None:
     """429 and 503 are asked again after `Retry-After`; a wait beyond patience is raised with its time; 400 is not."""
     later = {"Retry-After": "0"}
     service.http = [web.json_response({"error": "busy"}, status=status, headers=later) for status in (429, 503)]
-    assert (await relayer.relayers()).chain_id == "local"
+    assert (await relayer.prepare(TX)).relayer == PAYER
     service.http = [web.json_response({"error": "rate limit exceeded"}, status=429, headers={"Retry-After": "60"})]
     with pytest.raises(Refused, match="rate limit") as refused:
-        await relayer.relayers()
+        await relayer.prepare(TX)
     assert (refused.value.retry_after, refused.value.status) == (60.0, 429)
     service.http = [web.json_response({"error": "no"}, status=400)]
     with pytest.raises(Refused, match="no"):
-        await relayer.relayers()
+        await relayer.prepare(TX)
 
 
 async def test_a_transaction_is_prepared(service: FakeRelayer, relayer: Relayer) -> None:
@@ -188,7 +189,7 @@ async def test_a_transaction_is_prepared(service: FakeRelayer, relayer: Relayer)
 async def test_a_relayer_that_does_not_prepare(service: FakeRelayer) -> None:
     """Where a deployment has no `/v1/prepare`, the given rules name the relayer and add the gas."""
     key = RelayerKey(shard=WALLET.public[-1] % 3, address=PAYER)
-    rules = Relayers(chain_id="1", shard_rule="modulo", relayers=[key])
+    rules = Relayers(chain_id="local", shard_rule="modulo", relayers=[key])
     service.http = [web.Response(status=404)]
     async with Relayer(service.url, service.ws_url, relayers=rules) as client:
         prepared = await client.prepare(TX)
@@ -200,3 +201,101 @@ async def test_a_service_that_acknowledges_nothing(service: FakeRelayer, relayer
     service.answer = lambda request: None if request["action"] == "subscribe" else usual(request)
     handle: Handle = await relayer.relay(TX)
     assert handle.accepted
+
+
+async def test_a_closed_client_connects_no_more(service: FakeRelayer) -> None:
+    """Whatever its handles want to know: what was closed makes no connection."""
+    async with Relayer(service.url, service.ws_url) as client:
+        handle = await client.relay(TX)
+    connections = len(service.sockets)
+    with pytest.raises(OutcomeUnknown):
+        await handle.final(0.05)
+    with pytest.raises(Unreachable, match="closed"):
+        await client.relay(TX)
+    with pytest.raises(Unreachable, match="closed"):
+        await client.listen(handle.topic, handle)
+    assert len(service.sockets) == connections
+
+
+async def test_a_transaction_is_followed(service: FakeRelayer, relayer: Relayer) -> None:
+    """The handle of a transaction that somebody else sent hears how it ended, and nothing is sent."""
+    handle = await relayer.follow(TX)
+    await service.push(status_of(HASH, "fail", reason="execution failed"))
+    assert (await handle.final(WAIT)).reason == "execution failed"
+    assert {request["action"] for request in service.requests} <= {"subscribe", "unsubscribe"}
+
+
+async def test_one_request_over_http(service: FakeRelayer) -> None:
+    """`relay_once` has the time that it waits for; ready and health answer with 503, too; a key goes along."""
+    service.more = {
+        "/v1/relay": web.json_response({"action": "relay", "status": "completed", "hashes": ["aa"]}),
+        "/ready": web.json_response(
+            {"ready": False, "relayers": {"0": {"address": PAYER, "state": "paused"}}}, status=503
+        ),
+        "/health": web.json_response({"status": "ok"}, status=503),
+    }
+    async with Relayer(service.url, service.ws_url, api_key="k", patience=Patience(tries=1)) as client:
+        assert (await client.relay_once([TX], wait=30)).hashes == ["aa"]
+        assert service.seen[-1].query == {"wait": "final", "timeout": "30"}
+        assert service.seen[-1].headers["Authorization"] == "Bearer k"
+        ready = await client.ready()
+        assert (ready.ready, ready.relayers["0"].state) == (False, "paused")
+        assert (await client.health())["status"] == "ok"
+        assert await client.nonce_of(PAYER) is None
+
+
+async def test_a_reply_that_contradicts_itself(service: FakeRelayer, relayer: Relayer) -> None:
+    """All failed, but another one is named: of this one nothing is known, and its outcome is asked for."""
+    failed = [{"index": 9, "reason": "no", "code": "no"}]
+    service.answer = lambda asked: (
+        {"action": "relay", "status": "failed", "failed": failed} if asked["action"] == "relay" else usual(asked)
+    )
+    handle = await relayer.relay(TX)
+    assert handle.accepted is None
+    service.outcomes[HASH] = {"state": "success"}
+    assert (await handle.final(WAIT)).state == "success"
+
+
+async def test_waits_that_are_odd(service: FakeRelayer) -> None:
+    """A negative wait saves up none for a longer one later: all waits together are within the patience."""
+    waits = [-(10**12), 10**11]
+
+    def answer(asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["action"] != "relay":
+            return usual(asked)
+        busy = {"index": 0, "reason": "relayer busy", "code": "relayer_busy", "retryAfterMs": waits.pop(0)}
+        return {"action": "relay", "status": "failed", "failed": [busy]}
+
+    service.answer = answer
+    async with asyncio.timeout(WAIT), Relayer(service.url, service.ws_url) as client:
+        with pytest.raises(Refused, match="relayer busy"):
+            await client.relay(TX)
+
+
+@pytest.mark.parametrize(
+    "after", ["-5", "1e9", "soon", "\u00b2", "9" * 400, "Mon, 01 Jan 0001 00:00:00 +9999999999", "NaN"]
+)
+async def test_an_odd_retry_after(service: FakeRelayer, after: str) -> None:
+    """Whatever stands in `Retry-After`, a refusal ends within the patience as what it is."""
+    service.http = [web.json_response({"error": "busy"}, status=503, headers={"Retry-After": after}) for _ in range(2)]
+    async with asyncio.timeout(WAIT), Relayer(service.url, service.ws_url, patience=Patience(tries=2)) as client:
+        with pytest.raises(Refused, match="busy"):
+            await client.relayers()
+
+
+async def test_a_topic_that_is_always_too_much(service: FakeRelayer, relayer: Relayer) -> None:
+    """A relayer that says for ever that there were too many control messages is given up in time."""
+    busy = {"status": "fail", "reason": "rate limit exceeded", "code": "rate_limit_exceeded", "retryAfterMs": 1}
+    service.answer = lambda asked: busy | {"action": asked["action"]}
+    async with asyncio.timeout(WAIT):
+        with pytest.raises(Refused, match="rate limit"):
+            await relayer.subscribe("accounts")
+    assert len(service.topics()) == 3
+
+
+async def test_an_offer_that_is_none(service: FakeRelayer, relayer: Relayer) -> None:
+    """What is not sponsored is not signed, whatever transaction comes with it."""
+    told = {"sponsored": False, "shard": 0, "transaction": msgspec.to_builtins(TX) | {"relayer": PAYER}}
+    service.http = [web.json_response(told)]
+    with pytest.raises(Refused, match="not sponsored"):
+        await relayer.prepare(TX)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import millrace_client
 from millrace_client import Refused, portal, sync
 from servers.fake_relayer import FakeRelayer, status_of
 
@@ -20,6 +19,8 @@ from .test_relayer import HASH, TX
 
 def test_every_method_is_there() -> None:
     """Each public method of an async class is a plain function of the same signature in its sync class."""
+    for name in portal.HOMES:
+        assert getattr(sync, name) is getattr(sync, name)
     for face, of in portal.FACES.items():
         for name, member in inspect.getmembers(face, inspect.isfunction):
             if name.startswith("_"):
@@ -28,7 +29,9 @@ def test_every_method_is_there() -> None:
             assert not inspect.iscoroutinefunction(made) and not inspect.isasyncgenfunction(made), name
             assert inspect.signature(made) == inspect.signature(member)
             assert made.__doc__ == member.__doc__
-    assert set(portal.FACES) >= {millrace_client.Aggregator, millrace_client.Relayer, millrace_client.Handle}
+    assert {of.__name__ for of in portal.FACES} == set(portal.HOMES)
+    with pytest.raises(AttributeError):
+        _ = sync.Nothing
 
 
 def test_the_types_are_of_today() -> None:

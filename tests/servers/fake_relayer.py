@@ -27,8 +27,14 @@ class FakeRelayer:
         self.asked: list[str] = []
         self.chain_of_transactions = "local"
         """Of what it prepares."""
+        self.told: dict[str, Any] = {}
+        """What it prepares in another way than asked."""
         self.http: list[web.Response] = []
         """Answers that come before the usual ones, each once."""
+        self.more: dict[str, web.Response] = {}
+        """Answers of other paths."""
+        self.seen: list[web.Request] = []
+        """Requests of those paths."""
         self.answer: Callable[[dict[str, Any]], dict[str, Any] | None] = usual
         self.changed = asyncio.Condition()
         self._server: TestServer | None = None
@@ -45,6 +51,7 @@ class FakeRelayer:
                 web.get("/v1/transactions/{hash}", self._transaction),
                 web.get("/v1/relayers", self._relayers),
                 web.post("/v1/prepare", self._prepare),
+                web.route("*", "/{path:.*}", self._other),
             ]
         )
         self._server = TestServer(app, port=self._port)
@@ -120,6 +127,10 @@ class FakeRelayer:
             pass
         return socket
 
+    async def _other(self, request: web.Request) -> web.Response:
+        self.seen.append(request)
+        return self.more.get(request.path) or web.Response(status=404)
+
     async def _transaction(self, request: web.Request) -> web.Response:
         tx_hash = request.match_info["hash"]
         self.asked.append(tx_hash)
@@ -141,7 +152,9 @@ class FakeRelayer:
         asked = (await request.json())["transaction"]
         filled = {"value": "0", "gasPrice": 10**9, "gasLimit": 100_000, "version": 2, "nonce": 3}
         filled |= {"relayer": PAYER, "chainID": self.chain_of_transactions}
-        return web.json_response({"sponsored": True, "shard": 0, "extraGas": 50_000, "transaction": filled | asked})
+        return web.json_response(
+            {"sponsored": True, "shard": 0, "extraGas": 50_000, "transaction": filled | asked | self.told}
+        )
 
 
 def usual(request: dict[str, Any]) -> dict[str, Any]:

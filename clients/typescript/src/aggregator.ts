@@ -1,6 +1,8 @@
 // The aggregator: quotes, ladders, many inputs, a stream of quotes, and what there is to choose from.
 
-import { ConnectionLost, Refused } from "./errors.js";
+import { decodeAddress } from "./address.js";
+import { type Bounds, checkMultiSwap, checkQuote, Mismatch, type Trust } from "./checks.js";
+import { Refused, Unreachable } from "./errors.js";
 import type { components, paths } from "./generated/aggregator.js";
 import { type CallOptions, Http, type HttpOptions, type Query } from "./http.js";
 import { type Missed, Queue, type QueueOptions } from "./queue.js";
@@ -52,7 +54,7 @@ export interface MultiSwapParameters {
 }
 
 /** One item of a quote stream: a quote of a new state of the market, the error in its place, or what was missed. */
-export type QuoteEvent =
+export type StreamItem =
   | { type: "quote"; id: string; quote: Quote }
   | { type: "error"; id: string; error: string }
   | Missed;
@@ -62,14 +64,28 @@ const SILENCE_MS = 40_000; // a stream says something every 15 s: two of these a
 /** The REST interface of an aggregator. */
 export class Aggregator {
   readonly #http: Http;
+  readonly #trust: Trust;
 
-  constructor(url: string, options: HttpOptions = {}) {
+  constructor(url: string, { contract, maxGasPrice, ...options }: HttpOptions & Trust = {}) {
+    if (contract !== undefined && contract !== "any") decodeAddress(contract); // a typing error is told now
+    this.#trust = optional({ contract, maxGasPrice });
     this.#http = new Http(url, options, false);
   }
 
-  /** The best swap of `amountIn`, or the cheapest for `amountOut`; `from` = `to` looks for profitable cycles. */
-  quote(parameters: QuoteParameters, call?: CallOptions): Promise<Quote> {
-    return this.#http.get("/api/v1/quote", { ...call, query: asQuery(parameters) });
+  /**
+   * The best swap of `amountIn`, or the cheapest for `amountOut`; `from` = `to` looks for profitable cycles. With `sender` the
+   * answer holds a transaction. Throws `Refused`, and `Mismatch` for a transaction that does something else.
+   */
+  async quote({ amountInMax, amountOutMin, ...asked }: QuoteParameters & Bounds, call?: CallOptions): Promise<Quote> {
+    const quote = await this.#http.get<Quote>("/api/v1/quote", { ...call, query: asQuery(asked) });
+    return this.#checked({ ...asked, ...optional({ amountInMax, amountOutMin }) } as QuoteParameters & Bounds, quote);
+  }
+
+  /** The quote, if its transaction is what was asked for. Throws `Mismatch`. */
+  #checked(asked: QuoteParameters & Bounds, quote: Quote): Quote {
+    const most = asked.amountInMax ?? quote.amountIn; // who names none is told it, and may bound it before signing
+    if (quote.transaction) checkQuote({ ...asked, amountInMax: most }, quote, asked.sender ?? quote.transaction.sender, this.#trust);
+    return quote;
   }
 
   /** The answers for several inputs in one call. */
@@ -79,8 +95,10 @@ export class Aggregator {
   }
 
   /** Many inputs to one output, with transactions ready to be signed. */
-  multiSwap(parameters: MultiSwapParameters, call?: CallOptions): Promise<MultiSwap> {
-    return this.#http.post("/api/v1/multi-swap", asBody(parameters), call);
+  async multiSwap(parameters: MultiSwapParameters, call?: CallOptions): Promise<MultiSwap> {
+    const answer = await this.#http.post<MultiSwap>("/api/v1/multi-swap", asBody(parameters), call);
+    if (parameters.sender !== undefined) checkMultiSwap(parameters, answer, parameters.sender, this.#trust);
+    return answer;
   }
 
   /** The same for those who build their transactions themselves. */
@@ -117,31 +135,36 @@ export class Aggregator {
 
   /**
    * A quote for each new state of the market, until the iteration is left; reconnects by itself and says what was
-   * missed. A reader who is slow gets the newest (`overflow: "latest"`) unless told otherwise. Throws `Refused` where
+   * missed. A reader who is slow gets the newest (`policy: "latest"`) unless told otherwise. Throws `Refused` where
    * the question itself is refused.
    */
-  quoteStream(
-    parameters: QuoteParameters, { signal, ...kept }: CallOptions & QueueOptions = {},
-  ): AsyncIterableIterator<QuoteEvent> {
-    const url = this.#http.url("/api/v1/quote/stream", asQuery(parameters));
+  stream(
+    { amountInMax, amountOutMin, ...asked }: QuoteParameters & Bounds, { signal, ...kept }: CallOptions & QueueOptions = {},
+  ): AsyncIterableIterator<StreamItem> {
+    const url = this.#http.url("/api/v1/quote/stream", asQuery(asked));
+    const checked = (quote: Quote): Quote =>
+      this.#checked({ ...asked, ...optional({ amountInMax, amountOutMin }) } as QuoteParameters & Bounds, quote);
     const stop = new AbortController();
-    const queue = new Queue<QuoteEvent>({ overflow: "latest", ...kept }, () => stop.abort());
+    const queue = new Queue<StreamItem>({ policy: "latest", ...kept }, () => stop.abort());
     const until = signal ? AbortSignal.any([signal, stop.signal]) : stop.signal;
-    this.#follow(url, queue, until).then(() => queue.end(), (error) => queue.end(stop.signal.aborted ? undefined : error));
+    this.#follow(url, queue, until, checked).then(() => queue.end(), (error) => queue.end(stop.signal.aborted ? undefined : error));
     return queue;
   }
 
-  async #follow(url: string, queue: Queue<QuoteEvent>, signal: AbortSignal): Promise<void> {
+  async #follow(
+    url: string, queue: Queue<StreamItem>, signal: AbortSignal, checked: (quote: Quote) => Quote,
+  ): Promise<void> {
     let heard: number | undefined; // when something last came
     for (let attempt = 1; ; attempt++) {
       let told: number | undefined;
       try {
-        await this.#read(url, queue, signal, heard, () => {
+        await this.#read(url, queue, signal, checked, heard, () => {
           heard = Date.now();
           attempt = 0;
         });
       } catch (error) {
         if (signal.aborted) throw signal.reason;
+        if (error instanceof Mismatch) throw error;
         if (error instanceof Refused) {
           if (error.status !== 429 && error.status !== 503) throw error;
           told = error.retryAfterMs;
@@ -152,10 +175,10 @@ export class Aggregator {
   }
 
   async #read(
-    url: string, queue: Queue<QuoteEvent>, signal: AbortSignal, lastHeard: number | undefined, heard: () => void,
+    url: string, queue: Queue<StreamItem>, signal: AbortSignal, checked: (quote: Quote) => Quote, lastHeard: number | undefined, heard: () => void,
   ): Promise<void> {
     const silence = new AbortController();
-    const give = (): void => silence.abort(new ConnectionLost("the stream fell silent"));
+    const give = (): void => silence.abort(new Unreachable("the stream fell silent"));
     let timer = setTimeout(give, SILENCE_MS);
     try {
       const init = { headers: { Accept: "text/event-stream" } };
@@ -168,7 +191,7 @@ export class Aggregator {
         timer = setTimeout(give, SILENCE_MS);
       });
       for await (const { event, id, data } of events) {
-        if (event === "quote") queue.push({ type: "quote", id, quote: JSON.parse(data) as Quote });
+        if (event === "quote") queue.push({ type: "quote", id, quote: checked(JSON.parse(data) as Quote) });
         else if (event === "error") queue.push({ type: "error", id, error: String(JSON.parse(data).error) });
       }
     } finally {
@@ -203,6 +226,11 @@ function asBody({ dustMode, slippage, inputs, ...rest }: MultiSwapParameters): R
     ...(slippage === undefined ? {} : { slippage: Number(fraction("slippage", slippage)) }),
     ...(dustMode === undefined ? {} : { dust_mode: dustMode }),
   };
+}
+
+/** Without what is undefined. */
+export function optional<T extends object>(given: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as never;
 }
 
 /** A fraction in plain decimals. Throws `RangeError`. */

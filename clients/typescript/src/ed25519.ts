@@ -2,7 +2,7 @@
 
 import { encodeAddress } from "./address.js";
 import { concat, fromBase64, fromHex, toHex } from "./bytes.js";
-import { MillraceError } from "./errors.js";
+import { ClientError } from "./errors.js";
 import { bytesSigner, type Signer } from "./signer.js";
 import type { Transaction } from "./transaction.js";
 
@@ -102,7 +102,7 @@ async function withNoble(seed: Uint8Array): Promise<Ed25519Signer> {
   try {
     library = (await import(/* webpackIgnore: true */ /* @vite-ignore */ name)) as Ed25519Library;
   } catch {
-    throw new MillraceError(
+    throw new ClientError(
       "this platform has no Ed25519: use https, a newer browser, or npm install @noble/ed25519 and give it as `library`",
     );
   }

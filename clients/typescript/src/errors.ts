@@ -1,8 +1,8 @@
 // What can go wrong, as exceptions that say why and what to do.
 
 /** Every exception of this client. */
-export class MillraceError extends Error {
-  override name = "MillraceError";
+export class ClientError extends Error {
+  override name = "ClientError";
 }
 
 export interface Refusal {
@@ -19,7 +19,7 @@ export interface Refusal {
 }
 
 /** A service refused: `reason` in its words, a stable `code`, and when to come again if that helps. */
-export class Refused extends MillraceError implements Refusal {
+export class Refused extends ClientError implements Refusal {
   override name = "Refused";
   readonly reason: string;
   readonly code: string;
@@ -40,27 +40,35 @@ export class Refused extends MillraceError implements Refusal {
 }
 
 /** The service cannot be reached, or the connection ended before it answered. */
-export class ConnectionLost extends MillraceError {
-  override name = "ConnectionLost";
+export class Unreachable extends ClientError {
+  override name = "Unreachable";
 }
 
-/** Nobody could say in time what became of a transaction; `final()` of its handle can be awaited again. */
-export class OutcomeUnknown extends MillraceError {
+/** What became of a transaction could not be found out in time; it may still run. `final()` of its handle can be awaited again. */
+export class OutcomeUnknown extends ClientError {
   override name = "OutcomeUnknown";
   constructor(
-    /** The client hash: ask `relayer.transaction(hash)`, or the chain. */
+    /** What to ask for later: `relayer.outcome(hash)`, or the chain. */
     readonly hash: string,
+    /** What was heard of it last. */
+    readonly state: string,
     /** Whether the relayer said that it took it; undefined: its answer was lost. */
     readonly accepted: boolean | undefined,
-    text: string,
+    /** What hindered. */
+    readonly why: string,
   ) {
-    super(text);
+    super(`transaction ${hash} was last known as ${state}: ${why}`);
   }
 }
 
+/** A wallet did not sign, or signed something else than it was asked to; or it is not the transaction's. */
+export class WalletError extends ClientError {
+  override name = "WalletError";
+}
+
 /** A reader took too little: its queue is full and its policy is to end. */
-export class QueueFull extends MillraceError {
-  override name = "QueueFull";
+export class SlowReader extends ClientError {
+  override name = "SlowReader";
 }
 
 /** A reason in snake case without what is quoted in it: `unknown token_in 'X'` is `unknown_token_in`. */

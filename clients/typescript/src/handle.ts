@@ -1,6 +1,6 @@
 // What became of a transaction: awaited from the moment before it was sent, over lost connections and restarts.
 
-import { MillraceError, OutcomeUnknown } from "./errors.js";
+import { ClientError, OutcomeUnknown } from "./errors.js";
 import type { components } from "./generated/relayer.js";
 import type { StatusMessage } from "./live.js";
 import type { Missed } from "./queue.js";
@@ -8,12 +8,13 @@ import type { Hashes } from "./transaction.js";
 
 export type TransactionState = components["schemas"]["TransactionReply"];
 
-/** How a transaction ended. */
-export interface Final {
+/** What is known of a transaction. */
+export interface Outcome {
+  /** Without the relayer's signature. */
   hash: string;
   chainHash?: string;
   /** `superseded`: its nonce was used by another; `dropped`: no block had it; `written off`: given up by the operator. */
-  state: "success" | "fail" | "superseded" | "dropped" | "written off";
+  state: TransactionState["state"];
   reason?: string;
   /** What the service knows beside it, where it was asked. */
   transaction?: TransactionState;
@@ -24,6 +25,9 @@ export interface FinalOptions {
   timeoutMs?: number;
   signal?: AbortSignal;
 }
+
+const ENDS = ["success", "fail", "superseded", "dropped", "written off"];
+const hasEnded = ({ state }: Outcome): boolean => ENDS.includes(state);
 
 type Statuses = AsyncIterableIterator<StatusMessage | Missed>;
 
@@ -38,63 +42,75 @@ export interface Ears {
 }
 
 const TIMEOUT_MS = 120_000;
-const CHECK_MS = 10_000;
+const CHECK_MS = 5_000; // between questions for what a lost connection may have cost; pushes are what is waited for
 const LIFETIME_MS = 55_000; // a subscription ends 60 s after it began
 
 /**
  * A transaction on its way. Listening began before it was sent; `final` may be awaited at any time, and again. Where nobody
  * awaits it the subscription is left when it would end at the relayer, so that handles nobody cares for hold nothing.
  */
-export class TransactionHandle {
+export class Handle {
   /** Whether the relayer said that it took it; undefined while its answer is lost. */
   accepted: boolean | undefined;
-  #final: Final | undefined;
+  /** The newest that is known. */
+  last: Outcome;
   #waiting: (() => void)[] = [];
   #since = performance.now(); // clocks may be set meanwhile
   #checking: Promise<void> | undefined;
   #readers = 0;
+  readonly #ears: Ears;
   #hears = false;
   #left: (() => void) | undefined;
 
   constructor(
     readonly hashes: Hashes,
     statuses: Statuses,
-    private readonly ears: Ears,
+    ears: Ears,
   ) {
+    this.#ears = ears;
+    this.last = { hash: hashes.clientHash, state: "pending" };
     void this.#hear(statuses);
   }
 
-  /** The hash it was subscribed to by: without the relayer's signature. */
-  get hash(): string {
+  /** The hash that is known before it is sent; the relayer knows the transaction by it. */
+  get clientHash(): string {
     return this.hashes.clientHash;
   }
 
-  /** The end, if it is known by now. */
-  get ended(): Final | undefined {
-    return this.#final;
+  /** The chain's hash, as soon as the relayer has told it. */
+  get hash(): string {
+    return this.hashes.chainHash ?? this.clientHash;
   }
 
-  /** How it ended. Throws `OutcomeUnknown` when nobody can say in time. */
-  async final({ timeoutMs = TIMEOUT_MS, signal }: FinalOptions = {}): Promise<Final> {
+  /** How it ended: `success`, `fail` with a `reason`, … Throws `OutcomeUnknown` when nobody can say in time. */
+  async final(options: FinalOptions = {}): Promise<Outcome> {
+    for await (const _ of this.progress(options));
+    return this.last;
+  }
+
+  /** Every state as it becomes known, the final one last. Throws `OutcomeUnknown` as `final` does. */
+  async *progress({ timeoutMs = TIMEOUT_MS, signal }: FinalOptions = {}): AsyncGenerator<Outcome> {
     const until = performance.now() + timeoutMs;
+    let told: string | undefined;
     this.#readers++;
     try {
-      return await this.#wait(until, timeoutMs, signal);
+      if (!this.#hears) this.#checkSoon();
+      for (;;) {
+        if (this.last.state !== told) {
+          told = this.last.state;
+          yield this.last;
+          continue; // who reads may have taken his time: it may have gone on meanwhile
+        }
+        if (hasEnded(this.last)) return;
+        signal?.throwIfAborted();
+        const left = until - performance.now();
+        if (left <= 0) throw this.#unknown(timeoutMs);
+        if (await this.#woken(Math.min(CHECK_MS, left), signal)) continue;
+        await Promise.race([this.check(), this.#woken(Math.max(0, until - performance.now()), signal)]);
+      }
     } finally {
       this.#readers--;
     }
-  }
-
-  async #wait(until: number, timeoutMs: number, signal: AbortSignal | undefined): Promise<Final> {
-    if (!this.#hears) this.#checkSoon();
-    while (!this.#final) {
-      signal?.throwIfAborted();
-      const left = until - performance.now();
-      if (left <= 0) throw this.unknown(`no end of ${this.hash} was told within ${timeoutMs} ms`);
-      if (await this.#woken(Math.min(CHECK_MS, left), signal)) continue;
-      await Promise.race([this.check(), this.#woken(Math.max(0, until - performance.now()), signal)]);
-    }
-    return this.#final;
   }
 
   /** Asks now instead of waiting to be told; at most one question at a time. */
@@ -113,9 +129,9 @@ export class TransactionHandle {
     this.#left?.();
   }
 
-  unknown(text: string): OutcomeUnknown {
-    const taken = this.accepted ? "the relayer took it" : "whether the relayer took it is not known";
-    return new OutcomeUnknown(this.hash, this.accepted, `${text}; ${taken}: ask again for it, or the chain for its hash`);
+  #unknown(ms: number): OutcomeUnknown {
+    const state = this.accepted === undefined ? "sent, its acceptance not known" : this.last.state;
+    return new OutcomeUnknown(this.hash, state, this.accepted, `no end was told within ${ms} ms: ask again for it, or the chain for its hash`);
   }
 
   async #hear(statuses: Statuses): Promise<void> {
@@ -133,8 +149,8 @@ export class TransactionHandle {
           continue;
         }
         const { hash, chainHash, status, reason } = item.data;
-        const state = status === "success" ? "success" : "fail";
-        this.#end({ hash, state, ...(chainHash ? { chainHash } : {}), ...(reason ? { reason } : {}) });
+        if (status !== "success" && status !== "fail") continue; // a word of others: no end
+        this.#know({ hash, state: status, ...(chainHash ? { chainHash } : {}), ...(reason ? { reason } : {}) });
         return;
       }
     } catch {
@@ -148,41 +164,37 @@ export class TransactionHandle {
   async #check(): Promise<void> {
     // What cannot be reached now is asked again.
     const unlessUnreachable = (error: unknown): undefined => {
-      if (!(error instanceof MillraceError)) throw error;
+      if (!(error instanceof ClientError)) throw error;
     };
-    const known = await this.ears.lookup(this.hash).catch(unlessUnreachable);
+    const known = await this.#ears.lookup(this.clientHash).catch(unlessUnreachable);
     if (known) {
-      this.accepted = true;
-      this.#know(known);
+      const { state, chainHash, reason } = known;
+      this.#know({
+        hash: this.clientHash, state, transaction: known, ...(chainHash ? { chainHash } : {}), ...(reason ? { reason } : {}),
+      });
     }
-    if (this.#final) return;
+    if (hasEnded(this.last)) return;
     if (!this.#hears) {
-      const statuses = await this.ears.listen().catch(unlessUnreachable);
+      const statuses = await this.#ears.listen().catch(unlessUnreachable);
       if (statuses) void this.#hear(statuses);
     } else if (performance.now() - this.#since > LIFETIME_MS) {
-      await this.ears.refresh().then(() => (this.#since = performance.now()), unlessUnreachable);
+      await this.#ears.refresh().then(() => (this.#since = performance.now()), unlessUnreachable);
     }
   }
 
-  #know(known: TransactionState): void {
-    const { state, chainHash, reason } = known;
-    if (state === "pending" || state === "included") return;
-    this.#end({
-      hash: this.hash, state, transaction: known, ...(chainHash ? { chainHash } : {}), ...(reason ? { reason } : {}),
-    });
-  }
-
-  #end(final: Final): void {
-    if (this.#final) return;
-    this.#final = final;
+  #know(known: Outcome): void {
     this.accepted = true;
-    this.stop();
-    for (const wake of this.#waiting.splice(0)) wake();
+    if (hasEnded(this.last)) return;
+    const isNews = known.state !== this.last.state;
+    this.last = known;
+    if (known.chainHash) this.hashes.chainHash = known.chainHash;
+    if (hasEnded(known)) this.stop();
+    if (isNews) for (const wake of this.#waiting.splice(0)) wake();
   }
 
-  /** Whether an end came within so many milliseconds. */
+  /** Whether there was news within so many milliseconds. */
   #woken(ms: number, signal: AbortSignal | undefined): Promise<boolean> {
-    if (this.#final) return Promise.resolve(true);
+    if (hasEnded(this.last)) return Promise.resolve(true);
     return new Promise((resolve) => {
       const done = (woken: boolean) => (): void => {
         clearTimeout(timer);

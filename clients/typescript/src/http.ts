@@ -1,7 +1,7 @@
 // JSON over HTTP: refusals as exceptions, 429 and 503 waited for as told, within bounds.
 
 import { toJson } from "./bytes.js";
-import { codeOf, ConnectionLost, Refused } from "./errors.js";
+import { codeOf, Unreachable, Refused } from "./errors.js";
 import { Pauses, type Patience, TIMEOUT_MS } from "./wait.js";
 
 export interface HttpOptions extends Patience {
@@ -51,7 +51,7 @@ export class Http {
     return this.#base + path + (given.length ? `?${search}` : "");
   }
 
-  /** One request, once. Throws `ConnectionLost`, or the signal's reason. */
+  /** One request, once. Throws `Unreachable`, or the signal's reason. */
   async send(url: string, init: RequestInit, signal: AbortSignal | null): Promise<Response> {
     const go = this.options.fetch ?? fetch;
     const trace = this.options.traceparent?.();
@@ -73,11 +73,11 @@ export class Http {
     }
     const pauses = new Pauses(this.options, call.signal ?? null);
     for (;;) {
-      let failure: ConnectionLost | Refused;
+      let failure: Unreachable | Refused;
       try {
         return await this.#once<T>(url, init, call);
       } catch (error) {
-        if (!(error instanceof ConnectionLost || (error instanceof Refused && comesBack(error)))) throw error;
+        if (!(error instanceof Unreachable || (error instanceof Refused && comesBack(error)))) throw error;
         failure = error;
       }
       const told = failure instanceof Refused ? failure.retryAfterMs : undefined;
@@ -133,7 +133,7 @@ export function retryAfterMs(response: Response): number | undefined {
   return Number.isFinite(ms) ? Math.max(0, ms) : undefined;
 }
 
-function lost(url: string, error: unknown): ConnectionLost {
+function lost(url: string, error: unknown): Unreachable {
   const cause = (error as { cause?: { message?: string } }).cause?.message ?? (error as Error).message;
-  return new ConnectionLost(`${url.split("?")[0]} did not answer: ${cause}`, { cause: error });
+  return new Unreachable(`${url.split("?")[0]} did not answer: ${cause}`, { cause: error });
 }

@@ -1,7 +1,7 @@
 // The notifier's hub: events of the chain in order, each once, resumed after the last one that was handled.
 
 import { concat, fromHex, utf8 } from "./bytes.js";
-import { ConnectionLost, QueueFull, Refused } from "./errors.js";
+import { Unreachable, SlowReader, Refused } from "./errors.js";
 import { placeFields, placeOf, placeText, Told } from "./places.js";
 import { decodeMessage, encodeMessage } from "./protobuf.js";
 import type { Missed } from "./queue.js";
@@ -24,7 +24,7 @@ export interface HubOptions extends SocketOptions {
   /** What the hub calls this subscription, "client". */
   name?: string;
   /** Events that wait for the reader at most, 4,096; the hub's own window is smaller unless it was set otherwise. */
-  limit?: number;
+  size?: number;
 }
 
 export type HubEvent =
@@ -38,7 +38,7 @@ export type HubEvent =
   /** Another notifier tells now, and events without ids do not say what came meanwhile. */
   | Missed;
 
-const LIMIT = 4_096;
+const SIZE = 4_096;
 const ACKNOWLEDGEMENT = 1n;
 const MESSAGE = 2n;
 const NAME = "client";
@@ -56,7 +56,7 @@ type Values = Map<number, bigint | Uint8Array<ArrayBuffer>>;
  * With one notifier everything comes once. Another one goes on a little before the place: of what that tells again, what
  * came to this consumer before is left out; what came to an earlier one comes again, under the same `id`.
  */
-export class HubConsumer implements AsyncIterableIterator<HubEvent> {
+export class Hub implements AsyncIterableIterator<HubEvent> {
   readonly #socket: Socket;
   readonly #items: HubEvent[] = [];
   readonly #told: Told;
@@ -128,7 +128,7 @@ export class HubConsumer implements AsyncIterableIterator<HubEvent> {
       return Promise.reject(error);
     }
     if (this.#ended) return Promise.resolve({ value: undefined, done: true });
-    if (this.#waiting) return Promise.reject(new QueueFull("an event is waited for already: one reader at a time"));
+    if (this.#waiting) return Promise.reject(new SlowReader("an event is waited for already: one reader at a time"));
     return new Promise((resolve, reject) => (this.#waiting = { resolve, reject }));
   }
 
@@ -273,10 +273,10 @@ export class HubConsumer implements AsyncIterableIterator<HubEvent> {
       this.#waiting = undefined;
       return resolve({ value: this.#hand(item), done: false });
     }
-    if (this.#items.length >= (this.options.limit ?? LIMIT)) {
+    if (this.#items.length >= (this.options.size ?? SIZE)) {
       // Nothing may be left out: what did not fit is asked for again when there is room.
       const oldest = this.#items.length;
-      return this.#end(new QueueFull(`${oldest} events wait for their reader: resume after the last one handled`));
+      return this.#end(new SlowReader(`${oldest} events wait for their reader: resume after the last one handled`));
     }
     this.#items.push(item);
   }
@@ -302,7 +302,7 @@ function read(message: Uint8Array<ArrayBuffer>): Values {
 
 function number(message: Values, name: number): bigint {
   const value = message.get(name) ?? 0n;
-  if (typeof value !== "bigint") throw new ConnectionLost(`field ${name} of the hub's message is no number`);
+  if (typeof value !== "bigint") throw new Unreachable(`field ${name} of the hub's message is no number`);
   return value;
 }
 

@@ -1,7 +1,7 @@
 // The relayer's /ws: requests with their replies, subscriptions that survive the connection.
 
 import { toJson } from "./bytes.js";
-import { ConnectionLost, Refused } from "./errors.js";
+import { Unreachable, Refused } from "./errors.js";
 import type { components } from "./generated/messages.js";
 import { type Missed, Queue, type QueueOptions } from "./queue.js";
 import { type Shutdown, Socket, type SocketOptions } from "./socket.js";
@@ -47,7 +47,7 @@ interface Topic {
 }
 
 /** A message has no answer although the connection stands. */
-class NoAnswer extends ConnectionLost {}
+class NoAnswer extends Unreachable {}
 
 interface Pending {
   resolve(reply: Reply): void;
@@ -55,7 +55,7 @@ interface Pending {
   timer: ReturnType<typeof setTimeout>;
 }
 
-export const TOPICS_PER_CONNECTION = 64;
+export const TOPICS_PER_CONNECTION = 60; // of 64, as of the control messages in five seconds: some are left
 const SILENCE_MS = 20_000; // pings are not seen here: after so long a question is asked
 const MAX_PENDING = 1_024;
 const QUIET_MS = 2_000; // for the first acknowledgement; where none comes no further one is waited for
@@ -118,7 +118,7 @@ export class Live {
     if (this.#topics.get(name) === topic) await this.#control("subscribe", name);
   }
 
-  /** Sends a message and waits for its reply. Throws `Refused`, or `ConnectionLost` where no reply came. */
+  /** Sends a message and waits for its reply. Throws `Refused`, or `Unreachable` where no reply came. */
   async request<T>(message: Record<string, unknown>): Promise<T> {
     await this.#open();
     return (await this.#ask(message)) as T;
@@ -130,7 +130,7 @@ export class Live {
     this.#socket?.close();
     for (const topic of this.#topics.values()) for (const queue of topic.queues) queue.end();
     this.#topics.clear();
-    this.#fail(new ConnectionLost("the client was closed"));
+    this.#fail(new Unreachable("the client was closed"));
     for (const opened of this.#opened.splice(0)) opened();
   }
 
@@ -144,7 +144,7 @@ export class Live {
         topic.heard ??= Date.now();
         return;
       } catch (error) {
-        if (!(error instanceof ConnectionLost) || this.#closed || !(await pauses.next())) throw error;
+        if (!(error instanceof Unreachable) || this.#closed || !(await pauses.next())) throw error;
       }
     }
   }
@@ -179,7 +179,7 @@ export class Live {
   }
 
   async #open(): Promise<void> {
-    if (this.#closed) throw new ConnectionLost("the client was closed");
+    if (this.#closed) throw new Unreachable("the client was closed");
     this.#socket ??= new Socket(
       this.url,
       { open: () => this.#up(), message: (data) => this.#take(data), down: (reason) => this.#down(reason) },
@@ -191,11 +191,11 @@ export class Live {
       const ms = this.options.timeoutMs ?? TIMEOUT_MS;
       const timer = setTimeout(() => {
         this.#opened.splice(this.#opened.indexOf(opened), 1);
-        reject(new ConnectionLost(`no connection to ${this.url} within ${ms} ms`));
+        reject(new Unreachable(`no connection to ${this.url} within ${ms} ms`));
       }, ms);
       const opened = (): void => {
         clearTimeout(timer);
-        if (this.#closed) reject(new ConnectionLost("the client was closed"));
+        if (this.#closed) reject(new Unreachable("the client was closed"));
         else resolve();
       };
       this.#opened.push(opened);
@@ -209,7 +209,7 @@ export class Live {
     const requestId = String(++this.#ids);
     return new Promise((resolve, reject) => {
       if (!this.#socket?.send(toJson({ ...message, requestId }))) {
-        reject(new ConnectionLost(`not connected to ${this.url}`));
+        reject(new Unreachable(`not connected to ${this.url}`));
         return;
       }
       const ms = Math.min(most, this.options.timeoutMs ?? TIMEOUT_MS);
@@ -266,7 +266,7 @@ export class Live {
     clearTimeout(this.#silence);
     // Those that never stood are entered by whoever waits for them.
     for (const topic of this.#topics.values()) topic.away ||= topic.heard !== undefined;
-    this.#fail(new ConnectionLost(`the connection to ${this.url} has ended: ${reason}`));
+    this.#fail(new Unreachable(`the connection to ${this.url} has ended: ${reason}`));
   }
 
   #fail(error: Error): void {
@@ -280,7 +280,7 @@ export class Live {
       const topic = this.#topics.keys().next().value;
       if (topic === undefined || !this.#acknowledges) return this.#listen();
       this.#ask({ action: "subscribe", topic }).catch((error) => {
-        if (error instanceof ConnectionLost) this.#socket?.renew("silence");
+        if (error instanceof Unreachable) this.#socket?.renew("silence");
       });
     }, SILENCE_MS);
   }

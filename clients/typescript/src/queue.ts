@@ -1,17 +1,17 @@
 // A bounded queue between a connection and whoever iterates over it.
 
-import { QueueFull } from "./errors.js";
+import { SlowReader } from "./errors.js";
 
 /**
- * What a full queue does: `oldest` forgets the oldest item and says how many, `latest` has room for the newest alone and
- * says nothing, `fail` ends the iteration with `QueueFull`.
+ * What a full queue does: `drop` forgets the oldest item and says how many, `latest` has room for the newest alone and
+ * says nothing, `close` ends the iteration with `SlowReader`.
  */
-export type Overflow = "oldest" | "latest" | "fail";
+export type Policy = "drop" | "latest" | "close";
 
 export interface QueueOptions {
   /** Items kept for the reader, 1,024 unless said otherwise. */
-  limit?: number;
-  overflow?: Overflow;
+  size?: number;
+  policy?: Policy;
 }
 
 /** Something was not delivered. */
@@ -26,7 +26,7 @@ export interface Missed {
   to?: number;
 }
 
-const LIMIT = 1024;
+const SIZE = 1024;
 
 const isMissed = (item: unknown): item is Missed => (item as { type?: unknown } | null)?.type === "missed";
 
@@ -53,16 +53,16 @@ function joined(notices: readonly Missed[]): Missed[] {
 /** Items in order, to be iterated over once. Ends with `end`, and when the iteration is left. */
 export class Queue<T> implements AsyncIterableIterator<T | Missed> {
   readonly #items: (T | Missed)[] = [];
-  readonly #limit: number;
-  readonly #overflow: Overflow;
+  readonly #most: number;
+  readonly #policy: Policy;
   readonly #waiting: { resolve(result: IteratorResult<T | Missed>): void; reject(error: unknown): void }[] = [];
   #size = 0; // items that are no notices
   #ended = false;
   #error: unknown;
 
   constructor(options: QueueOptions = {}, readonly onLeft: () => void = () => {}) {
-    this.#overflow = options.overflow ?? "oldest";
-    this.#limit = this.#overflow === "latest" ? 1 : Math.max(1, options.limit ?? LIMIT);
+    this.#policy = options.policy ?? "drop";
+    this.#most = this.#policy === "latest" ? 1 : Math.max(1, options.size ?? SIZE);
   }
 
   get ended(): boolean {
@@ -74,9 +74,9 @@ export class Queue<T> implements AsyncIterableIterator<T | Missed> {
     const waiting = this.#waiting.shift();
     if (waiting) return waiting.resolve({ value: item, done: false });
     if (isMissed(item)) return this.#note(item);
-    if (this.#size >= this.#limit) {
-      if (this.#overflow === "fail") {
-        this.end(new QueueFull(`more than ${this.#limit} items wait for their reader: read faster, or raise limit`));
+    if (this.#size >= this.#most) {
+      if (this.#policy === "close") {
+        this.end(new SlowReader(`more than ${this.#most} items wait for their reader: read faster, or raise size`));
         return this.onLeft();
       }
       this.#forgetOldest();
@@ -127,7 +127,7 @@ export class Queue<T> implements AsyncIterableIterator<T | Missed> {
   /** Drops the first item that is no notice, and joins the notices that are now at the front: so they are always few. */
   #forgetOldest(): void {
     const front = this.#items.splice(0, this.#items.findIndex((item) => !isMissed(item)) + 1).slice(0, -1) as Missed[];
-    if (this.#overflow === "oldest") front.push({ type: "missed", reason: "overflow", count: 1 });
+    if (this.#policy === "drop") front.push({ type: "missed", reason: "overflow", count: 1 });
     while (this.#items.length && isMissed(this.#items[0])) front.push(this.#items.shift() as Missed);
     this.#items.unshift(...joined(front));
     this.#size--;

@@ -1,21 +1,24 @@
 // The relayer: who pays, what would be paid for, submissions with handles, and live topics.
 
 import { shardOf } from "./address.js";
-import { ConnectionLost, MillraceError, OutcomeUnknown, Refused } from "./errors.js";
+import { checkPrepared, type Draft, GAS, Mismatch, mostGas, type Terms } from "./checks.js";
+import { ClientError, Refused, Unreachable } from "./errors.js";
 import type { components } from "./generated/relayer.js";
 import { type CallOptions, Http, type HttpOptions } from "./http.js";
-import { TransactionHandle, type TransactionState } from "./handle.js";
-import { Live, type MessageOf, type NetworkStatsMessage, TOPICS_PER_CONNECTION } from "./live.js";
+import { Handle, type TransactionState } from "./handle.js";
+import {
+  type AccountMessage, type GasStatsMessage, Live, type MessageOf, type NetworkStatsMessage, TOPICS_PER_CONNECTION,
+} from "./live.js";
 import type { Missed, QueueOptions } from "./queue.js";
 import { inNode, type SocketOptions } from "./socket.js";
 import { networkStats } from "./stats.js";
-import { hashesOf, type Transaction } from "./transaction.js";
+import { hashesOf, type Integer, type Transaction } from "./transaction.js";
 import { Pauses } from "./wait.js";
 
 type Schemas = components["schemas"];
 export type Relayers = Schemas["RelayersReply"];
 export type RelayerOfShard = Schemas["RelayerItem"];
-export type Prepared = Schemas["PrepareReply"];
+export type GasRules = Schemas["GasRules"];
 export type Submission = Schemas["SubmissionReply"];
 export type Signed = Schemas["SignReply"];
 export type RelayReply = Schemas["RelayReply"];
@@ -28,17 +31,24 @@ export type Wish = Omit<Schemas["PrepareTransaction"], "nonce" | "gasPrice" | "g
 export interface RelayerOptions extends HttpOptions, SocketOptions {
   /** Of a person the operator knows; browsers then submit over HTTP, as their WebSockets take no headers. */
   apiKey?: string;
-  /** A chain API, `{chainApi}/transactions/{hash}`: asked where the relayer itself knows nothing of a transaction. */
+  /** A chain API: asked for nonces, and for what became of a transaction where the relayer itself knows nothing. */
   chainApi?: string;
+  /** Who pays, and by which rules, where there is no `/v1/relayers`, or the network's gas rules are others than the live ones'. */
+  relayers?: Pick<Relayers, "chainId"> & Partial<Relayers>;
+  /** The highest gas price that a service may choose, ten times the network's least unless said otherwise. */
+  maxGasPrice?: Integer;
 }
 
 /** One transaction of a submission: on its way, or refused. */
-export type Outcome = TransactionHandle | Refused;
+export type Submitted = Handle | Refused;
+type Answer<T> = AsyncIterableIterator<T | Missed>;
 
 const RELAYERS_MS = 60_000; // how long an answer of /v1/relayers is used
-const MAX_CONNECTIONS = 16;
+const MAX_CONNECTIONS = 64;
 const MAX_BATCH = 100;
 const FAILED = ["fail", "invalid"]; // words of the chain API
+/** Refusals of what was sent again that may only mean that the first one arrived. */
+const AFTER_A_LOSS = ["nonce_too_low", "conflicting_transaction"];
 /** Refusals that the same bytes may not meet again after the time they tell. */
 const PASSING = ["relayer_busy", "rate_limit_exceeded", "account_state_unavailable", "not_ready", "signer_unavailable"];
 
@@ -49,6 +59,9 @@ export class Relayer {
   readonly #lives: Live[] = [];
   readonly #options: RelayerOptions;
   readonly #chain: Http | undefined;
+  #closed = false;
+  /** Rules of whoever made this client, or the live network's: the relayer's own would allow anything. */
+  readonly #terms: Terms;
   #relayers: { at: number; answer: Promise<Relayers> } | undefined;
 
   constructor(url: string, socketUrl: string, options: RelayerOptions = {}) {
@@ -57,11 +70,14 @@ export class Relayer {
     this.#http = new Http(url, this.#options, true);
     this.#socketUrl = socketUrl.replace(/\/+$/, "").replace(/\/ws$/, "");
     const { fetch } = options;
+    this.#terms = { ...(options.maxGasPrice === undefined ? {} : { maxGasPrice: options.maxGasPrice }), gas: options.relayers?.gas ?? GAS };
     this.#chain = options.chainApi ? new Http(options.chainApi, fetch ? { fetch } : {}, false) : undefined;
   }
 
   /** Whom to name as `relayer` in each shard, and on what terms; remembered for a minute. */
   relayers(call?: CallOptions): Promise<Relayers> {
+    const { relayers } = this.#options;
+    if (relayers) return Promise.resolve({ shardRule: "mask", shards: 3, relayers: [], gas: GAS, ...relayers } as never);
     if (!this.#relayers || performance.now() - this.#relayers.at > RELAYERS_MS) {
       const answer = this.#http.get<Relayers>("/v1/relayers", call);
       const asked = (this.#relayers = { at: performance.now(), answer });
@@ -82,22 +98,72 @@ export class Relayer {
     throw new Refused({ reason: "no relayer", code: "no_relayer", detail });
   }
 
-  /** What would be sponsored, before it is signed. */
-  prepare(transaction: Wish, call?: CallOptions): Promise<Prepared> {
-    return this.#http.post("/v1/prepare", { transaction }, call);
+  /**
+   * The transaction to sign: with nonce, relayer, the gas that costs, and a gas price. Throws `Refused` where it would not be
+   * sponsored, in the words of `relay`, and `Mismatch` where the relayer gives something else to sign than was asked.
+   */
+  async prepare(transaction: Draft, call?: CallOptions): Promise<Transaction> {
+    return checkPrepared(transaction, await this.#offered(transaction, call), this.#terms);
   }
 
-  /** What is known of a transaction by any of its hashes. Throws `Refused` with status 404 where nothing is. */
-  transaction(hash: string, call?: CallOptions): Promise<TransactionState> {
-    return this.#http.get(`/v1/transactions/${encodeURIComponent(hash)}`, call);
+  /** Several of one sender, to be sent in their order: the nonces follow each other. Throws as `prepare` does. */
+  async prepareAll([head, ...rest]: readonly Draft[], call?: CallOptions): Promise<Transaction[]> {
+    if (!head) return [];
+    const first = await this.prepare(head, call);
+    const { gas } = rest.length ? await this.relayers(call) : this.#terms;
+    return [first, ...rest.map((asked, place) => {
+      const nonce = BigInt(first.nonce) + BigInt(place) + 1n;
+      return checkPrepared(asked, filled(asked, nonce, first.relayer ?? "", mostGas(asked, gas), first.gasPrice), this.#terms);
+    })];
+  }
+
+  /** What the relayer wants to have signed. */
+  async #offered(asked: Draft, call?: CallOptions): Promise<Transaction> {
+    const { chainID: _, version: __, ...transaction } = asked;
+    try {
+      const offer = await this.#http.post<Schemas["PrepareReply"]>("/v1/prepare", { transaction }, call);
+      if (offer.sponsored && offer.transaction) return offer.transaction;
+      const { reason = "not sponsored", code = "not_sponsored", detail, retryAfterMs } = offer;
+      throw new Refused({ reason, code, detail, retryAfterMs });
+    } catch (error) {
+      if (error instanceof Refused && (error.status === 404 || error.status === 405)) return this.#filledHere(asked, call);
+      throw error;
+    }
+  }
+
+  /** The same for a relayer that does not prepare, from its rules and the chain API. */
+  async #filledHere(asked: Draft, call?: CallOptions): Promise<Transaction> {
+    const { chainId, gas } = await this.relayers(call);
+    if (chainId !== asked.chainID) throw new Mismatch("relayer", "chainID", chainId, asked.chainID);
+    const nonce = asked.nonce ?? (await this.nonceOf(asked.sender, call));
+    if (nonce === undefined) throw new ClientError("nonce is not known here: give it, or a chainApi that tells it");
+    // A gas limit that was given with a relayer is enough for it, as it is at a service that prepares.
+    const most = asked.relayer && asked.gasLimit ? BigInt(asked.gasLimit) : mostGas(asked, gas);
+    const payer = asked.relayer || (await this.relayerOf(asked.sender)).address;
+    return filled(asked, nonce, payer, most, asked.gasPrice ?? gas.minGasPrice);
+  }
+
+  /**
+   * What is known of a transaction by any of its hashes; undefined: nothing. Where the relayer cannot say, the chain API is
+   * asked, which knows a sponsored one by its `chainHash` only.
+   */
+  async outcome(hash: string, chainHash?: string, call?: CallOptions): Promise<TransactionState | undefined> {
+    try {
+      return await this.#http.get(`/v1/transactions/${encodeURIComponent(hash)}`, call);
+    } catch (error) {
+      const isUnknown = error instanceof Refused && error.status === 404;
+      if (!(error instanceof ClientError) || !(this.#chain || isUnknown)) throw error;
+      return this.#onChain(hash, chainHash);
+    }
   }
 
   /** Co-signatures without sending anything. */
-  sign(transactions: readonly Transaction[], call?: CallOptions): Promise<Signed> {
+  coSign(transactions: readonly Transaction[], call?: CallOptions): Promise<Signed> {
     return this.#http.post("/v1/sign", { transactions }, call);
   }
 
-  networkStatsHistory(
+  /** The network's statistics of the past; times in milliseconds, `resolution` in seconds. */
+  history(
     { from, to, resolution }: { from?: number; to?: number; resolution?: 1 | 10 | 60 | 300 | 3600 } = {}, call?: CallOptions,
   ): Promise<History> {
     return this.#http.get("/v1/network-stats/history", { ...call, query: { from, to, resolution } });
@@ -118,55 +184,66 @@ export class Relayer {
     return this.#http.post("/v1/relay", { transactions }, { ...call, query, extraMs: (wait ?? 0) * 1000 });
   }
 
-  /** Has a transaction co-signed, paid for and sent. Throws `Refused`, or `OutcomeUnknown` where no answer came. */
-  async relay(transaction: Transaction): Promise<TransactionHandle> {
+  /** Has a transaction co-signed, paid for and sent. Throws `Refused` and `Unreachable`; an answer that was lost is the handle's to find out. */
+  async relay(transaction: Transaction): Promise<Handle> {
     return only(await this.relayAll([transaction]));
   }
 
   /** Sends a fully signed transaction. Throws as `relay` does. */
-  async broadcast(transaction: Transaction): Promise<TransactionHandle> {
+  async broadcast(transaction: Transaction): Promise<Handle> {
     return only(await this.broadcastAll([transaction]));
   }
 
   /** The same for up to 100 transactions: each one's handle or refusal, in their order. */
-  relayAll(transactions: readonly Transaction[]): Promise<Outcome[]> {
+  relayAll(transactions: readonly Transaction[]): Promise<Submitted[]> {
     return this.#submit("relay", transactions);
   }
 
-  broadcastAll(transactions: readonly Transaction[]): Promise<Outcome[]> {
+  broadcastAll(transactions: readonly Transaction[]): Promise<Submitted[]> {
     return this.#submit("broadcast", transactions);
   }
 
   /** The handle of a transaction that was sent already, or that somebody else sends; sends nothing. */
-  async follow(transaction: Transaction): Promise<TransactionHandle> {
+  async follow(transaction: Transaction): Promise<Handle> {
     const hashes = hashesOf(transaction);
     const topic = `tx-status/${hashes.clientHash}` as const;
     const live = this.#liveFor(topic);
     const ears = {
       listen: async () => this.#liveFor(topic).subscribe(topic),
       refresh: () => live.refresh(topic),
-      lookup: (hash: string) => this.#lookup(hash, hashes.chainHash), // which the reply may tell later
+      lookup: (hash: string) => this.outcome(hash, hashes.chainHash), // which the reply may tell later
     };
-    return new TransactionHandle(hashes, await live.subscribe(topic), ears);
+    return new Handle(hashes, await live.subscribe(topic), ears);
   }
 
   /** The next nonce of an account by the chain API; undefined without one. */
-  async nonceOf(address: string): Promise<number | undefined> {
-    return (await this.#chain?.get<{ nonce: number }>(`/accounts/${address}`))?.nonce;
+  async nonceOf(address: string, call?: CallOptions): Promise<number | undefined> {
+    return (await this.#chain?.get<{ nonce: number }>(`/accounts/${address}`, call))?.nonce;
+  }
+
+  /** Gas prices of every shard, every 50 ms each. */
+  gasStats(options?: QueueOptions): Promise<Answer<GasStatsMessage>> {
+    return this.subscribe("gasStats", { size: 64, ...options });
+  }
+
+  /** Balances and nonce of an account, after each final block that changed it. */
+  account(address: string, options?: QueueOptions): Promise<Answer<AccountMessage>> {
+    return this.subscribe(`address/${address}`, options);
   }
 
   /** Messages of a topic: `tx-status/{hash}`, `address/{bech32}`, `accounts`, `gasStats`, `networkStats`. See `Live`. */
-  subscribe<T extends string>(topic: T, options?: QueueOptions): Promise<AsyncIterableIterator<MessageOf<T> | Missed>> {
+  subscribe<T extends string>(topic: T, options?: QueueOptions): Promise<Answer<MessageOf<T>>> {
     return this.#liveFor(topic).subscribe(topic, options);
   }
 
   /** The network's statistics four times a second, from `/ws/stats`. */
-  networkStats(options?: QueueOptions): AsyncIterableIterator<NetworkStatsMessage | Missed> {
+  networkStats(options?: QueueOptions): Answer<NetworkStatsMessage> {
     return networkStats(`${this.#socketUrl}/ws/stats`, { ...this.#sockets(), ...options });
   }
 
   /** Ends all connections and subscriptions. */
   close(): void {
+    this.#closed = true;
     for (const live of this.#lives.splice(0)) live.close();
   }
 
@@ -177,6 +254,7 @@ export class Relayer {
 
   /** A connection with room for a topic. Throws `Refused` where all are full. */
   #liveFor(topic: string): Live {
+    if (this.#closed) throw new Unreachable("the client was closed");
     const found = this.#lives.find((live) => live.holds(topic)) ??
       this.#lives.find((live) => live.topics < TOPICS_PER_CONNECTION);
     if (found) return found;
@@ -190,64 +268,78 @@ export class Relayer {
     return live;
   }
 
-  async #submit(action: "relay" | "broadcast", transactions: readonly Transaction[]): Promise<Outcome[]> {
+  async #submit(action: "relay" | "broadcast", transactions: readonly Transaction[]): Promise<Submitted[]> {
     if (transactions.length === 0 || transactions.length > MAX_BATCH) {
       throw new RangeError(`1 to ${MAX_BATCH} transactions at once, not ${transactions.length}`);
     }
     const handles = await Promise.all(transactions.map((transaction) => this.follow(transaction)));
-    const outcomes: Outcome[] = handles.slice();
-    const pauses = new Pauses(this.#options);
-    let open = handles.map((_, index) => index);
     try {
-      for (;;) {
-        const asked = open;
-        const reply = await this.#send(action, asked.map((index) => transactions[index] as Transaction), pauses);
-        const again: number[] = [];
-        const refused = new Map((reply.failed ?? []).map((item) => [item.index, item]));
-        const chain = chainHashes(reply, asked.length, refused);
-        asked.forEach((index, place) => {
-          const item = refused.get(place);
-          const handle = handles[index] as TransactionHandle;
-          handle.accepted = !item;
-          if (!item) {
-            handle.hashes.chainHash ??= chain.get(place);
-            return;
-          }
-          outcomes[index] = new Refused({ ...item, index });
-          if (PASSING.includes(item.code)) again.push(index);
-        });
-        const wait = Math.max(0, ...again.map((index) => (outcomes[index] as Refused).retryAfterMs ?? 0));
-        if (!again.length || !(await pauses.next(wait || undefined))) break;
-        for (const index of again) outcomes[index] = handles[index] as TransactionHandle;
-        open = again;
-      }
+      const submitted = await this.#told(action, transactions, handles);
+      submitted.forEach((one, index) => one instanceof Refused && handles[index]?.stop());
+      return submitted;
     } catch (error) {
-      // The answer is lost, what it said may not be: whoever is known was taken.
-      if (error instanceof OutcomeUnknown) await Promise.all(handles.map((handle) => handle.check()));
-      if (!handles.every((handle) => handle.accepted)) {
-        for (const handle of handles) handle.stop();
-        throw error;
-      }
+      for (const handle of handles) handle.stop();
+      throw error;
     }
-    outcomes.forEach((outcome, index) => {
-      if (outcome instanceof Refused) handles[index]?.stop();
-    });
-    return outcomes;
   }
 
-  /** One reply for these bytes, sent again where an answer was lost: the same bytes have the same hash. */
-  async #send(action: string, transactions: Transaction[], pauses: Pauses): Promise<Submission> {
+  /** Each one's handle or refusal; what only has to wait is sent again. */
+  async #told(action: string, transactions: readonly Transaction[], handles: readonly Handle[]): Promise<Submitted[]> {
+    const told: Submitted[] = [...handles];
+    const pauses = new Pauses(this.#options);
+    let open = handles.map((_, index) => index);
     for (;;) {
+      const { reply, wasLost } = await this.#send(action, open.map((index) => transactions[index] as Transaction), pauses);
+      if (!reply) {
+        // The answer is lost, what it said may not be: whoever is known was taken.
+        await Promise.all(handles.map((handle) => handle.check()));
+        return told;
+      }
+      const asked = open;
+      open = [];
+      const refused = new Map((reply.failed ?? []).map((item) => [item.index, item]));
+      const chain = chainHashes(reply, asked.length, refused);
+      for (const [place, index] of asked.entries()) {
+        const handle = handles[index] as Handle;
+        const item = refused.get(place);
+        if (!item && reply.status !== "failed") { // else it contradicts itself: nothing is known of this one
+          handle.accepted = true;
+          handle.hashes.chainHash ??= chain.get(place);
+        } else if (item && !(wasLost && AFTER_A_LOSS.includes(item.code) && (await this.#mayHaveArrived(handle)))) {
+          told[index] = new Refused({ ...item, index });
+          if (PASSING.includes(item.code)) open.push(index);
+        }
+      }
+      const wait = Math.max(0, ...open.map((index) => (told[index] as Refused).retryAfterMs ?? 0));
+      if (!open.length || !(await pauses.next(wait || undefined))) break;
+      for (const index of open) told[index] = handles[index] as Handle;
+    }
+    told.forEach((one, index) => one instanceof Refused && ((handles[index] as Handle).accepted = false));
+    return told;
+  }
+
+  /** Whether what is refused now may have been taken by the attempt whose answer was lost. */
+  async #mayHaveArrived(handle: Handle): Promise<boolean> {
+    try {
+      return (await this.outcome(handle.clientHash)) !== undefined || !this.#chain;
+    } catch (error) {
+      if (error instanceof ClientError) return true;
+      throw error;
+    }
+  }
+
+  /** One reply for these bytes, sent again where an answer was lost: the same bytes are taken once. None: it stayed lost. */
+  async #send(action: string, transactions: Transaction[], pauses: Pauses): Promise<{ reply?: Submission; wasLost: boolean }> {
+    for (let wasLost = false; ; ) {
       try {
-        return await this.#ask(action, transactions);
+        return { reply: await this.#ask(action, transactions), wasLost };
       } catch (error) {
         const told = error instanceof Refused && PASSING.includes(error.code) ? error.retryAfterMs ?? 1000 : undefined;
-        if (!(error instanceof ConnectionLost) && told === undefined) throw error;
+        if (!(error instanceof Unreachable) && told === undefined) throw error;
+        wasLost ||= error instanceof Unreachable;
         if (await pauses.next(told)) continue;
         if (error instanceof Refused) throw error;
-        const { clientHash } = hashesOf(transactions[0] as Transaction);
-        const text = `no answer to ${action} of ${clientHash}: ${(error as Error).message}`;
-        throw new OutcomeUnknown(clientHash, undefined, `${text}. Send the same bytes again, or ask for the hash`);
+        return { wasLost };
       }
     }
   }
@@ -260,16 +352,6 @@ export class Relayer {
     const live = this.#lives[0] as Live; // there is one: it listens for their fates
     const traceparent = this.#options.traceparent?.();
     return live.request({ action, ...(traceparent === undefined ? {} : { traceparent }), ...(transactions.length === 1 ? { tx } : { txs: transactions }) });
-  }
-
-  async #lookup(hash: string, chainHash: string | undefined): Promise<TransactionState | undefined> {
-    try {
-      return await this.transaction(hash);
-    } catch (error) {
-      if (error instanceof Refused && error.status === 404) return this.#onChain(hash, chainHash);
-      if (!(error instanceof MillraceError) || !this.#chain) throw error;
-      return this.#onChain(hash, chainHash);
-    }
   }
 
   /** The same from the chain API, which knows a relayed transaction by its chain hash only. */
@@ -294,8 +376,13 @@ function chainHashes({ results, hashes }: Partial<Submission>, count: number, re
   return new Map((hashes ?? []).map((hash, at) => [places[at] ?? -1, hash]));
 }
 
-function only(outcomes: Outcome[]): TransactionHandle {
-  const [outcome] = outcomes;
-  if (outcome instanceof Refused) throw outcome;
-  return outcome as TransactionHandle;
+function only([one]: Submitted[]): Handle {
+  if (one instanceof Refused) throw one;
+  return one as Handle;
+}
+
+/** What was asked, with what a relayer would fill in. */
+function filled(asked: Draft, nonce: Integer, relayer: string, gasLimit: bigint, gasPrice: Integer): Transaction {
+  const { value = "0", version = 2, gasPrice: price } = asked;
+  return { ...asked, value, version, nonce, relayer, gasLimit, gasPrice: price ?? gasPrice } as Transaction;
 }

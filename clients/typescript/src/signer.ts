@@ -1,19 +1,14 @@
 // Who signs: one small interface, and what fits it.
 
 import { toHex } from "./bytes.js";
-import { MillraceError } from "./errors.js";
-import { signingMessage, type Transaction } from "./transaction.js";
+import { WalletError } from "./errors.js";
+import { GUARDED, signingMessage, type Transaction } from "./transaction.js";
 
 /** A wallet: its address, and a transaction with its signature in it. Nothing else is asked of it. */
 export interface Signer {
   readonly address: string;
   /** The same transaction with `signature`, and with `guardianSignature` where a guardian co-signs. */
   sign(transaction: Transaction): Promise<Transaction>;
-}
-
-/** A wallet did not sign, or signed something else than it was asked to. */
-export class SigningFailed extends MillraceError {
-  override name = "SigningFailed";
 }
 
 /** A signer that signs bytes: `sign` gets what the key has to sign and gives the 64 bytes of the signature. */
@@ -40,20 +35,36 @@ const ASKED = [
   "version", "options", "guardian", "relayer",
 ] as const;
 
-/** The signed transaction, which is what was asked for in every field. Throws `SigningFailed` if it is not. */
-export async function signedBy(signer: Signer, transaction: Transaction): Promise<Transaction> {
+/**
+ * The transaction with the signature of its sender, and of its guardian if it has one: that wallet's, or what the sender's own
+ * gave with it. Throws `WalletError` where a wallet signed something else than it was asked to.
+ */
+export async function signedBy(signer: Signer, transaction: Transaction, guardian?: Signer): Promise<Transaction> {
+  if (transaction.sender !== signer.address) throw new WalletError(`the transaction is ${transaction.sender}'s, and the wallet is ${signer.address}`);
+  if (guardian && transaction.guardian !== guardian.address) {
+    throw new WalletError(`the transaction's guardian is ${transaction.guardian}, and the guardian's wallet is ${guardian.address}`);
+  }
+  const { signature, guardianSignature } = await signatureOf(signer, transaction);
+  const second = guardian ? (await signatureOf(guardian, transaction)).signature : guardianSignature;
+  if (Boolean((transaction.options ?? 0) & GUARDED) !== Boolean(second)) {
+    throw new WalletError("a guarded transaction needs its guardian's signature, and no other one may have it");
+  }
+  // What was compared, and nothing that came beside it.
+  return { ...transaction, signature, ...(second ? { guardianSignature: second } : {}) } as Transaction;
+}
+
+/** What a wallet gave for a transaction, which is the same in every field. */
+async function signatureOf(signer: Signer, transaction: Transaction): Promise<Transaction> {
   const signed = await signer.sign({ ...transaction });
   const empty = (value: unknown): boolean => value === undefined || value === null || value === 0 || value === 0n;
   const text = (value: unknown): string => (empty(value) ? "" : String(value));
   for (const field of ASKED) {
     if (text(signed[field]) !== text(transaction[field])) {
-      throw new SigningFailed(`the wallet changed ${field}: nothing was sent`);
+      throw new WalletError(`the wallet changed ${field}: nothing was sent`);
     }
   }
-  if (!/^[0-9a-f]{128}$/.test(signed.signature ?? "")) throw new SigningFailed("the wallet gave no signature");
-  // What was compared, and nothing that came beside it.
-  const { signature, guardianSignature } = signed;
-  return { ...transaction, signature, ...(guardianSignature ? { guardianSignature } : {}) } as Transaction;
+  if (!/^[0-9a-f]{128}$/.test(signed.signature ?? "")) throw new WalletError("the wallet gave no signature");
+  return signed;
 }
 
 const ANSWER_MS = 120_000; // a person reads before they sign
@@ -68,10 +79,10 @@ export class ExtensionSigner implements Signer {
     return Boolean(page.multiversxWallet ?? page.elrondWallet);
   }
 
-  /** Asks its user which account to use. Throws `SigningFailed` where that is refused, or not answered in 120 s. */
+  /** Asks its user which account to use. Throws `WalletError` where that is refused, or not answered in 120 s. */
   static async connect(): Promise<ExtensionSigner> {
     const account = (await ask("connect", "")) as { address?: unknown } | undefined;
-    if (typeof account?.address !== "string") throw new SigningFailed("the wallet refused to connect");
+    if (typeof account?.address !== "string") throw new WalletError("the wallet refused to connect");
     return new ExtensionSigner(account.address);
   }
 
@@ -79,7 +90,7 @@ export class ExtensionSigner implements Signer {
     const whole = Object.entries(transaction).map(([name, value]) => [name, typeof value === "bigint" ? Number(value) : value]);
     const answer = await ask("signTransactions", { from: this.address, transactions: [Object.fromEntries(whole)] });
     const [signed] = Array.isArray(answer) ? (answer as Transaction[]) : [];
-    if (!signed?.signature) throw new SigningFailed("the signature was refused in the wallet");
+    if (!signed?.signature) throw new WalletError("the signature was refused in the wallet");
     return { ...transaction, ...signed };
   }
 }
@@ -94,7 +105,7 @@ function ask(type: string, data: unknown): Promise<unknown> {
     };
     const timer = setTimeout(() => {
       end();
-      reject(new SigningFailed(`the wallet did not answer within ${ANSWER_MS / 1000} s`));
+      reject(new WalletError(`the wallet did not answer within ${ANSWER_MS / 1000} s`));
     }, ANSWER_MS);
     const end = (): void => {
       clearTimeout(timer);

@@ -18,7 +18,7 @@ export function networkStats(
   let sequence: number | undefined;
   let warned = false;
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const queue = new Queue<NetworkStatsMessage>({ overflow: "latest", ...options }, () => {
+  const queue = new Queue<NetworkStatsMessage>({ size: 64, ...options }, () => {
     clearTimeout(timer);
     socket.close();
   });

@@ -5,6 +5,7 @@ import { keccak_256 } from "@noble/hashes/sha3.js";
 
 import { decodeAddress } from "./address.js";
 import { concat, fromBase64, fromHex, toHex, utf8 } from "./bytes.js";
+import { ClientError } from "./errors.js";
 import type { components } from "./generated/relayer.js";
 import { encodeMessage } from "./protobuf.js";
 
@@ -36,7 +37,7 @@ const SIGNATURE = 64;
 const EMPTY_RELAYER_SIGNATURE = Uint8Array.of(0x8a, 0x01, 0x00);
 
 /** A transaction has an impossible field; `field` is its name. */
-export class TransactionError extends RangeError {
+export class TransactionError extends ClientError {
   override name = "TransactionError";
   constructor(readonly field: string, text: string) {
     super(`${field}: ${text}`);

@@ -13,8 +13,8 @@ export interface Patience {
 export const TIMEOUT_MS = 10_000;
 const ATTEMPTS = 5;
 const LONGEST_WAIT_MS = 30_000;
-const FIRST_PAUSE_MS = 250;
-const LONGEST_PAUSE_MS = 10_000;
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 5_000;
 
 /** Resolves after so many milliseconds; rejects with the signal's reason as soon as that is aborted. */
 export function sleep(ms: number, signal?: AbortSignal | null): Promise<void> {
@@ -47,7 +47,7 @@ export class Pauses {
   /** Waits as long as told, else by itself; false at once if that is beyond what is left. */
   async next(toldMs?: number): Promise<boolean> {
     this.#attempt++;
-    const pause = Math.max(0, toldMs ?? pauseMs(this.#attempt));
+    const pause = Math.max(0, Number.isFinite(toldMs) ? (toldMs as number) : pauseMs(this.#attempt)); // else no number came
     const left = (this.patience.longestWaitMs ?? LONGEST_WAIT_MS) - this.#waited;
     if (this.#attempt >= (this.patience.attempts ?? ATTEMPTS) || pause > left) return false;
     this.#waited += pause;

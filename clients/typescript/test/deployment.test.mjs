@@ -8,7 +8,8 @@ import { contractAddress, FakeHttp, FakeSockets, PATIENCE, payload, program, REL
 const CONTRACT = contractAddress(1);
 const CHAIN_HASH = "ab".repeat(32);
 const TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-const ASKED = { from: "A", to: "B", amountIn: 5n, slippage: "0.01", amountOutMin: 990n, chainID: "local", gasLimit: 20_000_000 };
+const ASKED = { from: "A", to: "B", amountIn: 5n, slippage: "0.01", amountOutMin: 990n, gasLimit: 20_000_000 };
+const RELAYERS = { chainId: "local", relayers: [0, 1, 2].map((shard) => ({ shard, address: RELAYER.address })) };
 const PAGE = { status: 404, headers: { "Content-Type": "text/html" }, body: "<html><h1>404 Not Found</h1></html>" };
 
 let services;
@@ -18,7 +19,7 @@ let signer;
 let millrace;
 const client = (more = {}) => new Millrace({
   aggregator: `${services.url}/gw/agg/`, relayer: `${services.url}/gw/relayer`, socket: `${sockets.url}/stream/ws/`,
-  contract: CONTRACT, chainApi: `${services.url}/gw/chain/`, ...PATIENCE, ...more,
+  contract: CONTRACT, chainApi: `${services.url}/gw/chain/`, relayers: RELAYERS, ...PATIENCE, ...more,
 });
 beforeEach(async () => {
   signer = await Ed25519Signer.fromSeed(SENDER.seed);
@@ -38,7 +39,7 @@ afterEach(async () => {
   await sockets.stop();
   await services.stop();
 });
-const swap = (more = {}) => millrace.swap({ ...ASKED, relayer: RELAYER.address, signer, ...more });
+const swap = (more = {}) => millrace.swap({ ...ASKED, signer, ...more });
 
 test("txData is enough: contract, chain, relayer, nonce and gas come from the caller, and the chain tells how it ended", async () => {
   answers[`/gw/chain/transactions/${CHAIN_HASH}`] = { body: { status: "success" } };
@@ -64,8 +65,10 @@ test("nothing is signed on its word alone: what is enough, the gas and the chain
   await assert.rejects(swap({ amountOutMin: undefined }), { name: "Mismatch", field: "amountOut" });
   await assert.rejects(swap({ amountOutMin: 991n }), { name: "Mismatch", field: "amountOutMin" });
   await assert.rejects(swap({ gasLimit: undefined }), /name the gasLimit/);
-  await assert.rejects(swap({ amountIn: 6n }), { name: "Mismatch", field: "amount in transaction.data" });
-  await assert.rejects(swap({ chainID: undefined }), { name: "Refused", status: 404 });
+  await assert.rejects(swap({ amountIn: 6n }), { name: "Mismatch", field: "transaction.data" });
+  millrace.close();
+  millrace = client({ relayers: undefined });
+  await assert.rejects(swap(), { name: "Refused", status: 404 });
   assert.deepEqual(sockets.sent("relay"), []);
 });
 
@@ -80,10 +83,10 @@ test("a word of the chain that is not known is no end", async () => {
   answers[`/gw/chain/transactions/${CHAIN_HASH}`] = { body: { status: "executing" } };
   const { handle } = await swap();
   await handle.check();
-  assert.equal(handle.ended, undefined);
+  assert.equal(handle.last.state, "pending");
   answers[`/gw/chain/transactions/${CHAIN_HASH}`].body.status = "invalid";
   await handle.check();
-  assert.equal(handle.ended.state, "fail");
+  assert.equal(handle.last.state, "fail");
 });
 
 test("errors that are no text, and pages, are refusals with their status", async () => {
@@ -119,6 +122,6 @@ test("a trace goes along: as a header of questions, and as a field of what is su
 test("a wallet that refuses, late or at once: its own error arrives, and nothing was sent", async () => {
   const refusing = { address: SENDER.address, sign: async () => Promise.reject(new Error("rejected on the device")) };
   await assert.rejects(swap({ signer: refusing }), /rejected on the device/);
-  await assert.rejects(swap({ signer: { ...refusing, sign: async (transaction) => transaction } }), { name: "SigningFailed" });
+  await assert.rejects(swap({ signer: { ...refusing, sign: async (transaction) => transaction } }), { name: "WalletError" });
   assert.deepEqual(sockets.sent("relay"), []);
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { afterEach, beforeEach, mock, test } from "node:test";
 import { WebSocketServer } from "ws";
-import { HubConsumer } from "@millrace/client/hub";
+import { Hub } from "@millrace/client/hub";
 import { readVectors } from "./support.mjs";
 
 // Frames by hand, so that this is no mirror of the code under test: field number, wire type, length, content.
@@ -79,7 +79,7 @@ async function received(count) {
   while (frames.length < count) await new Promise((resolve) => waiting.push(resolve));
 }
 const urlOf = (server) => `ws://127.0.0.1:${server.address().port}/hub/ws`;
-const consumer = (options) => new HubConsumer(urlOf(hub), options);
+const consumer = (options) => new Hub(urlOf(hub), options);
 const sequences = async (events, count) => {
   const all = [];
   while (all.length < count) all.push((await events.next()).value.sequence);
@@ -156,14 +156,14 @@ test("a filter that is refused ends with the hub's reason", async () => {
 });
 
 test("a reader too far behind is an exception, and can resume", async () => {
-  const events = consumer({ resumeAfter: 0n, limit: 2 });
+  const events = consumer({ resumeAfter: 0n, size: 2 });
   await received(1);
   const closed = once(sockets[0], "close");
   send(accepted(9), ...[1, 2, 3].map((sequence) => frame("SaveBlock", [], sequence)));
   await closed;
   assert.equal((await events.next()).value.sequence, 1n);
   assert.equal((await events.next()).value.sequence, 2n);
-  await assert.rejects(events.next(), { name: "QueueFull" });
+  await assert.rejects(events.next(), { name: "SlowReader" });
   assert.equal(events.last, 2n);
 });
 
@@ -191,7 +191,7 @@ test("a silent hub is asked a question that changes nothing, and left where it d
 });
 
 test("when its notifier dies it goes on at the next, at its place; what that tells again is left out by its id", async () => {
-  const events = new HubConsumer([urlOf(hub), urlOf(other)], { resumeAfter: 0n });
+  const events = new Hub([urlOf(hub), urlOf(other)], { resumeAfter: 0n });
   await received(1);
   assert.equal(frames[0], subscription(0));
   send(accepted(2, "a1"), named(1, "SaveBlock:0:aa:0"), named(2, "SaveBlock:0:bb:0"));
@@ -215,7 +215,7 @@ test("when its notifier dies it goes on at the next, at its place; what that tel
 test("a notifier that is not there is passed over", async () => {
   const dead = urlOf(hub);
   await stop(hub);
-  const events = new HubConsumer([dead, urlOf(other)], { place: '[5,"SaveBlock:1:aa:0",[["SaveBlock:1:aa:0",0]]]' });
+  const events = new Hub([dead, urlOf(other)], { place: '[5,"SaveBlock:1:aa:0",[["SaveBlock:1:aa:0",0]]]' });
   await received(1);
   assert.equal(frames[0], subscription(5, "SaveBlock:1:aa:0", [["SaveBlock:1:aa:0", 0]]));
   assert.deepEqual([events.last, events.place], [5n, '[5,"SaveBlock:1:aa:0",[["SaveBlock:1:aa:0",0]],""]']);
@@ -223,7 +223,7 @@ test("a notifier that is not there is passed over", async () => {
 });
 
 test("events without ids: what came while another notifier was looked for is said to be missed", async () => {
-  const events = new HubConsumer([urlOf(hub), urlOf(other)]);
+  const events = new Hub([urlOf(hub), urlOf(other)]);
   await received(1);
   send(accepted(10), frame("SaveBlock", [], 11));
   assert.deepEqual(await sequences(events, 1), [11n]);
@@ -243,7 +243,7 @@ test("a sequence means nothing to several notifiers, and a place is one", () => 
     [[], {}],
     ...['{}', "[1]", '["1","a",[]]', '[1,"a",[["b"]]]', '[1,"a",[["b",-1]]]', '[1,"a",[],5]', "nonsense"].map((place) => ["ws://a", { place }]),
   ]) {
-    assert.throws(() => new HubConsumer(urls, options), RangeError, JSON.stringify([urls, options.place]));
+    assert.throws(() => new Hub(urls, options), RangeError, JSON.stringify([urls, options.place]));
   }
 });
 

@@ -77,7 +77,7 @@ test("too many control messages: it is asked again after the time that was told"
 });
 
 test("a reader who takes too little loses the oldest and is told how many", async () => {
-  const accounts = await relayer.subscribe("accounts", { limit: 2 });
+  const accounts = await relayer.subscribe("accounts", { size: 2 });
   const behind = await relayer.subscribe("address/erd1a");
   for (let nonce = 1; nonce <= 5; nonce++) service.push(account("erd1a", nonce));
   for (let nonce = 1; nonce <= 5; nonce++) await behind.next();
@@ -98,9 +98,9 @@ test("a service that does not acknowledge topics is used all the same", async ()
   assert.equal((await value(gas)).data.shard, 0);
 });
 
-test("nobody there: ConnectionLost within the patience", async () => {
+test("nobody there: Unreachable within the patience", async () => {
   const nobody = new Relayer("http://127.0.0.1:1", "ws://127.0.0.1:1", { timeoutMs: 50, attempts: 2 });
-  await assert.rejects(nobody.subscribe("gasStats"), { name: "ConnectionLost" });
+  await assert.rejects(nobody.subscribe("gasStats"), { name: "Unreachable" });
   nobody.close();
 });
 
@@ -112,7 +112,7 @@ test("closing ends every iteration", async () => {
 });
 
 test("network statistics: what the service left out is counted, and a new connection begins a new count", async () => {
-  const stats = relayer.networkStats({ overflow: "oldest" });
+  const stats = relayer.networkStats({ policy: "drop" });
   const push = (sequence) => service.push({ type: "networkStats", schemaVersion: "1.1.0", sequence, ts: 0, data: {} });
   await service.until(() => service.live);
   assert.equal(service.live.path, "/ws/stats");

@@ -26,14 +26,14 @@ test("items come in their order, those that wait before the end included", async
 });
 
 test("a full queue forgets the oldest and says how many, where they were", async () => {
-  const queue = new Queue({ limit: 2 });
+  const queue = new Queue({ size: 2 });
   for (const item of [1, 2, 3, 4, 5]) queue.push(item);
   queue.end();
   assert.deepEqual(await all(queue), [{ type: "missed", reason: "overflow", count: 3 }, 4, 5]);
 });
 
 test("latest keeps the newest alone, and what was missed for other reasons", async () => {
-  const queue = new Queue({ overflow: "latest" });
+  const queue = new Queue({ policy: "latest" });
   queue.push(1);
   queue.push({ type: "missed", reason: "connection", from: 10, to: 20 });
   queue.push(2);
@@ -43,19 +43,19 @@ test("latest keeps the newest alone, and what was missed for other reasons", asy
   assert.deepEqual(await all(queue), [{ type: "missed", reason: "connection", from: 10, to: 40 }, 3]);
 });
 
-test("fail ends the iteration with QueueFull behind what was there, and leaves", async () => {
+test("close ends the iteration with SlowReader behind what was there, and leaves", async () => {
   let left = 0;
-  const queue = new Queue({ limit: 1, overflow: "fail" }, () => left++);
+  const queue = new Queue({ size: 1, policy: "close" }, () => left++);
   queue.push(1);
   queue.push(2);
   assert.deepEqual(await queue.next(), { value: 1, done: false });
-  await assert.rejects(queue.next(), { name: "QueueFull" });
+  await assert.rejects(queue.next(), { name: "SlowReader" });
   assert.equal((await queue.next()).done, true);
   assert.equal(left, 1);
 });
 
 test("notices never outnumber items by more than their kinds", async () => {
-  const queue = new Queue({ limit: 3 });
+  const queue = new Queue({ size: 3 });
   for (let i = 0; i < 1000; i++) {
     queue.push(i);
     queue.push({ type: "missed", reason: i % 2 ? "sender" : "connection", count: 1 });
@@ -67,8 +67,8 @@ test("notices never outnumber items by more than their kinds", async () => {
 });
 
 test("notices alone are one of each reason, however many come and whatever the queue does when it is full", async () => {
-  for (const overflow of ["oldest", "latest", "fail"]) {
-    const queue = new Queue({ limit: 2, overflow });
+  for (const policy of ["drop", "latest", "close"]) {
+    const queue = new Queue({ size: 2, policy });
     queue.push(1);
     for (let i = 0; i < 10_000; i++) {
       queue.push({ type: "missed", reason: "connection", from: i, to: i + 1 });

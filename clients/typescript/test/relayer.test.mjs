@@ -33,11 +33,12 @@ test("the status is subscribed to before anything is sent, and awaited by the ha
   const handle = await relayer.relay(tx);
   assert.deepEqual(sockets.messages.map(({ action, topic }) => [action, topic]), [["subscribe", `tx-status/${hash}`], ["relay", undefined]]);
   assert.deepEqual(sockets.messages[1].tx, tx);
-  assert.deepEqual([handle.hash, handle.accepted, handle.ended], [hash, true, undefined]);
+  assert.deepEqual([handle.clientHash, handle.hash, handle.accepted, handle.last.state], [hash, hash, true, "pending"]);
   const final = handle.final();
   sockets.status(hash, "fail", { reason: "execution failed: slippage", chainHash: "c".repeat(64) });
   assert.deepEqual(await final, { hash, state: "fail", reason: "execution failed: slippage", chainHash: "c".repeat(64) });
-  assert.deepEqual(await handle.final(), handle.ended);
+  assert.deepEqual(await handle.final(), handle.last);
+  assert.equal(handle.hash, "c".repeat(64));
   await sockets.until(() => sockets.sent("unsubscribe").length);
 });
 
@@ -71,7 +72,7 @@ test("the service's own trouble: the same bytes are sent again after the time th
 
 test("of a batch each has its own handle or refusal; what only has to wait is sent again alone", async () => {
   const three = await Promise.all([7, 8, 9].map((nonce) => signedTransaction({ nonce })));
-  const answers = [reply(refusal(0, "nonce_too_low"), refusal(2, "relayer_busy", { retryAfterMs: 1 })), reply()];
+  const answers = [{ ...reply(refusal(0, "nonce_too_low"), refusal(2, "relayer_busy", { retryAfterMs: 1 })), status: "partial" }, reply()];
   sockets.submitted = () => answers.shift();
   const [first, second, third] = await relayer.relayAll(three);
   assert.ok(first instanceof Refused && first.code === "nonce_too_low" && first.index === 0);
@@ -118,14 +119,13 @@ test("no answer at all, but it was taken: the handle says so", async () => {
   hasty.close();
 });
 
-test("no answer at all, and nothing known: OutcomeUnknown names the hash and what could not be known", async () => {
+test("no answer at all, and nothing known: the handle says so, and OutcomeUnknown names the hash and what hindered", async () => {
   sockets.submitted = () => void sockets.drop();
   const hasty = new Relayer(rest.url, sockets.url, { ...PATIENCE, attempts: 2 });
-  await assert.rejects(hasty.relay(tx), (error) => {
-    assert.equal(error.name, "OutcomeUnknown");
-    assert.deepEqual([error.hash, error.accepted], [hash, undefined]);
-    assert.match(error.message, /Send the same bytes again/);
-    return true;
+  const handle = await hasty.relay(tx);
+  assert.equal(handle.accepted, undefined);
+  await assert.rejects(handle.final({ timeoutMs: 50 }), {
+    name: "OutcomeUnknown", hash, accepted: undefined, state: "sent, its acceptance not known", why: /ask again/,
   });
   hasty.close();
 });
@@ -139,6 +139,49 @@ test("killed for good after it took it: final says what it could not know, and m
   await sockets.until(() => sockets.sent("subscribe").length === 2);
   sockets.status(hash);
   assert.equal((await handle.final()).state, "success");
+});
+
+test("a client that was closed connects no more, whatever its handles want to know", async () => {
+  const handle = await relayer.relay(tx);
+  const connections = sockets.sockets.length;
+  relayer.close();
+  await handle.check();
+  await assert.rejects(handle.final({ timeoutMs: 20 }), { name: "OutcomeUnknown", accepted: true });
+  await assert.rejects(relayer.relay(tx), { name: "Unreachable" });
+  assert.equal(sockets.sockets.length, connections);
+});
+
+test("every state is told as it becomes known, the final one last", async () => {
+  const handle = await relayer.relay(tx);
+  const seen = [];
+  for await (const { state: told } of handle.progress()) {
+    seen.push(told);
+    if (told === "pending") {
+      known = state("included");
+      await handle.check();
+    } else if (told === "included") sockets.status(hash, "pending"), sockets.status(hash);
+  }
+  assert.deepEqual(seen, ["pending", "included", "success"]);
+});
+
+test("sent again and refused as nonce too low: the first one had arrived", async () => {
+  let sends = 0;
+  sockets.submitted = () => (sends++ ? reply(refusal(0, "nonce_too_low")) : void sockets.drop());
+  known = state("success");
+  const handle = await relayer.relay(tx);
+  assert.equal((await handle.final()).state, "success");
+});
+
+test("a reply that contradicts itself: of what it does not name nothing is known", async () => {
+  sockets.submitted = () => reply(refusal(9, "no"));
+  assert.equal((await relayer.relay(tx)).accepted, undefined);
+});
+
+test("times to wait that are odd end within the patience", async () => {
+  for (const waits of [[-1e12, 1e11], ["soon", "soon", "soon", "soon", "soon"]]) {
+    sockets.submitted = () => reply(refusal(0, "relayer_busy", { retryAfterMs: waits.shift() }));
+    await assert.rejects(relayer.relay(tx), { name: "Refused", code: "relayer_busy" });
+  }
 });
 
 test("waiting ends with its signal, not the handle", async () => {
@@ -174,7 +217,7 @@ test("the relayer is that of the sender's shard, asked for once a minute at most
 });
 
 test("numbers beyond 2^53 are sent with all of their digits", async () => {
-  await relayer.sign([{ ...tx, nonce: 2n ** 53n + 1n }]).catch(() => {});
+  await relayer.coSign([{ ...tx, nonce: 2n ** 53n + 1n }]).catch(() => {});
   assert.match(rest.requests[0].body, /"nonce":9007199254740993,/);
 });
 

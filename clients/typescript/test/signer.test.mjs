@@ -4,6 +4,7 @@ import { ExtensionSigner, signedBy, userSigner } from "@millrace/client";
 import { Ed25519Signer } from "@millrace/client/ed25519";
 import { readVectors, SENDER } from "./support.mjs";
 
+const GUARDIAN = readVectors("clients.json").keys[2].address;
 const { signature, ...UNSIGNED } = readVectors("sdk_hashes.json").vectors[0].transaction;
 
 test("a UserSigner of the official SDK's shape signs what the SDK would", async () => {
@@ -24,11 +25,19 @@ test("what a wallet gives back is compared field by field; a guardian's signatur
   ];
   for (const change of changes) {
     const [field] = Object.keys(change);
-    await assert.rejects(signedBy(wallet(change), UNSIGNED), { name: "SigningFailed", message: new RegExp(`wallet changed ${field}:`) });
+    await assert.rejects(signedBy(wallet(change), UNSIGNED), { name: "WalletError", message: new RegExp(`wallet changed ${field}:`) });
   }
   await assert.rejects(signedBy(wallet({ signature: "" }), UNSIGNED), /no signature/);
-  const signed = await signedBy(wallet({ guardianSignature: "ab" }), UNSIGNED);
-  assert.equal(signed.guardianSignature, "ab");
+  const guarded = { ...UNSIGNED, options: 2, guardian: GUARDIAN };
+  assert.equal((await signedBy(wallet({ guardianSignature: "ab" }), guarded)).guardianSignature, "ab");
+  const second = (changes) => ({ ...wallet(changes), address: GUARDIAN });
+  assert.equal((await signedBy(wallet(), guarded, second({ signature: "cd".repeat(64) }))).guardianSignature, "cd".repeat(64));
+  for (const [transaction, ...wallets] of [
+    [guarded, wallet()], [UNSIGNED, wallet(), second()], [{ ...guarded, guardian: SENDER.address }, wallet(), second()],
+    [guarded, wallet(), second({ value: "6" })], [UNSIGNED, wallet({ guardianSignature: "ab" })], [UNSIGNED, second()],
+  ]) {
+    await assert.rejects(signedBy(wallets[0], transaction, wallets[1]), { name: "WalletError" });
+  }
   assert.deepEqual(await signedBy(wallet({ relayerSignature: "cd", more: 1 }), UNSIGNED), { ...UNSIGNED, signature });
 });
 
@@ -61,8 +70,8 @@ test("the extension is asked by its own messages: connect, then sign", async () 
 
 test("what is refused in the extension is an exception", async () => {
   page(async () => undefined);
-  await assert.rejects(ExtensionSigner.connect(), { name: "SigningFailed" });
+  await assert.rejects(ExtensionSigner.connect(), { name: "WalletError" });
   page(async (type) => (type === "connect" ? { address: UNSIGNED.sender } : { error: "cancelled" }));
   const wallet = await ExtensionSigner.connect();
-  await assert.rejects(wallet.sign(UNSIGNED), { name: "SigningFailed" });
+  await assert.rejects(wallet.sign(UNSIGNED), { name: "WalletError" });
 });

@@ -32,7 +32,7 @@ async function take(stream, count) {
 
 test("quotes and errors come as they are sent, keep-alives not at all", async () => {
   const client = await serving(": keep-alive\n\n" + event("1", { amountOut: "5" }) + event("2", { error: "simulation failed" }, "error"));
-  const items = await take(client.quoteStream(ASKED, { overflow: "oldest" }), 2);
+  const items = await take(client.stream(ASKED, { policy: "drop" }), 2);
   assert.deepEqual(items, [
     { type: "quote", id: "1", quote: { amountOut: "5" } },
     { type: "error", id: "2", error: "simulation failed" },
@@ -42,7 +42,7 @@ test("quotes and errors come as they are sent, keep-alives not at all", async ()
 
 test("a stream that ends is opened again and says for how long nobody listened", async () => {
   const client = await serving(event("1", { n: 1 }), event("2", { n: 2 }));
-  const [first, missed, second] = await take(client.quoteStream(ASKED, { overflow: "oldest" }), 3);
+  const [first, missed, second] = await take(client.stream(ASKED, { policy: "drop" }), 3);
   assert.deepEqual([first.id, second.id], ["1", "2"]);
   assert.deepEqual([missed.type, missed.reason], ["missed", "connection"]);
   assert.ok(missed.from <= missed.to);
@@ -56,14 +56,14 @@ test("events that are cut in the middle of a character are put together", async 
     response.write(text.subarray(0, at), () => setImmediate(() => response.write(text.subarray(at))));
     return undefined;
   });
-  const [item] = await take(new Aggregator(service.url).quoteStream(ASKED), 1);
+  const [item] = await take(new Aggregator(service.url).stream(ASKED), 1);
   assert.equal(item.error, "größer");
 });
 
 test("a question that is refused ends the stream with the refusal; a rate limit is waited for as told", async () => {
   const busy = { status: 429, headers: { "Retry-After": "0" }, body: { error: "rate limit exceeded: too many streams" } };
   const client = await serving(busy, event("1", {}), { status: 400, body: { error: "unknown token_in 'A'" } }, "");
-  const stream = client.quoteStream(ASKED, { overflow: "oldest" });
+  const stream = client.stream(ASKED, { policy: "drop" });
   assert.equal((await stream.next()).value.id, "1");
   await assert.rejects(stream.next(), { name: "Refused", code: "unknown_token_in" });
   assert.equal(service.requests.length, 3);
@@ -72,9 +72,9 @@ test("a question that is refused ends the stream with the refusal; a rate limit 
 test("leaving the iteration, or its signal, ends the connection", async () => {
   const client = await serving(event("1", {}));
   const closed = new Promise((resolve) => service.server.once("request", (request) => request.once("close", resolve)));
-  await take(client.quoteStream(ASKED), 1);
+  await take(client.stream(ASKED), 1);
   await closed;
   const controller = new AbortController();
   controller.abort(new Error("enough"));
-  await assert.rejects(client.quoteStream(ASKED, { signal: controller.signal }).next(), /enough/);
+  await assert.rejects(client.stream(ASKED, { signal: controller.signal }).next(), /enough/);
 });

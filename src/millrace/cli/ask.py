@@ -48,8 +48,9 @@ def _option(name: str, variable: str, default: str, what: str) -> Callable[[F], 
     return click.option(name, envvar=variable, default=default, show_default=True, show_envvar=True, help=what)
 
 
-aggregator_option = _option("--aggregator", "MILLRACE_AGGREGATOR_URL", "http://127.0.0.1:8100", "Its address.")
-relayer_option = _option("--relayer", "MILLRACE_RELAYER_URL", "http://127.0.0.1:8201", "Its REST address.")
+USUAL_AGGREGATOR, USUAL_RELAYER = "http://127.0.0.1:8100", "http://127.0.0.1:8201"
+aggregator_option = _option("--aggregator", "MILLRACE_AGGREGATOR_URL", USUAL_AGGREGATOR, "Its address.")
+relayer_option = _option("--relayer", "MILLRACE_RELAYER_URL", USUAL_RELAYER, "Its REST address.")
 gateway_option = click.option(
     "--gateway",
     envvar="MILLRACE_GATEWAY_URL",

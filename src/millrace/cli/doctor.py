@@ -10,13 +10,14 @@ from typing import Any
 import click
 
 from millrace.cli import findings
-from millrace.cli.ask import Ended, aggregator_option, gateway_option, relayer_option
+from millrace.cli.ask import USUAL_AGGREGATOR, USUAL_RELAYER, Ended, aggregator_option, gateway_option, relayer_option
 from millrace.cli.doctor_chain import of_chain
 from millrace.cli.doctor_machine import of_this_machine
 from millrace.cli.findings import BLOCK_SECONDS, CLOCK_SECONDS, Finding, Grade
 from millrace.runtime.terminal import say
 
 _SIGNS: dict[Grade, str] = {"ok": "✓", "warning": "!", "fault": "✗"}
+USUAL_NOTIFIER = "http://127.0.0.1:8301"
 LAG_EVENTS = 200
 """Events that the relayer may be behind the hub: some ten seconds of three shards."""
 
@@ -27,8 +28,7 @@ LAG_EVENTS = 200
 @click.option(
     "--notifier",
     envvar="MILLRACE_NOTIFIER_URL",
-    default="http://127.0.0.1:8301",
-    show_default=True,
+    show_default=f"{USUAL_NOTIFIER}, beside services at their usual addresses",
     show_envvar=True,
     help="Its HTTP address; empty: none is yours.",
 )
@@ -42,7 +42,13 @@ LAG_EVENTS = 200
 @click.option("--here", is_flag=True, help="Look at this machine with the default settings.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def doctor(
-    aggregator: str, relayer: str, notifier: str, gateway: str | None, file: Path | None, here: bool, as_json: bool
+    aggregator: str,
+    relayer: str,
+    notifier: str | None,
+    gateway: str | None,
+    file: Path | None,
+    here: bool,
+    as_json: bool,
 ) -> None:
     """Look for what is wrong, and say what to do about it.
 
@@ -56,6 +62,8 @@ def doctor(
     Exit codes: 0 nothing is wrong (there may be warnings); 1 something is;
     2 wrong use.
     """
+    if notifier is None and (aggregator, relayer) == (USUAL_AGGREGATOR, USUAL_RELAYER):
+        notifier = USUAL_NOTIFIER
     found = [*of_services(aggregator, relayer, notifier)]
     if gateway:
         found += of_chain(gateway)
@@ -76,14 +84,16 @@ def doctor(
 # ---- services
 
 
-def of_services(aggregator: str, relayer: str, notifier: str) -> Iterator[Finding]:
-    """What the services say of themselves."""
+def of_services(aggregator: str, relayer: str, notifier: str | None) -> Iterator[Finding]:
+    """What the services say of themselves. `notifier`: empty where none is theirs, None where nobody said."""
     yield from _reached("aggregator", aggregator, "/health", _of_aggregator)
     yield from _reached("relayer", relayer, "/health", _of_relayer)
     yield from _reached("relayer's keys", relayer, "/ready", _of_keys, is_known=True)
     yield from _reached("peers", relayer, "/v1/network-stats/history?resolution=1", _of_peers, is_known=True)
     yield from _of_networks(aggregator, relayer)
-    if notifier:
+    if notifier is None:
+        yield Finding("warning", "notifier", "not looked at: nobody said where it is", "name it: --notifier URL")
+    elif notifier:
         yield from _reached("notifier", notifier, "/ready", _of_notifier)
 
 

@@ -78,7 +78,23 @@ async def _run(console: Console, plan: Plan) -> None:
     async with Processes(plan.data / "logs") as processes:
         await start(plan, processes, Story(console))
         console.print(_where(plan))
+        if plan.ports != Ports():
+            console.print("other commands look there, too, once their shell has read this:")
+            for name, url in places(plan).items():
+                console.print(f"  export {name}={url}", highlight=False, markup=False, soft_wrap=True)
         await processes.watch()
+
+
+def places(plan: Plan) -> dict[str, str]:
+    """The environment variables by which the other commands find these services."""
+    ports = plan.ports
+    return {
+        "MILLRACE_AGGREGATOR_URL": f"http://127.0.0.1:{ports.aggregator}",
+        "MILLRACE_RELAYER_URL": f"http://127.0.0.1:{ports.relayer_http}",
+        "MILLRACE_RELAYER_WS_URL": plan.relayer_ws_url,
+        "MILLRACE_RELAYER_OPERATORS_URL": f"http://127.0.0.1:{ports.relayer_metrics}",
+        "MILLRACE_NOTIFIER_URL": f"http://127.0.0.1:{ports.notifier_http}",
+    }
 
 
 def _where(plan: Plan) -> Table:

@@ -2,7 +2,7 @@
 import { createInterface } from "node:readline";
 import { checkMultiSwap, checkQuote, Millrace } from "@millrace/client";
 import { Ed25519Signer } from "@millrace/client/ed25519";
-import { HubConsumer } from "@millrace/client/hub";
+import { Hub } from "@millrace/client/hub";
 
 const { AGGREGATOR, RELAYER, SOCKET, HUB, PEM } = process.env;
 const millrace = new Millrace({ aggregator: AGGREGATOR, relayer: RELAYER, socket: SOCKET, attempts: 60, longestWaitMs: 90_000 });
@@ -35,11 +35,11 @@ const commands = {
       prices: await aggregator.prices([PAIR.from]),
       config: await aggregator.config(),
       health: await aggregator.health(),
-      stream: await items(aggregator.quoteStream({ ...PAIR, amountIn: 10n ** 9n, includePaths: false }), 2),
+      stream: await items(aggregator.stream({ ...PAIR, amountIn: 10n ** 9n, includePaths: false }), 2),
       relayers: await relayer.relayers(),
       relayer: await relayer.relayerOf(sender),
       ready: await relayer.ready(),
-      history: await relayer.networkStatsHistory({ resolution: 1 }),
+      history: await relayer.history({ resolution: 1 }),
       gas: await items(await relayer.subscribe("gasStats"), 3),
       stats: await items(relayer.networkStats(), 2),
     };
@@ -54,7 +54,7 @@ const commands = {
     for (const [from, to] of ends) {
       for (const amount of [{ amountIn: 10n ** 9n, slippage: "0.005" }, { amountIn: 123_456_789_012n }, { amountOut: 10n ** 9n, slippage: 0.015 }]) {
         const asked = { from, to, ...amount, sender };
-        seen.push(checkQuote({ ...asked, amountInMax: 10n ** 40n }, await aggregator.quote(asked), sender, { contract }));
+        seen.push(checkQuote({ ...asked, amountInMax: 10n ** 40n }, await millrace.quote(asked), sender, { contract }));
       }
     }
     const inputs = [PAIR.from, "EGLD", "WEGLD-bd4d79"].map((token) => ({ token, amount: 10n ** 9n }));
@@ -67,11 +67,11 @@ const commands = {
     kept.account = account;
     const { quote, handle } = await millrace.swap({ ...PAIR, amountIn: 2_500_000_000n, slippage: "0.02", signer });
     kept.handle = handle;
-    return { hash: handle.hash, accepted: handle.accepted, least: quote.amountOutMin };
+    return { hash: handle.clientHash, accepted: handle.accepted, least: quote.amountOutMin };
   },
   async final() {
     const final = await kept.handle.final({ timeoutMs: 90_000 });
-    return { ...final, known: (await millrace.relayer.transaction(final.hash)).state };
+    return { ...final, known: (await millrace.relayer.outcome(final.hash)).state };
   },
   /** The first update that the transaction made, or that one may have been missed. */
   async account() {
@@ -79,12 +79,12 @@ const commands = {
   },
   async refused() {
     const outcome = await millrace.send(
-      { receiver: signer.address, value: "1", data: "", gasLimit: 50_000, chainID: "local", options: 0 }, { signer, nonce: 10_000 },
+      { receiver: signer.address, value: "1", data: "", gasLimit: 50_000, chainID: "local", options: 0, nonce: 10_000 }, { signer },
     ).catch(({ name, reason, code }) => ({ name, reason, code }));
     return outcome;
   },
   async listen() {
-    kept.gas = await millrace.relayer.subscribe("gasStats", { overflow: "latest" });
+    kept.gas = await millrace.relayer.subscribe("gasStats", { policy: "latest" });
     return items({ [Symbol.asyncIterator]: () => ({ next: () => kept.gas.next() }) }, 1);
   },
   async heard() {
@@ -96,7 +96,7 @@ const commands = {
     }
   },
   async stream() {
-    kept.quotes = millrace.aggregator.quoteStream({ ...PAIR, amountIn: 10n ** 9n, includePaths: false });
+    kept.quotes = millrace.aggregator.stream({ ...PAIR, amountIn: 10n ** 9n, includePaths: false });
     return (await kept.quotes.next()).value.type;
   },
   async quoted() {
@@ -107,10 +107,10 @@ const commands = {
     }
   },
   async hub() {
-    const first = new HubConsumer(HUB, { resumeAfter: 0n });
+    const first = new Hub(HUB, { resumeAfter: 0n });
     const before = await items(first, 10, ({ topic }) => topic === "SaveBlock");
     const nobody = HUB.replace(/:[0-9]+/, ":1"); // it is passed over
-    const second = new HubConsumer([nobody, HUB], { place: first.place });
+    const second = new Hub([nobody, HUB], { place: first.place });
     const after = await items(second, 5, (item) => item.type === "event");
     const text = (all) => all.map(({ type, topic, sequence, payload }) => ({ type, topic, sequence: String(sequence), bytes: payload?.length }));
     return { before: text(before), last: String(first.last), after: text(after) };

@@ -39,8 +39,9 @@ class Aggregator:
     """Asks for quotes. `options` of a question are the service's further parameters by their names on the wire.
 
     Transactions in answers are compared with the question, see `Mismatch`. They call the contract that is known on
-    their chain, or the one that `contract` names; "any" takes the service's word for it. `traceparent` gives the W3C
-    trace context of each question.
+    their chain, or the one that `contract` names; "any" takes the service's word for it. `max_gas_price`: the highest
+    that the service may choose, ten times the network's least without it. `traceparent` gives the W3C trace context of
+    each question.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class Aggregator:
         patience: Patience | None = None,
         headers: Mapping[str, str] | None = None,
         contract: str | None = None,
+        max_gas_price: int | None = None,
         traceparent: Traceparent | None = None,
     ) -> None:
         if contract is not None and contract != ANY_CONTRACT:
             address.decode(contract)  # a typing error is told now, and not when money waits
         self._contract = contract
+        self._gas_price = Bounds().gas_price if max_gas_price is None else max_gas_price
         self._http = Http(url, timeout, patience or Patience(), headers or {}, traceparent)
 
     async def __aenter__(self) -> Self:
@@ -88,7 +91,7 @@ class Aggregator:
         less than `amount_out_min`.
         """
         asked = _question(from_token, to_token, amount_in, amount_out, slippage, sender, options)
-        bounds = Bounds(amount_in_max, amount_out_min)
+        bounds = Bounds(amount_in_max, amount_out_min, self._gas_price)
         told = await self._http.get("/api/v1/quote", msgspec.Raw, asked)
         return self._checked(_quote_of(told, self._http.base_url), asked, bounds)
 
@@ -113,7 +116,9 @@ class Aggregator:
         """
         asked = _question(from_token, to_token, amount_in, amount_out, slippage, sender, options)
         mailbox: Mailbox[Quote | Refused] = Mailbox("quote stream", size, policy)
-        reading = asyncio.create_task(self._read(asked, Bounds(amount_in_max, amount_out_min), mailbox))
+        reading = asyncio.create_task(
+            self._read(asked, Bounds(amount_in_max, amount_out_min, self._gas_price), mailbox)
+        )
 
         async def leave() -> None:
             reading.cancel()
@@ -151,6 +156,7 @@ class Aggregator:
             slippage=_number(slippage),
             contract=self._contract,
             referral_id=_referral(options),
+            gas_price=self._gas_price,
         )
 
     async def batch_quote(
@@ -185,8 +191,8 @@ class Aggregator:
         return await self._http.get("/api/v1/config", AggregatorConfig)
 
     async def health(self) -> AggregatorHealth:
-        """How the service is."""
-        return await self._http.get("/health", AggregatorHealth)
+        """How the service is; it answers 503 with the same while it has no market."""
+        return await self._http.get("/health", AggregatorHealth, answers=503)
 
     async def _read(self, asked: Mapping[str, Any], bounds: Bounds, mailbox: Mailbox[Quote | Refused]) -> None:
         """Read the stream into the mailbox, and connect again whenever it ends."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from decimal import Decimal
 from typing import Self
 
 import msgspec
 
-from millrace_client.aggregator import Aggregator
+from millrace_client.aggregator import Aggregator, Option
 from millrace_client.errors import ClientError
 from millrace_client.handle import Handle
 from millrace_client.http import Patience, Traceparent
@@ -23,8 +24,8 @@ from millrace_client.swap_checks import (
     checked_multi_swap,
     checked_quote,
 )
-from millrace_client.transaction import Transaction, from_base64
-from millrace_client.wallet import Signer, address_of, sign
+from millrace_client.transaction import Transaction, from_base64, replaced
+from millrace_client.wallet import Signer, address_of, guarded, sign
 
 LOCAL_AGGREGATOR, LOCAL_RELAYER, LOCAL_WS = "http://127.0.0.1:8100", "http://127.0.0.1:8201", "ws://127.0.0.1:8200/ws"
 """Where `millrace up` has them."""
@@ -34,8 +35,9 @@ class Millrace:
     """Both services; `aggregator` and `relayer` are their whole clients. Use it as an async context manager.
 
     What they give to sign is compared with what was asked, see `Mismatch`. Swaps call the contract that is known on
-    their chain, or the one that `contract` names; "any" takes the aggregator's word for it. `traceparent` is asked for
-    the W3C trace context of each question and submission, and sent with it.
+    their chain, or the one that `contract` names; "any" takes the aggregator's word for it. `headers` go to
+    both services, `api_key` to the relayer alone. `traceparent` is asked for the W3C trace context of each question and
+    submission, and sent with it.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Millrace:
         timeout: float = 10.0,
         patience: Patience | None = None,
         headers: Mapping[str, str] | None = None,
+        api_key: str | None = None,
         relayers: Relayers | None = None,
         chain_api_url: str | None = None,
         max_gas_price: int | None = None,
@@ -54,12 +57,14 @@ class Millrace:
         traceparent: Traceparent | None = None,
     ) -> None:
         self._contract = contract
+        self._gas_price = Bounds().gas_price if max_gas_price is None else max_gas_price
         self.aggregator = Aggregator(
             aggregator_url,
             timeout=timeout,
             patience=patience,
             headers=headers,
             contract=contract,
+            max_gas_price=max_gas_price,
             traceparent=traceparent,
         )
         self.relayer = Relayer(
@@ -68,6 +73,7 @@ class Millrace:
             timeout=timeout,
             patience=patience,
             headers=headers,
+            api_key=api_key,
             relayers=relayers,
             chain_api_url=chain_api_url,
             max_gas_price=max_gas_price,
@@ -92,10 +98,11 @@ class Millrace:
         *,
         amount_in: int | None = None,
         amount_out: int | None = None,
-        slippage: str | float | None = None,
+        slippage: str | Decimal | float | None = None,
         sender: str | None = None,
         amount_in_max: int | None = None,
         amount_out_min: int | None = None,
+        **options: Option,
     ) -> Quote:
         """A quote, see `Aggregator.quote`; name the `sender` of a swap that is to be made."""
         return await self.aggregator.quote(
@@ -107,6 +114,7 @@ class Millrace:
             sender=sender,
             amount_in_max=amount_in_max,
             amount_out_min=amount_out_min,
+            **options,
         )
 
     async def swap(
@@ -115,13 +123,18 @@ class Millrace:
         wallet: Signer,
         guardian: Signer | None = None,
         *,
+        sponsored: bool = True,
+        amount_in_max: int | None = None,
         amount_out_min: int | None = None,
+        nonce: int | None = None,
         gas_limit: int | None = None,
     ) -> Handle:
         """Make a quoted swap: prepared, signed by the wallet, paid for by the relayer. Raises `Refused`, `Mismatch`.
 
-        A deployment that gives no transaction, only its `tx_data`, leaves the rest to this client: name what is enough
-        (`amount_out_min`) where it does not tell `amountOut`, and the `gas_limit` where it tells none.
+        `guardian` is the second wallet of a guarded account. Not `sponsored`: the wallet pays. `nonce`: where neither
+        relayer nor chain API can say. A deployment that gives no transaction, only its `tx_data`, leaves the rest to
+        this client: name what is enough (`amount_out_min`) where it does not tell `amountOut`, and the `gas_limit`
+        where it tells none.
         """
         slippage: float | None = 1.0 if quote.slippage is None or amount_out_min is not None else quote.slippage
         if quote.transaction is None:
@@ -136,10 +149,13 @@ class Millrace:
             amount_out=None,
             slippage=slippage,
             contract=self._contract,
-            bounds=Bounds(amount_out_min=amount_out_min),
+            bounds=Bounds(amount_in_max, amount_out_min, self._gas_price),
             referral_id=None,  # was compared when the quote came
         )
-        return await self.send(_transaction_of(quote), wallet, guardian)
+        transaction = _plain(_transaction_of(quote))
+        # Which nonce is next the relayer knows best: what the quote says may be behind what is under way.
+        next_one = nonce if sponsored or nonce is not None else transaction.nonce
+        return await self.send(replaced(transaction, nonce=next_one), wallet, guardian, sponsored=sponsored)
 
     async def _whole(self, quote: Quote, sender: str, gas_limit: int | None) -> Quote:
         """The quote with the transaction that its payload is for. Raises `ClientError` where too little is known."""
@@ -165,15 +181,46 @@ class Millrace:
         )
         return msgspec.structs.replace(quote, transaction=transaction)
 
-    async def send(self, transaction: Transaction, wallet: Signer, guardian: Signer | None = None) -> Handle:
+    async def send(
+        self, transaction: Transaction, wallet: Signer, guardian: Signer | None = None, *, sponsored: bool = True
+    ) -> Handle:
         """The same of any transaction."""
-        prepared = await self.relayer.prepare(transaction)
-        return await self.relayer.relay(await sign(prepared, wallet, guardian))
+        asked = guarded(transaction, guardian, GasRules().extra_gas_guarded)
+        if sponsored:
+            return await self.relayer.relay(await sign(await self.relayer.prepare(asked), wallet, guardian))
+        nonce = await self.relayer.nonce_of(asked.sender) if asked.nonce is None else asked.nonce
+        if nonce is None:
+            raise ClientError("the nonce is not known: give it, or a chain_api_url that tells it")
+        return await self.relayer.broadcast(await sign(replaced(asked, nonce=nonce, relayer=""), wallet, guardian))
+
+    async def swap_each(
+        self, multi_swap: MultiSwap, wallet: Signer, guardian: Signer | None = None, *, sponsored: bool = True
+    ) -> AsyncIterator[Handle]:
+        """Make the batches of a multi-swap one by one: each is sent when the one before has ended well.
+
+        Each is quoted on the pools as the one before leaves them. Yields each one's handle, and stops after one that
+        failed. Raises as `swap` does, and `OutcomeUnknown`.
+        """
+        for transaction in self._batches(multi_swap, wallet):
+            handle = await self.send(transaction, wallet, guardian, sponsored=sponsored)
+            yield handle
+            if (await handle.final()).state != "success":
+                return
 
     async def swap_all(self, multi_swap: MultiSwap, wallet: Signer, guardian: Signer | None = None) -> Submitted:
-        """Make all batches of a multi-swap, in their order. Raises `Refused` where the first would not be sponsored."""
-        if not multi_swap.batches:
+        """Make all batches of a multi-swap at once, in their order.
+
+        Raises `Refused` where the first would not be sponsored.
+        """
+        gas = GasRules().extra_gas_guarded
+        asked = [guarded(transaction, guardian, gas) for transaction in self._batches(multi_swap, wallet)]
+        if not asked:
             return Submitted([], [])
+        prepared = await self.relayer.prepare_all(asked)
+        return await self.relayer.relay_all([await sign(transaction, wallet, guardian) for transaction in prepared])
+
+    def _batches(self, multi_swap: MultiSwap, wallet: Signer) -> list[Transaction]:
+        """The transactions of a multi-swap without nonces: those count from 0 where nobody told the first."""
         checked_multi_swap(
             multi_swap,
             sender=address_of(wallet),
@@ -182,9 +229,9 @@ class Millrace:
             slippage=multi_swap.slippage,
             contract=self._contract,
             referral_id=None,
+            gas_price=self._gas_price,
         )
-        prepared = await self.relayer.prepare_all([_without_nonce(_transaction_of(b)) for b in multi_swap.batches])
-        return await self.relayer.relay_all([await sign(transaction, wallet, guardian) for transaction in prepared])
+        return [replaced(_plain(_transaction_of(batch)), nonce=None) for batch in multi_swap.batches]
 
 
 def _transaction_of(answer: object) -> Transaction:
@@ -194,8 +241,16 @@ def _transaction_of(answer: object) -> Transaction:
     return found
 
 
-def _without_nonce(transaction: Transaction) -> Transaction:
-    """Multi-swaps count from 0 where the service does not know the nonce; the relayer does."""
-    from millrace_client.transaction import replaced
-
-    return replaced(transaction, nonce=None)
+def _plain(told: Transaction) -> Transaction:
+    """The fields of an aggregator's transaction that were looked at, and no others."""
+    return Transaction(
+        nonce=told.nonce,
+        value=told.value,
+        receiver=told.receiver,
+        sender=told.sender,
+        gas_price=told.gas_price,
+        gas_limit=told.gas_limit,
+        data=told.data,
+        chain_id=told.chain_id,
+        version=told.version,
+    )

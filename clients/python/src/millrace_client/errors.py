@@ -65,13 +65,15 @@ def _printable(value: object) -> str:
 class OutcomeUnknown(ClientError):
     """What became of a transaction could not be found out in time; it may still run.
 
-    `hash` is what to ask for later (`Relayer.outcome`), `state` what was heard of it last, `why` what hindered.
+    `hash` is what to ask for later (`Relayer.outcome`), `state` what was heard of it last, `why` what hindered, and
+    `accepted` whether the relayer said that it took it; None: its answer was lost.
     """
 
-    def __init__(self, tx_hash: str, state: str, why: str) -> None:
+    def __init__(self, tx_hash: str, state: str, accepted: bool | None, why: str) -> None:
         super().__init__(f"transaction {tx_hash} was last known as {state}: {why}")
         self.hash = tx_hash
         self.state = state
+        self.accepted = accepted
         self.why = why
 
 

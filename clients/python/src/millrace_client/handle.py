@@ -53,7 +53,7 @@ class Handle:
         """The topic on which its status is told."""
         return f"tx-status/{self.client_hash}"
 
-    async def final(self, timeout: float = 60.0) -> Outcome:
+    async def final(self, timeout: float = 120.0) -> Outcome:
         """How it ended: `state` is `success`, `fail` (with a `reason`), `superseded`, `dropped` or `written off`.
 
         Raises `OutcomeUnknown` when that could not be found out within `timeout` seconds.
@@ -63,7 +63,7 @@ class Handle:
             pass
         return outcome
 
-    async def progress(self, timeout: float = 60.0) -> AsyncIterator[Outcome]:
+    async def progress(self, timeout: float = 120.0) -> AsyncIterator[Outcome]:
         """Every state as it becomes known, the final one last. Raises `OutcomeUnknown` as `final` does."""
         end = time.monotonic() + timeout
         told = ""
@@ -76,7 +76,8 @@ class Handle:
                 return
             left = end - time.monotonic()
             if left <= 0:
-                raise OutcomeUnknown(self.hash, self._state(), self._trouble or f"no status within {timeout:g} s")
+                why = self._trouble or f"no status within {timeout:g} s"
+                raise OutcomeUnknown(self.hash, self._state(), self.accepted, why)
             await self._wait(min(left, _ASK_SECONDS))
 
     def _state(self) -> str:

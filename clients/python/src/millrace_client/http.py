@@ -7,7 +7,7 @@ import importlib
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -37,19 +37,29 @@ _is_loaded = False
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """How often something is tried again, and for how many seconds together, when a service is busy or away."""
+    """How often something is tried, and how many seconds all waits may take, when a service is busy or away."""
 
     tries: int = 5
     seconds: float = 30.0
 
     def pause(self, tried: int, asked: float | None, waited: float) -> float | None:
         """Seconds to wait after `tried` tries, at least what was `asked` for; None: enough was waited."""
-        wanted = asked if asked is not None else min(0.1 * 2**tried, 5.0) * random.uniform(0.8, 1.2)
-        return wanted if tried < self.tries and waited + wanted <= self.seconds else None
+        wanted = max(0.0, asked) if asked is not None else min(0.1 * 2 ** min(tried, 8), 5.0) * random.uniform(0.5, 1.0)
+        return wanted if tried + 1 < self.tries and waited + wanted <= self.seconds else None
 
 
 class _ErrorBody(msgspec.Struct):
     error: str = ""
+
+
+class _Question(NamedTuple):
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: bytes | None
+    answers: int | None
+    """A status beside those of success whose body is an answer."""
+    extra_seconds: float = 0.0
 
 
 class Http:
@@ -67,11 +77,14 @@ class Http:
         self._timeout, self._patience, self._headers = timeout, patience, dict(headers)
         self._traceparent = traceparent
         self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     def session(self) -> aiohttp.ClientSession:
-        """The session, which a WebSocket may share; `load_aiohttp` comes first."""
+        """The session, which a WebSocket may share; `load_aiohttp` comes first. Raises `Unreachable` once closed."""
         import aiohttp
 
+        if self._is_closed:
+            raise Unreachable("this client was closed")
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=self._timeout), headers=self._headers
@@ -79,23 +92,38 @@ class Http:
         return self._session
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; no more are made."""
+        self._is_closed = True
         if self._session is not None:
             await self._session.close()
 
-    async def get(self, path: str, kind: type[T], query: Mapping[str, object] | None = None) -> T:
-        """The answer to a GET. Raises `Refused` and `Unreachable`."""
-        return await self._ask("GET", path, kind, query_texts(query or {}), None)
+    async def get(
+        self, path: str, kind: type[T], query: Mapping[str, object] | None = None, *, answers: int | None = None
+    ) -> T:
+        """The answer to a GET; `answers`: an HTTP status that is one, too. Raises `Refused` and `Unreachable`."""
+        return await self._ask(_Question("GET", path, query_texts(query or {}), None, answers), kind)
 
-    async def post(self, path: str, kind: type[T], body: object) -> T:
-        """The answer to a POST that may be made again without harm. Raises `Refused` and `Unreachable`."""
-        return await self._ask("POST", path, kind, {}, msgspec.json.encode(body))
+    async def post(
+        self,
+        path: str,
+        kind: type[T],
+        body: object,
+        query: Mapping[str, object] | None = None,
+        *,
+        extra_seconds: float = 0.0,
+    ) -> T:
+        """The answer to a POST that may be made again without harm. Raises `Refused` and `Unreachable`.
 
-    async def _ask(self, method: str, path: str, kind: type[T], query: Mapping[str, str], body: bytes | None) -> T:
+        It may take `extra_seconds` beyond the usual time.
+        """
+        asked = _Question("POST", path, query_texts(query or {}), msgspec.json.encode(body), None, extra_seconds)
+        return await self._ask(asked, kind)
+
+    async def _ask(self, asked: _Question, kind: type[T]) -> T:
         waited, tried = 0.0, 0
         while True:
             try:
-                return answer(await self._once(method, path, query, body), kind, self.base_url + path)
+                return answer(await self._once(asked), kind, self.base_url + asked.path)
             except (Refused, Unreachable) as error:
                 told = error.retry_after if isinstance(error, Refused) else None
                 passes = isinstance(error, Unreachable) or error.status in _LATER
@@ -105,22 +133,24 @@ class Http:
             waited, tried = waited + pause, tried + 1
             await asyncio.sleep(pause)
 
-    async def _once(self, method: str, path: str, query: Mapping[str, str], body: bytes | None) -> bytes:
+    async def _once(self, asked: _Question) -> bytes:
         await load_aiohttp()
         import aiohttp
 
-        own = {} if body is None else {"Content-Type": "application/json"}
+        own = {} if asked.body is None else {"Content-Type": "application/json"}
         own |= self._traced()
+        url = self.base_url + asked.path
+        timeout = aiohttp.ClientTimeout(total=self._timeout + asked.extra_seconds, sock_connect=self._timeout)
         try:
             async with self.session().request(
-                method, self.base_url + path, params=query, data=body, headers=own
+                asked.method, url, params=asked.query, data=asked.body, headers=own, timeout=timeout
             ) as response:
                 content = bytearray()
                 async for chunk in response.content.iter_chunked(1 << 16):
                     content += chunk
                     if len(content) > _MAX_BODY:
-                        raise ClientError(f"{self.base_url}{path} answers with more than {_MAX_BODY} bytes")
-                if not response.ok:
+                        raise ClientError(f"{url} answers with more than {_MAX_BODY} bytes")
+                if not response.ok and response.status != asked.answers:
                     raise _refused(response.status, bytes(content), response.headers)
                 return bytes(content)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -210,7 +240,7 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
         until = parsedate_to_datetime(after)
         now = parsedate_to_datetime(headers["Date"]) if "Date" in headers else datetime.now(UTC)
         return max(0.0, (until - now).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from millrace_client.errors import ClientError, Refused, Unreachable
-from millrace_client.http import load_aiohttp
+from millrace_client.http import Patience, load_aiohttp
 from millrace_client.messages import (
     AccountDelta,
     AllGasStats,
@@ -105,9 +105,16 @@ class Link:
     """A connection and its topics. `session` makes connections; `subscribes` is False where data flows by itself."""
 
     def __init__(
-        self, session: Callable[[], aiohttp.ClientSession], url: str, timeout: float, *, subscribes: bool = True
+        self,
+        session: Callable[[], aiohttp.ClientSession],
+        url: str,
+        timeout: float,
+        *,
+        subscribes: bool = True,
+        patience: Patience | None = None,
     ) -> None:
         self._session, self.url, self._timeout, self._subscribes = session, url, timeout, subscribes
+        self._busy = patience or Patience()
         self._places = Places(url)
         self._leaving: asyncio.Task[None] | None = None
         """Waits for the moment at which the service wants us to go elsewhere."""
@@ -216,6 +223,7 @@ class Link:
                 self._answered.set()
 
     async def _ask_control(self, action: str, topic: str) -> None:
+        waited, tried = 0.0, 0
         while True:
             await self._pace()
             try:
@@ -226,9 +234,12 @@ class Link:
             refusal = reply.refusal()
             if refusal is None:
                 return
-            if refusal.code != "rate_limit_exceeded" or refusal.retry_after is None:
+            told = refusal.retry_after if refusal.code == "rate_limit_exceeded" else None
+            pause = None if told is None else self._busy.pause(tried, told, waited)
+            if pause is None:
                 raise refusal
-            await asyncio.sleep(min(refusal.retry_after, _WINDOW))
+            waited, tried = waited + pause, tried + 1
+            await asyncio.sleep(pause)
 
     def _patience(self) -> float:
         """Seconds for an acknowledgement: where the first one did not come, no further one is waited for."""

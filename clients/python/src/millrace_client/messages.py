@@ -131,13 +131,29 @@ class ResultItem(_Value, frozen=True):
 
 
 class Submission(_Value, frozen=True):
-    """The reply to `relay` and `broadcast`."""
+    """The reply to `POST /v1/relay`."""
 
     action: str
     status: str
     hashes: list[str] = []
     failed: list[FailedItem] = []
     results: list[ResultItem] = []
+
+
+class KeyReadiness(_Value, frozen=True):
+    """Whether a relayer key pays; amounts in atomic units, None while its balance is not known."""
+
+    address: str
+    state: str
+    spendable: int | None = None
+    missing: int | None = None
+
+
+class Readiness(_Value, frozen=True):
+    """Whether submissions are taken, and what each key lacks, by shard."""
+
+    ready: bool
+    relayers: dict[str, KeyReadiness] = {}
 
 
 class Signed(_Value, frozen=True):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
-
-from millrace_client.submitted import Submitted
 
 T = TypeVar("T")
 
@@ -32,7 +31,8 @@ class _Loop:
             raise
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread, and those that it had work done on."""
+        self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -71,15 +71,31 @@ class Face:
         return repr(self._inner)
 
 
+HOMES = {
+    "Aggregator": "aggregator",
+    "Handle": "handle",
+    "Hub": "hub",
+    "Millrace": "client",
+    "Relayer": "relayer",
+    "Subscription": "mailbox",
+}
+"""The async classes that have a sync face, each with the module it lives in."""
 FACES: dict[type, type[Face]] = {}
-"""The sync face of each async class that has one."""
+"""The faces that were made, by their async class."""
+
+
+def face_named(name: str) -> type[Face]:
+    """The sync face of the class of `HOMES` with this name."""
+    of: type = getattr(importlib.import_module(f"millrace_client.{HOMES[name]}"), name)
+    return FACES.get(of) or face_of(of)
 
 
 def _shown(value: Any, loop: _Loop) -> Any:
     """A value as the sync face gives it: objects that live on the loop are wrapped, those in `Submitted` too."""
-    face = FACES.get(type(value))
-    if face is not None:
-        wrapped = object.__new__(face)
+    from millrace_client.submitted import Submitted
+
+    if type(value).__name__ in HOMES and type(value).__module__.startswith("millrace_client."):
+        wrapped = object.__new__(face_named(type(value).__name__))
         wrapped._inner, wrapped._loop = value, loop
         return wrapped
     if isinstance(value, Submitted):
@@ -115,7 +131,7 @@ def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def face_of(of: type) -> Any:
+def face_of(of: type) -> type[Face]:
     """The sync face of an async class: its public methods and attributes."""
 
     def __getattr__(self: Face, name: str) -> Any:  # noqa: N807

@@ -10,12 +10,12 @@ from typing import Any, Self, TypeVar, cast
 import msgspec
 
 from millrace_client import address
-from millrace_client.checks import checked_prepared
-from millrace_client.errors import ClientError, Refused, Unreachable
+from millrace_client.checks import checked_prepared, most_gas
+from millrace_client.errors import ClientError, Mismatch, Refused, Unreachable
 from millrace_client.handle import Handle
 from millrace_client.http import Http, Patience, Traceparent, without_none
 from millrace_client.inbox import Inbox
-from millrace_client.link import ConnectionLost, Link, Reply, Unreadable
+from millrace_client.link import MAX_TOPICS, ConnectionLost, Link, Reply, Unreadable
 from millrace_client.mailbox import Policy, Subscription
 from millrace_client.messages import (
     AccountDelta,
@@ -26,8 +26,11 @@ from millrace_client.messages import (
     Outcome,
     Prepared,
     Push,
+    Readiness,
+    RelayerKey,
     Relayers,
     Signed,
+    Submission,
 )
 from millrace_client.submitted import Submitted, accepted_of, only, refused_for_now
 from millrace_client.transaction import GUARDED, Transaction, replaced
@@ -38,6 +41,8 @@ MAX_LINKS = 64
 """Connections of one client: 3 840 topics at 60 each."""
 _AFTER_A_LOSS = frozenset({"nonce_too_low", "conflicting_transaction"})
 """Refusals of what was sent again that may only mean that the first one arrived."""
+_MOST_AT_ONCE = 100
+_RELAYERS_SECONDS = 60.0
 _CHAIN_STATES = {"success": "success", "fail": "fail", "invalid": "fail"}
 
 
@@ -46,8 +51,9 @@ class Relayer:
 
     `url` is its REST address, `ws_url` that of its WebSocket up to `/ws`. What a deployment does not tell can be given:
     `relayers` where it has no `/v1/relayers` or its network's gas rules are others than the live ones', `chain_api_url`
-    for nonces and statuses. `max_gas_price`: none above it is signed; without it ten times what a transaction asks for.
-    `traceparent` gives the W3C trace context of each question and submission.
+    for nonces and statuses. `api_key` is that of a person the operator knows. `max_gas_price`: none above it is
+    signed; without it ten times what a transaction asks for. `traceparent` gives the W3C trace
+    context of each question and submission.
     """
 
     def __init__(
@@ -58,6 +64,7 @@ class Relayer:
         timeout: float = 10.0,
         patience: Patience | None = None,
         headers: Mapping[str, str] | None = None,
+        api_key: str | None = None,
         relayers: Relayers | None = None,
         chain_api_url: str | None = None,
         max_gas_price: int | None = None,
@@ -65,10 +72,14 @@ class Relayer:
     ) -> None:
         self._max_gas_price, self._traceparent = max_gas_price, traceparent
         self._timeout, self._patience = timeout, patience or Patience()
-        self._http = Http(url, timeout, self._patience, headers or {}, traceparent)
+        own = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        self._http = Http(url, timeout, self._patience, {**(headers or {}), **own}, traceparent)
         self._chain = None if chain_api_url is None else Http(chain_api_url, timeout, self._patience, {})
         self._ws_url, self._relayers = ws_url.rstrip("/"), relayers
+        self._known: tuple[float, Relayers] | None = None
+        """What `/v1/relayers` said, and when."""
         self._links: list[Link] = []
+        self._is_closed = False
         self._stats: Link | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -80,9 +91,11 @@ class Relayer:
 
     async def close(self) -> None:
         """End every connection; handles and subscriptions hear nothing more."""
+        self._is_closed = True
         for task in self._tasks:
             task.cancel()
         links = [*self._links, *([self._stats] if self._stats else [])]
+        self._links.clear()
         await asyncio.gather(*(link.close() for link in links))
         await self._http.close()
         if self._chain is not None:
@@ -91,21 +104,22 @@ class Relayer:
     # ---- before signing
 
     async def relayers(self) -> Relayers:
-        """Who pays on this network, and by which rules."""
+        """Who pays on this network, and by which rules; remembered for a minute."""
         if self._relayers is not None:
             return self._relayers
-        return await self._http.get("/v1/relayers", Relayers)
+        if self._known is None or time.monotonic() - self._known[0] > _RELAYERS_SECONDS:
+            self._known = time.monotonic(), await self._http.get("/v1/relayers", Relayers)
+        return self._known[1]
 
-    async def relayer_of(self, account: str) -> str:
-        """Whom `account` names as `relayer`. Raises `ClientError` where nobody pays for its shard."""
+    async def relayer_of(self, account: str) -> RelayerKey:
+        """Whom `account` names as `relayer`. Raises `Refused` where nobody pays for its shard."""
         told = await self.relayers()
         shard = address.shard_of(address.decode(account), told.shard_rule, told.shards)
         for key in told.relayers:
             if key.shard == shard:
-                return key.address
-        raise ClientError(
-            f"nobody pays for shard {shard}, in which {account} lives: broadcast, and pay for it yourself"
-        )
+                return key
+        detail = f"nobody pays for shard {shard}, in which {account} lives: broadcast, and pay for it yourself"
+        raise Refused("no relayer", code="no_relayer", detail=detail)
 
     async def prepare(self, transaction: Transaction) -> Transaction:
         """The transaction to sign: with nonce, relayer, the gas that costs, and the network's gas price.
@@ -119,7 +133,7 @@ class Relayer:
             if refused.status not in (404, 405):
                 raise
             return self._checked(transaction, await self._prepare_here(transaction))
-        if told.transaction is None:
+        if told.transaction is None or not told.sponsored:
             after = None if told.retry_after_ms is None else told.retry_after_ms / 1000
             raise Refused(
                 told.reason or "not sponsored", code=told.code or "", detail=told.detail or "", retry_after=after
@@ -131,7 +145,7 @@ class Relayer:
         if not transactions:
             return []
         first = await self.prepare(transactions[0])
-        extra = (await self.relayers()).gas.extra_gas_relayed
+        gas = (await self.relayers()).gas
         rest = [
             self._checked(
                 transaction,
@@ -140,7 +154,7 @@ class Relayer:
                     nonce=(first.nonce or 0) + place,
                     relayer=first.relayer,
                     gas_price=first.gas_price,
-                    gas_limit=transaction.gas_limit + extra,
+                    gas_limit=most_gas(transaction, gas),
                     guardian=transaction.guardian if transaction.options & GUARDED else "",
                 ),
             )
@@ -155,22 +169,26 @@ class Relayer:
 
     async def _prepare_here(self, transaction: Transaction) -> Transaction:
         """The same for a relayer that does not prepare, from its rules and the chain API."""
-        gas = (await self.relayers()).gas
-        extra = 0 if transaction.relayer else gas.extra_gas_relayed
-        nonce = transaction.nonce
+        told = await self.relayers()
+        if told.chain_id != transaction.chain_id:
+            raise Mismatch("relayer", "chainID", told.chain_id, transaction.chain_id)
+        nonce = await self.nonce_of(transaction.sender) if transaction.nonce is None else transaction.nonce
+        if nonce is None:
+            raise ClientError("the relayer does not prepare transactions: give a chain_api_url, which tells the nonce")
+        # A gas limit that was given with a relayer is enough for it, as it is at a service that prepares.
+        limit = transaction.gas_limit if transaction.relayer else 0
         return replaced(
             transaction,
-            nonce=await self._nonce(transaction.sender) if nonce is None else nonce,
-            relayer=transaction.relayer or await self.relayer_of(transaction.sender),
-            gas_price=max(transaction.gas_price, gas.min_gas_price),
-            gas_limit=transaction.gas_limit + extra,
+            nonce=nonce,
+            relayer=transaction.relayer or (await self.relayer_of(transaction.sender)).address,
+            gas_price=max(transaction.gas_price, told.gas.min_gas_price),
+            gas_limit=limit or most_gas(transaction, told.gas),
             guardian=transaction.guardian if transaction.options & GUARDED else "",
         )
 
-    async def _nonce(self, account: str) -> int:
-        if self._chain is None:
-            raise ClientError("the relayer does not prepare transactions: give a chain_api_url, which tells the nonce")
-        return (await self._chain.get(f"/accounts/{account}", _Account)).nonce
+    async def nonce_of(self, account: str) -> int | None:
+        """The next nonce of an account by the chain API; None without one."""
+        return None if self._chain is None else (await self._chain.get(f"/accounts/{account}", _Account)).nonce
 
     # ---- submissions
 
@@ -189,6 +207,21 @@ class Relayer:
     async def broadcast_all(self, transactions: list[Transaction]) -> Submitted:
         """The same of several."""
         return await self._submit("broadcast", transactions)
+
+    async def relay_once(self, transactions: list[Transaction], *, wait: float | None = None) -> Submission:
+        """Have transactions co-signed and sent in one request, over HTTP alone. Raises `Refused` of them as a whole.
+
+        With `wait` the answer comes when all have ended, or after so many seconds with what is known then.
+        """
+        query = {} if wait is None else {"wait": "final", "timeout": f"{wait:g}"}
+        body = {"transactions": transactions}
+        return await self._http.post("/v1/relay", Submission, body, query, extra_seconds=wait or 0.0)
+
+    async def follow(self, transaction: Transaction) -> Handle:
+        """The handle of a signed transaction that was sent already, or that somebody else sends; sends nothing."""
+        handle = Handle(transaction, self)
+        await self.listen(handle.topic, handle)
+        return handle
 
     async def co_sign(self, transactions: list[Transaction]) -> Signed:
         """Have transactions co-signed and sent nowhere. Raises `Refused`."""
@@ -217,6 +250,8 @@ class Relayer:
         )
 
     async def _submit(self, action: str, transactions: list[Transaction]) -> Submitted:
+        if not 0 < len(transactions) <= _MOST_AT_ONCE:
+            raise ValueError(f"1 to {_MOST_AT_ONCE} transactions at once, not {len(transactions)}")
         handles = [Handle(transaction, self) for transaction in transactions]
         try:
             await asyncio.gather(*(self.listen(handle.topic, handle) for handle in handles))
@@ -328,6 +363,14 @@ class Relayer:
         asked = {"from": since_ms, "to": until_ms, "resolution": resolution}
         return await self._http.get("/v1/network-stats/history", History, asked)
 
+    async def ready(self) -> Readiness:
+        """Whether submissions are taken, and what each key lacks."""
+        return await self._http.get("/ready", Readiness, answers=503)
+
+    async def health(self) -> dict[str, Any]:
+        """How the service is, by the names of the wire."""
+        return await self._http.get("/health", dict[str, Any], answers=503)
+
     async def listen(self, topic: str, listener: Handle) -> None:
         """Have a handle hear its topic. Raises `Refused` and `Unreachable`."""
         for link in self._links:
@@ -364,10 +407,16 @@ class Relayer:
                 return link
         if len(self._links) < MAX_LINKS:
             return self._new_link()
-        return min(self._links, key=lambda link: len(link.topics))
+        for link in self._links:  # those whose topics were asked for just now
+            if len(link.topics) < MAX_TOPICS:
+                return link
+        detail = f"{MAX_LINKS} connections of {MAX_TOPICS} topics: leave some"
+        raise Refused("too many subscriptions", code="too_many_subscriptions", detail=detail)
 
     def _new_link(self) -> Link:
-        self._links.append(Link(self._http.session, self._ws_url, self._timeout))
+        if self._is_closed:
+            raise Unreachable("this client was closed")
+        self._links.append(Link(self._http.session, self._ws_url, self._timeout, patience=self._patience))
         return self._links[-1]
 
 

@@ -19,7 +19,7 @@ class Submitted(msgspec.Struct, frozen=True):
 
 
 def only(submitted: Submitted) -> Handle:
-    if submitted.refused:
+    if submitted.refused and not submitted.handles:
         raise submitted.refused[0]
     return submitted.handles[0]
 
@@ -34,7 +34,8 @@ def accepted_of(handles: list[Handle], refused: list[Refused], reply: Reply) -> 
         hashes = dict(zip(places, reply.hashes, strict=False))
     for index, handle in enumerate(handles):
         if index not in indices:
-            handle.accepted = True
+            if reply.status != "failed":  # else it contradicts itself: nothing is known of this one
+                handle.accepted = True
             handle.hash = hashes.get(index, handle.hash)
     return accepted
 

@@ -12,7 +12,9 @@ from typing import NamedTuple
 import msgspec
 
 from millrace_client import address
+from millrace_client.checks import MOST_TIMES_THE_PRICE
 from millrace_client.errors import Mismatch, TransactionError
+from millrace_client.messages import GasRules
 from millrace_client.quotes import MultiSwap, Quote
 from millrace_client.transaction import Transaction
 
@@ -35,11 +37,16 @@ _CONTRACT_PREFIX = bytes(8)  # contracts' addresses begin so, and nobody has a k
 Slippage = str | Decimal | float | None
 
 
+_MOST_GAS = 600_000_000  # of one transaction: `erd_max_gas_per_transaction` of the network's config
+
+
 class Bounds(NamedTuple):
     """What a swap must keep, whatever its quote says."""
 
     amount_in_max: int | None = None
     amount_out_min: int | None = None
+    gas_price: int = MOST_TIMES_THE_PRICE * GasRules().min_gas_price
+    """The highest that an aggregator may choose."""
 
 
 _UNBOUND = Bounds()
@@ -105,6 +112,7 @@ def checked_quote(
         whole.amount_out_min,
         contract,
         referral_id,
+        bounds.gas_price,
     )
     return whole
 
@@ -118,6 +126,7 @@ def checked_multi_swap(
     slippage: Slippage,
     contract: str | None,
     referral_id: int | None = 0,
+    gas_price: int = _UNBOUND.gas_price,
 ) -> MultiSwap:
     """The same of every transaction of a multi-swap; together they sell no more than the `inputs`. Raises `Mismatch`.
 
@@ -138,7 +147,9 @@ def checked_multi_swap(
         if batch.amount_out_min < least:
             raise Mismatch("aggregator", "amountOutMin", batch.amount_out_min, f"at least {least}")
         sold = [(item.token, item.amount) for item in batch.inputs]
-        _require_spends(batch.transaction, sender, sold, to_token, batch.amount_out_min, contract, referral_id)
+        _require_spends(
+            batch.transaction, sender, sold, to_token, batch.amount_out_min, contract, referral_id, gas_price
+        )
     return answer
 
 
@@ -150,6 +161,7 @@ def _require_spends(
     least: int,
     contract: str | None,
     referral_id: int | None,
+    gas_price: int,
 ) -> None:
     """Raise `Mismatch` unless a transaction pays exactly what is sold, to the contract, which must pay `least`."""
     if sender is not None and tx.sender != sender:
@@ -166,6 +178,9 @@ def _require_spends(
     credited = int.from_bytes(spent.arguments[2], "big")
     if referral_id not in (None, credited):  # who takes a fee of it
         raise Mismatch("aggregator", "transaction.data, referralId", credited, referral_id)
+    for field, told, most in (("gasLimit", tx.gas_limit, _MOST_GAS), ("gasPrice", tx.gas_price, gas_price)):
+        if not 0 < told <= most:
+            raise Mismatch("aggregator", f"transaction.{field}", told, f"at most {most}")
 
 
 def _require_contract(told: str, named: str | None, chain_id: str) -> None:

@@ -7,12 +7,13 @@ a sync face as well, and async iterators become iterators. Ctrl-C and exceptions
 
 from __future__ import annotations
 
-from millrace_client import aggregator, client, handle, hub, mailbox, relayer
-from millrace_client.portal import face_of
+from typing import Any
 
-Aggregator = face_of(aggregator.Aggregator)
-Handle = face_of(handle.Handle)
-Hub = face_of(hub.Hub)
-Millrace = face_of(client.Millrace)
-Relayer = face_of(relayer.Relayer)
-Subscription = face_of(mailbox.Subscription)
+from millrace_client.portal import HOMES, face_named
+
+
+def __getattr__(name: str) -> Any:
+    """A class of this face, made when it is first used: who wants one does not wait for all."""
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return face_named(name)

@@ -141,11 +141,23 @@ async def sign(tx: Transaction, signer: Signer, guardian: Signer | None = None) 
         raise WalletError(f"the transaction is {tx.sender}'s, and the wallet is {address_of(signer)}")
     if bool(tx.options & GUARDED) != (guardian is not None):
         raise WalletError("a guarded transaction needs the guardian's wallet, and no other one may have it")
+    if guardian is not None and tx.guardian != address_of(guardian):
+        raise WalletError(f"the guardian is {tx.guardian}, and the guardian's wallet is {address_of(guardian)}")
     message = tx.signing_message()
     signed = replaced(tx, signature=await _signature(signer, message))
     if guardian is None:
         return signed
     return replaced(signed, guardian_signature=await _signature(guardian, message))
+
+
+def guarded(tx: Transaction, guardian: Signer | None, gas: int) -> Transaction:
+    """The transaction of a guarded account, with the `gas` that one costs. Raises `WalletError` for another's."""
+    if guardian is None or (tx.options & GUARDED and tx.guardian == address_of(guardian)):
+        return tx
+    if tx.guardian:
+        raise WalletError(f"the guardian is {tx.guardian}, and the guardian's wallet is {address_of(guardian)}")
+    limit = tx.gas_limit + gas if tx.gas_limit else 0
+    return replaced(tx, options=tx.options | GUARDED, guardian=address_of(guardian), gas_limit=limit)
 
 
 async def _signature(signer: Signer, message: bytes) -> str:

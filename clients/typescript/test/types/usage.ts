@@ -1,7 +1,7 @@
 // Never run: what users write has the types that they may lean on, and what is wrong is found by the compiler.
 import { Millrace, OutcomeUnknown, Refused, type Signer, type Transaction, userSigner } from "@millrace/client";
 import { Ed25519Signer } from "@millrace/client/ed25519";
-import { HubConsumer } from "@millrace/client/hub";
+import { Hub } from "@millrace/client/hub";
 
 declare const official: { sign(data: Uint8Array): Promise<Uint8Array>; getAddress(hrp?: string): { toBech32(): string } };
 declare const signed: Transaction;
@@ -21,12 +21,12 @@ export async function usage(millrace: Millrace): Promise<string> {
   // @ts-expect-error: no such algorithm
   void millrace.aggregator.quote({ from: "A", to: "B", amountIn: 1n, algorithm: "fast" });
 
-  for await (const item of millrace.aggregator.quoteStream({ from: "A", to: "B", amountIn: 1n })) {
+  for await (const item of millrace.aggregator.stream({ from: "A", to: "B", amountIn: 1n })) {
     if (item.type === "quote") return item.quote.amountOut;
     if (item.type === "missed") return item.reason;
     return item.error;
   }
-  for await (const item of await millrace.relayer.subscribe("address/erd1x", { limit: 10, overflow: "fail" })) {
+  for await (const item of await millrace.relayer.subscribe("address/erd1x", { size: 10, policy: "close" })) {
     if (item.type !== "missed") return item.data.balances["EGLD"] ?? String(item.data.nonce);
   }
   for await (const item of await millrace.relayer.subscribe(`tx-status/${handle.hash}`)) {
@@ -38,7 +38,7 @@ export async function usage(millrace: Millrace): Promise<string> {
   for await (const item of millrace.relayer.networkStats()) {
     if (item.type !== "missed") return String(item.data.network.currentTps);
   }
-  for await (const event of new HubConsumer("ws://x/hub/ws", { filter: { level: "Topics", topics: ["a"] }, resumeAfter: 0n })) {
+  for await (const event of new Hub("ws://x/hub/ws", { filter: { level: "Topics", topics: ["a"] }, resumeAfter: 0n })) {
     if (event.type === "gap") return `${event.first}`;
   }
   const outcomes = await millrace.relayer.relayAll([signed]);

@@ -23,11 +23,11 @@ export function explained(error) {
   if (error?.name === "Mismatch") {
     return { text: "The service answered something else than was asked for. Nothing was signed.", advice: "", detail };
   }
-  if (error?.name === "SigningFailed") return { text: "The wallet did not sign. Nothing was sent.", advice: "", detail };
+  if (error?.name === "WalletError") return { text: "The wallet did not sign. Nothing was sent.", advice: "", detail };
   if (error?.name === "OutcomeUnknown") {
     return { text: "Nobody could say in time what became of it.", advice: "Look for its hash before you try again.", detail };
   }
-  if (error?.name === "ConnectionLost") {
+  if (error?.name === "Unreachable") {
     return { text: "The service does not answer.", advice: "This page goes on trying.", detail };
   }
   const found = WORDS.find(([pattern]) => pattern.test(detail));

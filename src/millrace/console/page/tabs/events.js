@@ -1,7 +1,7 @@
 // The notifier's hub: its events as they come, how far behind each reader is, and what nobody understood.
 
 import { html, useMemo, useRef, useState } from "../vendor/preact.js";
-import { HubConsumer } from "../vendor/millrace/hub.js";
+import { Hub } from "../vendor/millrace/hub.js";
 import { told } from "./events/told.js";
 import { samples, total } from "../lib/metrics.js";
 import { clock, duration, number } from "../lib/format.js";
@@ -74,7 +74,7 @@ function Stream() {
     show((count) => count + 1);
   };
   const filter = level === "All" || !sought ? { level: "All" } : { level, [level.toLowerCase()]: sought };
-  const open = () => new HubConsumer(operators.socket("notifier/hub/ws"), { WebSocket: OperatorSocket, filter, limit: 1_024 });
+  const open = () => new Hub(operators.socket("notifier/hub/ws"), { WebSocket: OperatorSocket, filter, size: 1_024 });
   const state = useStream(open, take, [level, sought], { silence: QUIET_MS });
   if (!paused) frozen.current = rows.current;
   const shown = frozen.current.filter((row) => !topic || row.topic === topic).slice(0, SHOWN);

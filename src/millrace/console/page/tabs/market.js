@@ -79,7 +79,7 @@ function Pools() {
 /** The best cycle from a token to itself, without a quote where none earns: the stream's first word, which is no refusal. */
 async function cycleOf(token) {
   const size = BigInt(Math.round((CYCLE_USD / token.priceUsdc) * 1e6)) * 10n ** BigInt(Math.max(0, token.decimals - 6));
-  for await (const event of aggregator.quoteStream({ from: token.identifier, to: token.identifier, amountIn: size })) {
+  for await (const event of aggregator.stream({ from: token.identifier, to: token.identifier, amountIn: size })) {
     if (event.type === "quote") return { token, quote: event.quote };
     if (event.type === "error") return { token };
   }

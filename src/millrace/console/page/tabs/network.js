@@ -113,7 +113,7 @@ function History() {
   const [zoom, setZoom] = useState();
   const ask = () => {
     const now = Date.now();
-    return relayer.networkStatsHistory(zoom ?? { from: now - span * 1000, to: now });
+    return relayer.history(zoom ?? { from: now - span * 1000, to: now });
   };
   const { value, error } = useAnswer(ask, [span, zoom], zoom ? 0 : 15_000);
   const [name, title, factor, unit] = MEASURES.find(([key]) => key === measure);

@@ -83,7 +83,7 @@ function Explain() {
   const explain = async (event) => {
     event.preventDefault();
     try {
-      setAnswer({ value: /^[0-9a-f]{64}$/.test(text.trim()) ? await relayer.transaction(text.trim()) : await prepared(text) });
+      setAnswer({ value: /^[0-9a-f]{64}$/.test(text.trim()) ? await known(text.trim()) : await prepared(text) });
     } catch (error) {
       setAnswer({ error: error instanceof SyntaxError ? new Error("this is neither a hash nor a transaction in JSON") : error });
     }
@@ -99,6 +99,12 @@ function Explain() {
       ${answer.value && html`<${Verdict} value=${answer.value}/>`}
     </div>
   </${Card}>`;
+}
+
+async function known(hash) {
+  const outcome = await relayer.outcome(hash);
+  if (outcome) return outcome;
+  throw new Error("transaction not known: it was not accepted here, or too long ago");
 }
 
 async function prepared(text) {

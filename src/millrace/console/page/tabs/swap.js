@@ -135,7 +135,7 @@ function useWallet(known) {
     let gone = false;
     const hear = async () => {
       try {
-        iterator = await relayer.subscribe(`address/${account.address}`, { overflow: "latest" });
+        iterator = await relayer.subscribe(`address/${account.address}`, { policy: "latest" });
         for await (const _ of iterator) {
           if (gone) break;
           await refresh();

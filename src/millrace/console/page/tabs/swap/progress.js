@@ -36,7 +36,7 @@ export async function carryOut({ asked, quote, wallet, contract, tell }) {
       },
     };
     const handle = await millrace.send(unsigned, { signer });
-    hashes.client = handle.hash;
+    hashes.client = handle.clientHash;
     say("Co-signed by the relayer and sent", { hashes: { ...hashes } });
     say("Waiting for the chain", { state: "waiting" });
     const final = await handle.final();

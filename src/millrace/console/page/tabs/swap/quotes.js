@@ -27,7 +27,7 @@ export function useQuote(asked) {
       // A question that is refused is not asked again; it would be refused again.
       if (error.name === "Refused" || error.name === "RangeError") stop.abort();
     };
-    const begin = () => follow(() => aggregator.quoteStream(asked), { item, fail, signal: stop.signal, silence: QUIET_MS, state: (state) => tell({ state }) });
+    const begin = () => follow(() => aggregator.stream(asked), { item, fail, signal: stop.signal, silence: QUIET_MS, state: (state) => tell({ state }) });
     const timer = setTimeout(begin, PAUSE_MS);
     return () => {
       clearTimeout(timer);
