@@ -118,17 +118,16 @@ LYING = """
 
 
 async def test_an_aggregator_that_lies(system: System, open_page: Open) -> None:
-    """A transaction that pays somebody else than a contract is never signed."""
+    """A transaction that pays somebody else than a contract is no quote: the page says so, and nothing can be signed."""
     page = await open_page("network")
     thief = encode(wallet_in_shard(1, system.plan.network).public)
     await page.ask("Page.addScriptToEvaluateOnNewDocument", source=f"const THIEF = {json.dumps(thief)};{LYING}")
     await page.ask("Page.navigate", url=f"{system.plan.console_url}/?again#/swap")
-    address = await funded(page)
-    await press(page, "swap")
-    await page.until(f"/Stopped/.test({STEPS})")
-    assert "something else than was asked for. Nothing was signed" in await page.value(STEPS)
-    assert "Signed" not in await page.value(STEPS)
-    assert (await system.chain.balances(address))[PAY] == 3 * PAID
+    await press(page, "demonstration")
+    await press(page, "fund")
+    await page.until("/balance [1-9]/.test(document.body.textContent)")
+    await page.until("/something else than was asked for. Nothing was signed/.test(document.body.textContent)")
+    assert await page.value("document.getElementById('swap').disabled") is True
 
 
 ANSWERS = """
