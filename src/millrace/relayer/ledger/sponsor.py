@@ -204,7 +204,8 @@ class Sponsor:
         for budget, amounts in used:
             for name, amount in zip(SUMS, amounts, strict=True):
                 limit = getattr(budget, name)
-                needed = max(needed, -(-amount * portions // limit) if limit else 0)
+                # Of what is nothing now all is needed that was used, as it may be something again.
+                needed = max(needed, -(-amount * portions // limit) if limit else amount and portions)
         # Of all sums, also of a key that has used nothing so far.
         least = min(getattr(budget, name) or MOST for budget in (whole.budget, *whole.people.values()) for name in SUMS)
         return Need(min(needed, portions), least // portions)
