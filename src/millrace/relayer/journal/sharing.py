@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -19,6 +18,7 @@ from typing import NamedTuple, TypeVar
 from millrace.chain import address
 from millrace.relayer.journal.portions import Portions
 from millrace.relayer.journal.seats import Claimed, Progress, Seat, SeatError, Seats, Shared
+from millrace.relayer.journal.server_clock import wall_ms
 from millrace.relayer.journal.submissions import End, Record
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
 from millrace.runtime.postgres import Refused, Unavailable
@@ -96,7 +96,7 @@ class Sharing:
         """What `_progress` says is void or over."""
         self._forget_before = 0
         self._open: OrderedDict[tuple[bytes, int], int] = OrderedDict()
-        """When claims that are not over were made, by a clock that may be set meanwhile."""
+        """When claims that are not over were made, by the server's clock: ours may be set meanwhile."""
         self._failed: set[tuple[bytes, int]] = set()
         """What of them is known to have failed before it is known what it did cost."""
         self._flushed: list[asyncio.Future[None]] = []
@@ -284,8 +284,9 @@ class Sharing:
 
     def follows(self, records: Sequence[Record]) -> None:
         """These claims of ours are not over, oldest first."""
+        ahead = self._seats.clock.least_ahead_ms
         for item in records:
-            self._open[item.sender, item.nonce] = item.created_ms
+            self._open[item.sender, item.nonce] = item.created_ms + ahead
 
     def forget(self, before_ms: int) -> None:
         """Have forgotten what was over before a time, with what is told next."""
@@ -365,9 +366,10 @@ class Sharing:
             for waiting in group:
                 _settle(waiting.done, error if isinstance(error, JournalError) else ClaimsError("the relayer stops"))
             raise
+        ahead = self._seats.clock.least_ahead_ms
         for item in records:
             if _name(item) not in taken:
-                self._open.setdefault(_name(item), item.created_ms)
+                self._open.setdefault(_name(item), item.created_ms + ahead)
         for waiting in group:
             others = next((taken[_name(item)] for item in waiting.records if _name(item) in taken), None)
             _settle(waiting.done, None if others is None else TakenElsewhere(others))
@@ -463,7 +465,7 @@ class Sharing:
             self._progress.failed = [name for name in progress.failed if name in names]
             progress.failed = [name for name in progress.failed if name not in names]
             self._untold |= names
-        now = time.time_ns() // 1_000_000
+        now = wall_ms() + self._seats.clock.least_ahead_ms
         progress.open_since = min(self._open.values(), default=now) - SLACK_MS  # the first need not be the oldest
         progress.reservations, progress.sums = self._reservations(), self.sums()
         progress.wants = self.portions.settle()
