@@ -734,6 +734,40 @@ async def test_what_failed_is_told_whatever_is_known_first(opened: Open) -> None
     assert [claimed.state for claimed in whose.values()] == ["finished"]
 
 
+async def test_what_was_being_told_is_told_by_who_stops(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop meets a server that has not answered yet: who takes the seat need not find out again how claims ended."""
+    seats, other = opened(seats=1), opened(seats=1)
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    await sharing.take([row(1), row(2)])
+    renew, asked = seats.renew, asyncio.Event()
+
+    async def silent(progress: Progress) -> Any:
+        if not progress.ends:
+            return await renew(progress)
+        monkeypatch.undo()
+        asked.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(seats, "renew", silent)
+    sharing.lose(ALICE.public, 1)
+    sharing.ended([(ALICE.public, 1, row(1).client_hash, "finished", "7", 2000)])
+    async with asyncio.timeout(20):
+        await asked.wait()
+    sharing.ended([(ALICE.public, 2, row(2).client_hash, "superseded", "0", 2000)])
+    await sharing.close()
+    await sat(other, B)
+    found: list[Shared] = []
+
+    async def take(page: list[Shared]) -> None:
+        found.extend(page)
+
+    await other.each_since(0, 0, take)
+    told = {item.record.nonce: (item.record.state, item.failed) for item in found}
+    assert told == {1: ("finished", True), 2: ("superseded", False)}
+
+
 async def test_a_seat_is_taken_when_its_lease_is_over_and_not_before(opened: Open, postgres: Postgres) -> None:
     """Whoever has it may be slow, and is not put out for that."""
     holder, other = opened(seats=1), opened(seats=1)

@@ -244,6 +244,16 @@ class Progress(msgspec.Struct):
     may_vacate: bool = False
     """Whether who was not heard of for long may lose what it did not need: not while the server was away itself."""
 
+    def follow(self, earlier: Progress) -> None:
+        """Tell with this what was to be told before it."""
+        self.ends = earlier.ends + self.ends
+        self.failed = earlier.failed + self.failed
+        self.sent = earlier.sent + self.sent
+        self.signed = earlier.signed + self.signed
+        self.void = earlier.void + self.void
+        if self.cursor is None:
+            self.cursor, self.cursor_place = earlier.cursor, earlier.cursor_place
+
 
 class Seats:
     """The server's rows, for one task at a time. Raises `Unavailable`, or `Refused` where waiting does not help."""

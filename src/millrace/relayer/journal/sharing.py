@@ -92,6 +92,8 @@ class Sharing:
         self._queue: list[_Waiting] = []
         self._more = asyncio.Event()
         self._progress = Progress()
+        self._telling: Progress | None = None
+        """What the server is being told."""
         self._untold: set[tuple[bytes, int]] = set()
         """What `_progress` says is void or over."""
         self._forget_before = 0
@@ -311,6 +313,8 @@ class Sharing:
         with contextlib.suppress(OSError, SeatError, JournalError):
             if self.lost is None and self._work is not None:
                 progress = await self._take_progress()
+                if self._telling is not None:  # cut off just now; told twice it is the same
+                    progress.follow(self._telling)
                 await self._call(lambda seats: seats.renew(progress))
             await self._call(lambda seats: seats.leave())
         await self._call(lambda seats: seats.close())
@@ -425,8 +429,9 @@ class Sharing:
         """Tell how claims ended and renew the seat. Raises `JournalError` when it is lost."""
         flushed, self._flushed = self._flushed, []
         try:
-            progress = await self._take_progress()
+            progress = self._telling = await self._take_progress()
             renewed = await self._sure(lambda seats: seats.renew(progress))
+            self._telling = None
             before, self._position = self._position, renewed.found
             self._must_remember(before)
             self._position = renewed.position
