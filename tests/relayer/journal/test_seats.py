@@ -748,7 +748,7 @@ async def test_what_was_being_told_is_told_by_who_stops(opened: Open, monkeypatc
             return await renew(progress)
         monkeypatch.undo()
         asked.set()
-        await asyncio.Event().wait()
+        return await asyncio.Event().wait()
 
     monkeypatch.setattr(seats, "renew", silent)
     sharing.lose(ALICE.public, 1)

@@ -58,10 +58,10 @@ def test_what_was_used_of_each_sum_is_covered(name: str, person: str) -> None:
 
 
 def test_what_was_used_of_a_sum_that_is_nothing_now_keeps_all() -> None:
-    """An operator may give it back: what was used must not be another relayer's by then. Unused it keeps nothing."""
+    """An operator may give it back: what covers what was used must not be another relayer's by then."""
     journal: Any = None
     sponsor = Sponsor(NETWORK, journal, lambda: 0.0, lambda: 0)
     before, now = (loads(f"[budget]\n{SUMS}loss_per_hour = {sum_}\n") for sum_ in (1280, 0))
-    assert sponsor.need(now, 128).portions == 0
+    assert sponsor.need(now, 128) == Need(0, 5)
     sponsor.budgets.reserve(Spender(b"key", b"sender"), 11, 0.0, before.budget, before.quotas)
-    assert sponsor.need(now, 128).portions == 128
+    assert sponsor.need(now, 128) == Need(2, 5, keeps=True)
