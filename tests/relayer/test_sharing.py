@@ -510,6 +510,31 @@ async def test_what_failed_is_lost_for_who_takes_the_seat(several: Several) -> N
         await next_one.end()
 
 
+async def test_what_failed_is_told_after_a_restart(several: Several) -> None:
+    """Who was killed before the server heard of it tells it when it is back: it has read on, and nobody else will."""
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+    (entry,) = one.service.lifecycle.inflight.entries()
+
+    async def unheard(*_: Any) -> Any:
+        raise Unavailable("nobody hears it")
+
+    one.service.sharing._seats.renew = unheard  # type: ignore[method-assign]
+    block = BlockMaker(1).block([entry.tx], accounts={ALICE.public: (1, 10**18)}, failing={chain_hash(entry.tx): "no"})
+    several.world.hub.save(block)
+    async with asyncio.timeout(20):
+        while one.service.lifecycle.inflight.entries():
+            await asyncio.sleep(0.01)
+    await one.die()
+    for name in ("one", "two"):
+        next_one = await several.start(name, claims_seats=1)
+        standing = next_one.service.lifecycle.sponsor.budgets.standing(
+            RELAYERS[1].public, asyncio.get_running_loop().time()
+        )
+        assert standing.lost_hour == 50_000 * 10**9
+        await next_one.end()
+
+
 async def test_who_was_away_for_long_starts_again(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it had in flight is over and forgotten by those who went on with it: that is not a server that forgot."""
     one = await several.start("one", claims_seats=1)

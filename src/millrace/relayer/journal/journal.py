@@ -440,6 +440,14 @@ class Journal:
         """How sponsored transactions ended since `time_ms`, oldest first."""
         return outcomes.since(self.read, time_ms)
 
+    def failed_since(self, time_ms: int) -> list[tuple[bytes, int]]:
+        """Sender and nonce of what our keys paid for and failed since `time_ms`."""
+        return self.read(
+            "SELECT sender, nonce FROM outcomes JOIN submissions USING (client_hash, sender) "
+            "WHERE failed AND time_ms >= ?",
+            (time_ms,),
+        )
+
     def undecided_since(self, time_ms: int) -> list[Record]:
         """What our keys paid for since `time_ms` without it being known yet whether it failed."""
         found = self.read(
