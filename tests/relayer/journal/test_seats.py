@@ -248,6 +248,21 @@ async def test_row_10_who_stands_by_takes_no_seat_of_a_server_that_forgot(opened
     assert await later.sit(B, "host:/b") is not None
 
 
+async def test_row_10_a_server_that_forgot_all_seats_is_one_that_forgot(opened: Open, postgres: Postgres) -> None:
+    """Who has a seat, and who stands by and knows how many commits there were, say so."""
+    one, later = opened(seats=1), opened(seats=1)
+    position = await sat(one, A)
+    assert await one.claim([row(1)], position)
+    await later.open()
+    assert await later.sit(B, "host:/b") is None
+    postgres.sql(f'DELETE FROM "{one._schema}".seats')
+    one._db._drop()
+    with pytest.raises(Unavailable, match="forgotten"):
+        await one.position()
+    with pytest.raises(Unavailable, match="forgotten"):
+        await later.sit(B, "host:/b")
+
+
 async def test_what_was_asked_while_the_server_died_is_answered_by_the_next_one(
     opened: Open, postgres: Postgres
 ) -> None:

@@ -146,7 +146,7 @@ WITH mine AS (INSERT INTO sums VALUES ($1, $2) ON CONFLICT (seat) DO UPDATE SET 
 SELECT DISTINCT sums FROM sums JOIN seats USING (seat)
 WHERE seat <> $1 AND word <> '' AND expires_at > clock_timestamp() ORDER BY sums
 """
-_COMMITS = "SELECT sum(position)::bigint FROM seats"
+_COMMITS = "SELECT coalesce(sum(position), 0)::bigint FROM seats"
 _VACATE = """
 UPDATE seats SET portions = needed, word = '', wants = false WHERE seat IN (
     SELECT seat FROM seats WHERE expires_at < clock_timestamp() - make_interval(secs => $1) AND portions > needed
