@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from relayer_support import RELAYERS, BlockMaker, raw, settings, submit, transfe
 from millrace.chain.transaction import chain_hash, client_hash, signing_message
 from millrace.relayer.app import Service
 from millrace.relayer.journal import reconcile
+from millrace.relayer.journal.identity import JOURNAL
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.protocol import reasons
@@ -344,7 +347,6 @@ async def test_row_10_a_start_waits_for_a_server_that_has_forgotten(
     async with asyncio.timeout(20):
         while not one.service.journal.known_commits(shared):
             await asyncio.sleep(0.01)
-    assert one.service.journal.known_commits("another") == 0
     seats = two.service.sharing._seats
     where, schema = f"WHERE seat = {seats.number}", f'"{seats._schema}"'
     await one.end()
@@ -361,6 +363,29 @@ async def test_row_10_a_start_waits_for_a_server_that_has_forgotten(
     finally:
         again.cancel()
         await asyncio.gather(again, return_exceptions=True)
+
+
+async def test_row_10_a_wrong_server_does_not_change_what_is_known_of_the_right_one(
+    several: Several, postgres: Postgres
+) -> None:
+    """A start with the address of others is refused, takes no seat of theirs and forgets nothing of its own."""
+    one = await several.start("one")
+    shared = await one.service.sharing.id()
+    for nonce in range(2):
+        assert await submit(one, transfer(ALICE, nonce)) == ["ok"]
+    async with asyncio.timeout(20):
+        while one.service.journal.known_commits(shared) < 2:
+            await asyncio.sleep(0.01)
+    await one.end()
+    names = "claims_schema", "lease_schema"
+    others = {name: f"{several.values[name]}_others" for name in names}
+    two = await several.start("two", **others)
+    assert await submit(two, transfer(wallet(1, 2), 0)) == ["ok"]
+    with pytest.raises(JournalError, match="claims_url"):
+        await several.start("one", **others)
+    with contextlib.closing(sqlite3.connect(several.folder / "one" / JOURNAL)) as journal:
+        assert journal.execute("SELECT value FROM meta WHERE name = 'shared_commits'").fetchall() == [("2",)]
+    assert postgres.sql(f"SELECT count(*) FROM \"{others['claims_schema']}\".seats WHERE place <> ''") == "1"
 
 
 async def test_who_was_frozen_beyond_its_lease_ends(several: Several) -> None:
@@ -482,6 +507,31 @@ async def test_what_failed_is_lost_for_who_takes_the_seat(several: Several) -> N
         next_one = await several.start(name, claims_seats=1)
         standing = next_one.service.lifecycle.sponsor.budgets.standing(key, now())
         assert (standing.lost_hour, standing.spent_hour) == (2 * fee, 3 * fee)
+        await next_one.end()
+
+
+async def test_what_failed_is_told_after_a_restart(several: Several) -> None:
+    """Who was killed before the server heard of it tells it when it is back: it has read on, and nobody else will."""
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+    (entry,) = one.service.lifecycle.inflight.entries()
+
+    async def unheard(*_: Any) -> Any:
+        raise Unavailable("nobody hears it")
+
+    one.service.sharing._seats.renew = unheard  # type: ignore[method-assign]
+    block = BlockMaker(1).block([entry.tx], accounts={ALICE.public: (1, 10**18)}, failing={chain_hash(entry.tx): "no"})
+    several.world.hub.save(block)
+    async with asyncio.timeout(20):
+        while one.service.lifecycle.inflight.entries():
+            await asyncio.sleep(0.01)
+    await one.die()
+    for name in ("one", "two"):
+        next_one = await several.start(name, claims_seats=1)
+        standing = next_one.service.lifecycle.sponsor.budgets.standing(
+            RELAYERS[1].public, asyncio.get_running_loop().time()
+        )
+        assert standing.lost_hour == 50_000 * 10**9
         await next_one.end()
 
 

@@ -39,6 +39,16 @@ def test_who_is_idle_gives_and_who_is_busy_wants() -> None:
     assert portions.settle() and portions.held == 5 + 2 * SPARE
 
 
+def test_who_keeps_all_wants_no_more_for_that() -> None:
+    """Others get nothing of it, also where it is lost; and it takes nothing that it has no use for."""
+    portions, _ = begun(limit=TOTAL)
+    portions.others_want = True
+    portions.need = lambda: Need(5, 1, keeps=True)
+    assert not portions.settle() and (portions.held, portions.bound) == (PORTIONS, PORTIONS)
+    portions.need = lambda: Need(5, 1)
+    assert not portions.settle() and (portions.held, portions.bound) == (5 + 2 * SPARE, 5 + AHEAD)
+
+
 @given(
     st.integers(1, 10**6),
     st.integers(0, PORTIONS),

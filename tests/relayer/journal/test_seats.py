@@ -16,7 +16,7 @@ from millrace.chain.transaction import client_hash, to_proto
 from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.seats import Progress, SeatError, Seats, Shared
-from millrace.relayer.journal.server_clock import FINEST_MS, ServerClock, wall_ms
+from millrace.relayer.journal.server_clock import ServerClock, wall_ms
 from millrace.relayer.journal.sharing import Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError
@@ -246,6 +246,21 @@ async def test_row_10_who_stands_by_takes_no_seat_of_a_server_that_forgot(opened
         await later.sit(B, "host:/b")
     put_back(one, postgres)
     assert await later.sit(B, "host:/b") is not None
+
+
+async def test_row_10_a_server_that_forgot_all_seats_is_one_that_forgot(opened: Open, postgres: Postgres) -> None:
+    """Who has a seat, and who stands by and knows how many commits there were, say so."""
+    one, later = opened(seats=1), opened(seats=1)
+    position = await sat(one, A)
+    assert await one.claim([row(1)], position)
+    await later.open()
+    assert await later.sit(B, "host:/b") is None
+    postgres.sql(f'DELETE FROM "{one._schema}".seats')
+    one._db._drop()
+    with pytest.raises(Unavailable, match="forgotten"):
+        await one.position()
+    with pytest.raises(Unavailable, match="forgotten"):
+        await later.sit(B, "host:/b")
 
 
 async def test_what_was_asked_while_the_server_died_is_answered_by_the_next_one(
@@ -585,11 +600,11 @@ async def test_times_are_the_servers_whatever_clocks_say(opened: Open) -> None:
     made = [msgspec.structs.replace(row(nonce), created_ms=now - MINUTES_MS) for nonce in (1, 2)]
     assert await slow.claim(made, position)
     ends = [(ALICE.public, 2, made[1].client_hash, "finished", "7", now - MINUTES_MS)]
-    await slow.renew(Progress(ends=ends, open_since=now - MINUTES_MS))
+    await slow.renew(Progress(ends=ends, open_since=now))
     await slow.leave()
     await fast.open()
     seat = await fast.sit(B, "host:/b")
-    assert seat is not None and abs(seat.open_since - (now + MINUTES_MS)) <= 3 * FINEST_MS
+    assert seat is not None and seat.open_since == now
     taken: list[int] = []
 
     async def take(page: list[Shared]) -> None:
@@ -599,7 +614,7 @@ async def test_times_are_the_servers_whatever_clocks_say(opened: Open) -> None:
     await fast.each_since(now + MINUTES_MS - 10_000, seat.open_since, take)
     taken += [claimed.ended_ms or 0 for claimed in (await fast.whose([(ALICE.public, 2)])).values()]
     taken += [item.created_ms for item in await fast.elsewhere(ALICE.public, 0)]
-    assert len(taken) == 4 and all(abs(at - (now + MINUTES_MS)) <= 3 * FINEST_MS for at in taken)
+    assert len(taken) == 4 and all(0 <= at - (now + MINUTES_MS) < MINUTES_MS for at in taken)
     await fast.forget(now)
     assert await fast.whose([(ALICE.public, 2)]), "by its clock that ended later"
 
@@ -636,6 +651,52 @@ async def test_the_oldest_open_claim_is_told_whatever_the_clock_did(opened: Open
     await again.open()
     seat = await again.sit(B, "host:/b")
     assert seat is not None and seat.open_since <= now
+
+
+async def test_an_open_claim_is_found_by_who_takes_the_seat_though_the_clock_was_set_back(
+    opened: Open, postgres: Postgres
+) -> None:
+    """What was signed days ago and may still run is at risk for whoever follows it, however its holder's clock goes."""
+    holder, other = opened(seats=1), opened(seats=1)
+    back, hours = [0], 48 * 3_600_000
+    holder.clock = ServerClock(lambda: wall_ms() - back[0])
+    sharing = Sharing(holder, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    await sharing.take([msgspec.structs.replace(row(1), created_ms=wall_ms() - hours)])
+    back[0] = 3_600_000
+    await sharing.close()  # tells since when claims are open
+    await other.open()
+    seat = await other.sit(B, "host:/b")
+    assert seat is not None
+    found: list[Shared] = []
+
+    async def take(page: list[Shared]) -> None:
+        found.extend(page)
+
+    await other.each_since(wall_ms(), seat.open_since, take)
+    assert [item.record.nonce for item in found] == [1]
+
+
+@pytest.mark.parametrize(("writer", "reader"), [(-400, 400), (400, -400), (0, 499), (-900, 900)])
+async def test_what_is_taken_over_is_never_older_than_it_was(opened: Open, writer: int, reader: int) -> None:
+    """An answer takes a while, in which nobody knows the other's clock: a fee rather counts too long than too short."""
+    one, two = opened(seats=1), opened(seats=1)
+    one.clock = ServerClock(lambda: wall_ms() + writer)
+    two.clock = ServerClock(lambda: wall_ms() + reader)
+    position, made = await sat(one, A), wall_ms()
+    assert await one.claim([msgspec.structs.replace(row(1), created_ms=made + writer)], position)
+    await one.leave()
+    await two.open()
+    seat = await two.sit(B, "host:/b")
+    assert seat is not None
+    found: list[int] = []
+
+    async def take(page: list[Shared]) -> None:
+        found.extend(item.record.created_ms - reader for item in page)
+
+    await two.each_since(made - 10_000, seat.open_since, take)
+    assert [0 <= at - made < MINUTES_MS for at in found] == [True]
 
 
 async def test_a_server_without_a_connection_left_is_one_that_is_away(opened: Open, postgres: Postgres) -> None:
@@ -686,6 +747,40 @@ async def test_what_failed_is_told_whatever_is_known_first(opened: Open) -> None
     assert {item.record.nonce for item in found if item.failed} == {1, 2}
     whose = await again.whose([(ALICE.public, 1)])
     assert [claimed.state for claimed in whose.values()] == ["finished"]
+
+
+async def test_what_was_being_told_is_told_by_who_stops(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop meets a server that has not answered yet: who takes the seat need not find out again how claims ended."""
+    seats, other = opened(seats=1), opened(seats=1)
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    await sharing.take([row(1), row(2)])
+    renew, asked = seats.renew, asyncio.Event()
+
+    async def silent(progress: Progress) -> Any:
+        if not progress.ends:
+            return await renew(progress)
+        monkeypatch.undo()
+        asked.set()
+        return await asyncio.Event().wait()
+
+    monkeypatch.setattr(seats, "renew", silent)
+    sharing.lose(ALICE.public, 1)
+    sharing.ended([(ALICE.public, 1, row(1).client_hash, "finished", "7", 2000)])
+    async with asyncio.timeout(20):
+        await asked.wait()
+    sharing.ended([(ALICE.public, 2, row(2).client_hash, "superseded", "0", 2000)])
+    await sharing.close()
+    await sat(other, B)
+    found: list[Shared] = []
+
+    async def take(page: list[Shared]) -> None:
+        found.extend(page)
+
+    await other.each_since(0, 0, take)
+    told = {item.record.nonce: (item.record.state, item.failed) for item in found}
+    assert told == {1: ("finished", True), 2: ("superseded", False)}
 
 
 async def test_a_seat_is_taken_when_its_lease_is_over_and_not_before(opened: Open, postgres: Postgres) -> None:

@@ -55,3 +55,13 @@ def test_what_was_used_of_each_sum_is_covered(name: str, person: str) -> None:
     undecided = 1 if risked or (person and name == "loss_per_hour") else 5  # of a person only what failed is lost
     assert used(failed=True) == [6, undecided, 1 if risked else 5]
     assert used(failed=False)[-1] == (9 if spent else 1 if risked else 5)
+
+
+def test_what_was_used_of_a_sum_that_is_nothing_now_keeps_all() -> None:
+    """An operator may give it back: what covers what was used must not be another relayer's by then."""
+    journal: Any = None
+    sponsor = Sponsor(NETWORK, journal, lambda: 0.0, lambda: 0)
+    before, now = (loads(f"[budget]\n{SUMS}loss_per_hour = {sum_}\n") for sum_ in (1280, 0))
+    assert sponsor.need(now, 128) == Need(0, 5)
+    sponsor.budgets.reserve(Spender(b"key", b"sender"), 11, 0.0, before.budget, before.quotas)
+    assert sponsor.need(now, 128) == Need(2, 5, keeps=True)

@@ -302,21 +302,28 @@ class Journal:
 
     async def share_with(self, shared: str) -> None:
         """Remember with whom. Raises `JournalError` where it is somebody else."""
+        self._require_same(shared)
+        self.change(
+            lambda connection: connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_SHARED, shared))
+        )
+        await self.flush()
+
+    def _require_same(self, shared: str) -> str | None:
+        """With whom claims were shared last. Raises `JournalError` unless that is nobody or the same."""
         before = self.shared_with()
         if before not in (None, shared):
             raise JournalError(
                 f"{self.path.parent} shares its claims with {before} and this server has those of {shared}: put "
                 "back the setting `claims_url`, or begin with an empty folder"
             )
-        self.change(
-            lambda connection: connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_SHARED, shared))
-        )
-        await self.flush()
+        return before
 
     def known_commits(self, shared: str) -> int:
-        """How many commits those with an id had, as far as was heard. Raises `JournalError`."""
+        """How many commits those with an id had, as far as was heard. Raises `JournalError`, also for another id than
+        that of those with whom claims are shared: what is known of these must not be written over.
+        """
         found = self.read("SELECT value FROM meta WHERE name = ?", (_SHARED_COMMITS,))
-        return int(found[0][0]) if found and self.shared_with() == shared else 0
+        return int(found[0][0]) if self._require_same(shared) == shared and found else 0
 
     def keep_commits(self, commits: int) -> None:
         """Remember that; called every second, see `keep_cursor`."""
@@ -432,6 +439,14 @@ class Journal:
     def outcomes_since(self, time_ms: int) -> list[outcomes.Outcome]:
         """How sponsored transactions ended since `time_ms`, oldest first."""
         return outcomes.since(self.read, time_ms)
+
+    def failed_since(self, time_ms: int) -> list[tuple[bytes, int]]:
+        """Sender and nonce of what our keys paid for and failed since `time_ms`."""
+        return self.read(
+            "SELECT sender, nonce FROM outcomes JOIN submissions USING (client_hash, sender) "
+            "WHERE failed AND time_ms >= ?",
+            (time_ms,),
+        )
 
     def undecided_since(self, time_ms: int) -> list[Record]:
         """What our keys paid for since `time_ms` without it being known yet whether it failed."""

@@ -31,6 +31,8 @@ class Need(NamedTuple):
     portions: int
     step: int
     """Fees that certainly need no more than one portion further."""
+    keeps: bool = False
+    """Something was used of a sum that is nothing now: what is held covers it, should there be such a sum again."""
 
 
 class Portions:
@@ -48,6 +50,8 @@ class Portions:
         """As far as was heard."""
         self._room = 0
         """Fees that the bound covers further."""
+        self._keeps = False
+        """Nothing that is held is given."""
 
     def hold(self, number: int) -> None:
         """The server has given so many, or they were given away."""
@@ -72,13 +76,13 @@ class Portions:
         needed = self._look()
         if self.need is None:
             return False
-        if self.others_want:
+        if self.others_want and not self._keeps:
             self.hold(min(self.held, needed + 2 * SPARE))
             self.bound = min(self.bound, self.held)
         return self.held - needed < SPARE
 
     def _look(self) -> int:
-        needed, step = (self.held, 0) if self.need is None else self.need()
-        self.bound = min(self.held, needed + AHEAD)
+        needed, step, self._keeps = (self.held, 0, True) if self.need is None else self.need()
+        self.bound = self.held if self._keeps else min(self.held, needed + AHEAD)
         self._room = (self.bound - needed) * step  # not more, as more may be held before it is told anew
         return needed

@@ -14,7 +14,7 @@ import msgspec
 
 from millrace.chain import address
 from millrace.relayer.journal import audit
-from millrace.relayer.journal.journal import BUDGET_MS, Journal
+from millrace.relayer.journal.journal import BUDGET_MS, QUOTA_MS, Journal
 from millrace.relayer.journal.outcomes import Outcome
 from millrace.relayer.journal.seats import Shared
 from millrace.relayer.journal.sharing import Sharing
@@ -40,6 +40,8 @@ async def reconcile(journal: Journal, sharing: Sharing, folder: str) -> None:
     work = _Reconciling(journal, sharing, seat.number, now)
     await work.compare(journal.submitted(only_open=True))
     await work.take_over(now if knows_all else now - BUDGET_MS, seat.open_since)
+    for sender, nonce in journal.failed_since(now - QUOTA_MS):  # its events are behind us: nobody else hears of it
+        sharing.lose(sender, nonce)
     if seat.cursor is not None and not knows_all:
         journal.keep_cursor(seat.cursor, seat.cursor_place)
     await journal.flush()

@@ -146,7 +146,7 @@ WITH mine AS (INSERT INTO sums VALUES ($1, $2) ON CONFLICT (seat) DO UPDATE SET 
 SELECT DISTINCT sums FROM sums JOIN seats USING (seat)
 WHERE seat <> $1 AND word <> '' AND expires_at > clock_timestamp() ORDER BY sums
 """
-_COMMITS = "SELECT sum(position)::bigint FROM seats"
+_COMMITS = "SELECT coalesce(sum(position), 0)::bigint FROM seats"
 _VACATE = """
 UPDATE seats SET portions = needed, word = '', wants = false WHERE seat IN (
     SELECT seat FROM seats WHERE expires_at < clock_timestamp() - make_interval(secs => $1) AND portions > needed
@@ -173,6 +173,7 @@ class Seat(NamedTuple):
     reservations: int
     position: int
     open_since: int
+    """All that was claimed before is over; in ms by the server's clock."""
     cursor: int | None
     cursor_place: str
     portions: int
@@ -229,6 +230,7 @@ class Progress(msgspec.Struct):
     """What was claimed and did not get into the holder's own journal."""
     reservations: int = 0
     open_since: int = 0
+    """By the server's clock: ours may be set while claims are open."""
     cursor: int | None = None
     cursor_place: str = ""
     keeps: int | None = None
@@ -241,6 +243,16 @@ class Progress(msgspec.Struct):
     """Of our policy; empty: others need not know."""
     may_vacate: bool = False
     """Whether who was not heard of for long may lose what it did not need: not while the server was away itself."""
+
+    def follow(self, earlier: Progress) -> None:
+        """Tell with this what was to be told before it."""
+        self.ends = earlier.ends + self.ends
+        self.failed = earlier.failed + self.failed
+        self.sent = earlier.sent + self.sent
+        self.signed = earlier.signed + self.signed
+        self.void = earlier.void + self.void
+        if self.cursor is None:
+            self.cursor, self.cursor_place = earlier.cursor, earlier.cursor_place
 
 
 class Seats:
@@ -347,9 +359,8 @@ class Seats:
             return None
         self.number = row["seat"]
         self.clock.answered(asked, row["now_ms"])
-        open_since = row["open_since"] - self.clock.ahead_ms
         return Seat(
-            row["seat"], row["folder"], row["reservations"], row["position"], open_since, row["cursor"],
+            row["seat"], row["folder"], row["reservations"], row["position"], row["open_since"], row["cursor"],
             row["cursor_place"], row["portions"],
         )  # fmt: skip
 
@@ -366,7 +377,7 @@ class Seats:
     async def renew(self, progress: Progress) -> Renewed:
         """Tell progress and go on holding the seat. Raises `SeatError` when another has it."""
 
-        ahead = self.clock.ahead_ms
+        ahead = self.clock.most_ahead_ms
         ends = [(*item[:5], None if item[5] is None else item[5] + ahead) for item in progress.ends]
         asked, now_ms = self.clock.asked(), 0
 
@@ -377,7 +388,7 @@ class Seats:
                 # First, so that nobody can take the seat before what follows is committed; else who takes it would
                 # sign what is deleted behind its back.
                 row = await connection.fetchrow(
-                    _RENEW, *mine, self.seconds, progress.reservations, progress.open_since + ahead, progress.cursor,
+                    _RENEW, *mine, self.seconds, progress.reservations, progress.open_since, progress.cursor,
                     progress.cursor_place, progress.keeps, progress.needed, progress.wants,
                 )  # fmt: skip
                 if row is None:
@@ -458,7 +469,7 @@ class Seats:
         self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None], needed: int | None
     ) -> int | None:
         """How many rows were new; `None` where the seat has run out, is not ours, or is elsewhere."""
-        ahead = self.clock.ahead_ms
+        ahead = self.clock.most_ahead_ms
         columns = _columns([_row(item, ahead) for item in records], 12)
         ended = [None if at is None else at + ahead for at in ended_ms] or [None] * len(records)
         (row,) = await self._fetch(_CLAIM, self.number, self._word, position, *columns, ended, needed)
@@ -468,7 +479,7 @@ class Seats:
     async def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
         """Who has these nonces, as far as anybody has."""
         rows = await self._fetch(_WHOSE, *_columns(names, 2))
-        ahead = self.clock.ahead_ms
+        ahead = self.clock.least_ahead_ms
         return {(row[0], row[1]): _claimed(tuple(row)[2:], ahead) for row in rows}
 
     async def elsewhere(self, sender: bytes, nonce: int) -> list[Record]:
@@ -477,14 +488,17 @@ class Seats:
             f"SELECT {_COLUMNS} FROM claims WHERE sender = $1 AND nonce >= $2 AND state = 'journalled' AND seat <> $3",
             sender, nonce, self.number,
         )  # fmt: skip
-        return [_shared(row, self.clock.ahead_ms).record for row in rows]
+        return [_shared(row, self.clock.least_ahead_ms).record for row in rows]
 
     async def each_since(
         self, created_ms: int, open_since: int, take: Callable[[list[Shared]], Awaitable[None]]
     ) -> None:
-        """Claims of our seat made since a time, and older ones that are not over, about in the order of being made."""
+        """Claims of our seat made since a time, and older ones that are not over, about in the order of being made.
 
-        ahead = self.clock.ahead_ms
+        `open_since`: of the seat, by the server's clock.
+        """
+
+        ahead = self.clock.least_ahead_ms
 
         async def work(connection: Connection) -> None:
             async with connection.transaction():
@@ -496,7 +510,7 @@ class Seats:
                 rows = await connection.cursor(
                     f"SELECT {_COLUMNS} FROM claims WHERE seat = $1 AND created_ms >= least($2::bigint, $3::bigint) "
                     "AND (created_ms >= $2 OR ended_ms IS NULL)",
-                    self.number, created_ms + ahead, open_since + ahead,
+                    self.number, created_ms + ahead, open_since,
                 )  # fmt: skip
                 while page := await rows.fetch(ROWS_AT_ONCE):
                     await take([_shared(row, ahead) for row in page])
@@ -512,7 +526,7 @@ class Seats:
         await self._fetch(
             "DELETE FROM claims WHERE seat = $1 AND created_ms < $2 AND ended_ms < $2",
             self.number,
-            before_ms + self.clock.ahead_ms,
+            before_ms + self.clock.least_ahead_ms,
         )
 
     async def _fetch(self, query: str, *values: object) -> list[Any]:

@@ -2,18 +2,20 @@
 
 A relayer's times go to the server as the server would have told them, and come back as its own clock would have. So who
 takes a seat knows what was spent within a minute, also where the clocks of two machines are minutes apart, or one of
-them was set meanwhile.
+them was set meanwhile. How far they are apart is known but for as long as an answer takes: a time is rather too late
+than too early on both ways, so that nothing that was spent leaves a budget too soon.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
 from millrace.relayer.journal.lease_keeper import seconds_since_boot
 
-FINEST_MS = 1_000
-"""How far clocks are apart is known no better: an answer takes a while. The shortest budget is a minute's."""
+ROUNDED_MS = 2
+"""Both clocks are told in whole milliseconds: ours may have been almost one later, the server's half a one earlier."""
 
 
 def wall_ms() -> int:
@@ -28,21 +30,26 @@ class ServerClock:
         """`boot`: seconds by a clock that nobody sets."""
         self._wall = wall
         self._boot = boot
-        self._began: float | None = None
-        """When the server's clock stood at nothing, by `boot`."""
+        self._began: tuple[float, float] | None = None
+        """When the server's clock stood at nothing, by `boot`: not before the first, and not after the second."""
 
     def asked(self) -> float:
         """For `answered`: when a question for the time was sent."""
         return self._boot()
 
     def answered(self, asked: float, server_ms: int) -> None:
-        """The server's time, which it was not before it was asked for."""
-        self._began = asked - server_ms / 1_000
+        """The server's time, which it was not before it was asked for, and not after now."""
+        self._began = asked - server_ms / 1_000, self._boot() - server_ms / 1_000
 
     @property
-    def ahead_ms(self) -> int:
-        """To be added to a time of ours for the server's."""
-        if self._began is None:
-            return 0
-        server_ms = (self._boot() - self._began) * 1_000
-        return round((server_ms - self._wall()) / FINEST_MS) * FINEST_MS
+    def most_ahead_ms(self) -> int:
+        """To be added to a time of ours that is told."""
+        return 0 if self._began is None else math.ceil(self._ahead_ms(self._began[0]))
+
+    @property
+    def least_ahead_ms(self) -> int:
+        """To be taken off a time that was told, and added to one since when something is looked for."""
+        return 0 if self._began is None else math.floor(self._ahead_ms(self._began[1])) - ROUNDED_MS
+
+    def _ahead_ms(self, began: float) -> float:
+        return (self._boot() - began) * 1_000 - self._wall()

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -19,6 +18,7 @@ from typing import NamedTuple, TypeVar
 from millrace.chain import address
 from millrace.relayer.journal.portions import Portions
 from millrace.relayer.journal.seats import Claimed, Progress, Seat, SeatError, Seats, Shared
+from millrace.relayer.journal.server_clock import wall_ms
 from millrace.relayer.journal.submissions import End, Record
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
 from millrace.runtime.postgres import Refused, Unavailable
@@ -92,11 +92,13 @@ class Sharing:
         self._queue: list[_Waiting] = []
         self._more = asyncio.Event()
         self._progress = Progress()
+        self._telling: Progress | None = None
+        """What the server is being told."""
         self._untold: set[tuple[bytes, int]] = set()
         """What `_progress` says is void or over."""
         self._forget_before = 0
         self._open: OrderedDict[tuple[bytes, int], int] = OrderedDict()
-        """When claims that are not over were made, by a clock that may be set meanwhile."""
+        """When claims that are not over were made, by the server's clock: ours may be set meanwhile."""
         self._failed: set[tuple[bytes, int]] = set()
         """What of them is known to have failed before it is known what it did cost."""
         self._flushed: list[asyncio.Future[None]] = []
@@ -284,8 +286,9 @@ class Sharing:
 
     def follows(self, records: Sequence[Record]) -> None:
         """These claims of ours are not over, oldest first."""
+        ahead = self._seats.clock.least_ahead_ms
         for item in records:
-            self._open[item.sender, item.nonce] = item.created_ms
+            self._open[item.sender, item.nonce] = item.created_ms + ahead
 
     def forget(self, before_ms: int) -> None:
         """Have forgotten what was over before a time, with what is told next."""
@@ -310,6 +313,8 @@ class Sharing:
         with contextlib.suppress(OSError, SeatError, JournalError):
             if self.lost is None and self._work is not None:
                 progress = await self._take_progress()
+                if self._telling is not None:  # cut off just now; told twice it is the same
+                    progress.follow(self._telling)
                 await self._call(lambda seats: seats.renew(progress))
             await self._call(lambda seats: seats.leave())
         await self._call(lambda seats: seats.close())
@@ -365,9 +370,10 @@ class Sharing:
             for waiting in group:
                 _settle(waiting.done, error if isinstance(error, JournalError) else ClaimsError("the relayer stops"))
             raise
+        ahead = self._seats.clock.least_ahead_ms
         for item in records:
             if _name(item) not in taken:
-                self._open.setdefault(_name(item), item.created_ms)
+                self._open.setdefault(_name(item), item.created_ms + ahead)
         for waiting in group:
             others = next((taken[_name(item)] for item in waiting.records if _name(item) in taken), None)
             _settle(waiting.done, None if others is None else TakenElsewhere(others))
@@ -423,8 +429,9 @@ class Sharing:
         """Tell how claims ended and renew the seat. Raises `JournalError` when it is lost."""
         flushed, self._flushed = self._flushed, []
         try:
-            progress = await self._take_progress()
+            progress = self._telling = await self._take_progress()
             renewed = await self._sure(lambda seats: seats.renew(progress))
+            self._telling = None
             before, self._position = self._position, renewed.found
             self._must_remember(before)
             self._position = renewed.position
@@ -463,7 +470,7 @@ class Sharing:
             self._progress.failed = [name for name in progress.failed if name in names]
             progress.failed = [name for name in progress.failed if name not in names]
             self._untold |= names
-        now = time.time_ns() // 1_000_000
+        now = wall_ms() + self._seats.clock.least_ahead_ms
         progress.open_since = min(self._open.values(), default=now) - SLACK_MS  # the first need not be the oldest
         progress.reservations, progress.sums = self._reservations(), self.sums()
         progress.wants = self.portions.settle()

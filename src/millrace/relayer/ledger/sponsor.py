@@ -196,7 +196,7 @@ class Sponsor:
 
     def need(self, whole: Policy, portions: int) -> Need:
         """Of so many portions of every sum of a policy, how many cover what was used here."""
-        now, needed = self._clock(), 0
+        now, needed, keeps = self._clock(), 0, False
         used: list[tuple[Budget | Person, tuple[int, ...]]] = [
             (whole.budget, item) for item in self.budgets.used_by_keys(now)
         ]
@@ -205,9 +205,10 @@ class Sponsor:
             for name, amount in zip(SUMS, amounts, strict=True):
                 limit = getattr(budget, name)
                 needed = max(needed, -(-amount * portions // limit) if limit else 0)
+                keeps = keeps or (amount > 0 and not limit)
         # Of all sums, also of a key that has used nothing so far.
         least = min(getattr(budget, name) or MOST for budget in (whole.budget, *whole.people.values()) for name in SUMS)
-        return Need(min(needed, portions), least // portions)
+        return Need(min(needed, portions), least // portions, keeps)
 
     def standing_of(self, key: bytes) -> KeyStanding:
         """What a key has, and what of its budget is used."""
