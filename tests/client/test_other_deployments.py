@@ -189,6 +189,23 @@ async def test_a_quote_without_a_sender_is_of_the_question(deployment: Deploymen
     assert deployment.requests == []
 
 
+async def test_what_was_not_looked_at_is_not_signed(deployment: Deployment) -> None:
+    """Of an aggregator's transaction only the fields that were compared go to the wallet."""
+    deployment.quote |= {
+        "amountIn": "100", "amountOut": "89", "slippage": 0.01,
+        "transaction": {
+            "sender": WALLET.address, "receiver": CONTRACTS["local"], "value": "0", "data": deployment.quote["txData"],
+            "gasPrice": 10**9, "gasLimit": 20_000_000, "chainID": "local", "chainId": "local", "version": 2, "nonce": 3,
+            "options": 3, "guardian": PAYER.address, "relayer": WALLET.address, "senderUsername": "YQ==",
+        },
+    }  # fmt: skip
+    async with deployment.client() as millrace:
+        await swapped(millrace)
+    (sent,) = (asked["tx"] for asked in deployment.requests if asked["action"] == "relay")
+    assert sent.keys() & {"options", "guardian", "guardianSignature", "senderUsername"} == set()
+    assert sent["relayer"] == PAYER.address
+
+
 async def test_whom_a_payload_credits(deployment: Deployment) -> None:
     """A fee goes to nobody, or to whom the question named."""
     deployment.quote["txData"] = b64encode(CALL.replace(b"@59@@@", b"@59@@07@")).decode()
